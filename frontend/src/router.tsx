@@ -1,6 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import * as v from "valibot";
-import { ApiProblem, answer, api } from "./api/client";
+import { ApiProblem, api, unwrap } from "./api/client";
 import { meQuery, queryClient, whenSignedOut } from "./api/queries";
 import { validateExperimentSearch, validateListSearch, validateNewSearch } from "./experiments/search";
 import { validateFleetSearch } from "./fleet/search";
@@ -40,7 +40,7 @@ const shellRoute = createRoute({
       await queryClient.query(formSchemasQuery);
     } catch (error) {
       if (!(error instanceof ApiProblem) || error.status !== 401) throw error;
-      const { needs_setup } = await answer(api.GET("/api/auth/setup"));
+      const { needs_setup } = await unwrap(api.GET("/api/auth/setup"));
       throw needs_setup ? redirect({ to: "/setup" }) : redirect({ to: "/login", search: { back: location.href } });
     }
   },

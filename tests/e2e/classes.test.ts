@@ -32,10 +32,10 @@ test("classes are reordered with the keyboard", async () => {
 
 test("the preview shows the processes of each class while typing", async () => {
   const gold = page.getByRole("listitem", { name: "gold" });
-  await gold.getByText("only workers that request it by name").click();
+  await gold.getByText("only for workers that name this class").click();
   await gold.getByLabel("Commands").fill("nginx");
   const silver = page.getByRole("listitem", { name: "silver" });
-  await silver.getByText("only workers that request it by name").click();
+  await silver.getByText("only for workers that name this class").click();
   await silver.getByLabel("Listening ports").fill("5432 11211");
   await page.getByRole("checkbox", { name: "nice value of processes" }).check();
   const matches = page.getByRole("region", { name: `Processes by class, ${NODE}` });

@@ -100,7 +100,7 @@ test("a completed experiment shows its findings, also in the list", async () => 
   await state().getByText("27 of 27 runs").waitFor({ timeout: 60_000 });
   await state().getByText("done", { exact: true }).waitFor();
   await region("Findings").getByText("lower, better").first().waitFor();
-  await region("Settings before and after").getByText("all as before").waitFor();
+  await region("Settings before and after").getByText("all restored").waitFor();
   await region("By factor")
     .getByRole("img", { name: /^The authors' Device interrupts/ })
     .waitFor();

@@ -3,7 +3,7 @@ import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
 
-export type FieldError = { field: string; message: string };
+export type FieldError = { fieldMessage: string; message: string };
 
 /** A refused request (`application/problem+json`), or no response (`status` 0). */
 export class ApiProblem extends Error {
@@ -24,27 +24,27 @@ export class ApiProblem extends Error {
   }
 
   /** Whether the backend did not respond. */
-  get away(): boolean {
+  get isUnreachable(): boolean {
     return this.status === 0;
   }
 
   /** Whether the backend responds but its database does not. */
-  get databaseAway(): boolean {
+  get isDatabaseUnreachable(): boolean {
     return this.type.endsWith("database-away");
   }
 
-  /** The message for one field of a form; undefined without one. */
+  /** The backend's message about one field of a form; undefined without one. */
   field(name: string): string | undefined {
-    return this.errors.find((error) => error.field === name || error.field.endsWith(`.${name}`))?.message;
+    return this.errors.find((error) => error.fieldMessage === name || error.fieldMessage.endsWith(`.${name}`))?.message;
   }
 }
 
 const NO_RESPONSE = "The backend does not respond. It may be restarting; this page retries.";
 
-async function problemOf(response: Response): Promise<ApiProblem> {
+async function readProblem(response: Response): Promise<ApiProblem> {
   if (!response.headers.get("content-type")?.includes("problem+json")) {
-    // A proxy responds for an unreachable backend.
-    if (response.status >= 502) return new ApiProblem(0, "away", "No response", NO_RESPONSE);
+    // A proxy responds in place of an unreachable backend.
+    if (response.status >= 502) return new ApiProblem(0, "no-response", "No response", NO_RESPONSE);
     return new ApiProblem(
       response.status,
       "unexpected",
@@ -75,16 +75,16 @@ const middleware: Middleware = {
     return request;
   },
   async onResponse({ response }) {
-    if (!response.ok) throw await problemOf(response);
+    if (!response.ok) throw await readProblem(response);
     return undefined;
   },
   onError({ error }) {
     if (error instanceof DOMException && error.name === "AbortError") return undefined;
-    return new ApiProblem(0, "away", "No response", NO_RESPONSE);
+    return new ApiProblem(0, "no-response", "No response", NO_RESPONSE);
   },
 };
 
-/** The typed client; its promises reject with ApiProblem. Use it through `answer`. */
+/** The typed client; its promises reject with ApiProblem. Use it through `unwrap`. */
 export const api = createClient<paths>({
   baseUrl: location.origin,
   credentials: "same-origin",
@@ -92,26 +92,26 @@ export const api = createClient<paths>({
 });
 api.use(middleware);
 
-/** The body of a successful response: `await answer(api.GET("/api/nodes"))`. Rejects with ApiProblem. */
-export async function answer<T>(call: Promise<{ data?: T }>): Promise<T> {
+/** Resolves with the body of a successful response: `await unwrap(api.GET("/api/nodes"))`. Rejects with ApiProblem. */
+export async function unwrap<T>(call: Promise<{ data?: T }>): Promise<T> {
   const { data } = await call;
   return data as T; // the middleware throws unless the request succeeded
 }
 
-/** The body of a binary response, e.g. a heatmap block. Rejects with ApiProblem. */
-export async function binary(url: string, signal?: AbortSignal): Promise<ArrayBuffer> {
+/** Fetches a binary response, e.g. a heatmap block. Rejects with ApiProblem. */
+export async function fetchBinary(url: string, signal?: AbortSignal): Promise<ArrayBuffer> {
   let response: Response;
   try {
     response = await fetch(url, { credentials: "same-origin", signal: signal ?? null });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiProblem(0, "away", "No response", NO_RESPONSE);
+    throw new ApiProblem(0, "no-response", "No response", NO_RESPONSE);
   }
-  if (!response.ok) throw await problemOf(response);
+  if (!response.ok) throw await readProblem(response);
   return response.arrayBuffer();
 }
 
 /** The message to show for an error. */
-export function sentenceOf(error: unknown): string {
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,5 @@
 import { QueryCache, QueryClient, queryOptions } from "@tanstack/react-query";
-import { ApiProblem, answer, api, setCsrfToken } from "./client";
+import { ApiProblem, api, setCsrfToken, unwrap } from "./client";
 
 let onSignedOut: () => void = () => undefined;
 
@@ -23,7 +23,7 @@ export const queryClient = new QueryClient({
       staleTime: 10_000,
       refetchOnWindowFocus: false,
       retry: (failures, error) =>
-        error instanceof ApiProblem && (error.away || error.databaseAway) && failures < 1_000_000,
+        error instanceof ApiProblem && (error.isUnreachable || error.isDatabaseUnreachable) && failures < 1_000_000,
       retryDelay: (failures) => Math.min(5_000, 500 * 2 ** failures),
     },
     mutations: { onError: signedOut },
@@ -34,7 +34,7 @@ export const queryClient = new QueryClient({
 export const meQuery = queryOptions({
   queryKey: ["me"],
   queryFn: async () => {
-    const me = await answer(api.GET("/api/auth/me"));
+    const me = await unwrap(api.GET("/api/auth/me"));
     setCsrfToken(me.csrf_token);
     return me;
   },
@@ -43,19 +43,19 @@ export const meQuery = queryOptions({
 
 export const nodesQuery = queryOptions({
   queryKey: ["nodes"],
-  queryFn: ({ signal }) => answer(api.GET("/api/nodes", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/nodes", { signal })),
 });
 
 export const nodeQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node", nodeId],
-    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}", { params: { path: { node_id: nodeId } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}", { params: { path: { node_id: nodeId } }, signal })),
   });
 
 /** Changes that are applying or unconfirmed, on all nodes. */
 export const openChangesQuery = queryOptions({
   queryKey: ["changes", "open"],
-  queryFn: ({ signal }) => answer(api.GET("/api/changes", { params: { query: { open: true } }, signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/changes", { params: { query: { open: true } }, signal })),
 });
 
 const HEALTHY_POLL_MS = 10_000;
@@ -66,7 +66,7 @@ const HEALTH_TIMEOUT_MS = 5_000;
 export const healthQuery = queryOptions({
   queryKey: ["health"],
   queryFn: ({ signal }) =>
-    answer(api.GET("/api/health", { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]) })),
+    unwrap(api.GET("/api/health", { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]) })),
   retry: false,
   staleTime: 0,
   refetchInterval: ({ state }) =>

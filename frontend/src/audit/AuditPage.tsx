@@ -2,7 +2,7 @@ import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { nodesQuery } from "../api/queries";
 import { Moment } from "../components/Moment";
 import { SimulatedTagOf } from "../components/NodeTags";
@@ -51,7 +51,7 @@ export function AuditPage() {
   const audit = useQuery({
     queryKey: ["audit", node, actor, older],
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/audit", { params: { query: { node_id: node, actor, older_than: older, limit: PAGE } }, signal }),
       ),
     staleTime: 0,
@@ -96,7 +96,7 @@ export function AuditPage() {
         </h2>
         {audit.isError && (
           <p className="body bad" role="alert">
-            {sentenceOf(audit.error)}
+            {errorMessage(audit.error)}
           </p>
         )}
         {audit.data?.entries.length === 0 && <p className="body muted">No entries match.</p>}

@@ -2,7 +2,7 @@ import { Button, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useRouter, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { answer, api, setCsrfToken } from "../api/client";
+import { api, setCsrfToken, unwrap } from "../api/client";
 import { meQuery, queryClient } from "../api/queries";
 import { FormError, fieldError } from "../components/FormError";
 import { AuthFrame } from "./Form";
@@ -16,7 +16,7 @@ export function LoginPage() {
   const [username, setUsername] = useState("");
   const [password, setPassword] = useState("");
   const login = useMutation({
-    mutationFn: () => answer(api.POST("/api/auth/login", { body: { username, password } })),
+    mutationFn: () => unwrap(api.POST("/api/auth/login", { body: { username, password } })),
     onError: () => undefined, // a refused login is shown here; the default handler would redirect to this page
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);

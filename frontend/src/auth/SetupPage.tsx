@@ -2,7 +2,7 @@ import { Button, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { answer, api, sentenceOf, setCsrfToken } from "../api/client";
+import { api, errorMessage, setCsrfToken, unwrap } from "../api/client";
 import { meQuery, queryClient } from "../api/queries";
 import { FormError, fieldError } from "../components/FormError";
 import { AuthFrame, USERNAME } from "./Form";
@@ -12,12 +12,12 @@ const FIELDS = ["username", "password"];
 /** Creates the first administrator, with the one-time token that the backend printed at its first start. */
 export function SetupPage() {
   const { token } = useSearch({ from: "/setup" });
-  const state = useQuery({ queryKey: ["setup"], queryFn: () => answer(api.GET("/api/auth/setup")) });
+  const state = useQuery({ queryKey: ["setup"], queryFn: () => unwrap(api.GET("/api/auth/setup")) });
   if (state.isError) {
     return (
       <AuthFrame title="Set up">
         <p role="alert" className="bad">
-          {sentenceOf(state.error)}
+          {errorMessage(state.error)}
         </p>
       </AuthFrame>
     );
@@ -56,7 +56,7 @@ function FirstAdministrator({ token }: { token: string }) {
   const [username, setUsername] = useState("");
   const [password, setPassword] = useState("");
   const setup = useMutation({
-    mutationFn: () => answer(api.POST("/api/auth/setup", { body: { token, username, password } })),
+    mutationFn: () => unwrap(api.POST("/api/auth/setup", { body: { token, username, password } })),
     onError: () => undefined, // a refused token is shown here; the default handler would redirect to the login page
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);

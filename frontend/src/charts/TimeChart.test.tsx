@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { micros } from "../lib/format";
 import { Cursor } from "./cursor";
 import type { Point } from "./seriesRing";
-import { gapsOf, roundAbove, TimeChart } from "./TimeChart";
+import { axisEnd, gapsOf, TimeChart } from "./TimeChart";
 
 test.each([
   [0, 1],
@@ -12,7 +12,7 @@ test.each([
   [10, 10],
   [101, 200],
   [2300, 2500],
-])("an axis for %s ends at %s", (value, end) => expect(roundAbove(value)).toBeCloseTo(end));
+])("an axis for %s ends at %s", (value, end) => expect(axisEnd(value)).toBeCloseTo(end));
 
 test("ranges without any value are gaps; a value of one line suffices", () => {
   const points: Point[] = [

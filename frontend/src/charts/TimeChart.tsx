@@ -1,6 +1,6 @@
 import { memo, useMemo, useRef } from "react";
 import { CartesianGrid, Line, LineChart, ReferenceLine, XAxis, YAxis } from "recharts";
-import { type Figure, text } from "../lib/format";
+import { type Figure, formatFigure } from "../lib/format";
 import { axisTime } from "../lib/time";
 import { useWidth } from "./canvas";
 import styles from "./charts.module.css";
@@ -8,7 +8,7 @@ import { type Cursor, useCursor } from "./cursor";
 import type { Point } from "./seriesRing";
 import { type Range, type TimeAxis, TimeOverlay } from "./TimeOverlay";
 
-export type LineOf = { key: string; name: string; colour: string };
+export type ChartLine = { key: string; name: string; colour: string };
 
 const HEIGHT = 138;
 const MARGIN = { top: 8, right: 8, bottom: 0, left: 0 };
@@ -16,7 +16,7 @@ const AXIS = { width: 64, height: 20 };
 const TICK = { fontSize: 10, fill: "var(--muted)" };
 
 /** The smallest of 1, 2, 2.5, 5 × 10ⁿ that is ≥ a value, as the end of an axis. */
-export function roundAbove(value: number): number {
+export function axisEnd(value: number): number {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   return ([1, 2, 2.5, 5, 10].find((step) => step * power >= value * 0.9999) ?? 10) * power;
@@ -36,16 +36,17 @@ export function gapsOf(points: Point[], keys: string[], range: Range): Range[] {
 }
 
 /** Age in steps up to which a value counts as current. */
-const LATEST = 3;
+const MAX_AGE_STEPS = 3;
 
 function valueAt(points: Point[], key: string, timeMs: number | null): number | null {
-  if (timeMs === null) return points.slice(-LATEST).findLast((point) => typeof point[key] === "number")?.[key] ?? null;
+  if (timeMs === null)
+    return points.slice(-MAX_AGE_STEPS).findLast((point) => typeof point[key] === "number")?.[key] ?? null;
   const after = points.findIndex((point) => point.t > timeMs);
   const at = after === -1 ? points.length - 1 : after - 1;
   return points[at]?.[key] ?? null;
 }
 
-type ReadoutProps = { lines: LineOf[]; points: Point[]; format: (value: number | null) => Figure; cursor: Cursor };
+type ReadoutProps = { lines: ChartLine[]; points: Point[]; format: (value: number | null) => Figure; cursor: Cursor };
 
 /** The lines' values under the crosshair, or their latest values. */
 function Readout({ lines, points, format, cursor }: ReadoutProps) {
@@ -55,7 +56,7 @@ function Readout({ lines, points, format, cursor }: ReadoutProps) {
       {lines.map(({ key, name, colour }) => (
         <span key={key}>
           <i style={{ background: colour }} />
-          {name} <b>{text(format(valueAt(points, key, timeMs)))}</b>
+          {name} <b>{formatFigure(format(valueAt(points, key, timeMs)))}</b>
         </span>
       ))}
     </span>
@@ -64,7 +65,7 @@ function Readout({ lines, points, format, cursor }: ReadoutProps) {
 
 type ChartProps = {
   title: string;
-  lines: LineOf[];
+  lines: ChartLine[];
   points: Point[];
   format: (value: number | null) => Figure;
   axis: TimeAxis;
@@ -102,7 +103,7 @@ export function TimeChart({ title, lines, points, format, axis, absent, level }:
               points={points}
               format={format}
               range={axis.range}
-              top={known ? roundAbove(largest) : null}
+              top={known ? axisEnd(largest) : null}
               width={width}
               {...(level !== undefined && { level })}
             />
@@ -125,7 +126,7 @@ export function TimeChart({ title, lines, points, format, axis, absent, level }:
 }
 
 type LinesProps = {
-  lines: LineOf[];
+  lines: ChartLine[];
   points: Point[];
   format: (value: number | null) => Figure;
   range: Range;
@@ -168,7 +169,7 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width, le
         tickLine={false}
         axisLine={false}
         tickFormatter={(value: number) =>
-          text(format(value))
+          formatFigure(format(value))
             .replace(/(\.\d*?)0+(?= )/, "$1")
             .replace(/\.(?= )/, "")
         }

@@ -45,7 +45,11 @@ export function useWidth(element: RefObject<HTMLElement | null>): number {
 }
 
 /** Sizes a canvas for the screen's pixels and returns its context in CSS pixels, cleared. */
-export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
+export function prepareCanvas(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+): CanvasRenderingContext2D | null {
   const ratio = devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {
@@ -62,7 +66,7 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
 }
 
 /** The hatching pattern for “no data”. */
-export function hatch(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
+export function hatchPattern(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
   const tile = new OffscreenCanvas(6, 6);
   const brush = tile.getContext("2d");
   if (brush === null) return colour;

@@ -33,5 +33,5 @@ export function fakeContext(): { context: CanvasRenderingContext2D; drawn: Drawn
 export const TOKENS = { get: (token: string) => token };
 
 /** The texts drawn, in order. */
-export const texts = (drawn: Drawn[]): unknown[] =>
+export const drawnTexts = (drawn: Drawn[]): unknown[] =>
   drawn.filter(({ call }) => call === "fillText").map(({ args }) => args[0]);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { covered, HeatBlock, HeatBlockError, larger, NO_DATA } from "./heatBlock";
+import { coveredSteps, HeatBlock, HeatBlockError, largerCell, NO_DATA } from "./heatBlock";
 
 function block(rows: number, columns: number, startMs: number, columnMs: number, cells: number[]): ArrayBuffer {
   const buffer = new ArrayBuffer(32 + cells.length);
@@ -97,7 +97,7 @@ test.each([
   [NO_DATA, 2, 2],
   [3, NO_DATA, 3],
   [NO_DATA, NO_DATA, NO_DATA],
-])("the larger of %s and %s is %s", (a, b, expected) => expect(larger(a, b)).toBe(expected));
+])("the larger of %s and %s is %s", (a, b, expected) => expect(largerCell(a, b)).toBe(expected));
 
 test.each([
   [1010, 1980, 1, 1],
@@ -105,5 +105,5 @@ test.each([
   [1600, 1900, 1, 1],
   [1200, 1300, 1, 1],
 ])("an interval from %s to %s belongs to the seconds %s to %s", (start, end, first, last) =>
-  expect(covered(start, end, 1000)).toEqual([first, last]),
+  expect(coveredSteps(start, end, 1000)).toEqual([first, last]),
 );

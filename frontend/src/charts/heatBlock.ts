@@ -103,12 +103,12 @@ export class HeatBlock {
    */
   push(timeMs: number, durationMs: number, shares: Uint8Array): void {
     this.advance(timeMs - this.columnMs / 2);
-    const [from, to] = covered(timeMs - durationMs - this.offset, timeMs - this.offset, this.columnMs);
+    const [from, to] = coveredSteps(timeMs - durationMs - this.offset, timeMs - this.offset, this.columnMs);
     for (let column = Math.max(from, this.first); column <= Math.min(to, this.last); column++) {
       const slot = this.slot(column);
       for (let row = 0; row < Math.min(this.rows, shares.length); row++) {
         const at = row * this.columns + slot;
-        this.cells[at] = larger(this.cells[at] ?? NO_DATA, shares[row] ?? NO_DATA);
+        this.cells[at] = largerCell(this.cells[at] ?? NO_DATA, shares[row] ?? NO_DATA);
       }
     }
   }
@@ -118,14 +118,14 @@ export class HeatBlock {
     this.fills += 1;
     for (let source = other.first; source <= other.last; source++) {
       const start = other.offset + source * other.columnMs;
-      const [from, to] = covered(start - this.offset, start + other.columnMs - this.offset, this.columnMs);
+      const [from, to] = coveredSteps(start - this.offset, start + other.columnMs - this.offset, this.columnMs);
       const sourceSlot = other.slot(source);
       for (let column = Math.max(from, this.first); column <= Math.min(to, this.last); column++) {
         const slot = this.slot(column);
         for (let row = 0; row < Math.min(this.rows, other.rows); row++) {
           const at = row * this.columns + slot;
           const value = other.cells[row * other.columns + sourceSlot] ?? NO_DATA;
-          this.cells[at] = larger(this.cells[at] ?? NO_DATA, value);
+          this.cells[at] = largerCell(this.cells[at] ?? NO_DATA, value);
         }
       }
     }
@@ -133,18 +133,18 @@ export class HeatBlock {
 
   /** The maximum of a row, NO_DATA if all its cells are. */
   max(row: number): number {
-    return this.cells.subarray(row * this.columns, (row + 1) * this.columns).reduce(larger, NO_DATA);
+    return this.cells.subarray(row * this.columns, (row + 1) * this.columns).reduce(largerCell, NO_DATA);
   }
 }
 
 /** The larger of two cells; NO_DATA is smaller than any value. */
-export function larger(a: number, b: number): number {
+export function largerCell(a: number, b: number): number {
   if (a === NO_DATA) return b;
   return b === NO_DATA || b < a ? a : b;
 }
 
 /** First and last step that an interval covers by at least half; at least one step. */
-export function covered(start: number, end: number, step: number): [first: number, last: number] {
+export function coveredSteps(start: number, end: number, step: number): [first: number, last: number] {
   const first = Math.round(start / step);
   const last = Math.round(end / step) - 1;
   return last < first ? [Math.floor((start + end) / 2 / step), Math.floor((start + end) / 2 / step)] : [first, last];

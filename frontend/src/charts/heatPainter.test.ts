@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { HeatBlock, NO_DATA } from "./heatBlock";
-import { type Band, pooled, poolFactor, runs } from "./heatPainter";
+import { adjacentRuns, type Band, pooledMaximum, poolFactor } from "./heatPainter";
 
 test.each([
   [300, 900, 1],
@@ -16,10 +16,10 @@ test("a pool is the maximum over its CPUs and columns, NO_DATA outside the block
   const block = new HeatBlock(2, 4, 1000, 3500);
   block.push(1000, 1000, Uint8Array.from([10, 60]));
   block.push(2000, 1000, Uint8Array.from([30, NO_DATA]));
-  expect(pooled(block, [0], 0, 1)).toBe(30);
-  expect(pooled(block, [0, 1], 0, 1)).toBe(60);
-  expect(pooled(block, [0, 1, 7], 2, 3)).toBe(NO_DATA);
-  expect(pooled(block, [0], -10, -5)).toBe(NO_DATA);
+  expect(pooledMaximum(block, [0], 0, 1)).toBe(30);
+  expect(pooledMaximum(block, [0, 1], 0, 1)).toBe(60);
+  expect(pooledMaximum(block, [0, 1, 7], 2, 3)).toBe(NO_DATA);
+  expect(pooledMaximum(block, [0], -10, -5)).toBe(NO_DATA);
 });
 
 test("adjacent bands of equal height form one run, without headings and invisible bands", () => {
@@ -31,9 +31,9 @@ test("adjacent bands of equal height form one run, without headings and invisibl
     top += height;
     return band;
   });
-  expect(runs(bands, 0, top)).toEqual([
+  expect(adjacentRuns(bands, 0, top)).toEqual([
     [1, 2],
     [4, 6],
   ]);
-  expect(runs(bands, 90, 110)).toEqual([[4, 5]]);
+  expect(adjacentRuns(bands, 90, 110)).toEqual([[4, 5]]);
 });

@@ -1,10 +1,10 @@
 import { CIVIDIS_U32 } from "../lib/cividis";
-import { type HeatBlock, larger, NO_DATA } from "./heatBlock";
+import { type HeatBlock, largerCell, NO_DATA } from "./heatBlock";
 
 /** A row to paint: the CPUs whose maximum it shows (none: empty), and its position in pixels. */
 export type Band = { cpus: readonly number[]; top: number; height: number };
 
-/** Colours by cell value, 0 to 200 units of 0.5 %; no data is transparent and lets the hatching through. */
+/** Colours by cell value, 0 to 200 units of 0.5 %; cells without data are transparent, so that the hatching behind is visible. */
 const COLOURS = Uint32Array.from({ length: 256 }, (_, value) =>
   value === NO_DATA ? 0 : (CIVIDIS_U32[Math.min(255, Math.round((value * 255) / 200))] ?? 0),
 );
@@ -15,12 +15,12 @@ export function poolFactor(columns: number, pixels: number): number {
 }
 
 /** The maximum over CPUs and columns first to last; NO_DATA without data. */
-export function pooled(block: HeatBlock, cpus: readonly number[], first: number, last: number): number {
+export function pooledMaximum(block: HeatBlock, cpus: readonly number[], first: number, last: number): number {
   let value = NO_DATA;
   for (let column = Math.max(first, block.first); column <= Math.min(last, block.last); column++) {
     const slot = block.slot(column);
     for (const cpu of cpus)
-      if (cpu < block.rows) value = larger(value, block.cells[cpu * block.columns + slot] ?? NO_DATA);
+      if (cpu < block.rows) value = largerCell(value, block.cells[cpu * block.columns + slot] ?? NO_DATA);
   }
   return value;
 }
@@ -53,7 +53,7 @@ export class HeatPainter {
     const slots = image.width;
     const scale = width / block.columns;
     const [first, last] = [Math.floor(block.first / pool), Math.floor(block.last / pool)];
-    for (const [from, to] of runs(bands, scrollTop, scrollTop + height)) {
+    for (const [from, to] of adjacentRuns(bands, scrollTop, scrollTop + height)) {
       const [top, end] = [bands[from], bands[to]];
       if (top === undefined || end === undefined) continue;
       const [y, tall] = [top.top - scrollTop, end.top + end.height - top.top];
@@ -106,7 +106,7 @@ export class HeatPainter {
     bands.forEach((band, index) => {
       if (band.cpus.length === 0) return;
       for (let column = first; column <= last; column++) {
-        const value = pooled(block, band.cpus, column * pool, column * pool + pool - 1);
+        const value = pooledMaximum(block, band.cpus, column * pool, column * pool + pool - 1);
         pixels[index * slots + mod(column, slots)] = COLOURS[value] ?? 0;
       }
     });
@@ -125,7 +125,7 @@ export class HeatPainter {
     const pixels = new Uint32Array(image.data.buffer);
     bands.forEach((band, index) => {
       if (band.cpus.length > 0)
-        pixels[index] = COLOURS[pooled(block, band.cpus, column * pool, column * pool + pool - 1)] ?? 0;
+        pixels[index] = COLOURS[pooledMaximum(block, band.cpus, column * pool, column * pool + pool - 1)] ?? 0;
     });
     context.putImageData(image, mod(column, slots), 0);
   }
@@ -134,7 +134,7 @@ export class HeatPainter {
 const mod = (value: number, by: number) => ((value % by) + by) % by;
 
 /** Runs of adjacent bands of equal height that are visible between top and bottom. */
-export function runs(bands: readonly Band[], top: number, bottom: number): [first: number, last: number][] {
+export function adjacentRuns(bands: readonly Band[], top: number, bottom: number): [first: number, last: number][] {
   const found: [number, number][] = [];
   bands.forEach((band, index) => {
     if (band.cpus.length === 0 || band.top + band.height < top || band.top > bottom) return;

@@ -1,4 +1,4 @@
-import { covered } from "./heatBlock";
+import { coveredSteps } from "./heatBlock";
 
 /** A step of a chart: its start in Unix milliseconds and each metric's mean, null where unknown. */
 export type Point = { t: number } & Record<string, number | null>;
@@ -32,19 +32,19 @@ export class SeriesRing {
   /** Adds one live sample; several in a step are averaged by their durations. */
   push(timeMs: number, durationMs: number, values: Record<string, number | null>): void {
     this.advance(timeMs - this.stepMs / 2);
-    const [from, to] = covered(timeMs - durationMs, timeMs, this.stepMs);
+    const [from, to] = coveredSteps(timeMs - durationMs, timeMs, this.stepMs);
     for (let step = from; step <= to; step++) this.add(step, durationMs, values);
   }
 
   /** Fills steps without data from history. */
-  fill(answer: SeriesAnswer): void {
+  fill(series: SeriesAnswer): void {
     const known = new Set(this.buckets.keys());
-    answer.times_ms.forEach((time, index) => {
+    series.times_ms.forEach((time, index) => {
       const values = Object.fromEntries(
-        Object.entries(answer.values).map(([name, column]) => [name, column[index] ?? null]),
+        Object.entries(series.values).map(([name, column]) => [name, column[index] ?? null]),
       );
-      const [from, to] = covered(time, time + answer.step_ms, this.stepMs);
-      for (let step = from; step <= to; step++) if (!known.has(step)) this.add(step, answer.step_ms, values);
+      const [from, to] = coveredSteps(time, time + series.step_ms, this.stepMs);
+      for (let step = from; step <= to; step++) if (!known.has(step)) this.add(step, series.step_ms, values);
     });
   }
 
@@ -74,9 +74,9 @@ export class SeriesRing {
 }
 
 /** The points of a /series response. */
-export function pointsOf(answer: SeriesAnswer): Point[] {
-  return answer.times_ms.map((t, index) => {
-    const values = Object.entries(answer.values).map(([name, column]) => [name, column[index] ?? null]);
+export function pointsOf(series: SeriesAnswer): Point[] {
+  return series.times_ms.map((t, index) => {
+    const values = Object.entries(series.values).map(([name, column]) => [name, column[index] ?? null]);
     return { ...Object.fromEntries(values), t } as Point;
   });
 }

@@ -1,6 +1,6 @@
 import { Button, Modal, TextInput } from "@mantine/core";
 import { type FormEvent, type ReactNode, useState } from "react";
-import { sentenceOf } from "../api/client";
+import { errorMessage } from "../api/client";
 import styles from "../settings/settings.module.css";
 
 /** Dialog before an irreversible action. typed: text that must be entered first. */
@@ -43,7 +43,7 @@ export function ConfirmDialog({
         )}
         {error !== null && (
           <p className="bad" role="alert">
-            {sentenceOf(error)}
+            {errorMessage(error)}
           </p>
         )}
         <div className={styles.buttons}>

@@ -1,4 +1,4 @@
-import { ApiProblem, sentenceOf } from "../api/client";
+import { ApiProblem, errorMessage } from "../api/client";
 
 /** The error of a form's request, unless all its messages are shown at their fields. */
 export function FormError({ error, fields }: { error: unknown; fields: string[] }) {
@@ -6,7 +6,7 @@ export function FormError({ error, fields }: { error: unknown; fields: string[] 
   if (error instanceof ApiProblem && error.errors.length > 0 && fields.some((field) => error.field(field))) return null;
   return (
     <p className="bad" role="alert">
-      {sentenceOf(error)}
+      {errorMessage(error)}
     </p>
   );
 }

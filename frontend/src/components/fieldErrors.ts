@@ -1,10 +1,10 @@
 import { ApiProblem } from "../api/client";
 
-/** Messages by field path, from the form's validation and the backend's response (`body.spec.act_percent`). */
+/** Error messages by field path: those of the backend's response, and of the form's validation (read), which take precedence. */
 export function fieldErrors(read: Record<string, string> | null, error: unknown): Record<string, string> {
-  const said = error instanceof ApiProblem ? error.errors : [];
+  const rejected = error instanceof ApiProblem ? error.errors : [];
   return {
-    ...Object.fromEntries(said.map(({ field, message }) => [field.replace(/^body\./, ""), message])),
+    ...Object.fromEntries(rejected.map(({ fieldMessage, message }) => [fieldMessage.replace(/^body\./, ""), message])),
     ...read,
   };
 }

@@ -2,14 +2,14 @@ import { NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { ApiProblem, sentenceOf } from "../api/client";
+import { ApiProblem, errorMessage } from "../api/client";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { armIndex, armName, comparisonsOf, metricOf } from "./arms";
 import { kindLabel } from "./experimentSchema";
 import styles from "./experiments.module.css";
 import { Progress } from "./Progress";
-import { experimentQuery, isOver, templatesQuery } from "./queries";
+import { experimentQuery, hasEnded, templatesQuery } from "./queries";
 import { AuthorsTable } from "./results/AuthorsTable";
 import { ComparisonTable, type Row } from "./results/ComparisonTable";
 import { CpuHeatmap } from "./results/CpuHeatmap";
@@ -40,7 +40,7 @@ export function ExperimentPage() {
     <section className="card" role="alert">
       <h2>{missing ? "Experiment not found" : "This experiment cannot be shown"}</h2>
       <div className="body">
-        <p>{sentenceOf(experiment.error)}</p>
+        <p>{errorMessage(experiment.error)}</p>
         <Link to="/experiments">Back to the experiments</Link>
       </div>
     </section>
@@ -120,7 +120,7 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
               All metrics{" "}
               <small>
                 {spec.kind === "aa"
-                  ? "of the node against itself"
+                  ? "in the A/A runs: the baseline compared with itself"
                   : `${armName(experiment, ofArm[0]?.arm ?? [])} against ${experiment.arms[0]}`}
               </small>
             </h2>
@@ -175,7 +175,7 @@ function Findings({ experiment, comparisons }: { experiment: Experiment; compari
   return (
     <section className="card" aria-label="Findings">
       <h2>
-        {isOver(experiment) ? "Findings" : "Findings so far"}{" "}
+        {hasEnded(experiment) ? "Findings" : "Findings so far"}{" "}
         <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
       </h2>
       <div className="body">
@@ -183,7 +183,7 @@ function Findings({ experiment, comparisons }: { experiment: Experiment; compari
         {comparisons.length > 0 && (
           <EffectRuler
             rows={comparisons.map((comparison) => ({
-              name: spec.kind === "aa" ? "against itself" : armName(experiment, comparison.arm),
+              name: spec.kind === "aa" ? "A/A" : armName(experiment, comparison.arm),
               comparison,
             }))}
             noise={spec.kind === "aa" ? null : (analysis.noise[spec.primary]?.effect ?? null)}

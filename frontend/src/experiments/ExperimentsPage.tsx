@@ -1,7 +1,7 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { sentenceOf } from "../api/client";
+import { errorMessage } from "../api/client";
 import { nodesQuery } from "../api/queries";
 import { Moment } from "../components/Moment";
 import { SimulatedTagOf } from "../components/NodeTags";
@@ -65,11 +65,11 @@ export function ExperimentsPage() {
       </div>
       {experiments.isError && (
         <p className="bad" role="alert">
-          {sentenceOf(experiments.error)}
+          {errorMessage(experiments.error)}
         </p>
       )}
-      {page === undefined && !experiments.isError && <p className="muted">Reading the experiments.</p>}
-      {none && filtered && <p>No experiment fits this filter.</p>}
+      {page === undefined && !experiments.isError && <p className="muted">Loading experiments.</p>}
+      {none && filtered && <p>No experiment matches this filter.</p>}
       {none && !filtered && <Nothing />}
       {page !== undefined && !none && (
         <section className="card" aria-busy={experiments.isPlaceholderData}>
@@ -127,10 +127,10 @@ function List({ experiments }: { experiments: Summary[] }) {
             <th>name</th>
             <th>state</th>
             <th>node</th>
-            <th className={styles.found}>planned, or what was found</th>
+            <th className={styles.found}>plan or findings</th>
             <th className="n">runs</th>
             <th>started</th>
-            <th className="n">took</th>
+            <th className="n">duration</th>
             <th>by</th>
           </tr>
         </thead>
@@ -161,7 +161,7 @@ function List({ experiments }: { experiments: Summary[] }) {
               <td>
                 <Moment at={one.started_at} never="not yet" />
               </td>
-              <td className="n">{took(one)}</td>
+              <td className="n">{durationText(one)}</td>
               <td>{one.created_by}</td>
             </tr>
           ))}
@@ -171,7 +171,7 @@ function List({ experiments }: { experiments: Summary[] }) {
   );
 }
 
-function took({ state, started_at, ended_at, remaining_s }: Summary): string {
+function durationText({ state, started_at, ended_at, remaining_s }: Summary): string {
   if (state === "running") return remaining_s === null ? "–" : `${duration(remaining_s)} left`;
   return started_at === null || ended_at === null
     ? "–"

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { answer, api, sentenceOf } from "../api/client";
+import { api, errorMessage, unwrap } from "../api/client";
 import { nodeQuery, nodesQuery, signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { FormError } from "../components/FormError";
@@ -14,7 +14,7 @@ import layoutStyles from "../policies/policies.module.css";
 import styles from "./experiments.module.css";
 import { PreviewPane, useSpecPreview } from "./form/PreviewPane";
 import { SpecForm } from "./form/SpecForm";
-import { type Draft, draftOf, firstOf, newDraft, specOf } from "./form/specDraft";
+import { type Draft, draftOf, firstError, newDraft, readSpec } from "./form/specDraft";
 import { TemplateList } from "./form/TemplateList";
 import { applyExperimentUpdate, experimentQuery, templatesQuery } from "./queries";
 import type { SpecIn, Template } from "./types";
@@ -49,7 +49,7 @@ export function NewExperimentPage() {
           onPick={(id) => void navigate({ search: { ...search, node: id } })}
         />
         {node === undefined ? (
-          <p className="muted">The machine that is measured. Templates and settings are those of this node.</p>
+          <p className="muted">The node to measure. The templates and settings below are available on it.</p>
         ) : (
           <p>
             <HealthDot health={node.health} />
@@ -67,7 +67,7 @@ export function NewExperimentPage() {
         <>
           {templates.isError && (
             <p className="bad" role="alert">
-              {sentenceOf(templates.error)}
+              {errorMessage(templates.error)}
             </p>
           )}
           <TemplateList
@@ -97,14 +97,14 @@ type ComposerProps = { nodeId: number; template: Template | undefined; initial: 
 
 function Composer({ nodeId, template, initial }: ComposerProps) {
   const navigate = route.useNavigate();
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const node = useQuery(nodeQuery(nodeId)).data;
   const [draft, setDraft] = useState(initial);
   const [tried, setTried] = useState(false);
-  const reading = useMemo(() => specOf(draft, nodeId), [draft, nodeId]);
+  const reading = useMemo(() => readSpec(draft, nodeId), [draft, nodeId]);
   const preview = useSpecPreview(reading.spec);
   const start = useMutation({
-    mutationFn: (spec: SpecIn) => answer(api.POST("/api/experiments", { body: { spec } })),
+    mutationFn: (spec: SpecIn) => unwrap(api.POST("/api/experiments", { body: { spec } })),
     onError: signedOut,
     onSuccess: async (experiment) => {
       applyExperimentUpdate(experiment);
@@ -112,14 +112,14 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
     },
   });
   const wrong = fieldErrors(reading.wrong, start.error ?? preview.error);
-  const why = !may
+  const why = !isOperator
     ? "Starting an experiment requires the operator role."
     : reading.spec === null
-      ? firstOf(reading.wrong)
+      ? firstError(reading.wrong)
       : preview.data === undefined
         ? preview.error === null
           ? "The preview is loading."
-          : sentenceOf(preview.error)
+          : errorMessage(preview.error)
         : preview.data.blocked_because;
   return (
     <div className={layoutStyles.columns}>
@@ -148,7 +148,7 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
               Start
             </Button>
             <span className={why === null ? "muted" : "warn"} role="status">
-              {why ?? "It starts when the node is free; all settings are restored after each run."}
+              {why ?? "It starts when no other experiment uses the node; all settings are restored after each run."}
             </span>
             <FormError error={start.error} fields={Object.keys(wrong)} />
           </div>

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answer, api } from "../api/client";
+import { api, unwrap } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
@@ -10,7 +10,7 @@ import { Moment } from "../components/Moment";
 import { duration } from "../lib/format";
 import { useRemaining } from "../shell/ChangeBanner";
 import styles from "./experiments.module.css";
-import { applyExperimentUpdate, isOver } from "./queries";
+import { applyExperimentUpdate, hasEnded } from "./queries";
 import { experimentState, STATE_TONES } from "./states";
 import type { Experiment } from "./types";
 
@@ -18,11 +18,11 @@ import type { Experiment } from "./types";
 export function Progress({ experiment }: { experiment: Experiment }) {
   const { state, runs_done, runs_planned, runs_discarded } = experiment;
   const remaining = useRemaining(experiment);
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const [asking, setAsking] = useState(false);
   const cancel = useMutation({
     mutationFn: () =>
-      answer(
+      unwrap(
         api.POST("/api/experiments/{experiment_id}/cancel", { params: { path: { experiment_id: experiment.id } } }),
       ),
     onError: signedOut,
@@ -31,7 +31,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
       setAsking(false);
     },
   });
-  const over = isOver(experiment);
+  const over = hasEnded(experiment);
   return (
     <section className={`card ${styles.progress}`} aria-label="State">
       <span className={styles.state}>
@@ -63,8 +63,8 @@ export function Progress({ experiment }: { experiment: Experiment }) {
         </Button>
       ) : (
         <Button
-          disabled={!may}
-          title={may ? undefined : "Cancelling requires the operator role."}
+          disabled={!isOperator}
+          title={isOperator ? undefined : "Cancelling requires the operator role."}
           onClick={() => {
             cancel.reset();
             setAsking(true);

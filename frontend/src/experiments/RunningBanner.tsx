@@ -7,7 +7,7 @@ import styles from "../shell/shell.module.css";
 import { runningQuery } from "./queries";
 import type { Summary } from "./types";
 
-const MOST = 3;
+const MAX_SHOWN = 3;
 
 /** The running experiments except the one whose page is open. */
 export function useRunning(): Summary[] {
@@ -19,13 +19,13 @@ export function useRunning(): Summary[] {
 export function RunningBanners({ running }: { running: Summary[] }) {
   return (
     <>
-      {running.slice(0, MOST).map((experiment) => (
+      {running.slice(0, MAX_SHOWN).map((experiment) => (
         <Running key={experiment.id} experiment={experiment} />
       ))}
-      {running.length > MOST && (
+      {running.length > MAX_SHOWN && (
         <div className={styles.banner}>
           <span>
-            {running.length - MOST} more experiments run:{" "}
+            {running.length - MAX_SHOWN} more running experiments:{" "}
             <Link to="/experiments" search={{ state: "running" }}>
               show all
             </Link>
@@ -53,7 +53,7 @@ function Running({ experiment }: { experiment: Summary }) {
       </span>
       <span className="muted">
         run {Math.min(runs_done + 1, runs_planned)} of {runs_planned}
-        {remaining === null ? "" : `, about ${duration(remaining)} left`}; its changes are restored automatically
+        {remaining === null ? "" : `, about ${duration(remaining)} left`}; all settings are restored after each run
       </span>
     </div>
   );

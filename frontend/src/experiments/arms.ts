@@ -15,7 +15,7 @@ export function armIndex({ analysis }: Pick<Experiment, "analysis">, arm: Compar
   return analysis.arms.findIndex((one) => one.join() === wanted);
 }
 
-/** The comparisons of the levels; those of the node with itself where there are no others. */
+/** An experiment's comparisons of levels; of an A/A experiment, those of the baseline with itself. */
 export function comparisonsOf({ spec, analysis }: Pick<Experiment, "spec" | "analysis">): Comparison[] {
   return spec.kind === "aa" ? Object.values(analysis.noise) : analysis.comparisons;
 }

@@ -8,14 +8,14 @@ export function experimentSchema(path?: string): Schema {
   return path === undefined ? experiment : fieldAt(experiment, path);
 }
 
-/** Durations, numbers of blocks and the seed: every number of an experiment but the ids of nodes. */
+/** The schedule's fields: durations, numbers of blocks and the seed. */
 export function scheduleFields(): Field[] {
   return fieldsOf(experimentSchema()).filter(([name, field]) => inputOf(field) === "number" && !name.endsWith("_id"));
 }
 
 export const factorSchema = (): Schema => experimentSchema("factors").items ?? {};
 export const levelSchema = (): Schema => fieldAt(factorSchema(), "levels").items ?? {};
-export const mostLevels = (): number => fieldAt(factorSchema(), "levels").maxItems ?? Number.POSITIVE_INFINITY;
+export const maxLevels = (): number => fieldAt(factorSchema(), "levels").maxItems ?? Number.POSITIVE_INFINITY;
 
 export const kindLabel = (kind: string): string => experimentSchema("kind").enum_labels?.[kind] ?? kind;
 export const kindHelp = (kind: Kind): string => experimentSchema("kind").enum_descriptions?.[kind] ?? "";
@@ -24,11 +24,11 @@ export const kindHelp = (kind: Kind): string => experimentSchema("kind").enum_de
 export const workloadTypes = (): WorkloadType[] =>
   Object.keys(membersOf(experimentSchema("workload"))) as WorkloadType[];
 
-/** The fields of a workload, with its name as title and a sentence about it. */
+/** The schema of a workload: its fields, with its name as title and its summary as description. */
 export const workloadSchema = (type: WorkloadType): Schema => memberOf(experimentSchema("workload"), type);
 
-/** Whether a workload has a server and a client, which may be on another node. */
+/** Whether a workload has a client that can run on another node (the peer). */
 export const hasPeer = (type: WorkloadType): boolean => "server_cpus" in (workloadSchema(type).properties ?? {});
 
-/** The metrics of a workload that may be primary, the usual one first. */
+/** The metrics of a workload that may be the primary metric, the default first. */
 export const primaryMetrics = (type: WorkloadType): string[] => workloadSchema(type).metrics ?? [];

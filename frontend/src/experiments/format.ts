@@ -1,4 +1,4 @@
-import { micros, percent, perSecond, significant, text, UNKNOWN } from "../lib/format";
+import { formatFigure, micros, percent, perSecond, significant, UNKNOWN } from "../lib/format";
 import type { Interval } from "./types";
 
 const BIT_UNITS = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
@@ -10,10 +10,10 @@ export function figureText(value: number | null | undefined, unit: string): stri
     const power = Math.max(0, Math.min(4, Math.floor(Math.log10(Math.max(1, Math.abs(value))) / 3)));
     return `${significant(value / 1000 ** power)} ${BIT_UNITS[power]}`;
   }
-  if (unit === "1/s") return text(perSecond(value));
-  if (unit === "µs") return text(micros(value));
+  if (unit === "1/s") return formatFigure(perSecond(value));
+  if (unit === "µs") return formatFigure(micros(value));
   if (unit === "% of one CPU") return `${significant(value)} %`;
-  if (unit === "%") return text(percent(value));
+  if (unit === "%") return formatFigure(percent(value));
   const plain = value !== 0 && Math.abs(value) < 0.1 ? value.toPrecision(3) : significant(value);
   return unit === "" ? plain : `${plain} ${unit}`;
 }

@@ -1,10 +1,10 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, api, type Schemas } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
 import { queryClient } from "../api/queries";
 import type { ListSearch } from "./search";
 import type { Summary } from "./types";
 
-export const isOver = ({ state }: Pick<Summary, "state">): boolean => state !== "queued" && state !== "running";
+export const hasEnded = ({ state }: Pick<Summary, "state">): boolean => state !== "queued" && state !== "running";
 
 const PAGE = 50;
 const LISTS = ["experiments", "list"];
@@ -15,7 +15,7 @@ export const experimentsQuery = ({ node, state, older }: ListSearch) =>
   queryOptions({
     queryKey: [...LISTS, node, state, older],
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/experiments", {
           params: { query: { node_id: node ?? null, state: state ?? null, older_than: older ?? null, limit: PAGE } },
           signal,
@@ -31,7 +31,7 @@ export const experimentQuery = (id: number) =>
   queryOptions({
     queryKey: ["experiments", "one", id],
     queryFn: ({ signal }) =>
-      answer(api.GET("/api/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })),
+      unwrap(api.GET("/api/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })),
   });
 
 export const templatesQuery = (nodeId: number | undefined) =>
@@ -39,7 +39,7 @@ export const templatesQuery = (nodeId: number | undefined) =>
     queryKey: ["experiment-templates", nodeId],
     enabled: nodeId !== undefined,
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/nodes/{node_id}/experiment-templates", { params: { path: { node_id: nodeId ?? 0 } }, signal }),
       ),
   });

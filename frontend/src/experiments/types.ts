@@ -5,9 +5,9 @@ export type Summary = Schemas["ExperimentSummary"];
 export type State = Schemas["ExperimentState"];
 export type Template = Schemas["Template"];
 export type Preview = Schemas["ExperimentPreview"];
-/** As an answer has it: every field is there. */
+/** A specification in a response: every field is present. */
 export type Spec = Experiment["spec"];
-/** As a request has it. */
+/** A specification in a request: fields with a default may be absent. */
 export type SpecIn = Schemas["ExperimentRequest"]["spec"];
 type Workload = Spec["workload"];
 export type WorkloadType = Workload["type"];

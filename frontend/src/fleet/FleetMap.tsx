@@ -5,14 +5,14 @@ import { type KeyboardEvent, type MouseEvent, useEffect, useMemo, useRef, useSta
 import type { Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { CIVIDIS_GRADIENT } from "../lib/cividis";
-import { bitRate, perSecond, text } from "../lib/format";
+import { bitRate, formatFigure, perSecond } from "../lib/format";
 import { formatOf } from "../lib/metrics";
 import type { Colouring } from "./colourings";
 import styles from "./fleet.module.css";
 import { paintMap, readMapColours } from "./fleetPainter";
-import { type FleetFigures, fleet, useFigures } from "./fleetStore";
+import { type FleetFigures, fleetStore, useFigures } from "./fleetStore";
 import { groupNodes } from "./groups";
-import { cellAt, layOut, neighbour, rectOf } from "./layout";
+import { cellAt, layOutCells, neighbourCell, rectOf } from "./layout";
 
 type NodeSummary = Schemas["NodeSummary"];
 
@@ -29,7 +29,7 @@ export function figureOf(node: NodeSummary, figures: FleetFigures, colouring: Co
   const value = figures.get(node.id, colouring.column);
   if (Number.isNaN(value)) return "no data";
   const cpu = colouring.cpu === undefined ? Number.NaN : figures.get(node.id, colouring.cpu);
-  return text(formatOf(colouring.column)(value)) + (Number.isNaN(cpu) ? "" : ` on CPU ${cpu}`);
+  return formatFigure(formatOf(colouring.column)(value)) + (Number.isNaN(cpu) ? "" : ` on CPU ${cpu}`);
 }
 
 function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring }) {
@@ -45,9 +45,9 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
         {METRICS[colouring.column].short} <b>{figureOf(node, figures, colouring)}</b>
       </div>
       <div className="muted">
-        receive {text(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
-        {text(perSecond(figures.get(node.id, "interrupts_per_s")))} · dropped{" "}
-        {text(perSecond(figures.get(node.id, "dropped_per_s")))}
+        receive {formatFigure(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
+        {formatFigure(perSecond(figures.get(node.id, "interrupts_per_s")))} · dropped{" "}
+        {formatFigure(perSecond(figures.get(node.id, "dropped_per_s")))}
       </div>
     </>
   );
@@ -67,7 +67,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
   const ordered = useMemo(() => groups.flatMap((one) => one.nodes), [groups]);
   const layout = useMemo(
     () =>
-      layOut(
+      layOutCells(
         groups.map((one) => ({ name: one.name, count: one.nodes.length })),
         width,
       ),
@@ -80,9 +80,9 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
     if (element === null || width === 0) return;
     const colours = readMapColours(element);
     const cells = ordered.map((node) => ({ ...node, changing: node.open_changes > 0 }));
-    const paint = () => paintMap(element, width, layout, cells, fleet.getLatest(), colouring, colours);
+    const paint = () => paintMap(element, width, layout, cells, fleetStore.getLatest(), colouring, colours);
     paint();
-    return fleet.subscribe(paint);
+    return fleetStore.subscribe(paint);
   }, [ordered, layout, width, colouring, colorScheme]);
 
   const at = pointed ?? selected;
@@ -100,7 +100,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
     else if (/^(Arrow|Home$|End$)/.test(event.key)) {
       event.preventDefault();
       setPointed(null);
-      setSelected(selected === null ? 0 : neighbour(layout, selected, event.key));
+      setSelected(selected === null ? 0 : neighbourCell(layout, selected, event.key));
     }
   };
   return (
@@ -147,7 +147,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
           {node !== undefined && <Hover node={node} colouring={colouring} />}
         </div>
       </div>
-      <p className={styles.hint}>Point at a cell for its numbers; click or press Enter to open the node.</p>
+      <p className={styles.hint}>Hover over a cell to see its values; click it or press Enter to open the node.</p>
     </>
   );
 }

@@ -2,12 +2,12 @@ import { NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { type Schemas, sentenceOf } from "../api/client";
+import { errorMessage, type Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { nodesQuery, openChangesQuery } from "../api/queries";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
-import { count } from "../lib/format";
+import { formatCount } from "../lib/format";
 import { useFleetSubscription } from "../live/socket";
 import { EnrolNode } from "../settings/EnrolNode";
 import { COLOURINGS } from "./colourings";
@@ -101,7 +101,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
       )}
       <Figures nodes={shown} changes={changes.filter((change) => ids.has(change.node_id))} />
       {shown.length === 0 ? (
-        <p className="muted">None of the {count(nodes.length, "node")} fits the filter.</p>
+        <p className="muted">None of the {formatCount(nodes.length, "node")} matches the filter.</p>
       ) : search.view === "table" ? (
         <FleetTable nodes={shown} sort={search.sort ?? "name"} onSort={(sort) => set({ sort })} />
       ) : (
@@ -140,14 +140,14 @@ export function FleetPage() {
         <h1>Fleet</h1>
         {nodes.data !== undefined && nodes.data.length > 0 && (
           <span className="tag">
-            {count(nodes.data.length, "node")} · {count(cpus, "CPU")}
+            {formatCount(nodes.data.length, "node")} · {formatCount(cpus, "CPU")}
           </span>
         )}
       </PageTop>
       {nodes.data === undefined ? (
         nodes.isError ? (
           <p className="bad" role="alert">
-            {sentenceOf(nodes.error)}
+            {errorMessage(nodes.error)}
           </p>
         ) : (
           <p className="muted">Loading nodes.</p>

@@ -5,7 +5,7 @@ import type { Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
-import { text } from "../lib/format";
+import { formatFigure } from "../lib/format";
 import { type FleetMetric, formatOf } from "../lib/metrics";
 import styles from "./fleet.module.css";
 import { type FleetFigures, useFigures, useStableFigures } from "./fleetStore";
@@ -73,7 +73,7 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
         return (
           <td key={column} className={`n ${styles.figure}`}>
             {!Number.isNaN(on) && <span className="muted">CPU {on} · </span>}
-            {text(formatOf(column)(value))}
+            {formatFigure(formatOf(column)(value))}
           </td>
         );
       })}

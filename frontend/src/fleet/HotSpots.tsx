@@ -3,9 +3,9 @@ import { useMemo } from "react";
 import type { Schemas } from "../api/client";
 import { SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
-import { percent, text } from "../lib/format";
+import { formatFigure, percent } from "../lib/format";
 import { useFigures, useStableFigures } from "./fleetStore";
-import { hotSpots, hottest, reasons } from "./hotspots";
+import { hotSpotReasons, hotSpots, hottestCpu } from "./hotspots";
 
 const BAD_PERCENT = 90;
 
@@ -33,7 +33,7 @@ export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
             </thead>
             <tbody>
               {spots.map((node) => {
-                const hot = hottest(node.id, figures);
+                const hot = hottestCpu(node.id, figures);
                 const known = !Number.isNaN(hot.cpu);
                 return (
                   <tr key={node.id}>
@@ -48,9 +48,9 @@ export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
                       {node.simulated && <SimulatedTag />}
                     </td>
                     <td className={hot.percent >= BAD_PERCENT ? "bad" : "warn"}>
-                      {known ? `CPU ${hot.cpu} · ${text(percent(hot.percent))}` : "–"}
+                      {known ? `CPU ${hot.cpu} · ${formatFigure(percent(hot.percent))}` : "–"}
                     </td>
-                    <td className="muted wrap">{reasons(node.id, figures).join(" · ") || "subsided"}</td>
+                    <td className="muted wrap">{hotSpotReasons(node.id, figures).join(" · ") || "subsided"}</td>
                   </tr>
                 );
               })}

@@ -1,10 +1,10 @@
 import { expect, test, vi } from "vitest";
 import type { Schemas } from "../api/client";
-import { fakeContext, texts } from "../charts/fakeContext";
+import { drawnTexts, fakeContext } from "../charts/fakeContext";
 import { COLOURINGS } from "./colourings";
 import { type MapColours, paintMap } from "./fleetPainter";
 import { FleetFigures, frameOfNodes } from "./fleetStore";
-import { layOut } from "./layout";
+import { layOutCells } from "./layout";
 
 const COLOURS = new Proxy({} as MapColours, { get: (_, name) => String(name) });
 
@@ -23,13 +23,13 @@ function draw(groups: { name: string; count: number }[], width: number, changing
   const { context, drawn } = fakeContext();
   const canvas = { width: 0, height: 0, getContext: () => context } as unknown as HTMLCanvasElement;
   const cells = NODES.map(({ id, name }) => ({ id, name, simulated: id === 4, changing: changing.includes(id) }));
-  paintMap(canvas, width, layOut(groups, width), cells, FIGURES, COLOURINGS.softirq, COLOURS);
+  paintMap(canvas, width, layOutCells(groups, width), cells, FIGURES, COLOURINGS.softirq, COLOURS);
   return { canvas, drawn };
 }
 
 test("labelled cells have the node's name, its figure with CPU, or why there is none", () => {
   const { drawn } = draw([{ name: "", count: 4 }], 900);
-  expect(texts(drawn)).toEqual([
+  expect(drawnTexts(drawn)).toEqual([
     ...["db-1", "94 % · CPU 7", "db-2", "no data", "db-3", "away"],
     ...["db-4", "0 % · CPU 0 · simulated"],
   ]);
@@ -37,7 +37,7 @@ test("labelled cells have the node's name, its figure with CPU, or why there is 
 
 test("a text that is too long ends with an ellipsis within its cell", () => {
   const { drawn } = draw([{ name: "a group with a name that is far too long for its header", count: 4 }], 200);
-  const [header, amount] = texts(drawn) as string[];
+  const [header, amount] = drawnTexts(drawn) as string[];
   expect(header).toMatch(/^a group with.*…$/);
   expect(6 * (header?.length ?? 0) + 6 * (amount?.length ?? 0)).toBeLessThanOrEqual(200);
   expect(amount).toBe("4 nodes");
@@ -65,6 +65,6 @@ test("a node with an open change has a frame", () => {
 test("the canvas has the layout's size in device pixels", () => {
   vi.stubGlobal("devicePixelRatio", 2);
   const { canvas } = draw([{ name: "", count: 4 }], 900);
-  expect([canvas.width, canvas.height]).toEqual([1800, 2 * layOut([{ name: "", count: 4 }], 900).height]);
+  expect([canvas.width, canvas.height]).toEqual([1800, 2 * layOutCells([{ name: "", count: 4 }], 900).height]);
   vi.unstubAllGlobals();
 });

@@ -1,5 +1,5 @@
 import { cividis } from "../lib/cividis";
-import { count, text } from "../lib/format";
+import { formatCount, formatFigure } from "../lib/format";
 import { formatOf } from "../lib/metrics";
 import type { Colouring } from "./colourings";
 import type { FleetFigures } from "./fleetStore";
@@ -80,7 +80,7 @@ export function paintMap(
     context.font = `11px ${colours.font}`;
     context.fillStyle = colours.muted;
     if (block.header > 0) {
-      const amount = count(block.count, "node");
+      const amount = formatCount(block.count, "node");
       const amountWidth = context.measureText(amount).width;
       context.fillText(truncated(context, block.name, block.width - amountWidth - 12), block.x, block.y + 8);
       context.fillText(amount, block.x + block.width - amountWidth, block.y + 8);
@@ -106,7 +106,7 @@ export function paintMap(
         context.font = `11px ${colours.font}`;
         const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
         const health = figures.health(cell.id);
-        const figure = known ? text(formatOf(colouring.column)(value)) : health === "live" ? "no data" : health;
+        const figure = known ? formatFigure(formatOf(colouring.column)(value)) : health === "live" ? "no data" : health;
         const parts = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
         context.fillText(truncated(context, parts.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }

@@ -6,7 +6,7 @@ import { figureOf } from "./FleetMap";
 import { sortNodes } from "./FleetTable";
 import { FleetFigures, frameOfNodes } from "./fleetStore";
 import { groupings, groupNodes } from "./groups";
-import { hotSpots, hottest, reasons } from "./hotspots";
+import { hotSpotReasons, hotSpots, hottestCpu } from "./hotspots";
 
 type Node = Schemas["NodeSummary"];
 type Cpus = { busiest_cpu?: number; softirq_cpu?: number };
@@ -55,14 +55,14 @@ test.each([
   [9, ["softirq 94\u00a0%"]],
   [4, []],
   [5, ["dropped 3.00\u00a0/s"]],
-])("node %i has the reasons %j", (id, expected) => expect(reasons(id, FIGURES)).toEqual(expected));
+])("node %i has the reasons %j", (id, expected) => expect(hotSpotReasons(id, FIGURES)).toEqual(expected));
 
 test("nodes that drop packets come before those with more softirq; others are not listed", () => {
   expect(names(hotSpots(NODES, FIGURES))).toEqual(["web-2", "db-2", "db-10"]);
 });
 
 test("the hottest CPU is the one with most softirq only if softirq is high", () => {
-  expect([hottest(9, FIGURES).cpu, hottest(3, FIGURES).cpu]).toEqual([7, 5]);
+  expect([hottestCpu(9, FIGURES).cpu, hottestCpu(3, FIGURES).cpu]).toEqual([7, 5]);
 });
 
 test("nodes are grouped by label, kernel or driver, each group in numeric order", () => {

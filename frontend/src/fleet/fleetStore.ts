@@ -88,14 +88,14 @@ class FleetStore {
   readonly getStable = (): FleetFigures => this.stable;
 }
 
-export const fleet = new FleetStore();
+export const fleetStore = new FleetStore();
 
 /** The latest figures, updated every second. */
 export function useFigures(): FleetFigures {
-  return useSyncExternalStore(fleet.subscribe, fleet.getLatest);
+  return useSyncExternalStore(fleetStore.subscribe, fleetStore.getLatest);
 }
 
 /** Figures that update only every few seconds, for order and membership. */
 export function useStableFigures(): FleetFigures {
-  return useSyncExternalStore(fleet.subscribe, fleet.getStable);
+  return useSyncExternalStore(fleetStore.subscribe, fleetStore.getStable);
 }

@@ -1,5 +1,5 @@
 import type { Schemas } from "../api/client";
-import { type Figure, percent, perSecond, text } from "../lib/format";
+import { type Figure, formatFigure, percent, perSecond } from "../lib/format";
 import type { FleetFigures } from "./fleetStore";
 
 const MAX_HOT_SPOTS = 15;
@@ -7,10 +7,10 @@ const SOFTIRQ_PERCENT = 60;
 const BUSY_PERCENT = 95;
 const SQUEEZED_PER_S = 10;
 
-const unbroken = (figure: Figure) => text(figure).replace(" ", "\u00a0");
+const unbroken = (figure: Figure) => formatFigure(figure).replace(" ", "\u00a0");
 
 /** The reasons why a node is a hot spot, each with its figure; empty if it is none. */
-export function reasons(nodeId: number, figures: FleetFigures): string[] {
+export function hotSpotReasons(nodeId: number, figures: FleetFigures): string[] {
   const get = (column: Parameters<FleetFigures["get"]>[1]) => figures.get(nodeId, column);
   const found: string[] = [];
   if (get("dropped_per_s") > 0) found.push(`dropped ${unbroken(perSecond(get("dropped_per_s")))}`);
@@ -23,7 +23,7 @@ export function reasons(nodeId: number, figures: FleetFigures): string[] {
 }
 
 /** The hottest CPU: the one with most softirq where that is high, else the busiest. */
-export function hottest(nodeId: number, figures: FleetFigures): { cpu: number; percent: number } {
+export function hottestCpu(nodeId: number, figures: FleetFigures): { cpu: number; percent: number } {
   const softirq = figures.get(nodeId, "softirq_cpu_percent");
   return softirq >= SOFTIRQ_PERCENT
     ? { cpu: figures.get(nodeId, "softirq_cpu"), percent: softirq }
@@ -36,7 +36,7 @@ export function hotSpots(nodes: Schemas["NodeSummary"][], figures: FleetFigures)
   const rank = (node: Schemas["NodeSummary"]) =>
     known(figures.get(node.id, "softirq_cpu_percent")) + (figures.get(node.id, "dropped_per_s") > 0 ? 1000 : 0);
   return nodes
-    .filter((node) => reasons(node.id, figures).length > 0)
+    .filter((node) => hotSpotReasons(node.id, figures).length > 0)
     .toSorted((a, b) => rank(b) - rank(a))
     .slice(0, MAX_HOT_SPOTS);
 }

@@ -56,7 +56,7 @@ function place(
 }
 
 /** Lays out groups of cells for a width: labelled cells for few nodes, smaller unlabelled ones for many. */
-export function layOut(groups: { name: string; count: number }[], width: number): Layout {
+export function layOutCells(groups: { name: string; count: number }[], width: number): Layout {
   const total = groups.reduce((sum, group) => sum + group.count, 0);
   if (total <= MAX_LABELLED) return place(groups, width, LABELLED, true);
   let layout: Layout | undefined;
@@ -94,7 +94,7 @@ export function cellAt(layout: Layout, x: number, y: number): number | null {
 }
 
 /** The number of the cell that a key moves to: left and right by number, up and down to the nearest cell. */
-export function neighbour(layout: Layout, index: number, key: string): number {
+export function neighbourCell(layout: Layout, index: number, key: string): number {
   const last = layout.blocks.reduce((sum, block) => sum + block.count, 0) - 1;
   if (key === "ArrowLeft") return Math.max(0, index - 1);
   if (key === "ArrowRight") return Math.min(last, index + 1);

@@ -6,16 +6,16 @@ import type { Errors, Values } from "./values";
 
 type InputProps = {
   schema: Schema;
-  /** Shown where the schema has no title. */
+  /** The label if the schema has no title. */
   name?: string;
-  /** For a field that is named by its surroundings too. */
+  /** The accessible name, if the label alone is ambiguous on the page. */
   ariaLabel?: string;
   value: string;
   error?: string | undefined;
   onChange: (value: string) => void;
 };
 
-/** The input of one field: a number with its unit, a choice, a check, a list of words, or text. */
+/** The input of one field: number with unit, select, checkboxes, list of words, JSON, or text. */
 export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChange }: InputProps) {
   const input = inputOf(schema);
   const label = labelOf(schema, name);
@@ -82,13 +82,13 @@ export type FormProps = {
   values: Values;
   errors: Errors;
   onChange: (path: string, value: string) => void;
-  /** Editors of fields with a format of their own, by that format. */
+  /** Custom editors, by the `format` of the fields that they edit. */
   widgets?: Record<string, (schema: Schema, path: string) => ReactNode>;
 };
 
 type FieldsProps = FormProps & { schema: Schema; path: string; except?: readonly string[] };
 
-/** The inputs of an object's fields, from its schema alone; advanced ones are folded away. */
+/** The inputs of an object's fields, generated from its schema; advanced fields are collapsed. */
 export function SchemaFields({ schema, path, except = [], ...form }: FieldsProps) {
   const fields = fieldsOf(schema).filter(([name]) => !except.includes(name));
   const advanced = fields.filter(([, { group }]) => group === "advanced");

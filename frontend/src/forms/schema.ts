@@ -21,18 +21,18 @@ export type Schema = {
   unit?: string;
   placeholder?: string;
   group?: string;
-  /** What a number is multiplied by where it is shown: 100 shows a share in percent. */
+  /** The factor from the stored to the displayed number: 100 for a share that is shown in percent. */
   scale?: number;
   format?: string;
   enum_labels?: Record<string, string>;
   enum_descriptions?: Record<string, string>;
-  /** Of a workload: the metrics that may be primary, the usual one first. */
+  /** For a workload: the metrics that may be the primary metric, the default first. */
   metrics?: string[];
 };
 
 export type Field = [name: string, schema: Schema];
 
-/** The schema of an object's field. Throws for an unknown one. */
+/** The schema of the field at a path such as `damping.dwell_s`. Throws for an unknown path. */
 export function fieldAt(schema: Schema, path: string): Schema {
   const found = path.split(".").reduce<Schema | undefined>((at, name) => at?.properties?.[name], schema);
   if (found === undefined) throw new Error(`The backend's schema has no field ${path}.`);
@@ -41,12 +41,12 @@ export function fieldAt(schema: Schema, path: string): Schema {
 
 const isTag = ([name, { enum: values }]: Field) => name === "type" && values?.length === 1;
 
-/** The fields of an object in the order of their declaration, without the tag of a union's member. */
+/** The fields of an object in declaration order, without the field `type` that tags a member of a union. */
 export function fieldsOf(schema: Schema): Field[] {
   return Object.entries(schema.properties ?? {}).filter((field) => !isTag(field));
 }
 
-/** The members of a union of tagged objects by their tags. */
+/** The members of a union of tagged objects, by the value of their field `type`. */
 export function membersOf(schema: Schema): Record<string, Schema> {
   const tagged = (schema.anyOf ?? []).flatMap((member): Field[] => {
     const tag = member.properties?.type?.enum?.[0];
@@ -55,15 +55,15 @@ export function membersOf(schema: Schema): Record<string, Schema> {
   return Object.fromEntries(tagged);
 }
 
-/** The member of a union with this tag. Throws for an unknown one. */
+/** The member of a union whose field `type` has this value. Throws for an unknown one. */
 export function memberOf(schema: Schema, tag: string): Schema {
   const member = membersOf(schema)[tag];
   if (member === undefined) throw new Error(`The backend's schema has no kind ${tag}.`);
   return member;
 }
 
-/** Whether a field may be empty, which is null, and the schema of its value otherwise. */
-export function nullable(schema: Schema): { empty: boolean; of: Schema } {
+/** Splits a nullable field: whether it may be empty (null), and the schema of its other values. */
+export function splitNullable(schema: Schema): { empty: boolean; of: Schema } {
   const { anyOf = [], ...texts } = schema;
   const [only, ...others] = anyOf.filter(({ type }) => type !== "null");
   if (only === undefined || others.length > 0 || anyOf.length < 2) return { empty: false, of: schema };
@@ -82,9 +82,9 @@ export function optionsOf({ enum: values, items, enum_labels = {} }: Schema): { 
 
 export type Input = "check" | "choice" | "choices" | "cpus" | "group" | "json" | "labels" | "number" | "text" | "words";
 
-/** How a value is typed. json: nothing here knows this shape. */
+/** The kind of form input for a schema; `json` where no other one fits. */
 export function inputOf(schema: Schema): Input {
-  const { type, format, enum: values, items, properties } = nullable(schema).of;
+  const { type, format, enum: values, items, properties } = splitNullable(schema).of;
   if (format === "cpu-list") return "cpus";
   if (format === "labels") return "labels";
   if (values !== undefined) return "choice";
@@ -97,5 +97,5 @@ export function inputOf(schema: Schema): Input {
   return ["string", "integer", "number"].includes(items.type ?? "") ? "words" : "json";
 }
 
-/** Whether a value is a whole number. */
-export const isWhole = (schema: Schema): boolean => nullable(schema).of.type === "integer";
+/** Whether the schema is an integer's, nullable or not. */
+export const isInteger = (schema: Schema): boolean => splitNullable(schema).of.type === "integer";

@@ -1,6 +1,16 @@
 import { expect, test } from "vitest";
 import { formSchemas } from "./formSchemas";
-import { fieldAt, fieldsOf, inputOf, labelOf, memberOf, membersOf, nullable, optionsOf, type Schema } from "./schema";
+import {
+  fieldAt,
+  fieldsOf,
+  inputOf,
+  labelOf,
+  memberOf,
+  membersOf,
+  optionsOf,
+  type Schema,
+  splitNullable,
+} from "./schema";
 import { readField, readObject, valuesOf } from "./values";
 
 const OBJECT: Schema = {
@@ -67,7 +77,7 @@ test.each([
   ["inner.dwell_s", "-1", "A number of at least 0."],
   ["cpus", "3-1", "The range 3-1 runs backwards; write 1-3."],
   ["names", "a b c", "At most 2 items."],
-  ["other", "{", "This is not JSON."],
+  ["other", "{", "Enter valid JSON."],
 ])("%s of “%s” is refused with its bounds", (path, text, sentence) => {
   expect(read({ [path]: text })[1]).toEqual({ [path]: sentence });
 });
@@ -89,7 +99,7 @@ test("labels have units, options their labels, and null is an empty field", () =
     { value: "a", label: "first" },
     { value: "b", label: "b" },
   ]);
-  expect(nullable(fieldAt(OBJECT, "limit")).empty).toBe(true);
+  expect(splitNullable(fieldAt(OBJECT, "limit")).empty).toBe(true);
   expect(() => fieldAt(OBJECT, "inner.none")).toThrow("no field inner.none");
 });
 

@@ -1,10 +1,10 @@
 import { CpuListError, formatCpuList, parseCpuList } from "../lib/cpulist";
-import { readLabels } from "../lib/labels";
-import { fieldsOf, inputOf, isWhole, nullable, optionsOf, type Schema } from "./schema";
+import { parseLabels } from "../lib/labels";
+import { fieldsOf, inputOf, isInteger, optionsOf, type Schema, splitNullable } from "./schema";
 
-/** What is typed, by the path of the field: `damping.dwell_s`. A check is `true` or empty, a list has spaces. */
+/** The texts in a form's inputs, by field path such as `damping.dwell_s`. A checkbox is `true` or empty, a list is separated by spaces. */
 export type Values = Record<string, string>;
-/** Why fields are not valid, by path. */
+/** The error messages of invalid fields, by field path. */
 export type Errors = Record<string, string>;
 
 /** A number without the rounding errors of a multiplication: 0.55 × 100 is 55. */
@@ -12,10 +12,10 @@ export const plainNumber = (value: number): number => Number(value.toPrecision(1
 
 export const splitWords = (line: string): string[] => line.split(/[\s,]+/).filter(Boolean);
 
-/** The value with which a new form begins. */
+/** The initial value of a field in a new form. */
 const initialOf = ({ examples, default: value }: Schema): unknown => examples?.[0] ?? value;
 
-/** A value as it is typed; undefined is the schema's default. */
+/** A value as the text of its input; undefined: the schema's initial value. */
 export function valueText(schema: Schema, value: unknown = initialOf(schema)): string {
   if (value === null || value === undefined) return "";
   switch (inputOf(schema)) {
@@ -37,7 +37,7 @@ export function valueText(schema: Schema, value: unknown = initialOf(schema)): s
   }
 }
 
-/** All fields of an object as they are typed; undefined is every field's default. */
+/** An object as the texts of its inputs; undefined: the initial value of every field. */
 export function valuesOf(schema: Schema, value: unknown, path = ""): Values {
   const given = (value ?? {}) as Record<string, unknown>;
   const values: Values = {};
@@ -67,11 +67,11 @@ function boundsSentence(schema: Schema, of: Schema): string {
 }
 
 function readNumber(schema: Schema, text: string, fail: (sentence: string) => void): number {
-  const { of } = nullable(schema);
+  const { of } = splitNullable(schema);
   const { minimum = Number.NEGATIVE_INFINITY, maximum = Number.POSITIVE_INFINITY } = of;
   const value = text === "" ? Number.NaN : plainNumber(Number(text) / (schema.scale ?? 1));
   const fits = value >= minimum && value <= maximum && value > (of.exclusiveMinimum ?? Number.NEGATIVE_INFINITY);
-  if (!Number.isFinite(value) || !fits || (isWhole(schema) && !Number.isInteger(value)))
+  if (!Number.isFinite(value) || !fits || (isInteger(schema) && !Number.isInteger(value)))
     fail(boundsSentence(schema, of));
   return value;
 }
@@ -80,7 +80,7 @@ function matches(pattern: string, text: string): boolean {
   try {
     return new RegExp(pattern, "u").test(text);
   } catch {
-    return true; // an expression of Python's that is none here; the backend checks it
+    return true; // Valid in Python but not in JavaScript: only the backend checks it.
   }
 }
 
@@ -115,14 +115,14 @@ function readJson(text: string, fail: (sentence: string) => void): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    fail("This is not JSON.");
+    fail("Enter valid JSON.");
     return null;
   }
 }
 
-/** A typed field as a value of its schema; why it is not valid is added to errors. */
+/** Parses the text of one input into its schema's value; adds a message to errors if it is invalid. */
 export function readField(schema: Schema, path: string, values: Values, errors: Errors): unknown {
-  const { empty, of } = nullable(schema);
+  const { empty, of } = splitNullable(schema);
   const text = (values[path] ?? "").trim();
   const fail = (sentence: string) => {
     errors[path] ??= sentence;
@@ -144,7 +144,7 @@ export function readField(schema: Schema, path: string, values: Values, errors: 
     case "cpus":
       return readCpus(text, fail);
     case "labels": {
-      const labels = readLabels(text);
+      const labels = parseLabels(text);
       if (typeof labels === "string") fail(labels);
       return labels;
     }
@@ -155,7 +155,7 @@ export function readField(schema: Schema, path: string, values: Values, errors: 
   }
 }
 
-/** Typed fields as an object of its schema, without its tag; except: fields that something else reads. */
+/** Parses the texts of an object's inputs, without its field `type`; except: fields to omit. */
 export function readObject(
   schema: Schema,
   path: string,

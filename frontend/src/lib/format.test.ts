@@ -4,12 +4,12 @@ import {
   bytes,
   countdown,
   duration,
+  formatFigure,
   micros,
   packetRate,
   percent,
   perSecond,
   significant,
-  text,
 } from "./format";
 
 describe("a number has three significant digits", () => {
@@ -43,7 +43,7 @@ describe("a unit is scaled to its number", () => {
     [bytes(512), "512 B"],
     [percent(93.6), "94 %"],
     [percent(undefined), "–"],
-  ])("%o is %s", (figure, expected) => expect(text(figure)).toBe(expected));
+  ])("%o is %s", (figure, expected) => expect(formatFigure(figure)).toBe(expected));
 });
 
 describe("a duration has its two largest units", () => {

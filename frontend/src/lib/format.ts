@@ -75,7 +75,7 @@ export function linkSpeed(bitsPerS: Known): Figure {
 }
 
 /** A figure with its unit: `1.84 Gb/s`. */
-export function text(figure: Figure): string {
+export function formatFigure(figure: Figure): string {
   return figure.unit === "" ? figure.value : `${figure.value} ${figure.unit}`;
 }
 
@@ -105,6 +105,6 @@ export function countdown(seconds: number): string {
 }
 
 /** A count with its noun: `1 CPU`, `8 CPUs`, `1,024 nodes`. */
-export function count(amount: number, noun: string): string {
+export function formatCount(amount: number, noun: string): string {
   return `${amount.toLocaleString("en")} ${noun}${amount === 1 ? "" : "s"}`;
 }

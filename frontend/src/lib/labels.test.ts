@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readLabels } from "./labels";
+import { parseLabels } from "./labels";
 
 test.each([
   ["rack=r01 role=db", { rack: "r01", role: "db" }],
@@ -7,7 +7,7 @@ test.each([
   ["rack=r01, url=a=b", { rack: "r01", url: "a=b" }],
   ["empty=", { empty: "" }],
 ])("%j is parsed as labels", (line, labels) => {
-  expect(readLabels(line)).toEqual(labels);
+  expect(parseLabels(line)).toEqual(labels);
 });
 
 test.each([
@@ -16,5 +16,5 @@ test.each([
   ["=r01", /valid label name/],
   ["rack=a rack=b", /twice/],
 ])("%j is rejected with a message", (line, sentence) => {
-  expect(readLabels(line)).toMatch(sentence);
+  expect(parseLabels(line)).toMatch(sentence);
 });

@@ -1,5 +1,5 @@
 /** Parses labels from a line such as `rack=r01 role=db`; returns a message if it is invalid. */
-export function readLabels(line: string): Record<string, string> | string {
+export function parseLabels(line: string): Record<string, string> | string {
   const labels: Record<string, string> = {};
   for (const part of line.split(/[\s,]+/).filter(Boolean)) {
     const [key = "", value] = part.split(/=(.*)/s);

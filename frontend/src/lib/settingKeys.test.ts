@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { selectionOf, settingName } from "./settingKeys";
+import { panelSelection, settingName } from "./settingKeys";
 
 test.each([
   ["irq/41/affinity", "IRQ 41", "irq:41"],
@@ -20,5 +20,5 @@ test.each([
   ["something", "something", null],
   ["cgroup/../cpu.weight", "cgroup/../cpu.weight", null],
 ])("%s has the name %s and the panel %s", (key, name, sel) => {
-  expect([settingName(key), selectionOf(key)]).toEqual([name, sel]);
+  expect([settingName(key), panelSelection(key)]).toEqual([name, sel]);
 });

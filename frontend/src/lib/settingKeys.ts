@@ -1,4 +1,4 @@
-/** Setting keys (`irq/41/affinity`) as people name them, from the registry of settings in the core. */
+/** Readable names of setting keys such as `irq/41/affinity`, from the core's registry of settings. */
 
 import settings from "../api/settings.json";
 
@@ -9,7 +9,7 @@ type Name = { title: string; schema: Schema };
 const FORMS = (settings.forms as Form[]).map((form) => ({ ...form, pattern: new RegExp(`^${form.pattern}$`) }));
 const NAMES: Record<string, Name> = settings.names;
 
-/** The form of a key with the groups of its pattern; null for a key of no kind. */
+/** A key's subject, tunable and panel by the registry; null for an unknown kind of key. */
 function parse(key: string) {
   for (const form of FORMS) {
     const match = form.pattern.exec(key);
@@ -21,18 +21,18 @@ function parse(key: string) {
   return null;
 }
 
-/** `IRQ 41`, `task 812 nice`, `eth0 rx-0 RPS`, `eth0 rx-usecs`; a key of no kind is returned unchanged. */
+/** `IRQ 41`, `task 812 nice`, `eth0 rx-0 RPS`, `eth0 rx-usecs`; an unknown kind of key is returned unchanged. */
 export function settingName(key: string): string {
   const found = parse(key);
   return found === null ? key : [found.subject, tunableName(found.name)].filter(Boolean).join(" ");
 }
 
-/** The end of a key as ethtool, sysfs or the kernel spells it: `coalesce/rx-usecs` is rx-usecs. */
+/** A tunable's name in ethtool, sysfs or the kernel: `rx-usecs` for `coalesce/rx-usecs`. */
 export function tunableName(end: string): string {
   return NAMES[end]?.title ?? end;
 }
 
-/** Every tunable with its unit (null where it is no number), and its group and help in forms. */
+/** Every tunable with its unit (null unless it is a number), and its group and help text in forms. */
 export function tunables(): { name: string; unit: string | null; group: string | null; help: string }[] {
   return Object.entries(NAMES).map(([name, { schema }]) => ({
     name,
@@ -42,18 +42,18 @@ export function tunables(): { name: string; unit: string | null; group: string |
   }));
 }
 
-/** The title of a key's value without whose it is; the key itself where it has none. */
+/** The tunable that a key names, without its subject: `rx-usecs` for `netdev/eth0/coalesce/rx-usecs`. */
 export function tunableOf(key: string): string {
   const name = parse(key)?.name ?? key;
   return tunableName(name) || name;
 }
 
-/** Selection on the node's page that shows a setting: `irq:41`, `nic:eth0`; null where it has no panel. */
-export function selectionOf(key: string): string | null {
+/** The URL selection whose side panel on the node page shows a setting: `irq:41`, `nic:eth0`; null without a panel. */
+export function panelSelection(key: string): string | null {
   return parse(key)?.target ?? null;
 }
 
 /** Whether a setting's value is a CPU list. */
-export function takesCpus(key: string): boolean {
+export function isCpuListSetting(key: string): boolean {
   return NAMES[parse(key)?.name ?? ""]?.schema.format === "cpu-list";
 }

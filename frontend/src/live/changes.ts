@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react";
-import { answer, api, type Schemas } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
 import { openChangesQuery, queryClient } from "../api/queries";
 
 type Change = Schemas["Change"];
@@ -44,7 +44,7 @@ export function applyChangeUpdate(change: Change): void {
 /** Fetches a change that ended while the live connection was down. Rejects with ApiProblem. */
 export async function fetchMissedEnd(id: string): Promise<void> {
   if (ended.some((change) => change.id === id)) return;
-  applyChangeUpdate(await answer(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
+  applyChangeUpdate(await unwrap(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
 }
 
 /** Changes that ended within the last 10 s, newest first. */

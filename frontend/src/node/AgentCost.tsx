@@ -1,4 +1,4 @@
-import { bytes, text } from "../lib/format";
+import { bytes, formatFigure } from "../lib/format";
 import { type NodeView, useFrames } from "./nodeView";
 
 /** The agent's own CPU time and memory. */
@@ -10,7 +10,7 @@ export function AgentCost({ view }: { view: NodeView }) {
   return (
     <p className="muted">
       The agent ({view.node.agent_version}) used {used.toFixed(1)} % of one CPU in the last interval; memory{" "}
-      {text(bytes(frame.metrics.agent_rss_bytes))}.
+      {formatFigure(bytes(frame.metrics.agent_rss_bytes))}.
     </p>
   );
 }

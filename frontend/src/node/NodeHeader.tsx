@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Schemas } from "../api/client";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
-import { count, duration, linkSpeed, text } from "../lib/format";
+import { duration, formatCount, formatFigure, linkSpeed } from "../lib/format";
 import { ago } from "../lib/time";
 
 type Node = Schemas["Node"];
@@ -12,7 +12,7 @@ export function driversOf(inventory: Node["inventory"]): string[] {
   const groups = new Map<string, number>();
   for (const netdev of inventory?.netdevs ?? []) {
     if (netdev.virtual || netdev.driver === null) continue;
-    const speed = netdev.speed_bits_per_s === null ? "" : ` · ${text(linkSpeed(netdev.speed_bits_per_s))}`;
+    const speed = netdev.speed_bits_per_s === null ? "" : ` · ${formatFigure(linkSpeed(netdev.speed_bits_per_s))}`;
     const key = `${netdev.driver}|${speed.replace(/\.0+(?= )/, "")}`;
     groups.set(key, (groups.get(key) ?? 0) + 1);
   }
@@ -60,10 +60,10 @@ export function NodeHeader({ node }: { node: Node }) {
       {node.cpus !== null && (
         <span className="tag">
           {[
-            count(node.cpus, "CPU"),
+            formatCount(node.cpus, "CPU"),
             offline === 0 ? "" : `${offline} offline`,
-            node.packages === null ? "" : count(node.packages, "package"),
-            node.numa_nodes === null ? "" : count(node.numa_nodes, "NUMA node"),
+            node.packages === null ? "" : formatCount(node.packages, "package"),
+            node.numa_nodes === null ? "" : formatCount(node.numa_nodes, "NUMA node"),
           ]
             .filter((part) => part !== "")
             .join(" · ")}

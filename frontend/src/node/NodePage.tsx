@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { ApiProblem, type Schemas, sentenceOf } from "../api/client";
+import { ApiProblem, errorMessage, type Schemas } from "../api/client";
 import { nodeQuery } from "../api/queries";
 import { Cursor } from "../charts/cursor";
 import { pointsOf } from "../charts/seriesRing";
@@ -42,7 +42,7 @@ export function NodePage() {
       <section className="card" role="alert">
         <h2>{missing ? "Node not found" : "Node could not be loaded"}</h2>
         <div className="body">
-          <p>{sentenceOf(node.error)}</p>
+          <p>{errorMessage(node.error)}</p>
           <Link to="/fleet">Back to the fleet</Link>
         </div>
       </section>
@@ -164,7 +164,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
       )}
       {failed !== null && (
         <p className={styles.warnbox} role="alert">
-          <b>History could not be read.</b> {sentenceOf(failed)}
+          <b>History could not be read.</b> {errorMessage(failed)}
         </p>
       )}
       <SummaryFigures view={view} pastPoints={pastPoints} />

@@ -36,6 +36,6 @@ export function useFrames(window: LiveWindow): number {
 }
 
 /** The shown heatmap cells: the live window's or the past range's. */
-export function heatOf(view: NodeView): HeatBlock | null {
+export function shownHeat(view: NodeView): HeatBlock | null {
   return view.past === null ? view.window.heat : view.pastHeat;
 }

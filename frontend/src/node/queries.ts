@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { answer, api, binary } from "../api/client";
+import { api, fetchBinary, unwrap } from "../api/client";
 import { HeatBlock } from "../charts/heatBlock";
 import type { Range } from "../charts/TimeOverlay";
 import { HISTORY_METRICS } from "../lib/metrics";
@@ -12,12 +12,12 @@ const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to)
 /** Heatmap cells (CPU × time) of a range. Rejects with ApiProblem or HeatBlockError. */
 async function fetchHeat(nodeId: number, share: HeatShare, range: Range, signal?: AbortSignal) {
   const query = new URLSearchParams({ share, ...times(range), columns: String(HEAT_COLUMNS) });
-  return HeatBlock.parse(await binary(`/api/nodes/${nodeId}/heatmap?${query}`, signal));
+  return HeatBlock.parse(await fetchBinary(`/api/nodes/${nodeId}/heatmap?${query}`, signal));
 }
 
 /** The metrics of all charts over a range. Rejects with ApiProblem. */
 function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
-  return answer(
+  return unwrap(
     api.GET("/api/nodes/{node_id}/series", {
       params: {
         path: { node_id: nodeId },
@@ -52,7 +52,7 @@ export const matrixQuery = (nodeId: number, range: Range | null) =>
     queryKey: ["matrix", nodeId, range],
     enabled: range !== null,
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/nodes/{node_id}/matrix", {
           params: { path: { node_id: nodeId }, query: times(range as Range) },
           signal,
@@ -69,7 +69,7 @@ export const classesHistoryQuery = (nodeId: number, past: Range | null, window: 
   queryOptions({
     queryKey: ["classes-history", nodeId, past ?? window.spanMs],
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/nodes/{node_id}/classes/history", {
           params: {
             path: { node_id: nodeId },
@@ -90,7 +90,7 @@ export const coalescingQuery = (nodeId: number, netdev: string, { pps, frame }: 
   queryOptions({
     queryKey: ["coalescing", nodeId, netdev, pps, frame],
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/nodes/{node_id}/netdevs/{netdev}/coalescing", {
           params: {
             path: { node_id: nodeId, netdev },
@@ -109,7 +109,7 @@ export const changesQuery = (nodeId: number, range: Range | null) =>
   queryOptions({
     queryKey: ["changes", "node", nodeId, range],
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/changes", {
           params: { query: { node_id: nodeId, ...(range === null ? {} : times(range)) } },
           signal,

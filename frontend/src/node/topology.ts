@@ -1,5 +1,5 @@
 import { formatCpuList, parseCpuList } from "../lib/cpulist";
-import { count } from "../lib/format";
+import { formatCount } from "../lib/format";
 import type { Topology } from "./types";
 
 /** The cache of the highest level above 1 that covers a CPU. */
@@ -28,7 +28,7 @@ export function cpuLocation(topology: Topology, cpu: number): string {
     found.core === null ? "" : `core ${found.core}`,
     siblings.length === 0 ? "" : `shared with ${siblings.length === 1 ? "CPU" : "CPUs"} ${formatCpuList(siblings)}`,
     found.numa_node === null ? "" : `NUMA node ${found.numa_node}`,
-    cache === undefined ? "" : `L${cache.level} of ${count(parseCpuList(cache.cpus).length, "CPU")}`,
+    cache === undefined ? "" : `L${cache.level} of ${formatCount(parseCpuList(cache.cpus).length, "CPU")}`,
   ]
     .filter((part) => part !== "")
     .join(" · ");

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answer, api } from "../api/client";
+import { api, unwrap } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { FormError } from "../components/FormError";
@@ -10,7 +10,7 @@ import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
-import { bodyOf, newDraft } from "./editor/policyDraft";
+import { newDraft, readBody } from "./editor/policyDraft";
 import { kindNames } from "./kinds";
 import styles from "./policies.module.css";
 import { policiesQuery } from "./queries";
@@ -22,14 +22,14 @@ const route = getRouteApi("/shell/policies/new");
 export function NewPolicyPage() {
   const { kind, nodes } = route.useSearch();
   const navigate = route.useNavigate();
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const [draft, setDraft] = useState(() =>
     newDraft(kindNames().find((name) => name === kind) ?? (kindNames()[0] as Kind)),
   );
   const [tried, setTried] = useState(false);
-  const reading = bodyOf(draft);
+  const reading = readBody(draft);
   const create = useMutation({
-    mutationFn: (body: PolicyBody) => answer(api.POST("/api/policies", { body })),
+    mutationFn: (body: PolicyBody) => unwrap(api.POST("/api/policies", { body })),
     onError: signedOut,
     onSuccess: async (policy) => {
       await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
@@ -63,11 +63,11 @@ export function NewPolicyPage() {
           />
           <section className={`card ${styles.saving}`}>
             <div className={`body ${styles.save}`}>
-              <Button type="submit" variant="filled" disabled={!may} loading={create.isPending}>
+              <Button type="submit" variant="filled" disabled={!isOperator} loading={create.isPending}>
                 Create policy
               </Button>
               <span className="muted">
-                {!may
+                {!isOperator
                   ? "Creating a policy requires the operator role."
                   : draft.values.mode === "observe"
                     ? "It takes effect at once: nodes show its result, and nothing is changed."

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { sentenceOf } from "../api/client";
+import { errorMessage } from "../api/client";
 import { useHasRole } from "../auth/me";
 import { Moment } from "../components/Moment";
 import { PageTop } from "../components/PageTop";
@@ -14,7 +14,7 @@ import type { Policy } from "./types";
 /** All policies by rank, with the state of each. */
 export function PoliciesPage() {
   const policies = useQuery(policiesQuery);
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   return (
     <>
       <PageTop title="Policies">
@@ -25,7 +25,7 @@ export function PoliciesPage() {
       </PageTop>
       {policies.isError && (
         <p className="bad" role="alert">
-          {sentenceOf(policies.error)}
+          {errorMessage(policies.error)}
         </p>
       )}
       {policies.data === undefined && !policies.isError && <p className="muted">Loading the policies.</p>}
@@ -39,7 +39,7 @@ export function PoliciesPage() {
       {policies.data !== undefined && (
         <section className={`card ${styles.new}`}>
           <h2>New policy</h2>
-          {may ? (
+          {isOperator ? (
             <ul className={styles.kinds}>
               {kindNames().map((kind) => (
                 <li key={kind}>

@@ -2,7 +2,7 @@ import { Button, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { ApiProblem, answer, api, sentenceOf } from "../api/client";
+import { ApiProblem, api, errorMessage, unwrap } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
@@ -13,7 +13,7 @@ import { Segments } from "../components/Segments";
 import { Backtest } from "./backtest/Backtest";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
-import { bodyOf, type Draft, draftOf } from "./editor/policyDraft";
+import { type Draft, draftOf, readBody } from "./editor/policyDraft";
 import { kindLabel, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
 import { describeDisabling, describeEnabling, policyState } from "./policyState";
@@ -51,7 +51,7 @@ export function PolicyPage() {
     <section className="card" role="alert">
       <h2>{missing ? "Policy not found" : "This policy cannot be shown"}</h2>
       <div className="body">
-        <p>{sentenceOf(error)}</p>
+        <p>{errorMessage(error)}</p>
         <Link to="/policies">Back to the policies</Link>
       </div>
     </section>
@@ -70,7 +70,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
   const [edits, setEdits] = useState<Record<number, Draft>>({});
   const from = base?.version ?? policy.version;
   const draft = edits[from] ?? saved;
-  const reading = useMemo(() => bodyOf(draft), [draft]);
+  const reading = useMemo(() => readBody(draft), [draft]);
   const changed = edits[from] !== undefined && JSON.stringify(edits[from]) !== JSON.stringify(saved);
   const tab = search.tab ?? "edit";
   return (
@@ -144,18 +144,18 @@ type SaveProps = {
   policy: Policy;
   next: number;
   draft: Draft;
-  reading: ReturnType<typeof bodyOf>;
+  reading: ReturnType<typeof readBody>;
   changed: boolean;
   onChange: (draft: Draft) => void;
   onSaved: () => void;
 };
 
 function Save({ policy, next, draft, reading, changed, onChange, onSaved }: SaveProps) {
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const [note, setNote] = useState("");
   const save = useMutation({
     mutationFn: (body: PolicyBody) =>
-      answer(
+      unwrap(
         api.POST("/api/policies/{policy_id}/versions", {
           params: { path: { policy_id: policy.id } },
           body: { body, note },
@@ -199,16 +199,16 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           <Button
             type="submit"
             variant="filled"
-            disabled={!may || !changed || reading.body === null}
+            disabled={!isOperator || !changed || reading.body === null}
             loading={save.isPending}
           >
             Save as version {next}
           </Button>
           <span className="muted">
-            {!may
+            {!isOperator
               ? "Saving requires the operator role."
               : policy.enabled
-                ? `Saving changes no node: version ${policy.version} stays in force until a rollout brings version ${next}.`
+                ? `Saving changes no node: version ${policy.version} stays in force until version ${next} is rolled out.`
                 : "Saving changes no node: the policy is disabled."}
           </span>
           <FormError error={save.error} fields={Object.keys(wrong).map((path) => path.split(".").at(-1) ?? path)} />
@@ -220,20 +220,20 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
 
 /** The state of the policy, and the effect of enabling or disabling it. */
 function PolicyState({ policy }: { policy: Policy }) {
-  const may = useHasRole("operator");
-  const [leaving, setLeaving] = useState(false);
+  const isOperator = useHasRole("operator");
+  const [confirming, setConfirming] = useState(false);
   const go = route.useNavigate();
   const params = { path: { policy_id: policy.id } };
   const toggle = useMutation({
     mutationFn: () =>
       policy.enabled
-        ? answer(api.POST("/api/policies/{policy_id}/disable", { params }))
-        : answer(api.POST("/api/policies/{policy_id}/enable", { params })),
+        ? unwrap(api.POST("/api/policies/{policy_id}/disable", { params }))
+        : unwrap(api.POST("/api/policies/{policy_id}/enable", { params })),
     onError: signedOut,
     onSuccess: () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey }),
   });
   const remove = useMutation({
-    mutationFn: () => answer(api.DELETE("/api/policies/{policy_id}", { params })),
+    mutationFn: () => unwrap(api.DELETE("/api/policies/{policy_id}", { params })),
     onError: signedOut,
     onSuccess: async () => {
       await go({ to: "/policies" });
@@ -248,7 +248,7 @@ function PolicyState({ policy }: { policy: Policy }) {
         {policyState(policy)}
       </b>
       <span className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</span>
-      {may && (
+      {isOperator && (
         <>
           <Button
             variant={policy.enabled ? "default" : "filled"}
@@ -257,15 +257,15 @@ function PolicyState({ policy }: { policy: Policy }) {
           >
             {policy.enabled ? "Disable" : "Enable"}
           </Button>
-          <Button onClick={() => setLeaving(true)}>Delete</Button>
+          <Button onClick={() => setConfirming(true)}>Delete</Button>
         </>
       )}
       {toggle.isError && (
         <span className="bad" role="alert">
-          {sentenceOf(toggle.error)}
+          {errorMessage(toggle.error)}
         </span>
       )}
-      {leaving && (
+      {confirming && (
         <ConfirmDialog
           title={`Delete ${policy.name}`}
           action="Delete"
@@ -273,7 +273,7 @@ function PolicyState({ policy }: { policy: Policy }) {
           pending={remove.isPending}
           error={remove.error}
           onConfirm={() => remove.mutate()}
-          onClose={() => setLeaving(false)}
+          onClose={() => setConfirming(false)}
         >
           <p>
             The policy and its versions are deleted permanently; its decisions stay on the nodes' pages.{" "}

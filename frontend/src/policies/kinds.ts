@@ -13,7 +13,7 @@ export function policySchema(path?: string): Schema {
 /** The kinds of policy in the order in which the form offers them. */
 export const kindNames = (): Kind[] => Object.keys(membersOf(policySchema("spec"))) as Kind[];
 
-/** The fields of a kind of policy, with its name as title and a sentence about it. */
+/** The schema of a kind of policy: its fields, with its name as title and its summary as description. */
 export const kindSchema = (kind: Kind): Schema => memberOf(policySchema("spec"), kind);
 export const kindLabel = (kind: Kind): string => kindSchema(kind).title ?? kind;
 
@@ -24,14 +24,14 @@ export const modeHelp = (mode: Mode): string | undefined => policySchema("mode")
 export const ownershipLabel = (ownership: PolicyBody["on_drift"]): string =>
   policySchema("on_drift").enum_labels?.[ownership] ?? ownership;
 
-/** The bound of a guardrail as a field of its own, called by its metric. */
-export function boundSchema(metric: Metric): Schema {
+/** The schema of the form field for a metric's guardrail: `RTT p99 limit, µs`. */
+export function guardrailSchema(metric: Metric): Schema {
   const { label, unit } = GUARDRAIL_LABELS[metric];
   const schema = fieldAt(policySchema("guardrails").items ?? {}, "max");
   return { ...schema, title: `${label} limit`, unit, placeholder: "no limit" };
 }
 
-/** A guardrail in a line: `RTT p99 ≤ 500 µs`. */
+/** A guardrail as text: `RTT p99 ≤ 500 µs`. */
 export function guardrailText({ metric, max }: { metric: string; max: number }): string {
   const { label, unit } = GUARDRAIL_LABELS[metric as Metric] ?? { label: metric, unit: "" };
   return `${label} ≤ ${Number.isInteger(max) ? max : significant(max)} ${unit}`.trim();

@@ -1,10 +1,11 @@
 import { expect, test } from "vitest";
-import { bodyOf, newDraft } from "./editor/policyDraft";
+import { newDraft, readBody } from "./editor/policyDraft";
 import { describeDisabling, describeEnabling, listNames, policyState } from "./policyState";
 import type { Mode, Policy, PolicyBody, Rollout } from "./types";
 
 const draft = newDraft("irq-spread");
-const body = (mode: Mode) => bodyOf({ ...draft, values: { ...draft.values, mode, name: "spread" } }).body as PolicyBody;
+const body = (mode: Mode) =>
+  readBody({ ...draft, values: { ...draft.values, mode, name: "spread" } }).body as PolicyBody;
 const policy = (mode: Mode, over: Partial<Policy> = {}): Policy => ({
   id: 1,
   name: "spread",

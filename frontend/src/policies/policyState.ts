@@ -1,4 +1,4 @@
-import { count } from "../lib/format";
+import { formatCount } from "../lib/format";
 import type { Policy, Rollout } from "./types";
 
 /** Period of the evaluation rounds of a node (coresteer_core.policies.base.STEP_S). */
@@ -16,21 +16,21 @@ const ROLLOUT: Record<Rollout["state"], string> = {
 export function policyState({ enabled, rollout }: Pick<Policy, "enabled" | "rollout">): string {
   if (rollout === null) return enabled ? "in force" : "disabled";
   const all = rollout.stages.flat().length;
-  return `${ROLLOUT[rollout.state]} v${rollout.to_version}: ${rollout.done_nodes.length} of ${count(all, "node")} passed`;
+  return `${ROLLOUT[rollout.state]} v${rollout.to_version}: ${rollout.done_nodes.length} of ${formatCount(all, "node")} passed`;
 }
 
 /** The effect of enabling a policy. */
 export function describeEnabling({ version, nodes, body }: Pick<Policy, "version" | "nodes" | "body">): string {
-  const on = `Enabling puts version ${version} in force on ${count(nodes, "node")} at once: `;
+  const on = `Enabling puts version ${version} in force on ${formatCount(nodes, "node")} at once: `;
   if (body.mode === "observe") return `${on}their pages show its result, and nothing is changed.`;
   if (body.mode === "recommend") return `${on}it recommends changes on their pages, and a person applies them.`;
-  return `${on}each applies up to ${count(body.damping.moves_per_step, "change")} ${ROUND} automatically. A rollout starts with a few nodes instead.`;
+  return `${on}each applies up to ${formatCount(body.damping.moves_per_step, "change")} ${ROUND} automatically. A rollout starts with a few nodes instead.`;
 }
 
 /** The effect of disabling a policy. */
 export function describeDisabling({ nodes, body, rollout }: Pick<Policy, "nodes" | "body" | "rollout">): string {
   const end = rollout === null ? "" : " Its rollout stops.";
-  const off = `Disabling stops it on ${count(nodes, "node")}`;
+  const off = `Disabling stops it on ${formatCount(nodes, "node")}`;
   if (body.mode !== "enforce") return `${off}; no setting is changed there.${end}`;
   return `${off}; every setting that it changed there is restored.${end}`;
 }

@@ -1,17 +1,17 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, api } from "../api/client";
+import { api, unwrap } from "../api/client";
 import { queryClient } from "../api/queries";
 import type { ClassesEvent } from "../live/socket";
 import type { Decision, Policy } from "./types";
 
 export const policiesQuery = queryOptions({
   queryKey: ["policies"],
-  queryFn: ({ signal }) => answer(api.GET("/api/policies", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/policies", { signal })),
 });
 
 const ROLLING_MS = 2_000;
 
-/** A rollout that goes on by itself. */
+/** Whether a rollout still advances to further nodes. */
 export const isRolling = (rollout: Policy["rollout"]): boolean =>
   rollout?.state === "canary" || rollout?.state === "batches";
 
@@ -19,7 +19,7 @@ export const policyQuery = (policyId: number) =>
   queryOptions({
     queryKey: ["policies", policyId],
     queryFn: ({ signal }) =>
-      answer(api.GET("/api/policies/{policy_id}", { params: { path: { policy_id: policyId } }, signal })),
+      unwrap(api.GET("/api/policies/{policy_id}", { params: { path: { policy_id: policyId } }, signal })),
     refetchInterval: ({ state }) => (isRolling(state.data?.rollout ?? null) ? ROLLING_MS : false),
   });
 
@@ -27,7 +27,7 @@ export const versionsQuery = (policyId: number) =>
   queryOptions({
     queryKey: ["policies", policyId, "versions"],
     queryFn: ({ signal }) =>
-      answer(api.GET("/api/policies/{policy_id}/versions", { params: { path: { policy_id: policyId } }, signal })),
+      unwrap(api.GET("/api/policies/{policy_id}/versions", { params: { path: { policy_id: policyId } }, signal })),
   });
 
 export const diffQuery = (policyId: number, from: number, to: number) =>
@@ -36,7 +36,7 @@ export const diffQuery = (policyId: number, from: number, to: number) =>
     enabled: from !== to && from > 0,
     staleTime: Number.POSITIVE_INFINITY, // versions never change
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/policies/{policy_id}/diff", {
           params: { path: { policy_id: policyId }, query: { from_version: from, to_version: to } },
           signal,
@@ -49,21 +49,21 @@ export const rolloutQuery = (rolloutId: number | null) =>
     queryKey: ["policies", "rollout", rolloutId],
     enabled: rolloutId !== null,
     queryFn: ({ signal }) =>
-      answer(api.GET("/api/rollouts/{rollout_id}", { params: { path: { rollout_id: rolloutId ?? 0 } }, signal })),
+      unwrap(api.GET("/api/rollouts/{rollout_id}", { params: { path: { rollout_id: rolloutId ?? 0 } }, signal })),
     refetchInterval: ({ state }) => (isRolling(state.data ?? null) ? ROLLING_MS : false),
   });
 
 const path = (nodeId: number) => ({ path: { node_id: nodeId } });
 
 /** A decision lists every skipped interrupt with its reason, so only a few are fetched at once. */
-const AT_FIRST = 20;
-const OF_A_RANGE = 60;
-const KEPT = 200;
+const FIRST_FETCH = 20;
+const RANGE_FETCH = 60;
+const MAX_CACHED = 200;
 
 /** Known and new decisions merged, newest first. */
 export function mergeDecisions(known: Decision[], received: Decision[]): Decision[] {
   const byId = new Map([...known, ...received].map((decision) => [decision.id, decision]));
-  return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, KEPT);
+  return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, MAX_CACHED);
 }
 
 /** Decisions of policies on a node, newest first: of a past range, or the latest, of which only new ones are fetched. */
@@ -73,14 +73,14 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
     queryFn: async ({ signal, queryKey }) => {
       const known = queryClient.getQueryData<Decision[]>(queryKey) ?? [];
       const since = range === null ? known[0]?.at : new Date(range.from).toISOString();
-      const received = await answer(
+      const received = await unwrap(
         api.GET("/api/nodes/{node_id}/decisions", {
           params: {
             ...path(nodeId),
             query: {
               ...(since !== undefined && { from_time: since }),
               ...(range !== null && { to_time: new Date(range.to).toISOString() }),
-              limit: range === null ? AT_FIRST : OF_A_RANGE,
+              limit: range === null ? FIRST_FETCH : RANGE_FETCH,
             },
           },
           signal,
@@ -93,26 +93,26 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
 export const recommendationsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "recommendations"],
-    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/recommendations", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/recommendations", { params: path(nodeId), signal })),
   });
 
 export const driftsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "drifts"],
-    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/drifts", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/drifts", { params: path(nodeId), signal })),
   });
 
 export const flowsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "flows"],
-    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/flows", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/flows", { params: path(nodeId), signal })),
   });
 
 /** The service-class policies in force on a node with the last report; live frames update it. */
 export const classesQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "classes"],
-    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/classes", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/classes", { params: path(nodeId), signal })),
   });
 
 /** Applies a report of a policy's classes, if the policy is known to be in force. */
@@ -124,7 +124,7 @@ export function applyClassReport({ node_id, policy_id, time_ms, reported }: Clas
   });
 }
 
-/** A live frame said that policies (null) or what a node evaluated from them changed. */
+/** Refetches policies and rollouts (null), or the evaluations and flows of a node, after a live event reported a change. */
 export function refetchPolicies(nodeId: number | null): void {
   if (nodeId === null) void queryClient.invalidateQueries({ queryKey: ["policies"] });
   void queryClient.invalidateQueries({ queryKey: nodeId === null ? ["node-policies"] : ["node-policies", nodeId] });

@@ -2,14 +2,14 @@ import * as v from "valibot";
 import { filledText, param, positiveInteger, validated, withRange } from "../lib/searchParams";
 
 /** The longest range of a backtest. */
-const MOST_MS = 3_600_000;
+const MAX_RANGE_MS = 3_600_000;
 
 /** The nodes of the preview, `3,17`; a few live ones when absent. */
 const nodes = param(v.pipe(v.string(), v.regex(/^\d+(,\d+)*$/)));
 
 const PolicySearchSchema = v.pipe(
   v.object({
-    /** The open part; the editor when absent. Older links call the backtest "replay". */
+    /** The open tab; the editor when absent. Older links call the backtest "replay". */
     tab: param(
       v.pipe(
         v.picklist(["versions", "rollout", "backtest", "replay"]),
@@ -27,7 +27,7 @@ const PolicySearchSchema = v.pipe(
     from: param(positiveInteger),
     to: param(positiveInteger),
   }),
-  v.transform(withRange((lengthMs) => lengthMs > 0 && lengthMs <= MOST_MS)),
+  v.transform(withRange((lengthMs) => lengthMs > 0 && lengthMs <= MAX_RANGE_MS)),
 );
 
 /** The policy page's part of the URL. */

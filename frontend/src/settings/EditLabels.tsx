@@ -1,10 +1,10 @@
 import { Button, Modal, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { answer, api, type Schemas } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
 import { nodeQuery, nodesQuery, queryClient, signedOut } from "../api/queries";
 import { FormError } from "../components/FormError";
-import { readLabels } from "../lib/labels";
+import { parseLabels } from "../lib/labels";
 import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
@@ -16,10 +16,10 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
       .map(([key, value]) => `${key}=${value}`)
       .join(" "),
   );
-  const labels = readLabels(line);
+  const labels = parseLabels(line);
   const save = useMutation({
     mutationFn: (wanted: Record<string, string>) =>
-      answer(api.PATCH("/api/nodes/{node_id}", { params: { path: { node_id: node.id } }, body: { labels: wanted } })),
+      unwrap(api.PATCH("/api/nodes/{node_id}", { params: { path: { node_id: node.id } }, body: { labels: wanted } })),
     onError: signedOut,
     onSuccess: () => {
       onClose();

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { answer, api, sentenceOf } from "../api/client";
+import { api, errorMessage, unwrap } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { CopyField, Secret } from "../components/CopyField";
@@ -12,7 +12,7 @@ export function EnrolNode() {
   const isAdmin = useHasRole("admin");
   const enrol = useMutation({
     mutationFn: (simulated: boolean) =>
-      answer(api.POST("/api/enrolment-tokens", { body: { simulated, expires_in_minutes: 60 } })),
+      unwrap(api.POST("/api/enrolment-tokens", { body: { simulated, expires_in_minutes: 60 } })),
     onError: signedOut,
   });
   if (!isAdmin)
@@ -29,7 +29,7 @@ export function EnrolNode() {
       </div>
       {enrol.isError && (
         <p className="bad" role="alert">
-          {sentenceOf(enrol.error)}
+          {errorMessage(enrol.error)}
         </p>
       )}
       {enrol.isSuccess && (

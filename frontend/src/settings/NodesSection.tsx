@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { nodesQuery, queryClient, signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
@@ -36,8 +36,8 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
   const act = useMutation({
     mutationFn: () =>
       kind === "revoke"
-        ? answer(api.POST("/api/nodes/{node_id}/revoke-key", { params }))
-        : answer(api.DELETE("/api/nodes/{node_id}", { params })),
+        ? unwrap(api.POST("/api/nodes/{node_id}/revoke-key", { params }))
+        : unwrap(api.DELETE("/api/nodes/{node_id}", { params })),
     onError: signedOut,
     onSuccess: () => {
       onClose();
@@ -80,7 +80,7 @@ export function NodesSection() {
         </h2>
         {nodes.isError && (
           <p className="body bad" role="alert">
-            {sentenceOf(nodes.error)}
+            {errorMessage(nodes.error)}
           </p>
         )}
         {nodes.data?.length === 0 && <p className="body muted">No node has been enrolled yet.</p>}

@@ -1,7 +1,7 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
@@ -26,7 +26,7 @@ function NewToken() {
   const [days, setDays] = useState("90");
   const create = useMutation({
     mutationFn: () =>
-      answer(api.POST("/api/tokens", { body: { name, role, expires_in_days: days === "" ? null : Number(days) } })),
+      unwrap(api.POST("/api/tokens", { body: { name, role, expires_in_days: days === "" ? null : Number(days) } })),
     onError: signedOut,
     onSuccess: () => {
       setName("");
@@ -83,7 +83,7 @@ function NewToken() {
 
 function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () => void }) {
   const remove = useMutation({
-    mutationFn: () => answer(api.DELETE("/api/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
+    mutationFn: () => unwrap(api.DELETE("/api/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
     onError: signedOut,
     onSuccess: () => {
       onClose();
@@ -107,8 +107,8 @@ function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () =>
 /** Settings section of API tokens for scripts. */
 export function TokensSection() {
   const isAdmin = useHasRole("admin");
-  const tokens = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/tokens")), enabled: isAdmin });
-  const [leaving, setLeaving] = useState<Schemas["ApiToken"] | null>(null);
+  const tokens = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/tokens")), enabled: isAdmin });
+  const [deleting, setDeleting] = useState<Schemas["ApiToken"] | null>(null);
   return (
     <section className="card">
       <h2>
@@ -123,7 +123,7 @@ export function TokensSection() {
           </div>
           {tokens.isError && (
             <p className="body bad" role="alert">
-              {sentenceOf(tokens.error)}
+              {errorMessage(tokens.error)}
             </p>
           )}
           {tokens.data?.length === 0 && <p className="body muted">No API tokens.</p>}
@@ -158,7 +158,7 @@ export function TokensSection() {
                       <Moment at={token.expires_at} />
                     </td>
                     <td>
-                      <Button onClick={() => setLeaving(token)} aria-label={`Delete token ${token.name}`}>
+                      <Button onClick={() => setDeleting(token)} aria-label={`Delete token ${token.name}`}>
                         Delete
                       </Button>
                     </td>
@@ -169,7 +169,7 @@ export function TokensSection() {
           )}
         </>
       )}
-      {leaving !== null && <Delete token={leaving} onClose={() => setLeaving(null)} />}
+      {deleting !== null && <Delete token={deleting} onClose={() => setDeleting(null)} />}
     </section>
   );
 }

@@ -1,7 +1,7 @@
 import { Button, NativeSelect, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { USERNAME } from "../auth/Form";
 import { useHasRole, useMe } from "../auth/me";
@@ -17,7 +17,7 @@ const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
 function NewUser() {
   const [form, setForm] = useState<Schemas["UserCreate"]>({ username: "", password: "", role: "viewer" });
   const create = useMutation({
-    mutationFn: () => answer(api.POST("/api/users", { body: form })),
+    mutationFn: () => unwrap(api.POST("/api/users", { body: form })),
     onError: signedOut,
     onSuccess: () => {
       setForm({ username: "", password: "", role: "viewer" });
@@ -69,7 +69,7 @@ function NewUser() {
 function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
   const update = useMutation({
     mutationFn: (body: Schemas["UserUpdate"]) =>
-      answer(api.PATCH("/api/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
+      unwrap(api.PATCH("/api/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
     onError: signedOut,
     onSuccess: refetch,
   });
@@ -104,7 +104,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
         </Button>
         {update.isError && (
           <div className="bad" role="alert">
-            {sentenceOf(update.error)}
+            {errorMessage(update.error)}
           </div>
         )}
       </td>
@@ -116,7 +116,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
 export function UsersSection() {
   const isAdmin = useHasRole("admin");
   const me = useMe();
-  const users = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/users")), enabled: isAdmin });
+  const users = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/users")), enabled: isAdmin });
   return (
     <section className="card">
       <h2>
@@ -131,7 +131,7 @@ export function UsersSection() {
           </div>
           {users.isError && (
             <p className="body bad" role="alert">
-              {sentenceOf(users.error)}
+              {errorMessage(users.error)}
             </p>
           )}
           {users.data !== undefined && (

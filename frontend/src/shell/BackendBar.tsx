@@ -14,7 +14,7 @@ export function useOutage(): Outage | null {
     ? health.data === undefined || health.data.database === "ok"
       ? null
       : "database"
-    : health.error instanceof ApiProblem && health.error.databaseAway
+    : health.error instanceof ApiProblem && health.error.isDatabaseUnreachable
       ? "database"
       : "backend";
   const outage = useRef<Outage | null>(null);

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { SimulatedTagOf } from "../components/NodeTags";
@@ -51,9 +51,9 @@ function Ring({ share }: { share: number }) {
 
 function send(command: Command, changeId: string) {
   const params = { path: { change_id: changeId } };
-  if (command === "confirm") return answer(api.POST("/api/changes/{change_id}/confirm", { params }));
-  if (command === "rollback") return answer(api.POST("/api/changes/{change_id}/rollback", { params }));
-  return answer(api.POST("/api/changes/{change_id}/extend", { params, body: { seconds: EXTEND_S } }));
+  if (command === "confirm") return unwrap(api.POST("/api/changes/{change_id}/confirm", { params }));
+  if (command === "rollback") return unwrap(api.POST("/api/changes/{change_id}/rollback", { params }));
+  return unwrap(api.POST("/api/changes/{change_id}/extend", { params, body: { seconds: EXTEND_S } }));
 }
 
 const REQUESTED = {
@@ -113,7 +113,7 @@ export function ChangeBanner({ change }: { change: Change }) {
         </div>
         {command.isError && (
           <div className="bad" role="alert">
-            {sentenceOf(command.error)}
+            {errorMessage(command.error)}
           </div>
         )}
       </div>

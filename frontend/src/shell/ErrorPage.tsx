@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { Link, useRouter } from "@tanstack/react-router";
 import { useEffect } from "react";
-import { ApiProblem, sentenceOf } from "../api/client";
+import { ApiProblem, errorMessage } from "../api/client";
 import styles from "./shell.module.css";
 
 const RETRY_MS = 3_000;
@@ -9,7 +9,7 @@ const RETRY_MS = 3_000;
 /** Replaces a page that failed: the error, and what to do. */
 export function ErrorPage({ error }: { error: unknown }) {
   const router = useRouter();
-  const transient = error instanceof ApiProblem && (error.away || error.databaseAway);
+  const transient = error instanceof ApiProblem && (error.isUnreachable || error.isDatabaseUnreachable);
   useEffect(() => {
     if (!transient) return;
     const timer = setInterval(() => void router.invalidate(), RETRY_MS);
@@ -19,7 +19,7 @@ export function ErrorPage({ error }: { error: unknown }) {
     <main className={styles.alone}>
       <title>Error · Coresteer</title>
       <h1>{transient ? "Waiting for the backend" : "This page failed"}</h1>
-      <p role="alert">{sentenceOf(error)}</p>
+      <p role="alert">{errorMessage(error)}</p>
       <p className="muted">
         {transient
           ? "Retrying every 3 s."

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { answer, api, type Schemas } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
 import { METRICS } from "../api/metrics";
-import { text } from "../lib/format";
+import { formatFigure } from "../lib/format";
 import { formatOf } from "../lib/metrics";
 
 const BEFORE_MS = 60_000;
@@ -43,7 +43,7 @@ export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
     enabled: appliedMs !== null,
     refetchInterval: REFRESH_MS,
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.GET("/api/nodes/{node_id}/series", {
           params: {
             path: { node_id: change.node_id },
@@ -62,7 +62,7 @@ export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
   const parts = COMPARED.flatMap((metric) => {
     const pair = beforeAndSince(data, metric, appliedMs);
     if (pair === null) return [];
-    const [before, since] = [text(formatOf(metric)(pair[0])), text(formatOf(metric)(pair[1]))];
+    const [before, since] = [formatFigure(formatOf(metric)(pair[0])), formatFigure(formatOf(metric)(pair[1]))];
     return before === since ? [] : [`${METRICS[metric].short} ${before} → ${since}`];
   });
   if (parts.length === 0) return null;

@@ -1,7 +1,7 @@
 import { Button, Menu, useMantineColorScheme } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { answer, api, sentenceOf } from "../api/client";
+import { api, errorMessage, unwrap } from "../api/client";
 import { queryClient } from "../api/queries";
 import { useMe } from "../auth/me";
 
@@ -17,7 +17,7 @@ export function UserMenu() {
   const navigate = useNavigate();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
   const logout = useMutation({
-    mutationFn: () => answer(api.POST("/api/auth/logout")),
+    mutationFn: () => unwrap(api.POST("/api/auth/logout")),
     onSuccess: async () => {
       await navigate({ to: "/login" });
       queryClient.clear();
@@ -45,7 +45,7 @@ export function UserMenu() {
         <Menu.Item closeMenuOnClick={false} onClick={() => logout.mutate()}>
           Sign out
         </Menu.Item>
-        {logout.isError && <Menu.Label role="alert">{sentenceOf(logout.error)}</Menu.Label>}
+        {logout.isError && <Menu.Label role="alert">{errorMessage(logout.error)}</Menu.Label>}
       </Menu.Dropdown>
     </Menu>
   );

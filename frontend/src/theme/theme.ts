@@ -10,7 +10,7 @@ const token = (name: string) => `var(--${name})`;
 const shades = (...names: string[]) => names.map(token) as unknown as MantineColorsTuple;
 const ACCENT = "accent";
 
-/** The text on a filled button needs the colour that goes with the accent; all else is Mantine's own. */
+/** Sets the text colour of filled buttons to the accent's contrast colour; everything else is Mantine's default. */
 const variantColorResolver: VariantColorsResolver = (input) => {
   const colors = defaultVariantColorsResolver(input);
   return input.variant === "filled" ? { ...colors, color: "var(--on-accent)" } : colors;
@@ -34,7 +34,7 @@ export const theme = createTheme({
   variantColorResolver,
   components: {
     Button: { defaultProps: { size: "compact-sm", variant: "default" } },
-    // Mantine's own are 2 px smaller than its smallest text.
+    // Mantine's defaults are 2 px smaller than its smallest text.
     InputWrapper: {
       vars: () => ({
         label: {},
@@ -67,5 +67,5 @@ const tokens = {
   "--mantine-color-disabled-border": "var(--line)",
 };
 
-/** Maps Mantine's variables onto the tokens; the tokens change with the colour scheme by themselves. */
+/** Maps Mantine's variables to the design tokens, whose values depend on the colour scheme. */
 export const cssVariablesResolver: CSSVariablesResolver = () => ({ variables: {}, light: tokens, dark: tokens });

@@ -2,13 +2,13 @@ import { Button, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldAt } from "../../forms/schema";
-import { factorSchema, mostLevels } from "../experimentSchema";
+import { factorSchema, maxLevels } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
 import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
 import { LevelEditor, type Shared } from "./LevelEditor";
 import { paramOf, SettingKey } from "./SettingKey";
-import { type FactorDraft, type LevelDraft, levelsOf, newLevel } from "./specDraft";
+import { type FactorDraft, type LevelDraft, levelsFromValues, newLevel } from "./specDraft";
 
 type Props = Shared & {
   factor: FactorDraft;
@@ -46,7 +46,10 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
           )}
         </div>
         {sweep && (
-          <ValuesOf known={shared.known} onMake={(name, unit, levels) => onChange({ ...factor, name, unit, levels })} />
+          <LevelsFromValues
+            known={shared.known}
+            onMake={(name, unit, levels) => onChange({ ...factor, name, unit, levels })}
+          />
         )}
         <ol className={styles.levels}>
           {factor.levels.map((level, place) => (
@@ -62,7 +65,7 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
             />
           ))}
         </ol>
-        {sweep && factor.levels.length < mostLevels() && (
+        {sweep && factor.levels.length < maxLevels() && (
           <div>
             <Button onClick={() => set([...factor.levels, newLevel()])}>Add a level</Button>
           </div>
@@ -75,10 +78,10 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
 type ValuesProps = { known: KnownSetting[]; onMake: (name: string, unit: string, levels: LevelDraft[]) => void };
 
 /** Generates the levels of a sweep from one setting and a list of values. */
-function ValuesOf({ known, onMake }: ValuesProps) {
+function LevelsFromValues({ known, onMake }: ValuesProps) {
   const [key, setKey] = useState("");
   const [values, setValues] = useState("");
-  const levels = levelsOf(key.trim(), values);
+  const levels = levelsFromValues(key.trim(), values);
   return (
     <div className={experimentsStyles.row}>
       <SettingKey label="Levels from the values of a setting" value={key} known={known} onChange={setKey} />

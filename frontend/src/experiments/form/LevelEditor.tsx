@@ -3,7 +3,7 @@ import { useState } from "react";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldAt, fieldsOf, labelOf } from "../../forms/schema";
 import { valueText } from "../../forms/values";
-import { settingName, takesCpus } from "../../lib/settingKeys";
+import { isCpuListSetting, settingName } from "../../lib/settingKeys";
 import { levelSchema, workloadSchema } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
 import type { WorkloadType } from "../types";
@@ -13,16 +13,16 @@ import { LevelPolicy } from "./LevelPolicy";
 import { paramOf, SettingKey } from "./SettingKey";
 import type { LevelDraft } from "./specDraft";
 
-const PLAIN = "the node as it is";
+const NO_CHANGE = "the node as it is";
 
 export type Shared = {
   type: WorkloadType;
   known: KnownSetting[];
-  /** The message at a path whose field has this text. */
+  /** The error message of the field at a path with this text; undefined for a valid one. */
   at: (path: string, text: string) => string | undefined;
 };
 
-/** A level in one line. */
+/** A level's settings, policy and workload fields in one line. */
 function levelText({ settings, policy, irqbalance, workload }: LevelDraft): string {
   const parts = [
     ...settings.filter(({ key }) => key !== "").map(({ key, value }) => `${settingName(key)} ${value}`),
@@ -32,7 +32,7 @@ function levelText({ settings, policy, irqbalance, workload }: LevelDraft): stri
     ...(irqbalance ? ["irqbalance runs"] : []),
     ...Object.entries(workload).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`),
   ];
-  return parts.join(", ") || PLAIN;
+  return parts.join(", ") || NO_CHANGE;
 }
 
 type LevelProps = Shared & {
@@ -48,8 +48,8 @@ type LevelProps = Shared & {
 export function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onRemove }: LevelProps) {
   const { properties: fields = {} } = workloadSchema(type);
   const called = level.name || (place === 0 ? "the baseline" : `level ${place + 1}`);
-  // folded where there is nothing left to type when it comes up; after that as its reader has it
-  const [wasOpen] = useState(level.name === "" || (place > 0 && levelText(level) === PLAIN));
+  // Open initially if something has to be filled in; afterwards the user opens and closes it.
+  const [wasOpen] = useState(level.name === "" || (place > 0 && levelText(level) === NO_CHANGE));
   return (
     <li className={styles.level} aria-label={called}>
       <details open={wasOpen}>
@@ -151,7 +151,7 @@ function SettingRow({ setting, path, known, at, onChange, onRemove }: SettingRow
         onChange={(key) => onChange({ ...setting, key })}
       />
       <TextInput
-        label={takesCpus(setting.key) ? "CPUs" : param?.unit ? `Value, ${param.unit}` : "Value"}
+        label={isCpuListSetting(setting.key) ? "CPUs" : param?.unit ? `Value, ${param.unit}` : "Value"}
         placeholder={current === undefined || current === null ? undefined : `now ${current}`}
         title={param?.help}
         classNames={{ input: "mono" }}

@@ -24,7 +24,7 @@ export function LevelPolicy({ policy, error, onChange }: PolicyProps) {
         value={policy.id || ""}
         error={error}
         data={[
-          { value: "", label: policies.length === 0 ? "there is none yet" : "choose one" },
+          { value: "", label: policies.length === 0 ? "no policy exists yet" : "choose one" },
           ...policies.map(({ id, name }) => ({ value: String(id), label: name })),
         ]}
         onChange={(event) => {

@@ -1,8 +1,8 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { answer, api, sentenceOf } from "../../api/client";
-import { count, duration } from "../../lib/format";
+import { api, errorMessage, unwrap } from "../../api/client";
+import { duration, formatCount } from "../../lib/format";
 import layoutStyles from "../../policies/policies.module.css";
 import experimentsStyles from "../experiments.module.css";
 import type { Preview, SpecIn } from "../types";
@@ -10,7 +10,7 @@ import styles from "./form.module.css";
 
 const TYPING_MS = 350;
 
-/** old: the preview is of an earlier input. */
+/** old: whether the preview is of an earlier input. */
 export type SpecPreview = { data: Preview | undefined; error: Error | null; old: boolean };
 
 /** The preview of an experiment, requested shortly after the last input. */
@@ -24,7 +24,7 @@ export function useSpecPreview(spec: SpecIn | null): SpecPreview {
     staleTime: 0,
     gcTime: 0,
     queryFn: ({ signal }) =>
-      answer(api.POST("/api/experiments/preview", { body: { spec: JSON.parse(settled) }, signal })),
+      unwrap(api.POST("/api/experiments/preview", { body: { spec: JSON.parse(settled) }, signal })),
   });
   return { data: preview.data, error: preview.error, old: settled !== asked || preview.isPlaceholderData };
 }
@@ -44,7 +44,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
         {!fits && <p className="muted">The preview resumes when all fields are valid.</p>}
         {error !== null && (
           <p className="bad" role="alert">
-            {sentenceOf(error)}
+            {errorMessage(error)}
           </p>
         )}
         {data === undefined && error === null && fits && <div className={`hatched ${styles.waiting}`} />}
@@ -55,7 +55,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
             </p>
             <dl className={experimentsStyles.facts}>
               <dt>Runs</dt>
-              <dd>{count(data.runs, "run")}</dd>
+              <dd>{formatCount(data.runs, "run")}</dd>
               <dt>Duration</dt>
               <dd>about {duration(data.duration_s)}</dd>
             </dl>

@@ -3,7 +3,7 @@ import { useId } from "react";
 import { tunables } from "../../lib/settingKeys";
 import type { KnownSetting } from "./knownSettings";
 
-/** Unit and help text of a network device's numeric setting. */
+/** Unit and help text of a network device's setting. */
 export function paramOf(key: string): { unit: string | null; help: string } | undefined {
   return tunables().find(({ name, group }) => group !== null && key.endsWith(`/${name}`));
 }

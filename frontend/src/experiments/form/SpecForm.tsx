@@ -7,7 +7,7 @@ import { Segments } from "../../components/Segments";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldsOf, optionsOf } from "../../forms/schema";
 import { GUARDRAIL_METRICS, labelWithUnit } from "../../lib/metrics";
-import { boundSchema } from "../../policies/kinds";
+import { guardrailSchema } from "../../policies/kinds";
 import layoutStyles from "../../policies/policies.module.css";
 import {
   experimentSchema,
@@ -194,7 +194,7 @@ function Guardrails({ draft, wrong, onChange }: PartProps) {
       {GUARDRAIL_METRICS.map((metric) => (
         <SchemaInput
           key={metric}
-          schema={boundSchema(metric)}
+          schema={guardrailSchema(metric)}
           value={draft.guardrails[metric] ?? ""}
           error={wrong[`guardrails.${metric}`]}
           onChange={(value) => onChange({ ...draft, guardrails: { ...draft.guardrails, [metric]: value } })}

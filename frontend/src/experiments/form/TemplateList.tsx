@@ -5,7 +5,7 @@ import styles from "./form.module.css";
 type Props = {
   templates: Template[] | undefined;
   chosen: string | undefined;
-  /** A template is chosen: each card takes one line. */
+  /** Whether each card takes only one line, because a template is chosen. */
   folded: boolean;
   onChoose: (slug: string) => void;
 };
@@ -50,7 +50,7 @@ export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
         <h2>Custom experiment</h2>
         <div className="body">
           <p>
-            The node against itself, two levels of a setting, or a sweep over one or two factors, with a generated
+            An A/A test of the node, a comparison of two levels, or a sweep over one or two factors, with a generated
             workload or existing traffic.
           </p>
         </div>

@@ -1,13 +1,23 @@
 import { expect, test } from "vitest";
 import type { Spec } from "../types";
-import { draftOf, firstOf, levelsOf, newDraft, newFactor, newLevel, specOf, withKind, withWorkload } from "./specDraft";
+import {
+  draftOf,
+  firstError,
+  levelsFromValues,
+  newDraft,
+  newFactor,
+  newLevel,
+  readSpec,
+  withKind,
+  withWorkload,
+} from "./specDraft";
 
 const named = { ...newDraft("aa"), name: "noise" };
 
 test("an A/A experiment needs a name and a node, and nothing else", () => {
-  expect(specOf(newDraft("aa"), 3).wrong).toEqual({ name: "Required." });
-  expect(specOf(named, undefined).wrong).toEqual({ node_id: "Choose the node first." });
-  expect(specOf(named, 3).spec).toMatchObject({
+  expect(readSpec(newDraft("aa"), 3).wrong).toEqual({ name: "Required." });
+  expect(readSpec(named, undefined).wrong).toEqual({ node_id: "Choose a node first." });
+  expect(readSpec(named, 3).spec).toMatchObject({
     kind: "aa",
     node_id: 3,
     factors: [],
@@ -25,7 +35,7 @@ test.each([
   ["blocks", "", "A whole number from 3 to 50."],
 ] as const)("%s of “%s” is refused with its bounds", (name, text, sentence) => {
   const draft = { ...named, schedule: { ...named.schedule, [name]: text } };
-  expect(specOf(draft, 3).wrong).toEqual({ [name]: sentence });
+  expect(readSpec(draft, 3).wrong).toEqual({ [name]: sentence });
 });
 
 test("levels are settings, a policy, irqbalance or fields of the workload", () => {
@@ -47,7 +57,7 @@ test("levels are settings, a policy, irqbalance or fields of the workload", () =
       }),
     ],
   };
-  expect(specOf(draft, 3).spec?.factors[0]?.levels).toEqual([
+  expect(readSpec(draft, 3).spec?.factors[0]?.levels).toEqual([
     { name: "on CPU 1", settings: [], policy: null, irqbalance: false, workload: { server_cpus: "1" }, value: null },
     {
       name: "steered",
@@ -70,14 +80,14 @@ test("missing fields of a level are reported by path", () => {
       }),
     ],
   };
-  expect(specOf(draft, 3).wrong).toEqual({
+  expect(readSpec(draft, 3).wrong).toEqual({
     "factors.0.levels.1.name": "Required.",
     "factors.0.levels.1.settings.0.value": "The range 5-2 runs backwards; write 2-5.",
   });
 });
 
 test("a list of values becomes a level each, with its place on the axis", () => {
-  const levels = levelsOf("netdev/eth0/coalesce/rx-usecs", "0 18  54");
+  const levels = levelsFromValues("netdev/eth0/coalesce/rx-usecs", "0 18  54");
   expect(levels.map(({ name, value }) => [name, value])).toEqual([
     ["rx-usecs 0", "0"],
     ["rx-usecs 18", "18"],
@@ -129,7 +139,7 @@ test("a specification reads back as itself, but for its seed", () => {
     guardrails: [{ metric: "dropped_per_s", max: 100 }],
     template: "rx-usecs",
   };
-  expect(specOf(draftOf(spec), 3).spec).toEqual({ ...spec, seed: null });
+  expect(readSpec(draftOf(spec), 3).spec).toEqual({ ...spec, seed: null });
 });
 
 test.each([
@@ -139,5 +149,5 @@ test.each([
   ["factors.0.levels.1.settings.0.value", "Level 2, settings: x"],
   ["workload.connections", "Workload: x"],
 ])("an error at %s has the label of its field", (path, words) => {
-  expect(firstOf({ [path]: "x", other: "y" })).toBe(words);
+  expect(firstError({ [path]: "x", other: "y" })).toBe(words);
 });

@@ -1,15 +1,15 @@
 import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
 import { type Errors, readField, type Values, valuesOf, valueText } from "../../forms/values";
 import { GUARDRAIL_METRICS } from "../../lib/metrics";
-import { takesCpus, tunableOf } from "../../lib/settingKeys";
-import { boundSchema } from "../../policies/kinds";
+import { isCpuListSetting, tunableOf } from "../../lib/settingKeys";
+import { guardrailSchema } from "../../policies/kinds";
 import type { Mode } from "../../policies/types";
 import {
   experimentSchema,
   factorSchema,
   hasPeer,
   levelSchema,
-  mostLevels,
+  maxLevels,
   primaryMetrics,
   scheduleFields,
   workloadSchema,
@@ -30,7 +30,7 @@ export type LevelDraft = {
 };
 export type FactorDraft = { id: number; name: string; unit: string; levels: LevelDraft[] };
 
-/** An experiment as it is typed. schedule: durations, numbers of blocks and the seed by their names. */
+/** The content of the experiment form. schedule: durations, numbers of blocks and the seed, by field name. */
 export type Draft = {
   name: string;
   kind: Kind;
@@ -44,7 +44,7 @@ export type Draft = {
   template: string;
 };
 
-/** A valid specification, or by path why fields are not valid. */
+/** A valid specification, or the error messages of invalid fields by path. */
 export type Reading = { spec: SpecIn; wrong: null } | { spec: null; wrong: Errors };
 
 let lastId = 0;
@@ -60,7 +60,7 @@ export const newFactor = (more: Partial<FactorDraft> = {}): FactorDraft => {
 const scheduleValues = (spec?: Spec): Values =>
   Object.fromEntries(scheduleFields().map(([name, field]) => [name, valueText(field, spec?.[name as keyof Spec])]));
 
-/** A draft of a kind of experiment, with the defaults of the backend. */
+/** An empty form for a kind of experiment, with the backend's defaults. */
 export function newDraft(kind: Kind): Draft {
   const [type = "observe"] = workloadTypes();
   const draft = { name: "", kind, type, peer: null, factors: [], guardrails: {}, template: "" };
@@ -71,7 +71,7 @@ export function newDraft(kind: Kind): Draft {
   );
 }
 
-/** The same draft for another kind: factors that the kind cannot have are removed. */
+/** The draft after a change of its kind: factors that the new kind cannot have are removed. */
 export function withKind(draft: Draft, kind: Kind): Draft {
   const [first = newFactor({ name: "setting" })] = draft.factors;
   if (kind === "aa") return { ...draft, kind, factors: [] };
@@ -79,7 +79,7 @@ export function withKind(draft: Draft, kind: Kind): Draft {
   return { ...draft, kind, factors: draft.factors.length > 0 ? draft.factors : [first] };
 }
 
-/** The same draft with another workload; the primary metric stays if the workload has it. */
+/** The draft after a change of its workload; the primary metric is unchanged if the workload has it. */
 export function withWorkload(draft: Draft, type: WorkloadType): Draft {
   const metrics = primaryMetrics(type);
   const { properties = {} } = workloadSchema(type);
@@ -97,7 +97,7 @@ export function withWorkload(draft: Draft, type: WorkloadType): Draft {
   };
 }
 
-/** The draft of a specification, with a new random seed. */
+/** The form filled from a specification; its seed is empty, so that a new one is chosen. */
 export function draftOf(spec: Spec): Draft {
   const { type } = spec.workload;
   return {
@@ -131,13 +131,13 @@ const levelDraft = (level: Level): LevelDraft =>
     value: level.value === null ? "" : String(level.value),
   });
 
-/** Levels of a sweep over one setting's values: `0 10 20` makes three, each with its place on the axis. */
-export function levelsOf(key: string, values: string): LevelDraft[] {
+/** Generates the levels of a sweep over one setting's values: `0 10 20` makes three levels at these axis positions. */
+export function levelsFromValues(key: string, values: string): LevelDraft[] {
   const name = tunableOf(key);
   return values
     .split(/[\s;]+/)
     .filter((value) => value !== "")
-    .slice(0, mostLevels())
+    .slice(0, maxLevels())
     .map((value) =>
       newLevel({
         name: `${name} ${value}`,
@@ -147,7 +147,7 @@ export function levelsOf(key: string, values: string): LevelDraft[] {
     );
 }
 
-/** Reads typed fields by the names of their schema; errors are added by path. */
+/** Parses the form's texts by their schema and collects error messages by path. */
 class Reader {
   readonly errors: Errors = {};
 
@@ -160,15 +160,15 @@ class Reader {
   }
 
   setting({ key, value }: SettingDraft, path: string): SettingDraft {
-    if (key.trim() === "") this.fail(`${path}.key`, "A setting, for example netdev/eth0/coalesce/rx-usecs.");
-    if (value.trim() === "") this.fail(`${path}.value`, "The value during a run.");
-    const schema = takesCpus(key.trim()) ? { format: "cpu-list" } : { type: "string" };
+    if (key.trim() === "") this.fail(`${path}.key`, "Enter a setting, for example netdev/eth0/coalesce/rx-usecs.");
+    if (value.trim() === "") this.fail(`${path}.value`, "Enter the value that the setting has during a run.");
+    const schema = isCpuListSetting(key.trim()) ? { format: "cpu-list" } : { type: "string" };
     return { key: key.trim(), value: this.field(schema, `${path}.value`, value) as string };
   }
 
   policy(one: LevelDraft["policy"], path: string) {
     if (one === null) return null;
-    if (one.id === 0) this.fail(path, "Choose the policy.");
+    if (one.id === 0) this.fail(path, "Choose a policy.");
     return { policy_id: one.id, version: one.version, mode: one.mode };
   }
 
@@ -193,8 +193,8 @@ class Reader {
     const { levels } = factor;
     const name = this.field(fieldAt(factorSchema(), "name"), `${path}.name`, factor.name) as string;
     if (new Set(levels.map((one) => one.name.trim())).size < levels.length)
-      this.fail(`${path}.name`, "Two of its levels have the same name.");
-    if (levels.length > mostLevels()) this.fail(`${path}.name`, `At most ${mostLevels()} levels.`);
+      this.fail(`${path}.name`, "Two levels have the same name.");
+    if (levels.length > maxLevels()) this.fail(`${path}.name`, `At most ${maxLevels()} levels.`);
     return {
       name,
       unit: this.field(fieldAt(factorSchema(), "unit"), `${path}.unit`, factor.unit) as string,
@@ -203,8 +203,8 @@ class Reader {
   }
 }
 
-/** Reads a draft for a node; every field that is not valid is reported by its path. */
-export function specOf(draft: Draft, nodeId: number | undefined): Reading {
+/** Parses the form into a specification for a node, or into the error messages of its fields. */
+export function readSpec(draft: Draft, nodeId: number | undefined): Reading {
   const reader = new Reader();
   const read = (name: string, text: string) => reader.field(experimentSchema(name), name, text);
   const workload = workloadSchema(draft.type);
@@ -218,9 +218,9 @@ export function specOf(draft: Draft, nodeId: number | undefined): Reading {
   const primary = read("primary", draft.primary);
   const guardrails = GUARDRAIL_METRICS.filter((metric) => draft.guardrails[metric]?.trim()).map((metric) => ({
     metric,
-    max: reader.field(boundSchema(metric), `guardrails.${metric}`, draft.guardrails[metric] ?? ""),
+    max: reader.field(guardrailSchema(metric), `guardrails.${metric}`, draft.guardrails[metric] ?? ""),
   }));
-  if (nodeId === undefined) reader.fail("node_id", "Choose the node first.");
+  if (nodeId === undefined) reader.fail("node_id", "Choose a node first.");
   if (Object.keys(reader.errors).length > 0) return { spec: null, wrong: reader.errors };
   const spec = {
     name,
@@ -238,7 +238,7 @@ export function specOf(draft: Draft, nodeId: number | undefined): Reading {
 }
 
 /** The first invalid field with its label: `Level 2, name: At most 80 characters.` */
-export function firstOf(wrong: Errors): string {
+export function firstError(wrong: Errors): string {
   const [path = "", sentence = ""] = Object.entries(wrong)[0] ?? [];
   const [part = "", , field, level, what] = path.split(".");
   const label = labelOf(experimentSchema().properties?.[part] ?? {}, part).split(",")[0];

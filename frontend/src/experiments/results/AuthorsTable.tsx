@@ -3,7 +3,7 @@ import { armIndex, metricOf } from "../arms";
 import { figureText } from "../format";
 import type { Experiment, Template } from "../types";
 
-/** The figures of a paper as printed. */
+/** A paper's published values beside the measured ones. */
 export function AuthorsTable({
   rows,
   experiment,

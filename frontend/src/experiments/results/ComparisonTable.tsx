@@ -52,21 +52,21 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
             <th className="n">baseline</th>
             <th className="n">compared</th>
             <th className={styles.drawn}>
-              <span className="visually-hidden">effect, drawn</span>
+              <span className="visually-hidden">effect, chart</span>
             </th>
             {heading("effect", "effect, 95 % interval")}
             {heading("p", "p", true)}
             <th className="n" title="The smallest relative difference that would be detected with 80 % probability">
               detectable
             </th>
-            <th>found</th>
+            <th>verdict</th>
           </tr>
         </thead>
         <tbody>
           {shown.map(({ key, name, comparison }) => {
             const { unit, better } = metricOf(experiment, comparison.metric);
             const noise = experiment.analysis.noise[comparison.metric]?.effect ?? null;
-            const own = experiment.spec.kind === "aa" ? null : noise;
+            const noiseBand = experiment.spec.kind === "aa" ? null : noise;
             return (
               <tr key={key} data-chosen={key === chosen || undefined}>
                 <td>
@@ -87,9 +87,9 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
                 <td className="n">{figureText(comparison.level?.value, unit)}</td>
                 <td className={styles.drawn}>
                   <Track
-                    scale={scaleOver([...ends(comparison.effect), ...ends(own)], { symmetric: true })}
+                    scale={scaleOver([...ends(comparison.effect), ...ends(noiseBand)], { symmetric: true })}
                     effect={comparison.effect}
-                    noise={own}
+                    noise={noiseBand}
                   />
                 </td>
                 <td>{effectWithInterval(comparison.effect)}</td>

@@ -1,5 +1,5 @@
 import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
-import { coloursOf, hatch, prepare, useColourScheme, useWidth } from "../../charts/canvas";
+import { coloursOf, hatchPattern, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
 import { Scroll } from "../../components/Scroll";
 import { Segments } from "../../components/Segments";
 import { CIVIDIS_GRADIENT, cividis } from "../../lib/cividis";
@@ -21,7 +21,7 @@ export function CpuHeatmap({ experiment, share, onShare }: Props) {
   return (
     <section className={`card ${styles.wrapping}`} aria-label="CPUs by arm">
       <h2>
-        CPUs by arm <small>mean share of each CPU's time over the runs that count</small>
+        CPUs by arm <small>mean share of each CPU's time over the runs that were not discarded</small>
         <span className="grow" />
         <Segments label="Share" value={share} options={OPTIONS} onChange={onShare} />
         <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
@@ -30,7 +30,7 @@ export function CpuHeatmap({ experiment, share, onShare }: Props) {
       </h2>
       <div className="body">
         {cpus === 0 ? (
-          <p className="muted">No run has told of its CPUs.</p>
+          <p className="muted">No run has reported the load of its CPUs yet.</p>
         ) : asTable ? (
           <Table arms={experiment.arms} means={means} />
         ) : (
@@ -53,10 +53,10 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
   const height = HEAD + arms.length * ROW;
   // biome-ignore lint/correctness/useExhaustiveDependencies: scheme: the tokens change with it
   useEffect(() => {
-    const context = canvas.current === null ? null : prepare(canvas.current, width, height);
+    const context = canvas.current === null ? null : prepareCanvas(canvas.current, width, height);
     if (context === null || canvas.current === null || width === 0) return;
     const colours = coloursOf(canvas.current);
-    const unknown = hatch(context, colours.get("--line-strong"));
+    const unknown = hatchPattern(context, colours.get("--line-strong"));
     const each = width / cpus;
     means.forEach((row, place) => {
       row.forEach((value, cpu) => {

@@ -38,7 +38,7 @@ export function EffectRuler({ rows, noise, better }: Props) {
         <span className="muted">
           {noise !== null && (
             <>
-              <i className={styles.noiseKey} /> the node against itself
+              <i className={styles.noiseKey} /> difference in the A/A runs
             </>
           )}
         </span>

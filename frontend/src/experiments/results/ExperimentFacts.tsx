@@ -1,6 +1,6 @@
 import { Scroll } from "../../components/Scroll";
 import { labelOf } from "../../forms/schema";
-import { linkSpeed, text, UNKNOWN } from "../../lib/format";
+import { formatFigure, linkSpeed, UNKNOWN } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
 import { guardrailText } from "../../policies/kinds";
 import { armName, metricOf } from "../arms";
@@ -22,7 +22,7 @@ export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "s
         <span className="grow" />
         {after !== null && (
           <span className={restored ? "ok" : "bad"}>
-            <span aria-hidden="true">{restored ? "✓" : "!"}</span> {restored ? "all as before" : "not all as before"}
+            <span aria-hidden="true">{restored ? "✓" : "!"}</span> {restored ? "all restored" : "not all restored"}
           </span>
         )}
       </h2>
@@ -62,7 +62,7 @@ export function Discarded({ experiment }: { experiment: Experiment }) {
   return (
     <section className="card" aria-label="Discarded runs">
       <h2>
-        Discarded runs <small>by rules that ignore the measured values; each was repeated</small>
+        Discarded runs <small>by rules that do not use the measured values; each was repeated</small>
       </h2>
       <Scroll label="Discarded runs, table">
         <table className={`table ${styles.long}`}>
@@ -114,7 +114,9 @@ export function specValueText(value: unknown): string {
   const parts = Object.entries(others)
     .filter(([, part]) => part !== null)
     .map(([of, part]) =>
-      of === "speed_bits_per_s" ? text(linkSpeed(Number(part))) : `${of.replaceAll("_", " ")} ${specValueText(part)}`,
+      of === "speed_bits_per_s"
+        ? formatFigure(linkSpeed(Number(part)))
+        : `${of.replaceAll("_", " ")} ${specValueText(part)}`,
     )
     .join(", ");
   return name === undefined ? parts : `${specValueText(name)} (${parts})`;

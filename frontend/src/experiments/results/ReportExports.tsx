@@ -1,7 +1,7 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { answer, api, sentenceOf } from "../../api/client";
+import { api, errorMessage, unwrap } from "../../api/client";
 import { signedOut } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
 import { CopyField } from "../../components/CopyField";
@@ -89,15 +89,15 @@ const DAYS = [1, 7, 30, 365];
 
 /** A public link to the report. */
 function Share({ id }: { id: number }) {
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const [days, setDays] = useState(30);
   const params = { path: { experiment_id: id } };
   const share = useMutation({
-    mutationFn: () => answer(api.POST("/api/experiments/{experiment_id}/share", { params, body: { days } })),
+    mutationFn: () => unwrap(api.POST("/api/experiments/{experiment_id}/share", { params, body: { days } })),
     onError: signedOut,
   });
   const end = useMutation({
-    mutationFn: () => answer(api.DELETE("/api/experiments/{experiment_id}/share", { params })),
+    mutationFn: () => unwrap(api.DELETE("/api/experiments/{experiment_id}/share", { params })),
     onError: signedOut,
     onSuccess: () => share.reset(),
   });
@@ -112,7 +112,7 @@ function Share({ id }: { id: number }) {
           onChange={(event) => setDays(Number(event.currentTarget.value))}
         />
         <Button
-          disabled={!may}
+          disabled={!isOperator}
           loading={share.isPending}
           onClick={() => {
             end.reset();
@@ -121,11 +121,11 @@ function Share({ id }: { id: number }) {
         >
           Create link
         </Button>
-        <Button disabled={!may} loading={end.isPending} onClick={() => end.mutate()}>
+        <Button disabled={!isOperator} loading={end.isPending} onClick={() => end.mutate()}>
           Revoke all links
         </Button>
       </div>
-      {!may && <p className="muted">Sharing a report needs the operator role.</p>}
+      {!isOperator && <p className="muted">Sharing a report needs the operator role.</p>}
       <div role="status">
         {share.data !== undefined && (
           <>
@@ -140,7 +140,7 @@ function Share({ id }: { id: number }) {
       </div>
       {error !== null && (
         <p className="bad" role="alert">
-          {sentenceOf(error)}
+          {errorMessage(error)}
         </p>
       )}
     </div>

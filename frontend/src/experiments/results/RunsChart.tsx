@@ -62,7 +62,7 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
             height={HEIGHT - MARGIN.top - MARGIN.bottom}
           />
           <text className={styles.axis} x={MARGIN.left + 4} y={12}>
-            the node against itself
+            A/A runs
           </text>
         </g>
       )}
@@ -128,7 +128,7 @@ function RunsTable({ experiment, metric }: Omit<Props, "asTable">) {
           {experiment.runs.map(({ planned, attempt, figures, discarded }) => (
             <tr key={`${planned.number} ${attempt}`}>
               <td className="n">{planned.number + 1}</td>
-              <td>{planned.stage === "aa" ? "against itself" : "comparison"}</td>
+              <td>{planned.stage === "aa" ? "A/A" : "comparison"}</td>
               <td className="n">{planned.block + 1}</td>
               <td>{armName(experiment, planned.arm)}</td>
               <td className="n">{figureText(figures[metric], unit)}</td>

@@ -28,7 +28,7 @@ function Lines({ experiment, metric, template }: Props) {
   const factor = experiment.spec.factors[0];
   const axis = [factor?.name, factor?.unit].filter(Boolean).join(", ");
   const trend = experiment.analysis.trends.find((one) => one.metric === metric);
-  const said = authors.filter((row) => row.metric === metric || row.value === null);
+  const printed = authors.filter((row) => row.metric === metric || row.value === null);
   const drawn = points.some((point) => point.authors !== null);
   return (
     <>
@@ -68,7 +68,7 @@ function Lines({ experiment, metric, template }: Props) {
           {trend.p === null ? "" : `, p ${trend.p < 0.001 ? "< 0.001" : trend.p.toFixed(3)}`}.
         </p>
       )}
-      {said.length > 0 && <AuthorsTable rows={said} experiment={experiment} paper={template?.paper ?? ""} />}
+      {printed.length > 0 && <AuthorsTable rows={printed} experiment={experiment} paper={template?.paper ?? ""} />}
     </>
   );
 }

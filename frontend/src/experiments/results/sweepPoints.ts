@@ -1,6 +1,6 @@
 import type { Experiment, Interval, Template } from "../types";
 
-/** One level of a sweep. place: index of its arm; x: its value, or its index without one. */
+/** One level of a sweep. place: index of its arm; x: its value, or its index; y: the measured mean; authors: the published value. */
 export type SweepPoint = { place: number; name: string; x: number; y: Interval | null; authors: number | null };
 
 /** The levels of a sweep over one factor, in order of their values; numeric where every level has a value. */
@@ -27,7 +27,7 @@ export function sweepPoints(
   return { points: points.toSorted((a, b) => a.x - b.x), numeric };
 }
 
-/** The means of a sweep over two factors: rows by the first's levels, columns by the second's. */
+/** The means of a sweep over two factors: rows by the first factor's levels, columns by the second's. */
 export function sweepMatrix(
   { spec, analysis }: Pick<Experiment, "spec" | "analysis">,
   metric: string,

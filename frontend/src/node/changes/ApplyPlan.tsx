@@ -20,13 +20,13 @@ type Props = { node: Schemas["Node"]; desired: Schemas["DesiredValueIn"][]; reas
 /** Previews proposed values and applies them with a confirmation timeout. */
 export function ApplyPlan({ node, desired, reason }: Props) {
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const preview = usePreview(node.id, { desired, allow_isolated: false });
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason });
-  const why = reasonNotToApply(node, may) ?? refusalOf(preview.data);
+  const why = reasonNotToApply(node, isOperator) ?? refusalOf(preview.data);
   return (
     <div className={styles.editor}>
-      <ChangePreview answer={preview.data} error={preview.error} confirmS={confirmS} limitUs={null} />
+      <ChangePreview preview={preview.data} error={preview.error} confirmS={confirmS} limitUs={null} />
       <div className={styles.terms}>
         <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
         <Button

@@ -18,7 +18,7 @@ const ANSWER: Schemas["PreviewAnswer"] = {
 };
 
 test("a preview starts with its effect in one sentence", () => {
-  render(<ChangePreview answer={ANSWER} error={null} confirmS={120} limitUs={null} />);
+  render(<ChangePreview preview={ANSWER} error={null} confirmS={120} limitUs={null} />);
   const preview = screen.getByRole("region", { name: "Preview" });
   expect(preview.firstElementChild?.textContent).toBe(ANSWER.sentence);
 });
@@ -28,7 +28,7 @@ test("a refused preview shows its reason once and no effect", () => {
   const refused = [{ code: "offline", key: "irq/41/affinity", sentence }] as typeof ANSWER.refused;
   render(
     <ChangePreview
-      answer={{ ...ANSWER, sentence: `Refused: ${sentence}`, refused }}
+      preview={{ ...ANSWER, sentence: `Refused: ${sentence}`, refused }}
       error={null}
       confirmS={120}
       limitUs={null}

@@ -1,19 +1,19 @@
-import { ApiProblem, type Schemas, sentenceOf } from "../../api/client";
-import { duration, micros, text } from "../../lib/format";
+import { ApiProblem, errorMessage, type Schemas } from "../../api/client";
+import { duration, formatFigure, micros } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
 import nodeStyles from "../node.module.css";
 import styles from "./changes.module.css";
 
 type Props = {
-  answer: Schemas["PreviewAnswer"] | undefined;
+  preview: Schemas["PreviewAnswer"] | undefined;
   error: unknown;
   confirmS: number;
   limitUs: number | null;
 };
 
 /** A plan's preview: was → becomes, refusals, warnings, expected effect, equivalent commands, and the rollback. */
-export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
-  if (answer === undefined) {
+export function ChangePreview({ preview, error, confirmS, limitUs }: Props) {
+  if (preview === undefined) {
     const isShownAtField = error instanceof ApiProblem && error.field("value") !== undefined;
     return (
       <div className={styles.preview} aria-busy={error === null}>
@@ -22,18 +22,18 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
         ) : (
           !isShownAtField && (
             <p className="bad" role="alert">
-              {sentenceOf(error)}
+              {errorMessage(error)}
             </p>
           )
         )}
       </div>
     );
   }
-  const originals = [...new Set(answer.plan.actions.map((action) => action.was))].join(", ");
+  const originals = [...new Set(preview.plan.actions.map((action) => action.was))].join(", ");
   return (
     <section className={styles.preview} aria-label="Preview" aria-live="polite">
-      {answer.plan.actions.length > 0 && answer.refused.length === 0 && <p>{answer.sentence}</p>}
-      {answer.plan.actions.length > 0 && (
+      {preview.plan.actions.length > 0 && preview.refused.length === 0 && <p>{preview.sentence}</p>}
+      {preview.plan.actions.length > 0 && (
         <table className="table">
           <thead>
             <tr>
@@ -43,7 +43,7 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
             </tr>
           </thead>
           <tbody>
-            {answer.plan.actions.map((action) => (
+            {preview.plan.actions.map((action) => (
               <tr key={action.key}>
                 <td className="wrap" title={action.key}>
                   {settingName(action.key)}
@@ -59,32 +59,32 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
           </tbody>
         </table>
       )}
-      {answer.refused.map((refusal) => (
+      {preview.refused.map((refusal) => (
         <p key={refusal.code + refusal.key} className={styles.refusal} role="alert">
           <b>Refused.</b> {refusal.sentence}
         </p>
       ))}
-      {answer.warnings.map((warning) => (
+      {preview.warnings.map((warning) => (
         <p key={warning.code + warning.key} className={nodeStyles.warnbox}>
           {warning.sentence}
         </p>
       ))}
       <dl className={nodeStyles.kv}>
-        {answer.expected.length > 0 && (
+        {preview.expected.length > 0 && (
           <div>
             <dt>expected</dt>
             <dd>
-              {answer.expected.map((sentence) => (
+              {preview.expected.map((sentence) => (
                 <div key={sentence}>{sentence}</div>
               ))}
             </dd>
           </div>
         )}
-        {answer.commands.length > 0 && (
+        {preview.commands.length > 0 && (
           <div>
             <dt>equivalent commands</dt>
             <dd>
-              {answer.commands.map((command) => (
+              {preview.commands.map((command) => (
                 <code key={command} className={styles.command}>
                   {command}
                 </code>
@@ -92,12 +92,12 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
             </dd>
           </div>
         )}
-        {answer.plan.actions.length > 0 && (
+        {preview.plan.actions.length > 0 && (
           <div>
             <dt>if not confirmed</dt>
             <dd>
               rolls back to {originals} after {duration(confirmS)}
-              {limitUs !== null && `, or as soon as RTT p99 exceeds ${text(micros(limitUs))}`}
+              {limitUs !== null && `, or as soon as RTT p99 exceeds ${formatFigure(micros(limitUs))}`}
             </dd>
           </div>
         )}

@@ -1,6 +1,6 @@
 import { NativeSelect } from "@mantine/core";
 import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
-import { answer, api, type Schemas, sentenceOf } from "../../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { duration } from "../../lib/format";
 import { applyChangeUpdate } from "../../live/changes";
 
@@ -29,7 +29,7 @@ export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enab
     staleTime: 0,
     gcTime: 0,
     queryFn: ({ signal }) =>
-      answer(api.POST("/api/nodes/{node_id}/previews", { params: { path: { node_id: nodeId } }, body, signal })),
+      unwrap(api.POST("/api/nodes/{node_id}/previews", { params: { path: { node_id: nodeId } }, body, signal })),
   });
 }
 
@@ -40,7 +40,7 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
   return useMutation({
     mutationFn: () => {
       if (preview.data === undefined) throw new Error("There is no preview to apply yet.");
-      return answer(
+      return unwrap(
         api.POST("/api/nodes/{node_id}/changes", {
           params: { path: { node_id: nodeId } },
           body: { ...terms, plan: preview.data.plan },
@@ -69,7 +69,7 @@ export function ConfirmTimeout({ seconds, onChange }: Props) {
 export function ApplyError({ error }: { error: Error | null }) {
   return error === null ? null : (
     <p className="bad" role="alert">
-      {sentenceOf(error)}
+      {errorMessage(error)}
     </p>
   );
 }

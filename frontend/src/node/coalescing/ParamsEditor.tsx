@@ -2,7 +2,7 @@ import { Button, NativeSelect } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
-import { sentenceOf } from "../../api/client";
+import { errorMessage } from "../../api/client";
 import { useHasRole } from "../../auth/me";
 import { duration } from "../../lib/format";
 import { tunableName } from "../../lib/settingKeys";
@@ -75,7 +75,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
     <div className={styles.editor}>
       {known.isError && (
         <p className="bad" role="alert">
-          {sentenceOf(known.error)}
+          {errorMessage(known.error)}
         </p>
       )}
       {known.data?.why_not && known.data.traffic !== null && <p className={nodeStyles.warnbox}>{known.data.why_not}</p>}
@@ -120,7 +120,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
       ))}
       {desired.length > 0 && !isWrong && (
         <ChangePreview
-          answer={settled ? preview.data : undefined}
+          preview={settled ? preview.data : undefined}
           error={preview.error}
           confirmS={confirmS}
           limitUs={null}

@@ -1,5 +1,5 @@
 import { Scroll } from "../../components/Scroll";
-import { micros, perSecond, ratio, text } from "../../lib/format";
+import { formatFigure, micros, perSecond, ratio } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import type { Coalescing, Surface } from "./nicParams";
 import { type Cell, cellOf, cellValues, describePoint, exceedsBound } from "./surface";
@@ -45,12 +45,12 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onSelect }: Props
                 <tr key={cellValues(surface, cell)} className={exceeds ? "muted" : undefined}>
                   <td className="n">{surface.rx_usecs[cell.column]}</td>
                   {surface.rx_frames.length > 0 && <td className="n">{surface.rx_frames[cell.row]}</td>}
-                  <td className="n">{text(perSecond(predicted?.interrupts_per_s))}</td>
-                  <td className="n">{text(ratio(predicted?.packets_per_interrupt))}</td>
-                  <td className="n">{text(micros(predicted?.added_mean_us))}</td>
-                  <td className="n">{text(micros(predicted?.added_p99_us))}</td>
+                  <td className="n">{formatFigure(perSecond(predicted?.interrupts_per_s))}</td>
+                  <td className="n">{formatFigure(ratio(predicted?.packets_per_interrupt))}</td>
+                  <td className="n">{formatFigure(micros(predicted?.added_mean_us))}</td>
+                  <td className="n">{formatFigure(micros(predicted?.added_p99_us))}</td>
                   <td className="n">
-                    {bound === null ? "unbounded" : text(micros(bound))}
+                    {bound === null ? "unbounded" : formatFigure(micros(bound))}
                     {exceeds && <span className="warn"> over bound</span>}
                   </td>
                   <td className="wrap">

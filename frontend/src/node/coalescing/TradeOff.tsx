@@ -2,11 +2,11 @@ import { NativeSelect, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
-import { sentenceOf } from "../../api/client";
-import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canvas";
+import { errorMessage } from "../../api/client";
+import { coloursOf, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
 import { Segments } from "../../components/Segments";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
-import { count, duration, micros, packetRate, perSecond, significant, text } from "../../lib/format";
+import { duration, formatCount, formatFigure, micros, packetRate, perSecond, significant } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { coalescingQuery } from "../queries";
@@ -15,8 +15,17 @@ import styles from "./coalescing.module.css";
 import { netdevsOf, selectedNetdev } from "./netdevSelection";
 import { type Coalescing, pointText, type Surface } from "./nicParams";
 import { SurfaceTable } from "./SurfaceTable";
-import { allowedOf, type Cell, type Colour, cellOf, describeCell, describePoint, figureOf, scaleOf } from "./surface";
-import { cellSize, heightOf, LEFT, paintSurface, TOP } from "./surfacePainter";
+import {
+  type Cell,
+  type Colour,
+  cellOf,
+  describeCell,
+  describePoint,
+  figureOf,
+  latencyBoundUs,
+  scaleOf,
+} from "./surface";
+import { cellSize, chartHeight, PLOT_LEFT, PLOT_TOP, paintSurface } from "./surfacePainter";
 
 const COLOURS = [
   { value: "interrupts", label: "interrupts", title: "Interrupts/s of all receive queues" },
@@ -26,16 +35,16 @@ const COLOURS = [
 /** Interrupt coalescing of a network device: predicted interrupts/s and added latency for other values. */
 export function TradeOff({ view }: { view: NodeView }) {
   const netdev = selectedNetdev(view.inventory, view.search);
-  return netdev === null ? null : <Card view={view} netdev={netdev.name} height={heightOf(netdev.params)} />;
+  return netdev === null ? null : <Card view={view} netdev={netdev.name} height={chartHeight(netdev.params)} />;
 }
 
 function Card({ view, netdev, height }: { view: NodeView; netdev: string; height: number }) {
   const { search, navigate, inventory } = view;
   const { pps, frame } = search;
-  const answer = useQuery(coalescingQuery(view.node.id, netdev, { pps, frame }));
+  const query = useQuery(coalescingQuery(view.node.id, netdev, { pps, frame }));
   const colour: Colour = search.colour ?? "interrupts";
   const table = search.tab === "coalescing";
-  const { data } = answer;
+  const { data } = query;
   const surface = data?.surface ?? null;
   const selectNetdev = (name: string) =>
     navigate({ nic: name, point: undefined, ...(search.sel?.startsWith("nic:") && { sel: `nic:${name}` }) });
@@ -45,7 +54,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
     navigate({ sel: `nic:${netdev}`, point: pointText(usecs, surface.rx_frames[cell.row]) });
   };
   return (
-    <section className="card" aria-labelledby="coalescing-heading" aria-busy={answer.isPlaceholderData}>
+    <section className="card" aria-labelledby="coalescing-heading" aria-busy={query.isPlaceholderData}>
       <h2 className={styles.head}>
         <span id="coalescing-heading">Interrupt coalescing</span>
         <NativeSelect
@@ -77,15 +86,15 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
       <div className="body">
         {data === undefined || surface === null ? (
           <div className={`hatched ${styles.nothing}`} style={{ height }}>
-            <p role={answer.isError ? "alert" : undefined}>
-              {answer.isError ? sentenceOf(answer.error) : (data?.why_not ?? "Computing the trade-off…")}
+            <p role={query.isError ? "alert" : undefined}>
+              {query.isError ? errorMessage(query.error) : (data?.why_not ?? "Computing the trade-off…")}
             </p>
           </div>
         ) : table ? (
           <SurfaceTable
             coalescing={data}
             surface={surface}
-            allowedUs={allowedOf(data, search.bound)}
+            allowedUs={latencyBoundUs(data, search.bound)}
             onSelect={select}
           />
         ) : (
@@ -109,8 +118,8 @@ function Legend({ surface, colour }: { surface: Surface; colour: Colour }) {
   const [least, most] = scaleOf(surface, colour);
   return (
     <small className={nodeStyles.legend}>
-      {text(figureOf(least, colour))} <i style={{ background: CIVIDIS_GRADIENT }} /> {text(figureOf(most, colour))},
-      logarithmic
+      {formatFigure(figureOf(least, colour))} <i style={{ background: CIVIDIS_GRADIENT }} />{" "}
+      {formatFigure(figureOf(most, colour))}, logarithmic
     </small>
   );
 }
@@ -140,7 +149,7 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
   const scheme = useColourScheme();
   const [at, setAt] = useState<Cell | null>(null);
   const { point } = view.search;
-  const allowedUs = allowedOf(coalescing, view.search.bound);
+  const allowedUs = latencyBoundUs(coalescing, view.search.bound);
   const currentCell = cellOf(surface, coalescing.current.rx_usecs, coalescing.current.rx_frames);
   const selected = useMemo(() => {
     const [usecs, frames] = point?.split("x").map(Number) ?? [];
@@ -150,7 +159,7 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours.
   useEffect(() => {
     if (canvas.current === null || width === 0) return;
-    const context = prepare(canvas.current, width, height);
+    const context = prepareCanvas(canvas.current, width, height);
     if (context === null) return;
     paintSurface(context, coloursOf(canvas.current), { coalescing, surface, colour, allowedUs, width, selected, at });
   }, [coalescing, surface, colour, allowedUs, width, height, selected, at, scheme]);
@@ -161,8 +170,8 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
     const bounds = event.currentTarget.getBoundingClientRect();
     const { w, h } = cellSize(surface, width);
     const cell = {
-      row: Math.floor((event.clientY - bounds.top - TOP) / h),
-      column: Math.floor((event.clientX - bounds.left - LEFT) / w),
+      row: Math.floor((event.clientY - bounds.top - PLOT_TOP) / h),
+      column: Math.floor((event.clientX - bounds.left - PLOT_LEFT) / w),
     };
     return inside(cell) ? cell : null;
   };
@@ -197,9 +206,9 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
   return (
     <>
       <p id={help} className="visually-hidden">
-        {count(surface.rx_usecs.length, "value")} of rx-usecs
-        {surface.rx_frames.length > 0 && ` by ${count(surface.rx_frames.length, "value")} of rx-frames`}. Arrow keys
-        move; Enter selects the values.
+        {formatCount(surface.rx_usecs.length, "value")} of rx-usecs
+        {surface.rx_frames.length > 0 && ` by ${formatCount(surface.rx_frames.length, "value")} of rx-frames`}. Arrow
+        keys move; Enter selects the values.
       </p>
       <div
         ref={box}
@@ -249,7 +258,7 @@ function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coal
     if (fits(name, value)) navigate({ [name]: value === "" ? undefined : Number(value) });
   }, TYPING_MS);
   const traffic = coalescing?.traffic ?? null;
-  const allowed = coalescing === undefined ? null : allowedOf(coalescing, undefined);
+  const allowed = coalescing === undefined ? null : latencyBoundUs(coalescing, undefined);
   const measured = traffic !== null && traffic.measured_s !== null;
   const field = (name: Name, label: string, placeholder: string) => (
     <TextInput
@@ -277,17 +286,17 @@ function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coal
 function trafficText({ traffic, current }: Coalescing): string {
   if (traffic === null) return "No received traffic to measure.";
   const origin = traffic.measured_s === null ? "Assumed" : `Mean of the last ${duration(traffic.measured_s)}`;
-  const gap = traffic.gap_us === null ? "" : `, ${text(micros(traffic.gap_us))} on the wire per frame`;
+  const gap = traffic.gap_us === null ? "" : `, ${formatFigure(micros(traffic.gap_us))} on the wire per frame`;
   const rate = current.interrupts_per_s;
   return [
-    `${origin}: ${text(packetRate(traffic.packets_per_s))} of ${count(Math.round(traffic.frame_bytes), "byte")}${gap};`,
-    `${text(packetRate(traffic.packets_per_s_a_queue))} on the busiest queue.`,
-    rate === null ? "" : `Interrupts now: ${text(perSecond(rate))} measured`,
+    `${origin}: ${formatFigure(packetRate(traffic.packets_per_s))} of ${formatCount(Math.round(traffic.frame_bytes), "byte")}${gap};`,
+    `${formatFigure(packetRate(traffic.packets_per_s_a_queue))} on the busiest queue.`,
+    rate === null ? "" : `Interrupts now: ${formatFigure(perSecond(rate))} measured`,
     rate === null
       ? ""
       : current.predicted === null
         ? "."
-        : `, ${text(perSecond(current.predicted.interrupts_per_s))} predicted.`,
+        : `, ${formatFigure(perSecond(current.predicted.interrupts_per_s))} predicted.`,
   ]
     .join(" ")
     .replace(" ,", ",")
@@ -312,10 +321,10 @@ function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefine
           <p>
             {points === 0
               ? "No measured points yet: a value must stay set under traffic long enough."
-              : `${count(points, "measured point")} (${points > 1 ? "circles" : "circle"}).`}{" "}
+              : `${formatCount(points, "measured point")} (${points > 1 ? "circles" : "circle"}).`}{" "}
             {correlation !== null && `Rank correlation of model and measurement: ${correlation.toFixed(2)}. `}
             {coalescing.bounds
-              .map(({ name, max_added_us }) => `Policy ${name}: bound ${text(micros(max_added_us))}.`)
+              .map(({ name, max_added_us }) => `Policy ${name}: bound ${formatFigure(micros(max_added_us))}.`)
               .join(" ")}{" "}
             {coalescing.surface !== null &&
               (view.search.bound !== undefined || coalescing.bounds.length > 0) &&

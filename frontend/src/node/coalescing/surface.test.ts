@@ -1,12 +1,12 @@
 import { expect, describe as group, test } from "vitest";
 import type { Coalescing, Surface } from "./nicParams";
 import {
-  allowedOf,
   cellOf,
   describeCell,
   describePoint,
   exceedsBound,
   fractionalIndex,
+  latencyBoundUs,
   scaleOf,
   scalePosition,
 } from "./surface";
@@ -99,7 +99,7 @@ test("a measured point states its traffic and the prediction", () => {
 
 test("the lowest policy bound applies unless the URL has one", () => {
   const bounds = [250, 100].map((max_added_us, policy_id) => ({ policy_id, name: "p", max_added_us }));
-  expect(allowedOf({ bounds } as Coalescing, undefined)).toBe(100);
-  expect(allowedOf({ bounds } as Coalescing, 500)).toBe(500);
-  expect(allowedOf({ bounds: [] as typeof bounds } as Coalescing, undefined)).toBeNull();
+  expect(latencyBoundUs({ bounds } as Coalescing, undefined)).toBe(100);
+  expect(latencyBoundUs({ bounds } as Coalescing, 500)).toBe(500);
+  expect(latencyBoundUs({ bounds: [] as typeof bounds } as Coalescing, undefined)).toBeNull();
 });

@@ -1,6 +1,6 @@
 /** Scale, cells and texts of the coalescing trade-off, without drawing. */
 
-import { count, duration, type Figure, micros, perSecond, ratio, text } from "../../lib/format";
+import { duration, type Figure, formatCount, formatFigure, micros, perSecond, ratio } from "../../lib/format";
 import type { Coalescing, Surface } from "./nicParams";
 
 export type Colour = "interrupts" | "latency";
@@ -76,11 +76,11 @@ export function describeCell(surface: Surface, cell: Cell, allowedUs: number | n
   const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;
   const product = surface.product_us[cell.row]?.[cell.column] ?? null;
   return [
-    `${values}: ${text(perSecond(predicted.interrupts_per_s))},`,
-    `${text(ratio(predicted.packets_per_interrupt))} packets/interrupt;`,
-    `adds ${text(micros(predicted.added_mean_us))} mean, ${text(micros(predicted.added_p99_us))} p99,`,
-    `${bound === null ? "unbounded if no packet follows" : `${text(micros(bound))} max`}`,
-    product === null ? "" : `(rx-usecs × rx-frames: ${text(micros(product))})`,
+    `${values}: ${formatFigure(perSecond(predicted.interrupts_per_s))},`,
+    `${formatFigure(ratio(predicted.packets_per_interrupt))} packets/interrupt;`,
+    `adds ${formatFigure(micros(predicted.added_mean_us))} mean, ${formatFigure(micros(predicted.added_p99_us))} p99,`,
+    `${bound === null ? "unbounded if no packet follows" : `${formatFigure(micros(bound))} max`}`,
+    product === null ? "" : `(rx-usecs × rx-frames: ${formatFigure(micros(product))})`,
     predicted.dropped_share > 0 ? `; ${(100 * predicted.dropped_share).toFixed(1)} % dropped` : "",
     exceedsBound(surface, cell, allowedUs) ? "; exceeds the bound" : "",
   ]
@@ -94,17 +94,17 @@ export function describeCell(surface: Surface, cell: Cell, allowedUs: number | n
 export function describePoint(point: Point): string {
   const { interrupts_per_s, predicted_interrupts_per_s, packets_per_s, rtt_p50_us, dropped_per_s } = point;
   return [
-    `Measured${point.adaptive ? " with adaptive-rx on" : ""}: ${text(perSecond(interrupts_per_s))}`,
-    ` at ${count(Math.round(packets_per_s), "packet")}/s for ${duration(point.seconds)}`,
-    predicted_interrupts_per_s === null ? "" : `, predicted ${text(perSecond(predicted_interrupts_per_s))}`,
-    rtt_p50_us === null ? "" : `, RTT p50 ${text(micros(rtt_p50_us))}`,
-    dropped_per_s > 0 ? `, ${text(perSecond(dropped_per_s))} dropped` : "",
+    `Measured${point.adaptive ? " with adaptive-rx on" : ""}: ${formatFigure(perSecond(interrupts_per_s))}`,
+    ` at ${formatCount(Math.round(packets_per_s), "packet")}/s for ${duration(point.seconds)}`,
+    predicted_interrupts_per_s === null ? "" : `, predicted ${formatFigure(perSecond(predicted_interrupts_per_s))}`,
+    rtt_p50_us === null ? "" : `, RTT p50 ${formatFigure(micros(rtt_p50_us))}`,
+    dropped_per_s > 0 ? `, ${formatFigure(perSecond(dropped_per_s))} dropped` : "",
     ".",
   ].join("");
 }
 
 /** The latency bound in µs: the URL's, else the lowest of the policies'; null without one. */
-export function allowedOf({ bounds }: Coalescing, bound: number | undefined): number | null {
+export function latencyBoundUs({ bounds }: Coalescing, bound: number | undefined): number | null {
   if (bound !== undefined) return bound;
   return bounds.length === 0 ? null : Math.min(...bounds.map(({ max_added_us }) => max_added_us));
 }

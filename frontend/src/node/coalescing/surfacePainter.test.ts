@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { fakeContext, TOKENS, texts } from "../../charts/fakeContext";
+import { drawnTexts, fakeContext, TOKENS } from "../../charts/fakeContext";
 import type { Coalescing, Surface } from "./nicParams";
-import { cellSize, heightOf, LEFT, paintSurface, type SurfacePicture, TOP } from "./surfacePainter";
+import { cellSize, chartHeight, PLOT_LEFT, PLOT_TOP, paintSurface, type SurfacePicture } from "./surfacePainter";
 
 const predicted = (interrupts_per_s: number) => ({
   interrupts_per_s,
@@ -29,7 +29,7 @@ const SURFACE: Surface = {
     [320, 1600],
   ],
 };
-const WIDTH = LEFT + 200;
+const WIDTH = PLOT_LEFT + 200;
 const point = (rx_usecs: number | null) => ({
   ...{ rx_usecs, rx_frames: 32, adaptive: false, seconds: 40, packets_per_s: 80_000, frame_bytes: 1400 },
   ...{ interrupts_per_s: 8100, packets_per_interrupt: 9.9, dropped_per_s: 0, rtt_p50_us: null },
@@ -50,17 +50,21 @@ function draw(over: Partial<SurfacePicture> = {}, coalescing: Partial<Coalescing
 test.each([
   [{ "coalesce/rx-usecs": "3", "coalesce/rx-frames": "32" }, 320],
   [{ "coalesce/rx-usecs": "3" }, 150],
-])("the height for parameters %o is %d pixels", (params, height) => expect(heightOf(params)).toBe(height));
+])("the height for parameters %o is %d pixels", (params, height) => expect(chartHeight(params)).toBe(height));
 
 test.each([
-  ["rows and columns", SURFACE, { w: 100, h: (320 - TOP) / 2 }],
-  ["a single row", { ...SURFACE, rx_frames: [], predicted: SURFACE.predicted.slice(0, 1) }, { w: 100, h: 150 - TOP }],
+  ["rows and columns", SURFACE, { w: 100, h: (320 - PLOT_TOP) / 2 }],
+  [
+    "a single row",
+    { ...SURFACE, rx_frames: [], predicted: SURFACE.predicted.slice(0, 1) },
+    { w: 100, h: 150 - PLOT_TOP },
+  ],
 ])("the cells of %s fill the chart beside its axes", (_, surface, size) =>
   expect(cellSize(surface, WIDTH)).toEqual(size),
 );
 
 test("axes have the values of both parameters, and known cells their figure", () => {
-  expect(texts(draw())).toEqual([
+  expect(drawnTexts(draw())).toEqual([
     "rx-usecs, µs →",
     "10",
     "50",
@@ -75,7 +79,7 @@ test("axes have the values of both parameters, and known cells their figure", ()
 });
 
 test("narrow cells have no figure", () => {
-  expect(texts(draw({ width: LEFT + 80 }))).not.toContain("20.0k");
+  expect(drawnTexts(draw({ width: PLOT_LEFT + 80 }))).not.toContain("20.0k");
 });
 
 test("a cell without a prediction is hatched", () => {
@@ -85,15 +89,15 @@ test("a cell without a prediction is hatched", () => {
 
 test("cells that exceed the bound are hatched without figure, with an edge to their neighbours", () => {
   const drawn = draw({ allowedUs: 20 });
-  expect(texts(drawn)).not.toContain("4.20k");
+  expect(drawnTexts(drawn)).not.toContain("4.20k");
   const edges = drawn.filter(({ call }) => call === "moveTo").map(({ args }) => args);
-  const middle = [LEFT + 100 - 0.5, TOP + 143 - 0.5];
+  const middle = [PLOT_LEFT + 100 - 0.5, PLOT_TOP + 143 - 0.5];
   expect(edges).toEqual([middle, middle]);
 });
 
 test.each([
-  [point(50), [LEFT + 190, TOP + 1.5 * 143]],
-  [point(30), [LEFT + 140, TOP + 1.5 * 143]],
+  [point(50), [PLOT_LEFT + 190, PLOT_TOP + 1.5 * 143]],
+  [point(30), [PLOT_LEFT + 140, PLOT_TOP + 1.5 * 143]],
   [point(null), null],
 ])("a measured point %o is drawn at %o", (measured, at) => {
   const arc = draw({}, { points: [measured] }).find(({ call }) => call === "arc");
@@ -101,7 +105,7 @@ test.each([
 });
 
 test("frames mark the current and the selected values; adaptive-rx has no current values", () => {
-  expect(texts(draw({ selected: { row: 0, column: 1 } })).slice(-2)).toEqual(["now", "selected"]);
+  expect(drawnTexts(draw({ selected: { row: 0, column: 1 } })).slice(-2)).toEqual(["now", "selected"]);
   const adaptive = { rx_usecs: 10, rx_frames: 32, adaptive: true } as Coalescing["current"];
-  expect(texts(draw({}, { current: adaptive }))).not.toContain("now");
+  expect(drawnTexts(draw({}, { current: adaptive }))).not.toContain("now");
 });

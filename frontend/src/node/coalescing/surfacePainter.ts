@@ -1,4 +1,4 @@
-import { type Colours, hatch } from "../../charts/canvas";
+import { type Colours, hatchPattern } from "../../charts/canvas";
 import { cividis } from "../../lib/cividis";
 import type { Coalescing, Surface } from "./nicParams";
 import {
@@ -13,8 +13,8 @@ import {
   scalePosition,
 } from "./surface";
 
-export const LEFT = 76;
-export const TOP = 34;
+export const PLOT_LEFT = 76;
+export const PLOT_TOP = 34;
 const HEIGHT = 320;
 /** Height with a single row. */
 const ROW_HEIGHT = 150;
@@ -33,7 +33,7 @@ export type SurfacePicture = {
 };
 
 /** The chart's height in CSS pixels; needs only the device's parameters. */
-export function heightOf(params: Record<string, string>): number {
+export function chartHeight(params: Record<string, string>): number {
   return "coalesce/rx-frames" in params ? HEIGHT : ROW_HEIGHT;
 }
 
@@ -41,7 +41,7 @@ export function heightOf(params: Record<string, string>): number {
 export function cellSize(surface: Surface, width: number): { w: number; h: number } {
   const rows = surface.predicted.length;
   const high = surface.rx_frames.length === 0 ? ROW_HEIGHT : HEIGHT;
-  return { w: (width - LEFT) / surface.rx_usecs.length, h: (high - TOP) / rows };
+  return { w: (width - PLOT_LEFT) / surface.rx_usecs.length, h: (high - PLOT_TOP) / rows };
 }
 
 const rgb = (place: number) => `rgb(${cividis(place).join(" ")})`;
@@ -51,12 +51,12 @@ export function paintSurface(context: CanvasRenderingContext2D, colours: Colours
   const { coalescing, surface, colour, allowedUs, width, selected, at } = picture;
   const { w, h } = cellSize(surface, width);
   const scale = scaleOf(surface, colour);
-  const unknown = hatch(context, colours.get("--line-strong"));
+  const unknown = hatchPattern(context, colours.get("--line-strong"));
   const font = colours.get("--font");
   axes(context, colours, surface, w, h);
   surface.predicted.forEach((line, row) => {
     line.forEach((predicted, column) => {
-      const [x, y] = [LEFT + column * w, TOP + row * h];
+      const [x, y] = [PLOT_LEFT + column * w, PLOT_TOP + row * h];
       const place = predicted === null ? 0 : scalePosition(amountOf(predicted, colour), scale);
       context.fillStyle = predicted === null ? unknown : rgb(place);
       context.fillRect(x, y, w - 1, h - 1);
@@ -88,8 +88,8 @@ export function paintSurface(context: CanvasRenderingContext2D, colours: Colours
     if (point.rx_usecs === null) continue;
     const row = surface.rx_frames.length === 0 ? 0 : fractionalIndex(surface.rx_frames, point.rx_frames ?? 0);
     const inCell = w >= FIGURE_WIDTH ? w - POINT - 5 : w / 2; // beside the figure
-    const x = LEFT + fractionalIndex(surface.rx_usecs, point.rx_usecs) * w + inCell;
-    const y = TOP + (row + 0.5) * h;
+    const x = PLOT_LEFT + fractionalIndex(surface.rx_usecs, point.rx_usecs) * w + inCell;
+    const y = PLOT_TOP + (row + 0.5) * h;
     const filled = colour === "interrupts" ? rgb(scalePosition(point.interrupts_per_s, scale)) : colours.get("--panel");
     dot(context, colours, x, y, filled, point.adaptive);
   }
@@ -101,7 +101,7 @@ export function paintSurface(context: CanvasRenderingContext2D, colours: Colours
     context.strokeStyle = colours.get("--text");
     context.lineWidth = 1;
     context.setLineDash([3, 2]);
-    context.strokeRect(LEFT + at.column * w + 3, TOP + at.row * h + 3, w - 7, h - 7);
+    context.strokeRect(PLOT_LEFT + at.column * w + 3, PLOT_TOP + at.row * h + 3, w - 7, h - 7);
     context.setLineDash([]);
   }
 }
@@ -111,15 +111,15 @@ function axes(context: CanvasRenderingContext2D, colours: Colours, surface: Surf
   context.font = `11px ${colours.get("--font")}`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  context.fillText("rx-usecs, µs →", LEFT, 8);
+  context.fillText("rx-usecs, µs →", PLOT_LEFT, 8);
   context.textAlign = "center";
   surface.rx_usecs.forEach((value, column) => {
-    context.fillText(String(value), LEFT + (column + 0.5) * w, 24);
+    context.fillText(String(value), PLOT_LEFT + (column + 0.5) * w, 24);
   });
   context.textAlign = "right";
-  if (surface.rx_frames.length > 0) context.fillText("rx-frames ↓", LEFT - 8, 8);
+  if (surface.rx_frames.length > 0) context.fillText("rx-frames ↓", PLOT_LEFT - 8, 8);
   surface.rx_frames.forEach((value, row) => {
-    context.fillText(String(value), LEFT - 8, TOP + (row + 0.5) * h);
+    context.fillText(String(value), PLOT_LEFT - 8, PLOT_TOP + (row + 0.5) * h);
   });
 }
 
@@ -139,7 +139,7 @@ function edge(
   surface.predicted.forEach((line, row) => {
     line.forEach((_, column) => {
       const here = exceedsBound(surface, { row, column }, allowedUs);
-      const [x, y] = [LEFT + column * w - 0.5, TOP + row * h - 0.5];
+      const [x, y] = [PLOT_LEFT + column * w - 0.5, PLOT_TOP + row * h - 0.5];
       if (column > 0 && here !== exceedsBound(surface, { row, column: column - 1 }, allowedUs)) {
         context.moveTo(x, y);
         context.lineTo(x, y + h);
@@ -185,7 +185,7 @@ function mark(
   token: string,
   label: string,
 ): void {
-  const [x, y] = [LEFT + column * w, TOP + row * h];
+  const [x, y] = [PLOT_LEFT + column * w, PLOT_TOP + row * h];
   context.strokeStyle = colours.get("--panel");
   context.lineWidth = 5;
   context.strokeRect(x, y, w - 1, h - 1);
@@ -196,8 +196,8 @@ function mark(
   context.textAlign = "left";
   context.textBaseline = "middle";
   const wide = context.measureText(label).width + 6;
-  const up = Math.max(TOP - 5, y - 7);
-  const left = Math.max(LEFT, Math.min(x, x + w - wide));
+  const up = Math.max(PLOT_TOP - 5, y - 7);
+  const left = Math.max(PLOT_LEFT, Math.min(x, x + w - wide));
   context.fillStyle = colours.get(token);
   context.fillRect(left, up, wide, 13);
   context.fillStyle = colours.get("--panel");

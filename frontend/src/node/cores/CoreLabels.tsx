@@ -1,7 +1,7 @@
 import { memo } from "react";
 import type { Band } from "../../charts/heatPainter";
 import { formatCpuList } from "../../lib/cpulist";
-import { count } from "../../lib/format";
+import { formatCount } from "../../lib/format";
 import type { Row } from "./coreRows";
 import styles from "./cores.module.css";
 import type { Chip } from "./irqChips";
@@ -14,7 +14,7 @@ const LIST = 16;
 
 function briefly(cpus: number[]): string {
   const list = formatCpuList(cpus);
-  return list.length <= LIST ? list : count(cpus.length, "CPU");
+  return list.length <= LIST ? list : formatCount(cpus.length, "CPU");
 }
 
 type Props = {

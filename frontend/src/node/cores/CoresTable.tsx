@@ -1,8 +1,8 @@
 import { NO_DATA } from "../../charts/heatBlock";
-import { percent, text } from "../../lib/format";
+import { formatFigure, percent } from "../../lib/format";
 import { UNKNOWN_SHARE } from "../../live/frames";
 import styles from "../node.module.css";
-import { heatOf, type NodeView, useFrames } from "../nodeView";
+import { type NodeView, shownHeat, useFrames } from "../nodeView";
 import { cpuLocation } from "../topology";
 import type { Row } from "./coreRows";
 import type { Chip } from "./irqChips";
@@ -23,14 +23,14 @@ export function CoresTable({
 }) {
   useFrames(view.window);
   const frame = view.past === null ? view.window.last : undefined;
-  const block = heatOf(view);
+  const block = shownHeat(view);
   const now = (name: string, cpu: number) => {
     const value = frame?.share(name)?.[cpu] ?? UNKNOWN_SHARE;
-    return text(percent(value === UNKNOWN_SHARE ? null : value / 2));
+    return formatFigure(percent(value === UNKNOWN_SHARE ? null : value / 2));
   };
   const highest = (cpu: number) => {
     const value = block === null || cpu >= block.rows ? NO_DATA : block.max(cpu);
-    return text(percent(value === NO_DATA ? null : value / 2));
+    return formatFigure(percent(value === NO_DATA ? null : value / 2));
   };
   const cpus = rows.flatMap((row) => (row.kind === "cpu" ? [row.cpu] : row.folded ? row.cpus : []));
   return (

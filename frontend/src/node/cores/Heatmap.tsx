@@ -4,7 +4,7 @@ import type { Band } from "../../charts/heatPainter";
 import { TimeOverlay } from "../../charts/TimeOverlay";
 import { clock, dateTime } from "../../lib/time";
 import nodeStyles from "../node.module.css";
-import { heatOf, type NodeView, useFrames } from "../nodeView";
+import { type NodeView, shownHeat, useFrames } from "../nodeView";
 import { cpuLocation } from "../topology";
 import { CoreLabels } from "./CoreLabels";
 import type { Row } from "./coreRows";
@@ -47,7 +47,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
 
   useHeatmapPainting({ canvas, redraw, scroll, cell, view, bands, width, heatWidth, height: shownHeight });
 
-  const describe = ({ row, timeMs }: Cell) => cellText(heatOf(view), rows[row], timeMs, share);
+  const describe = ({ row, timeMs }: Cell) => cellText(shownHeat(view), rows[row], timeMs, share);
 
   const hover = (event: PointerEvent<HTMLDivElement> | null) => {
     const box = tip.current;
@@ -69,7 +69,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
   };
 
   const onKeyDown = (event: KeyboardEvent<HTMLDivElement>) => {
-    const cells = heatOf(view);
+    const cells = shownHeat(view);
     if (cells === null) return;
     const before = cell.current ?? { row: -1, timeMs: cells.endMs - cells.columnMs / 2 };
     const after = nextCell(event.key, before, rows.length, (event.shiftKey ? 10 : 1) * cells.columnMs);
@@ -176,7 +176,7 @@ type OverlayProps = {
 /** The overlay of the plot area; rerenders with the live window, separately from the heatmap. */
 function HeatOverlay({ view, onHover, onClick }: OverlayProps) {
   const version = useFrames(view.window);
-  const block = heatOf(view);
+  const block = shownHeat(view);
   const { from, to } = block === null ? view.window.range() : { from: block.startMs, to: block.endMs };
   // biome-ignore lint/correctness/useExhaustiveDependencies: the range changes only with the window's version.
   const range = useMemo(() => ({ from, to }), [version, block]);

@@ -1,5 +1,5 @@
 import { parseCpuList } from "../../lib/cpulist";
-import { bytes, text } from "../../lib/format";
+import { bytes, formatFigure } from "../../lib/format";
 import type { Cpu, Topology } from "../types";
 
 /** A row of the heatmap: a CPU, or a group (folded: the maximum of its CPUs). */
@@ -28,7 +28,7 @@ function levels(topology: Topology): Level[] {
       label: (cpu) => {
         const cache = cacheOfCpu.get(cpu.cpu);
         if (cache === undefined) return "";
-        const size = cache.size_bytes === null ? "" : ` ${text(bytes(cache.size_bytes))}`;
+        const size = cache.size_bytes === null ? "" : ` ${formatFigure(bytes(cache.size_bytes))}`;
         return `L${cache.level}${size.replace(/\.0+(?= )/, "")}`;
       },
     },

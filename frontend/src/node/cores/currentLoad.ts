@@ -1,5 +1,5 @@
 import type { Colours } from "../../charts/canvas";
-import { type HeatBlock, larger, NO_DATA } from "../../charts/heatBlock";
+import { type HeatBlock, largerCell, NO_DATA } from "../../charts/heatBlock";
 import type { Band } from "../../charts/heatPainter";
 import { type RatesFrame, UNKNOWN_SHARE } from "../../live/frames";
 
@@ -66,6 +66,6 @@ export function drawCurrentLoad(
 }
 
 function maximum(block: HeatBlock, band: Band): number | null {
-  const value = band.cpus.reduce((most, cpu) => larger(most, cpu < block.rows ? block.max(cpu) : NO_DATA), NO_DATA);
+  const value = band.cpus.reduce((most, cpu) => largerCell(most, cpu < block.rows ? block.max(cpu) : NO_DATA), NO_DATA);
   return value === NO_DATA ? null : value;
 }

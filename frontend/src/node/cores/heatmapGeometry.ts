@@ -1,8 +1,8 @@
 import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
 import type { Band } from "../../charts/heatPainter";
-import { pooled } from "../../charts/heatPainter";
+import { pooledMaximum } from "../../charts/heatPainter";
 import { formatCpuList } from "../../lib/cpulist";
-import { percent, text } from "../../lib/format";
+import { formatFigure, percent } from "../../lib/format";
 import { type Row, rowHeight } from "./coreRows";
 
 const HEADING_HEIGHT = 22;
@@ -43,6 +43,6 @@ export function rowName(row: Row): string {
 export function cellText(block: HeatBlock | null, row: Row | undefined, timeMs: number, share: string): string {
   if (block === null || row === undefined) return "no data";
   const column = block.first + Math.floor((timeMs - block.startMs) / block.columnMs);
-  const value = pooled(block, row.cpus, column, column);
-  return value === NO_DATA ? "no data" : `${share} ${text(percent(value / 2))}`;
+  const value = pooledMaximum(block, row.cpus, column, column);
+  return value === NO_DATA ? "no data" : `${share} ${formatFigure(percent(value / 2))}`;
 }

@@ -1,8 +1,8 @@
 import { type RefObject, useEffect } from "react";
-import { type Colours, coloursOf, hatch, prepare, useColourScheme } from "../../charts/canvas";
+import { type Colours, coloursOf, hatchPattern, prepareCanvas, useColourScheme } from "../../charts/canvas";
 import type { HeatBlock } from "../../charts/heatBlock";
 import { type Band, HeatPainter } from "../../charts/heatPainter";
-import { heatOf, type NodeView } from "../nodeView";
+import { type NodeView, shownHeat } from "../nodeView";
 import { drawCurrentLoad } from "./currentLoad";
 import type { Cell } from "./heatmapGeometry";
 
@@ -27,7 +27,7 @@ type Painting = {
 /** Paints the heatmap when its data, size or colours change; live frames repaint without a React render. */
 export function useHeatmapPainting({ canvas, scroll, cell, redraw, view, bands, width, heatWidth, height }: Painting) {
   const { window, past } = view;
-  const block = heatOf(view);
+  const block = shownHeat(view);
   const scheme = useColourScheme();
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours; refs keep their identity.
   useEffect(() => {
@@ -35,12 +35,12 @@ export function useHeatmapPainting({ canvas, scroll, cell, redraw, view, bands, 
     const colours = canvas.current === null ? null : coloursOf(canvas.current);
     const draw = () => {
       if (canvas.current === null || colours === null || heatWidth === 0) return;
-      const context = prepare(canvas.current, width, height);
+      const context = prepareCanvas(canvas.current, width, height);
       if (context === null) return;
       const top = scroll.current?.scrollTop ?? 0;
       // The live window replaces its block for another share without a render of this component.
       const cells = past === null ? window.heat : block;
-      context.fillStyle = hatch(context, colours.get("--line-strong"));
+      context.fillStyle = hatchPattern(context, colours.get("--line-strong"));
       for (const band of bands) if (band.cpus.length > 0) context.fillRect(0, band.top - top, heatWidth, band.height);
       if (cells !== null) painter.paint(context, cells, bands, heatWidth, height, top);
       context.fillStyle = colours.get("--panel");

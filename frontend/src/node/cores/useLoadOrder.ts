@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import { NO_DATA } from "../../charts/heatBlock";
-import { pooled } from "../../charts/heatPainter";
-import { heatOf, type NodeView } from "../nodeView";
+import { pooledMaximum } from "../../charts/heatPainter";
+import { type NodeView, shownHeat } from "../nodeView";
 import { type Row, rowsByLoad } from "./coreRows";
 
 /** Minimum time between two sorts, in ms. */
@@ -16,7 +16,7 @@ export function useLoadOrder(view: NodeView, enabled: boolean): Row[] | null {
     const timer = setInterval(() => setRound((before) => before + 1), RESORT_MS);
     return () => clearInterval(timer);
   }, [enabled, live]);
-  const block = heatOf(view);
+  const block = shownHeat(view);
   const fills = block?.fills;
   // biome-ignore lint/correctness/useExhaustiveDependencies: the block is mutated in place; round and fills change with it.
   return useMemo(() => {
@@ -24,7 +24,7 @@ export function useLoadOrder(view: NodeView, enabled: boolean): Row[] | null {
     return rowsByLoad(view.topology, (cpu) => {
       if (block === null) return -1;
       const first = live ? block.last - Math.ceil(RESORT_MS / block.columnMs) : block.first;
-      const value = pooled(block, [cpu], first, block.last);
+      const value = pooledMaximum(block, [cpu], first, block.last);
       return value === NO_DATA ? -1 : value;
     });
   }, [view.topology, enabled, live, block, fills, round]);

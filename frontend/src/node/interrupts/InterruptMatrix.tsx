@@ -1,16 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
-import { sentenceOf } from "../../api/client";
-import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canvas";
+import { errorMessage } from "../../api/client";
+import { coloursOf, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
-import { count, perSecond, text } from "../../lib/format";
+import { formatCount, formatFigure, perSecond } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import { matrixQuery } from "../queries";
 import styles from "./interrupts.module.css";
 import { MatrixTable } from "./MatrixTable";
 import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
-import { averageRates, type MatrixRow, matrixRows, ratesOfAnswer, stableRowOrder } from "./matrixRows";
+import { averageRates, type MatrixRow, matrixRows, ratesOfMatrix, stableRowOrder } from "./matrixRows";
 
 const MAX_HEIGHT = 400;
 /** Minimum time between two sorts of the rows; none happens under the pointer or the keyboard focus. */
@@ -21,11 +21,11 @@ const MIN_FRAMES = 3;
 
 /** The IRQ × CPU matrix: interrupts per second, as a chart or a table. */
 export function InterruptMatrix({ view }: { view: NodeView }) {
-  const answer = useQuery(matrixQuery(view.node.id, view.past));
+  const matrix = useQuery(matrixQuery(view.node.id, view.past));
   const table = view.search.tab === "irqs";
   const past = useMemo(
-    () => (answer.data === undefined ? null : matrixRows(view.inventory, ratesOfAnswer(answer.data))),
-    [answer.data, view.inventory],
+    () => (matrix.data === undefined ? null : matrixRows(view.inventory, ratesOfMatrix(matrix.data))),
+    [matrix.data, view.inventory],
   );
   const rows = useLiveRows(view, past);
   const none = !view.inventory?.irqs.length;
@@ -45,10 +45,10 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
           {table ? "view as chart" : "view as table"}
         </button>
       </h2>
-      {view.past !== null && answer.isError && <p className={nodeStyles.note}>{sentenceOf(answer.error)}</p>}
+      {view.past !== null && matrix.isError && <p className={nodeStyles.note}>{errorMessage(matrix.error)}</p>}
       {rows.length === 0 ? (
-        <p className={`${nodeStyles.note} ${none ? "" : styles.matrixNote}`} aria-busy={answer.isFetching}>
-          {answer.isFetching
+        <p className={`${nodeStyles.note} ${none ? "" : styles.matrixNote}`} aria-busy={matrix.isFetching}>
+          {matrix.isFetching
             ? "Loading interrupts…"
             : none
               ? "This node reports no interrupts."
@@ -66,7 +66,7 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
 function Legend({ rows }: { rows: MatrixRow[] }) {
   return (
     <small className={nodeStyles.legend}>
-      0 <i style={{ background: CIVIDIS_GRADIENT }} /> {text(perSecond(scaleEnd(rows)))}, logarithmic
+      0 <i style={{ background: CIVIDIS_GRADIENT }} /> {formatFigure(perSecond(scaleEnd(rows)))}, logarithmic
     </small>
   );
 }
@@ -106,7 +106,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours.
   useEffect(() => {
     if (canvas.current === null || width === 0) return;
-    const context = prepare(canvas.current, width, shown);
+    const context = prepareCanvas(canvas.current, width, shown);
     if (context === null) return;
     const picture = { rows, columns, width, height: shown, scrollTop, selected, at };
     paintMatrix(context, coloursOf(canvas.current), picture);
@@ -117,7 +117,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
     const cpu = columns[column]?.cpu;
     const rate = cpu === undefined || row.total === null ? row.total : (row.perS.get(cpu) ?? 0);
     const name = `${row.irq === null ? "" : "IRQ "}${row.label} ${row.name}`.trim();
-    return `${name}${cpu === undefined ? "" : ` on CPU ${cpu}`}: ${text(perSecond(rate))}`;
+    return `${name}${cpu === undefined ? "" : ` on CPU ${cpu}`}: ${formatFigure(perSecond(rate))}`;
   };
   const cellAt = (event: PointerEvent<HTMLDivElement>) => {
     const bounds = event.currentTarget.getBoundingClientRect();
@@ -157,7 +157,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   return (
     <div className="body">
       <p id={help} className="visually-hidden">
-        {count(rows.length, "row")}. Arrow keys move; Enter opens an interrupt.
+        {formatCount(rows.length, "row")}. Arrow keys move; Enter opens an interrupt.
       </p>
       <div
         ref={box}

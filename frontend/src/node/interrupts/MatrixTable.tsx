@@ -1,4 +1,4 @@
-import { perSecond, text } from "../../lib/format";
+import { formatFigure, perSecond } from "../../lib/format";
 import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import type { MatrixRow } from "./matrixRows";
@@ -41,11 +41,11 @@ export function MatrixTable({ view, rows }: { view: NodeView; rows: MatrixRow[] 
                 </td>
                 <td>{row.name}</td>
                 <td>{row.netdev ?? ""}</td>
-                <td className="n">{text(perSecond(row.total))}</td>
+                <td className="n">{formatFigure(perSecond(row.total))}</td>
                 <td>
                   {busiest
                     .slice(0, CPUS)
-                    .map(([cpu, rate]) => `${cpu}: ${text(perSecond(rate))}`)
+                    .map(([cpu, rate]) => `${cpu}: ${formatFigure(perSecond(rate))}`)
                     .join(" · ")}
                   {busiest.length > CPUS && ` · ${busiest.length - CPUS} more`}
                 </td>

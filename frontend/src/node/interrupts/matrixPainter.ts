@@ -1,6 +1,6 @@
-import { type Colours, hatch } from "../../charts/canvas";
+import { type Colours, hatchPattern } from "../../charts/canvas";
 import { cividis } from "../../lib/cividis";
-import { perSecond, text } from "../../lib/format";
+import { formatFigure, perSecond } from "../../lib/format";
 import type { Topology } from "../types";
 import type { MatrixRow } from "./matrixRows";
 
@@ -49,7 +49,7 @@ export function paintMatrix(context: CanvasRenderingContext2D, colours: Colours,
   const each = (width - LABEL_WIDTH) / Math.max(1, columns.length);
   const end = scaleEnd(rows);
   const font = colours.get("--font");
-  const unknown = hatch(context, colours.get("--line-strong"));
+  const unknown = hatchPattern(context, colours.get("--line-strong"));
   context.textBaseline = "middle";
   const first = Math.max(0, Math.floor(scrollTop / ROW_HEIGHT));
   const last = Math.min(rows.length - 1, Math.ceil((scrollTop + height) / ROW_HEIGHT));
@@ -102,7 +102,7 @@ function label(context: CanvasRenderingContext2D, colours: Colours, font: string
   context.textAlign = "right";
   context.font = `12px ${font}`;
   context.fillStyle = colours.get(row.total ? "--text" : "--muted");
-  context.fillText(text(perSecond(row.total)), LABEL_WIDTH - 10, y);
+  context.fillText(formatFigure(perSecond(row.total)), LABEL_WIDTH - 10, y);
 }
 
 /** A padlock 8 pixels wide: a managed interrupt. */

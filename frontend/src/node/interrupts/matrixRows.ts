@@ -41,7 +41,7 @@ export function averageRates(frames: RatesFrame[]): Rates | null {
 }
 
 /** The rates of a /matrix response. */
-export function ratesOfAnswer(matrix: Schemas["Matrix"]): Rates | null {
+export function ratesOfMatrix(matrix: Schemas["Matrix"]): Rates | null {
   if (matrix.covered_s <= 0) return null;
   return new Map(
     matrix.rows.map((row) => [row.label, new Map(Object.entries(row.per_s).map(([cpu, rate]) => [Number(cpu), rate]))]),

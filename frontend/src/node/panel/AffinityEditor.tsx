@@ -118,7 +118,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
       )}
       {changed && (
         <ChangePreview
-          answer={settled ? preview.data : undefined}
+          preview={settled ? preview.data : undefined}
           error={preview.error}
           confirmS={confirmS}
           limitUs={limit === "" || limitWrong !== null ? null : Number(limit)}

@@ -1,5 +1,5 @@
 import { type ReactNode, useMemo } from "react";
-import { bytes, percent, perSecond, text } from "../../lib/format";
+import { bytes, formatFigure, percent, perSecond } from "../../lib/format";
 import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { averageRates } from "../interrupts/matrixRows";
@@ -55,7 +55,7 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
                   .filter((cache) => cache.type !== "Instruction")
                   .map(
                     (cache) =>
-                      `L${cache.level} ${cache.size_bytes === null ? "" : text(bytes(cache.size_bytes))} (${cache.cpus})`,
+                      `L${cache.level} ${cache.size_bytes === null ? "" : formatFigure(bytes(cache.size_bytes))} (${cache.cpus})`,
                   )
                   .join(", ") || "unknown",
               ],
@@ -73,7 +73,7 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
         <ul className={styles.plain}>
           {tasks.map((task) => (
             <li key={task.pid}>
-              {task.name} <span className="muted">{task.pid}</span> {text(percent(100 * task.cpu_share))}
+              {task.name} <span className="muted">{task.pid}</span> {formatFigure(percent(100 * task.cpu_share))}
             </li>
           ))}
         </ul>
@@ -99,7 +99,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   };
   const counted = (name: string): string => {
     const value = frame?.count(name)?.[cpu] ?? UNKNOWN_U32;
-    return text(perSecond(frame === undefined || value === UNKNOWN_U32 ? null : value / frame.duration_s));
+    return formatFigure(perSecond(frame === undefined || value === UNKNOWN_U32 ? null : value / frame.duration_s));
   };
   return (
     <>
@@ -127,7 +127,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
                 </td>
                 <td className={styles.ellipsis}>{irq.name}</td>
                 <td>{irq.queues.join(" ")}</td>
-                <td className="n">{text(perSecond(rates === null ? null : rate))}</td>
+                <td className="n">{formatFigure(perSecond(rates === null ? null : rate))}</td>
               </tr>
             ))}
           </tbody>
@@ -148,7 +148,7 @@ function Bar({ percent: value, name }: { percent: number; name: string }) {
       <span>
         <i style={{ width: `${value}%`, background: COLOURS[name] ?? "var(--user)" }} />
       </span>
-      <b>{text(percent(value))}</b>
+      <b>{formatFigure(percent(value))}</b>
     </span>
   );
 }

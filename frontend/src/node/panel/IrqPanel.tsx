@@ -1,5 +1,5 @@
 import { parseCpuList } from "../../lib/cpulist";
-import { perSecond, text } from "../../lib/format";
+import { formatFigure, perSecond } from "../../lib/format";
 import { dateTime } from "../../lib/time";
 import { ChangeSteps } from "../changes/ChangeSteps";
 import { ownerOf, queuesOf } from "../interrupts/irqAffinity";
@@ -123,7 +123,7 @@ function Rate({ view, irq }: { view: NodeView; irq: Irq }) {
   const requested = parseCpuList(irq.requested ?? "");
   return (
     <>
-      <b className={styles.rate}>{text(perSecond(total))}</b>{" "}
+      <b className={styles.rate}>{formatFigure(perSecond(total))}</b>{" "}
       {rates.slice(0, 4).map(([cpu, rate]) => (
         <span key={cpu} className={requested.includes(cpu) || requested.length === 0 ? "muted" : "warn"}>
           CPU {cpu}

@@ -1,5 +1,5 @@
 import { formatCpuList } from "../../lib/cpulist";
-import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
+import { bitRate, formatFigure, linkSpeed, packetRate, perSecond } from "../../lib/format";
 import { ParamsEditor } from "../coalescing/ParamsEditor";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { type NodeView, useFrames } from "../nodeView";
@@ -20,7 +20,7 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
     <PanelFrame view={view} title={name} note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver unknown")}>
       <PropertyList
         of={[
-          ["speed", netdev.speed_bits_per_s === null ? "unknown" : text(linkSpeed(netdev.speed_bits_per_s))],
+          ["speed", netdev.speed_bits_per_s === null ? "unknown" : formatFigure(linkSpeed(netdev.speed_bits_per_s))],
           ["MTU", netdev.mtu === null ? "unknown" : String(netdev.mtu)],
           ["NUMA node", netdev.numa_node === null ? "unknown" : String(netdev.numa_node)],
           ["link", netdev.up === null ? "unknown" : netdev.up ? "up" : "down"],
@@ -55,7 +55,10 @@ function Rates({ view, name }: { view: NodeView; name: string }) {
     <PropertyList
       of={FIELDS.map(([label, format], index) => {
         const value = counts?.[index + 1];
-        return [label, text(format(typeof value === "number" && frame ? value / frame.duration_s : null))] as const;
+        return [
+          label,
+          formatFigure(format(typeof value === "number" && frame ? value / frame.duration_s : null)),
+        ] as const;
       })}
     />
   );

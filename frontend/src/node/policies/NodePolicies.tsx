@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
-import { sentenceOf } from "../../api/client";
+import { errorMessage } from "../../api/client";
 import { Moment } from "../../components/Moment";
 import { Scroll } from "../../components/Scroll";
 import { dateTime } from "../../lib/time";
@@ -46,7 +46,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
       </h2>
       {error !== null && (
         <p className={`bad ${nodeStyles.note}`} role="alert">
-          {sentenceOf(error)}
+          {errorMessage(error)}
         </p>
       )}
       {!known && error === null && <p className={nodeStyles.note}>Loading evaluations.</p>}

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { sentenceOf } from "../../api/client";
+import { errorMessage } from "../../api/client";
 import { TimeChart } from "../../charts/TimeChart";
 import { Scroll } from "../../components/Scroll";
 import { Segments } from "../../components/Segments";
-import { micros, percent, ratio, text } from "../../lib/format";
+import { formatFigure, micros, percent, ratio } from "../../lib/format";
 import { clock } from "../../lib/time";
 import { classesQuery } from "../../policies/queries";
 import nodeStyles from "../node.module.css";
@@ -15,9 +15,9 @@ import { useSteps } from "../timeseries/MetricCharts";
 import {
   attainedPercent,
   type ClassReport,
+  classColour,
+  classLines,
   classPoints,
-  colourOf,
-  linesOf,
   type Percentile,
   type PolicyClasses,
   SOURCES,
@@ -38,7 +38,7 @@ export function ServiceClasses({ view }: { view: NodeView }) {
       </h2>
       {found.isError ? (
         <p className={`bad ${nodeStyles.note}`} role="alert">
-          {sentenceOf(found.error)}
+          {errorMessage(found.error)}
         </p>
       ) : found.data === undefined ? (
         <p className={nodeStyles.note}>Loading service classes.</p>
@@ -137,7 +137,7 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
                 name={one.name}
                 target={one.target_percent}
                 deadlineMs={one.deadline_ms ?? null}
-                colour={colourOf(place, spec.classes.length)}
+                colour={classColour(place, spec.classes.length)}
                 report={policy.reported?.find((other) => other.name === one.name)}
               />
             ))}
@@ -198,20 +198,20 @@ function Row({ name, target, deadlineMs, colour, report }: RowProps) {
           {share !== null && <i style={{ width: `${share}%`, background: colour }} />}
           <b style={{ left: `${target}%` }} />
         </span>{" "}
-        <span className={styles.share}>{text(percent(share))}</span>
+        <span className={styles.share}>{formatFigure(percent(share))}</span>
       </td>
       <td className={`n ${share !== null && report.f < 1 ? "warn" : ""}`}>
-        {share === null ? <span className="muted">no request</span> : text(ratio(report.f))}
+        {share === null ? <span className="muted">no request</span> : formatFigure(ratio(report.f))}
       </td>
       <td className="n">{report.requests.toLocaleString("en")}</td>
       <td className="n">{report.satisfied.toLocaleString("en")}</td>
       <td title={SOURCES[report.source]?.about}>{SOURCES[report.source]?.label ?? report.source}</td>
       <td className="n">{report.waiting}</td>
       <td className="n">{report.active}</td>
-      <td className="n">{text(micros(report.p50_us))}</td>
-      <td className="n">{text(micros(report.p95_us))}</td>
-      <td className="n">{text(micros(report.p99_us))}</td>
-      <td className="n">{text(micros(report.longest_wait_us))}</td>
+      <td className="n">{formatFigure(micros(report.p50_us))}</td>
+      <td className="n">{formatFigure(micros(report.p95_us))}</td>
+      <td className="n">{formatFigure(micros(report.p99_us))}</td>
+      <td className="n">{formatFigure(micros(report.longest_wait_us))}</td>
       <td className="n">{report.tasks}</td>
     </tr>
   );
@@ -240,7 +240,7 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
   );
   const names = policy.spec.classes.map(({ name }) => name).join(" ");
   const [f, response] = useMemo(
-    () => [linesOf(names.split(" "), "f"), linesOf(names.split(" "), percentile)],
+    () => [classLines(names.split(" "), "f"), classLines(names.split(" "), percentile)],
     [names, percentile],
   );
   const label = PERCENTILES.find(({ value }) => value === percentile)?.label;
@@ -249,7 +249,7 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
     <>
       {history.isError && (
         <p className={`bad ${nodeStyles.note}`} role="alert">
-          {sentenceOf(history.error)}
+          {errorMessage(history.error)}
         </p>
       )}
       <div className={styles.choice}>

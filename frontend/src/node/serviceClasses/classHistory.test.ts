@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { attainedPercent, type ClassReport, classPoints, colourOf } from "./classHistory";
+import { attainedPercent, type ClassReport, classColour, classPoints } from "./classHistory";
 
 const HISTORY = {
   step_ms: 1000,
@@ -42,7 +42,7 @@ test("attainment is null, not 0 %, without requests or without a source", () => 
 });
 
 test("the first and the last class have the ends of the scale", () => {
-  expect([colourOf(0, 3), colourOf(2, 3), colourOf(0, 1)]).toEqual([
+  expect([classColour(0, 3), classColour(2, 3), classColour(0, 1)]).toEqual([
     "color-mix(in oklch, var(--softirq) 0%, var(--rx))",
     "color-mix(in oklch, var(--softirq) 100%, var(--rx))",
     "color-mix(in oklch, var(--softirq) 0%, var(--rx))",

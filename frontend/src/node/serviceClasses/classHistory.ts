@@ -1,6 +1,6 @@
 import type { Schemas } from "../../api/client";
 import { type Point, pointsOf } from "../../charts/seriesRing";
-import type { LineOf } from "../../charts/TimeChart";
+import type { ChartLine } from "../../charts/TimeChart";
 
 export type PolicyClasses = Schemas["PolicyClasses"];
 export type ClassReport = NonNullable<PolicyClasses["reported"]>[number];
@@ -11,13 +11,13 @@ type History = Schemas["ClassesHistory"];
 const REPORT_DELAY_MS = 5000;
 
 /** The colour of a class by its position among `of` classes. */
-export function colourOf(place: number, of: number): string {
+export function classColour(place: number, of: number): string {
   const share = of < 2 ? 0 : Math.round((100 * place) / (of - 1));
   return `color-mix(in oklch, var(--softirq) ${share}%, var(--rx))`;
 }
 
-export const linesOf = (names: string[], figure: string): LineOf[] =>
-  names.map((name, place) => ({ key: `${figure} ${name}`, name, colour: colourOf(place, names.length) }));
+export const classLines = (names: string[], figure: string): ChartLine[] =>
+  names.map((name, place) => ({ key: `${figure} ${name}`, name, colour: classColour(place, names.length) }));
 
 /** A policy's history as a chart's points, each class's figures by `f gold`. live: its end is the present. */
 export function classPoints(history: History | undefined, policyId: number, live: boolean): Point[] {
@@ -28,8 +28,8 @@ export function classPoints(history: History | undefined, policyId: number, live
   );
   const points = pointsOf({ ...history, values: Object.fromEntries(columns) });
   const known = points.findLastIndex((point) => Object.entries(point).some(([key, v]) => key !== "t" && v !== null));
-  const untold = (points.length - 1 - known) * history.step_ms;
-  return live && untold <= Math.max(REPORT_DELAY_MS, history.step_ms) ? points.slice(0, known + 1) : points;
+  const unreportedMs = (points.length - 1 - known) * history.step_ms;
+  return live && unreportedMs <= Math.max(REPORT_DELAY_MS, history.step_ms) ? points.slice(0, known + 1) : points;
 }
 
 /** S / N in percent; null without requests or without a source. */

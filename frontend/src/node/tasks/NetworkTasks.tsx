@@ -1,15 +1,15 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo, useRef, useState } from "react";
-import { sentenceOf } from "../../api/client";
+import { errorMessage } from "../../api/client";
 import { Scroll } from "../../components/Scroll";
-import { bitRate, count, duration, percent, text } from "../../lib/format";
+import { bitRate, duration, formatCount, formatFigure, percent } from "../../lib/format";
 import { clock } from "../../lib/time";
 import { flowsQuery } from "../../policies/queries";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { SelectionLink } from "../panel/PanelFrame";
-import { localityOf, methodText, placesOf, type RxPath, rxPathsOf, stableOrder } from "./rxPath";
+import { indexTopology, localityShares, methodText, type RxPath, rxPathsOf, stableOrder } from "./rxPath";
 import styles from "./tasks.module.css";
 
 const SHOWN = 12;
@@ -21,7 +21,7 @@ const RESORT_MS = 10_000;
 export function NetworkTasks({ view }: { view: NodeView }) {
   const { node, topology, inventory } = view;
   const flows = useQuery(flowsQuery(node.id));
-  const places = useMemo(() => placesOf(topology), [topology]);
+  const places = useMemo(() => indexTopology(topology), [topology]);
   const links = useMemo(
     () => (flows.data === undefined ? [] : rxPathsOf(flows.data.tasks, places, inventory)),
     [flows.data, places, inventory],
@@ -54,7 +54,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
       </h2>
       {flows.isError ? (
         <p className={`bad ${nodeStyles.note}`} role="alert">
-          {sentenceOf(flows.error)}
+          {errorMessage(flows.error)}
         </p>
       ) : flows.data === undefined || at === null ? (
         <div className={`hatched ${styles.noTasks}`}>
@@ -92,7 +92,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
           {ordered.length > shown && (
             <div className={nodeStyles.note}>
               <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> (
-              {count(ordered.length, "RX placement")} in total)
+              {formatCount(ordered.length, "RX placement")} in total)
             </div>
           )}
         </div>
@@ -113,19 +113,21 @@ function useStableOrder(links: RxPath[]): RxPath[] {
 }
 
 function Locality({ links }: { links: RxPath[] }) {
-  const shares = localityOf(links);
+  const shares = localityShares(links);
   if (shares === null) return null;
   return (
     <small title="Share of received bytes whose softirq CPU and task CPU share a cache">
       {shares.unknown < 1 && (
         <>
-          cache-local <b>{text(percent(100 * shares.local))}</b>
+          cache-local <b>{formatFigure(percent(100 * shares.local))}</b>
           {" · "}
-          <span className={shares.remote > 0 ? "bad" : undefined}>remote {text(percent(100 * shares.remote))}</span>
+          <span className={shares.remote > 0 ? "bad" : undefined}>
+            remote {formatFigure(percent(100 * shares.remote))}
+          </span>
           {shares.unknown > 0 && " · "}
         </>
       )}
-      {shares.unknown > 0 && `unknown ${text(percent(100 * shares.unknown))}`}
+      {shares.unknown > 0 && `unknown ${formatFigure(percent(100 * shares.unknown))}`}
     </small>
   );
 }
@@ -149,8 +151,8 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
   const here = selected === `irq:${placement.irq}` || selected === `cpu:${placement.cpu}`;
   const details = [
     task.bound ? "a kernel thread bound to its CPU" : `may run on CPUs ${task.affinity}`,
-    count(task.threads, "thread"),
-    `${text(percent(100 * task.cpu_share))} of a CPU`,
+    formatCount(task.threads, "thread"),
+    `${formatFigure(percent(100 * task.cpu_share))} of a CPU`,
     task.idle_s >= 1 ? `idle for ${duration(task.idle_s)}` : "",
     task.cgroup ?? "",
   ];
@@ -194,8 +196,8 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
         <Nodes of={nodes} />
         {offNode && <span className={`${styles.wrong} warn`}>off the NIC's NUMA node</span>}
       </td>
-      <td className="n">{text(bitRate(placement.rx_bytes_per_s))}</td>
-      <td className="n">{text(bitRate(placement.tx_bytes_per_s))}</td>
+      <td className="n">{formatFigure(bitRate(placement.rx_bytes_per_s))}</td>
+      <td className="n">{formatFigure(bitRate(placement.tx_bytes_per_s))}</td>
     </tr>
   );
 }

@@ -1,6 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { inventory, irq, machine } from "../testData";
-import { hopBetween, localityOf, type NetTask, placesOf, type RxPlacement, rxPathsOf, stableOrder } from "./rxPath";
+import {
+  hopBetween,
+  indexTopology,
+  localityShares,
+  type NetTask,
+  type RxPlacement,
+  rxPathsOf,
+  stableOrder,
+} from "./rxPath";
 
 // Two packages, one node each with two L3s of two cores with two threads: CPUs 0-7 and their siblings 8-15.
 const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 2, coresEach: 2, threads: 2 });
@@ -18,21 +26,21 @@ describe("the hop from the softirq CPU to the task's CPU", () => {
     [0, 2, "numa", "share no cache", "cache"],
     [0, 4, "remote", "other NUMA node", "numa"],
   ])("from %i to %i is %s", (softirq, task, distance, label, crosses) => {
-    expect(hopBetween(placesOf(topology), softirq, task)).toEqual({ distance, label, crosses });
+    expect(hopBetween(indexTopology(topology), softirq, task)).toEqual({ distance, label, crosses });
   });
 
   test("within a shared L2", () => {
-    expect(hopBetween(placesOf(withL2), 0, 1)).toEqual({ distance: "l2", label: "share L2", crosses: null });
+    expect(hopBetween(indexTopology(withL2), 0, 1)).toEqual({ distance: "l2", label: "share L2", crosses: null });
   });
 
   test("within a shared L3 states that the L2 is not shared, where L2 caches are reported", () => {
-    expect(hopBetween(placesOf(apart), 0, 1)).toEqual({ distance: "l3", label: "share L3, no L2", crosses: null });
+    expect(hopBetween(indexTopology(apart), 0, 1)).toEqual({ distance: "l3", label: "share L3, no L2", crosses: null });
   });
 
   test("is unknown for an offline CPU and without cache data", () => {
     const cpus = topology.cpus.map((cpu) => (cpu.cpu === 1 ? { ...cpu, online: false } : cpu));
-    expect(hopBetween(placesOf({ ...topology, cpus }), 0, 1)).toBeNull();
-    expect(hopBetween(placesOf({ ...topology, caches: [] }), 0, 1)).toBeNull();
+    expect(hopBetween(indexTopology({ ...topology, cpus }), 0, 1)).toBeNull();
+    expect(hopBetween(indexTopology({ ...topology, caches: [] }), 0, 1)).toBeNull();
   });
 });
 
@@ -70,7 +78,7 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   kernel: false,
   realtime: false,
 });
-const PLACES = placesOf(topology);
+const PLACES = indexTopology(topology);
 const INVENTORY = inventory([irq(41)]);
 
 test("each RX placement of a task is a row with its NUMA nodes, most traffic first", () => {
@@ -86,7 +94,7 @@ test("an unknown value has a reason and counts as neither local nor remote", () 
   const [link] = rxPathsOf([task(0, unknown)], PLACES, INVENTORY);
   expect(link?.hop).toBeNull();
   expect(Object.keys(link?.why ?? {})).toEqual(["queue", "irq", "cpu", "hop"]);
-  expect(localityOf(link === undefined ? [] : [link])).toEqual({ local: 0, remote: 0, unknown: 1 });
+  expect(localityShares(link === undefined ? [] : [link])).toEqual({ local: 0, remote: 0, unknown: 1 });
 });
 
 test("a virtual device's missing queue has its own reason", () => {
@@ -104,8 +112,8 @@ test("locality is weighted by received bytes", () => {
     PLACES,
     INVENTORY,
   );
-  expect(localityOf(links)).toEqual({ local: 0.75, remote: 0.25, unknown: 0 });
-  expect(localityOf([])).toBeNull();
+  expect(localityShares(links)).toEqual({ local: 0.75, remote: 0.25, unknown: 0 });
+  expect(localityShares([])).toBeNull();
 });
 
 test("rows keep their order when traffic changes, and new ones follow", () => {

@@ -14,10 +14,10 @@ export type Hop = { distance: Distance; label: string; crosses: "cache" | "numa"
 type Place = { numa: number | null; siblings: ReadonlySet<number>; caches: { level: number; id: number }[] };
 
 /** NUMA node, siblings and caches of every online CPU. cachesKnown: whether the kernel reports caches. */
-export type Places = { of: Map<number, Place>; cachesKnown: boolean };
+export type TopologyIndex = { of: Map<number, Place>; cachesKnown: boolean };
 
 /** Indexes a topology for hopBetween. */
-export function placesOf(topology: Topology): Places {
+export function indexTopology(topology: Topology): TopologyIndex {
   const of = new Map<number, Place>();
   for (const cpu of topology.cpus)
     if (cpu.online) of.set(cpu.cpu, { numa: cpu.numa_node, siblings: new Set(parseCpuList(cpu.siblings)), caches: [] });
@@ -28,7 +28,7 @@ export function placesOf(topology: Topology): Places {
 }
 
 /** The hop from the softirq CPU to the task's CPU; null where the distance is unknown. */
-export function hopBetween({ of, cachesKnown }: Places, softirq: number, task: number): Hop | null {
+export function hopBetween({ of, cachesKnown }: TopologyIndex, softirq: number, task: number): Hop | null {
   const [a, b] = [of.get(softirq), of.get(task)];
   if (a === undefined || b === undefined) return null;
   if (softirq === task) return { distance: "cpu", label: "same CPU", crosses: null };
@@ -93,7 +93,7 @@ function whyUnknown(placement: RxPlacement, inventory: Inventory | null): RxPath
 }
 
 /** The RX placements of all tasks with their hops, most traffic first. */
-export function rxPathsOf(tasks: NetTask[], places: Places, inventory: Inventory | null): RxPath[] {
+export function rxPathsOf(tasks: NetTask[], places: TopologyIndex, inventory: Inventory | null): RxPath[] {
   const nodeOf = (cpu: number | null) => (cpu === null ? null : (places.of.get(cpu)?.numa ?? null));
   return tasks
     .flatMap((task) =>
@@ -132,7 +132,7 @@ export function stableOrder(links: RxPath[], order: string[]): RxPath[] {
 }
 
 /** Received bytes by locality, as shares from 0 to 1; null when nothing is received. */
-export function localityOf(links: RxPath[]): { local: number; remote: number; unknown: number } | null {
+export function localityShares(links: RxPath[]): { local: number; remote: number; unknown: number } | null {
   const sum = (of: RxPath[]) => of.reduce((total, { placement }) => total + placement.rx_bytes_per_s, 0);
   const all = sum(links);
   if (all <= 0) return null;

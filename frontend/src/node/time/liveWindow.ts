@@ -79,8 +79,8 @@ export class LiveWindow {
     this.changed();
   }
 
-  fillSeries(answer: SeriesAnswer): void {
-    this.series.fill(answer);
+  fillSeries(history: SeriesAnswer): void {
+    this.series.fill(history);
     this.fills += 1;
     this.changed();
   }

@@ -1,5 +1,5 @@
 import type { Mark } from "../../charts/TimeOverlay";
-import { count } from "../../lib/format";
+import { formatCount } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
 import type { Decision } from "../../policies/types";
 import type { Change } from "../types";
@@ -52,6 +52,6 @@ export function decisionMarks(decisions: Decision[], skewMs: number): Mark[] {
       key: `decision ${id}`,
       timeMs: Date.parse(at) + skewMs,
       kind: "decision",
-      label: `◇ ${policy_name} v${version} ${VERBS[mode]} ${count(evaluation.actions.length, "setting")}`,
+      label: `◇ ${policy_name} v${version} ${VERBS[mode]} ${formatCount(evaluation.actions.length, "setting")}`,
     }));
 }

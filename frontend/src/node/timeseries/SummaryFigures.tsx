@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
 import type { Point } from "../../charts/seriesRing";
-import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, text } from "../../lib/format";
+import { bitRate, type Figure, formatFigure, micros, packetRate, percent, perSecond, ratio } from "../../lib/format";
 import { FIRST_LABEL, type RatesFrame } from "../../live/frames";
 import { type NodeView, useFrames } from "../nodeView";
 import { heatQuery } from "../queries";
@@ -49,7 +49,11 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
   const when = live ? "" : "mean of the range";
   return (
     <section className={`card ${styles.figures}`} aria-label="Figures">
-      <One label="Receive" figure={bitRate(values.rx_bytes_per_s)} note={text(packetRate(values.rx_packets_per_s))} />
+      <One
+        label="Receive"
+        figure={bitRate(values.rx_bytes_per_s)}
+        note={formatFigure(packetRate(values.rx_packets_per_s))}
+      />
       <One label="Interrupts" figure={perSecond(values.interrupts_per_s)} note={live ? busiestCell(frame) : when} />
       <One
         label="Packets / interrupt"
@@ -78,13 +82,13 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
               : values.retransmits_per_s === null
                 ? "TCP was not read"
                 : "no active TCP"
-            : `p50 ${text(micros(values.rtt_p50_us))}`
+            : `p50 ${formatFigure(micros(values.rtt_p50_us))}`
         }
       />
       <One
         label="Dropped"
         figure={perSecond(values.dropped_per_s)}
-        note={`squeezed ${text(perSecond(values.squeezed_per_s))}`}
+        note={`squeezed ${formatFigure(perSecond(values.squeezed_per_s))}`}
         bad={(values.dropped_per_s ?? 0) > 0}
       />
     </section>

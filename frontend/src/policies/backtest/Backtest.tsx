@@ -1,10 +1,10 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
 import { NodePicker } from "../../components/NodePicker";
-import { count, duration } from "../../lib/format";
+import { duration, formatCount } from "../../lib/format";
 import { clock, dateTime, localInput } from "../../lib/time";
 import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
@@ -40,7 +40,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
     enabled: node !== undefined && from !== undefined && to !== undefined,
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.POST("/api/policies/{policy_id}/backtest", {
           params: { path: { policy_id: policy.id } },
           body: {
@@ -76,7 +76,9 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           step="1"
           label="From"
           value={start}
-          error={Number.isNaN(at) ? "Enter a date and a time." : at > Date.now() ? "A time in the past." : undefined}
+          error={
+            Number.isNaN(at) ? "Enter a date and a time." : at > Date.now() ? "Enter a time in the past." : undefined
+          }
           onChange={(event) => setStart(event.currentTarget.value)}
         />
         <NativeSelect
@@ -89,10 +91,10 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           onChange={(event) => setSpanS(Number(event.currentTarget.value))}
         />
         <NativeSelect
-          label="Through"
+          label="Policy"
           value={body === null ? String(version) : EDITED}
           data={[
-            ...(edited === null ? [] : [{ value: EDITED, label: "the form, not saved" }]),
+            ...(edited === null ? [] : [{ value: EDITED, label: "the edited form, not saved" }]),
             ...versions.map((one) => ({ value: String(one.version), label: `version ${one.version}` })),
           ]}
           onChange={(event) => {
@@ -112,14 +114,14 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
       </form>
       {backtest.isError && (
         <p className="bad" role="alert">
-          {sentenceOf(backtest.error)}
+          {errorMessage(backtest.error)}
         </p>
       )}
-      {backtest.data !== undefined && <Result answer={backtest.data} name={name ?? `node ${node}`} />}
+      {backtest.data !== undefined && <Result result={backtest.data} name={name ?? `node ${node}`} />}
       {node === undefined && (
         <p className="muted">
-          Choose a node and a time of which samples are stored: the policy decides anew over what was seen then. Nothing
-          is changed.
+          Choose a node and a time range with stored samples. The policy is evaluated over them as if it had been
+          enforced; nothing is changed.
         </p>
       )}
     </>
@@ -129,10 +131,10 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
 const SHOWN = 100;
 
 function Result({
-  answer: { steps, moves, sentence, from_time, to_time },
+  result: { steps, moves, sentence, from_time, to_time },
   name,
 }: {
-  answer: Schemas["BacktestResult"];
+  result: Schemas["BacktestResult"];
   name: string;
 }) {
   const [shown, setShown] = useState(SHOWN);
@@ -145,7 +147,7 @@ function Result({
           {dateTime(from)} to {clock(to)}
         </small>
         <span className="grow" />
-        <b className={moves > 0 ? "change" : "muted"}>{count(moves, "move")}</b>
+        <b className={moves > 0 ? "change" : "muted"}>{formatCount(moves, "move")}</b>
       </h2>
       <div className="body">
         <p>{sentence}</p>
@@ -160,7 +162,7 @@ function Result({
           ))}
         </div>
         <p className="muted">
-          A stroke is a round that came to something else than the one before it; a violet one has moves.
+          Each line marks an evaluation whose result differs from the previous one; violet lines have moves.
         </p>
       </div>
       <ol className={styles.steps}>
@@ -173,7 +175,7 @@ function Result({
           </li>
         ))}
       </ol>
-      {steps.length === 0 && <p className="body muted">There is no stored data of this time range.</p>}
+      {steps.length === 0 && <p className="body muted">No samples are stored for this time range.</p>}
       {steps.length > shown && (
         <div className="body">
           <Button onClick={() => setShown(shown + SHOWN)}>Show {Math.min(SHOWN, steps.length - shown)} more</Button>

@@ -1,6 +1,6 @@
 import { type ReactNode, useState } from "react";
 import { Scroll } from "../../components/Scroll";
-import { selectionOf, settingName } from "../../lib/settingKeys";
+import { panelSelection, settingName } from "../../lib/settingKeys";
 import styles from "../policies.module.css";
 import type { Evaluation } from "../types";
 
@@ -32,7 +32,7 @@ export function SettingName({
   onSelect?: (sel: string) => void;
 }) {
   const name = subject || settingName(of);
-  const sel = selectionOf(of);
+  const sel = panelSelection(of);
   if (onSelect === undefined || sel === null) return <span title={of}>{name}</span>;
   return (
     <button type="button" className="link" title={of} onClick={() => onSelect(sel)}>

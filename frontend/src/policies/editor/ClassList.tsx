@@ -2,13 +2,13 @@ import { Button, Input } from "@mantine/core";
 import { type KeyboardEvent, useLayoutEffect, useRef, useState } from "react";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
-import { type ClassDraft, classSchema, matchText, moved, nextClass } from "./classDraft";
+import { type ClassDraft, classSchema, matchText, moveItem, nextClass } from "./classDraft";
 import styles from "./classList.module.css";
 
 type Props = {
   schema: Schema;
   list: ClassDraft[];
-  /** By path, why a field is not valid. */
+  /** Error messages of invalid fields, by path. */
   wrong: Record<string, string>;
   path: string;
   onChange: (list: ClassDraft[]) => void;
@@ -19,7 +19,7 @@ export function ClassList({ schema, list, wrong, path, onChange }: Props) {
   const label = labelOf(schema);
   const rows = useRef<HTMLOListElement>(null);
   const [dragged, setDragged] = useState<string | null>(null);
-  const [said, setSaid] = useState("");
+  const [announced, setAnnounced] = useState("");
   // Moving a row in the document drops its focus, so it is restored.
   const focused = useRef<Element | null>(null);
   useLayoutEffect(() => {
@@ -30,8 +30,8 @@ export function ClassList({ schema, list, wrong, path, onChange }: Props) {
     const one = list[from];
     if (one === undefined || to < 0 || to >= list.length || to === from) return;
     focused.current = document.activeElement;
-    setSaid(`${one.values.name} is now ${to + 1} of ${list.length}.`);
-    onChange(moved(list, from, to));
+    setAnnounced(`${one.values.name} is now ${to + 1} of ${list.length}.`);
+    onChange(moveItem(list, from, to));
   };
   const drag = (key: string, y: number) => {
     const from = list.findIndex((one) => one.key === key);
@@ -72,7 +72,7 @@ export function ClassList({ schema, list, wrong, path, onChange }: Props) {
         <Button onClick={() => onChange([...list, nextClass(list)])}>Add a class</Button>
       )}
       <span className="visually-hidden" role="status">
-        {said}
+        {announced}
       </span>
     </Input.Wrapper>
   );
@@ -153,7 +153,11 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
       </div>
       <details open={hidden || undefined}>
         <summary>
-          {belongs === "" ? <span className="muted">no pattern: only workers that request it by name</span> : belongs}
+          {belongs === "" ? (
+            <span className="muted">no pattern: only for workers that name this class at the gate</span>
+          ) : (
+            belongs
+          )}
         </summary>
         <div className={styles.matchers}>
           {matchers.map((field) => (

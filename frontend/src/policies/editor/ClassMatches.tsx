@@ -1,8 +1,8 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { answer, api, type Schemas, sentenceOf } from "../../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { Scroll } from "../../components/Scroll";
-import { count } from "../../lib/format";
+import { formatCount } from "../../lib/format";
 import policyStyles from "../policies.module.css";
 import type { PolicyBody, ServiceClasses } from "../types";
 import styles from "./classList.module.css";
@@ -24,7 +24,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
     gcTime: 0,
     refetchInterval: AGAIN_MS,
     queryFn: ({ signal }) =>
-      answer(
+      unwrap(
         api.POST("/api/nodes/{node_id}/classes/match", {
           params: { path: { node_id: nodeId } },
           body: JSON.parse(asked),
@@ -35,7 +35,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
   if (matches.isError)
     return (
       <p className="bad" role="alert">
-        {sentenceOf(matches.error)}
+        {errorMessage(matches.error)}
       </p>
     );
   const found = matches.data;
@@ -54,7 +54,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
             <tr>
               <th>class</th>
               <th className="n">processes</th>
-              <th>which</th>
+              <th>names and PIDs</th>
             </tr>
           </thead>
           <tbody>
@@ -68,7 +68,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
               </tr>
             ))}
             <tr>
-              <td className="muted">of no class</td>
+              <td className="muted">no class</td>
               <td className="n">{found.unmatched.length}</td>
               <td className="wrap muted">
                 <Tasks of={found.unmatched} />
@@ -84,7 +84,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
 
 function None({ of }: { of: ServiceClasses["classes"][number] | undefined }) {
   const asks = Object.values(of?.match ?? {}).every((list) => list.length === 0);
-  return <span className="muted">{asks ? "workers that request it by name" : "none now"}</span>;
+  return <span className="muted">{asks ? "workers that name this class at the gate" : "none now"}</span>;
 }
 
 /** `nginx 1037 1111, postgres 1074`: each name once, with its processes. */
@@ -99,7 +99,7 @@ function Tasks({ of }: { of: Task[] }) {
           {name} <span className="muted">{tasks.map(({ pid }) => pid).join(" ")}</span>
         </span>
       ))}
-      {of.length > NAMED && ` and ${count(of.length - NAMED, "other")}`}
+      {of.length > NAMED && ` and ${formatCount(of.length - NAMED, "other")}`}
     </>
   );
 }

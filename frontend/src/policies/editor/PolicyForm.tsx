@@ -5,7 +5,7 @@ import { type FormProps, SchemaFields, SchemaInput } from "../../forms/SchemaFie
 import { fieldsOf, inputOf, optionsOf } from "../../forms/schema";
 import type { Errors } from "../../forms/values";
 import { GUARDRAIL_METRICS } from "../../lib/metrics";
-import { boundSchema, kindLabel, kindNames, kindSchema, modeHelp, policySchema } from "../kinds";
+import { guardrailSchema, kindLabel, kindNames, kindSchema, modeHelp, policySchema } from "../kinds";
 import styles from "../policies.module.css";
 import type { Mode } from "../types";
 import { ClassList } from "./ClassList";
@@ -13,7 +13,7 @@ import { type Draft, withKind } from "./policyDraft";
 
 type Props = {
   draft: Draft;
-  /** By path, why a field is not valid. */
+  /** Error messages of invalid fields, by path. */
   wrong: Errors;
   /** Versions of a policy have the same kind. */
   kindIsFixed?: boolean;
@@ -103,7 +103,7 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
         {GUARDRAIL_METRICS.map((metric) => (
           <SchemaInput
             key={metric}
-            schema={boundSchema(metric)}
+            schema={guardrailSchema(metric)}
             value={draft.values[`guardrails.${metric}`] ?? ""}
             error={wrong[`guardrails.${metric}`]}
             onChange={(value) => form.onChange(`guardrails.${metric}`, value)}

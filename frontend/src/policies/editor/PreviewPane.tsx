@@ -2,7 +2,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
-import { answer, api, type Schemas, sentenceOf } from "../../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
 import { NodePicker } from "../../components/NodePicker";
 import { SimulatedTagOf } from "../../components/NodeTags";
@@ -10,7 +10,7 @@ import { duration } from "../../lib/format";
 import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
 import { ClassMatches } from "./ClassMatches";
-import { bodyOf, type Draft } from "./policyDraft";
+import { type Draft, readBody } from "./policyDraft";
 
 const TYPING_MS = 350;
 const AGAIN_MS = 10_000;
@@ -32,7 +32,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
   const ids = useMemo(() => previewNodes(nodes, chosen), [nodes, chosen]);
   const reading = useMemo(() => {
     const name = draft.values.name?.trim() || "a policy without a name yet";
-    return bodyOf({ ...draft, values: { ...draft.values, name } });
+    return readBody({ ...draft, values: { ...draft.values, name } });
   }, [draft]);
   const asked = useMemo(() => JSON.stringify({ body: reading.body, node_ids: ids }), [reading, ids]);
   const [settled] = useDebouncedValue(asked, TYPING_MS);
@@ -43,7 +43,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
     staleTime: 0,
     gcTime: 0,
     refetchInterval: AGAIN_MS,
-    queryFn: ({ signal }) => answer(api.POST("/api/policies/preview", { body: JSON.parse(settled), signal })),
+    queryFn: ({ signal }) => unwrap(api.POST("/api/policies/preview", { body: JSON.parse(settled), signal })),
   });
   const set = (next: number[]) => onChoose(next.length === 0 ? undefined : next.join(","));
   const nameOf = (id: number) => nodes?.find((node) => node.id === id)?.name ?? `node ${id}`;
@@ -76,7 +76,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
           <p className="muted">No node is live. Choose a node to preview the policy on its last reported state.</p>
         ) : preview.isError ? (
           <p className="bad" role="alert">
-            {sentenceOf(preview.error)}
+            {errorMessage(preview.error)}
           </p>
         ) : preview.data === undefined ? (
           ids.map((id) => <div key={id} className={`${styles.waiting} hatched`} />)

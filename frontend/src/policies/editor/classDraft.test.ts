@@ -6,12 +6,12 @@ import {
   classDraft,
   classText,
   matchText,
-  moved,
+  moveItem,
   nextClass,
   ordinal,
   readClasses,
 } from "./classDraft";
-import { bodyOf, draftOf, newDraft } from "./policyDraft";
+import { draftOf, newDraft, readBody } from "./policyDraft";
 
 const GOLD: ServiceClass = {
   name: "gold",
@@ -55,7 +55,7 @@ test.each([
   ["match.listens", "80 http", "A whole number from 1 to 65,535."],
   ["match.clients", "10.0.0.0/8 office", "office is not a network such as 10.1.0.0/16."],
   ["match.commands", "x ".repeat(33), "At most 32 items."],
-  ["histogram", "http://elsewhere/metrics#x", expect.stringContaining("a Prometheus page on the node")],
+  ["histogram", "http://elsewhere/metrics#x", expect.stringContaining("a URL of Prometheus metrics")],
 ])("a class with %s “%s” has an error at that field", (field, typed, sentence) => {
   const [, wrong] = read(classDraft(BRONZE), withValue(classDraft(GOLD), field, typed));
   expect(wrong).toEqual({ [`spec.classes[1].${field}`]: sentence });
@@ -66,7 +66,7 @@ test("at least one class is required", () => {
 });
 
 test("a class is moved to another place and the others keep their order", () => {
-  expect([moved(["a", "b", "c"], 0, 2), moved(["a", "b", "c"], 2, 0), moved(["a"], 0, 0)]).toEqual([
+  expect([moveItem(["a", "b", "c"], 0, 2), moveItem(["a", "b", "c"], 2, 0), moveItem(["a"], 0, 0)]).toEqual([
     ["b", "c", "a"],
     ["c", "a", "b"],
     ["a"],
@@ -95,16 +95,16 @@ test.each([
 ])("place %i is %s", (place, word) => expect(ordinal(place)).toBe(word));
 
 test("a policy keeps its classes, weights and concurrency limit through the form", () => {
-  const made = bodyOf({
+  const made = readBody({
     ...newDraft("service-class"),
     values: { ...newDraft("service-class").values, name: "p" },
   }).body;
   expect(made?.spec).toMatchObject({ slots: 0, window_s: 10, weights: [] });
   if (made === null || made.spec.type !== "service-class") throw new Error("It is of another kind.");
   const body = { ...made, spec: { ...made.spec, classes: [GOLD, BRONZE], weights: ["nice" as const, "io" as const] } };
-  expect(bodyOf(draftOf(body)).body).toEqual(body);
+  expect(readBody(draftOf(body)).body).toEqual(body);
   const values = { ...draftOf(body).values, "spec.slots": "1.5" };
-  expect(bodyOf({ ...draftOf(body), values }).wrong).toEqual({ "spec.slots": "A whole number from 0 to 4,096." });
+  expect(readBody({ ...draftOf(body), values }).wrong).toEqual({ "spec.slots": "A whole number from 0 to 4,096." });
 });
 
 test("two versions differ class by class, in the order of the newer one", () => {

@@ -3,7 +3,7 @@ import { type Errors, readObject, splitWords, type Values, valuesOf } from "../.
 import { kindSchema } from "../kinds";
 import type { ServiceClass } from "../types";
 
-/** A class as it is typed. key: its identity while the form is open; values: by field, as `match.commands`. */
+/** A service class in the form. key: its identity while the form is open; values: input texts by field path such as `match.commands`. */
 export type ClassDraft = { key: string; values: Values };
 
 export const classesSchema = (): Schema => fieldAt(kindSchema("service-class"), "classes");
@@ -19,7 +19,7 @@ export function classDraft(of: Pick<ServiceClass, "name" | "target_percent"> & P
   return { key: `class ${drafts}`, values: valuesOf(classSchema(), of) };
 }
 
-/** One more class after the others, with a target a little below the last one's. */
+/** A new class to append, with a free name and a target 10 points below the last one's. */
 export function nextClass(classes: ClassDraft[]): ClassDraft {
   const names = new Set(classes.map(({ values }) => values.name));
   let number = classes.length + 1;
@@ -28,14 +28,14 @@ export function nextClass(classes: ClassDraft[]): ClassDraft {
   return classDraft({ name: `class-${number}`, target_percent: last > 10 ? last - 10 : 10 });
 }
 
-/** The list with one of its items at another place. */
-export function moved<T>(items: T[], from: number, to: number): T[] {
+/** A copy of a list with the item at index `from` moved to index `to`. */
+export function moveItem<T>(items: T[], from: number, to: number): T[] {
   const others = items.filter((_, index) => index !== from);
   others.splice(to, 0, ...items.slice(from, from + 1));
   return others;
 }
 
-/** Reads the classes; errors are added by path, as `spec.classes[0].match.clients`. */
+/** Parses the classes; adds error messages by path, such as `spec.classes[0].match.clients`. */
 export function readClasses(list: ClassDraft[], path: string, errors: Errors): ServiceClass[] {
   const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = classesSchema();
   if (list.length < minItems) errors[path] = "Add a class.";
@@ -52,7 +52,7 @@ export function readClasses(list: ClassDraft[], path: string, errors: Errors): S
   });
 }
 
-/** The work of a class in one line: `commands nginx postgres* · listening ports 80`; empty without any pattern. */
+/** The patterns that a class matches in one line: `commands nginx postgres* · listening ports 80`; empty without patterns. */
 export function matchText({ values }: ClassDraft): string {
   return matchFields()
     .map(([name, field]) => ({

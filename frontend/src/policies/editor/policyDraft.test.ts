@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { kindNames } from "../kinds";
 import type { PolicyBody } from "../types";
-import { bodyOf, type Draft, draftOf, newDraft, pathName, withKind } from "./policyDraft";
+import { type Draft, draftOf, fieldLabel, newDraft, readBody, withKind } from "./policyDraft";
 
 const named = (draft: Draft, values: Record<string, string> = {}): Draft => ({
   ...draft,
@@ -30,12 +30,12 @@ const BODY: PolicyBody = {
 };
 
 test("a body that is shown and read again is the same body", () => {
-  expect(bodyOf(draftOf(BODY))).toEqual({ body: BODY, wrong: null });
+  expect(readBody(draftOf(BODY))).toEqual({ body: BODY, wrong: null });
 });
 
 test.each(kindNames())("a new %s policy needs only a name, and begins by recommending", (kind) => {
-  expect(bodyOf(newDraft(kind)).wrong).toEqual({ name: "Required." });
-  expect(bodyOf(named(newDraft(kind))).body).toMatchObject({ name: "calm", mode: "recommend", spec: { type: kind } });
+  expect(readBody(newDraft(kind)).wrong).toEqual({ name: "Required." });
+  expect(readBody(named(newDraft(kind))).body).toMatchObject({ name: "calm", mode: "recommend", spec: { type: kind } });
 });
 
 test("a share is shown in per cent", () => {
@@ -43,7 +43,7 @@ test("a share is shown in per cent", () => {
 });
 
 test("another kind keeps all but the specification", () => {
-  const other = bodyOf(withKind(draftOf(BODY), "irq-spread")).body;
+  const other = readBody(withKind(draftOf(BODY), "irq-spread")).body;
   expect(other).toEqual({ ...BODY, spec: expect.objectContaining({ type: "irq-spread", act_percent: 65 }) });
 });
 
@@ -58,13 +58,13 @@ describe("what does not fit is told at its field", () => {
     ["selector.labels", "rack", "“rack” has no value; write it as name=value."],
     ["guardrails.busiest_cpu_percent", "-1", "A number from 0 to 1,000,000,000."],
   ])("%s as “%s”", (path, typed, sentence) => {
-    expect(bodyOf(named(newDraft("irq-spread"), { [path]: typed })).wrong).toEqual({ [path]: sentence });
+    expect(readBody(named(newDraft("irq-spread"), { [path]: typed })).wrong).toEqual({ [path]: sentence });
   });
 });
 
 test("an empty guardrail is none, and patterns may be apart by commas or spaces", () => {
   const values = { "guardrails.rtt_p99_us": " ", "scope.netdevs": "eth0, eth1  bond*" };
-  const { body } = bodyOf(named(newDraft("irq-spread"), values));
+  const { body } = readBody(named(newDraft("irq-spread"), values));
   expect([body?.guardrails, body?.scope.netdevs]).toEqual([[], ["eth0", "eth1", "bond*"]]);
 });
 
@@ -77,5 +77,5 @@ test.each([
   ["mode", "Mode"],
   ["spec.new_field", "spec.new_field"],
 ])("the path %s of a difference is called %s", (path, name) => {
-  expect(pathName(path, kindNames())).toBe(name);
+  expect(fieldLabel(path, kindNames())).toBe(name);
 });

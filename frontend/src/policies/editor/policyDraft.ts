@@ -1,21 +1,21 @@
 import { fieldsOf, inputOf, labelOf } from "../../forms/schema";
 import { type Errors, readField, readObject, type Values, valuesOf, valueText } from "../../forms/values";
 import { GUARDRAIL_METRICS } from "../../lib/metrics";
-import { boundSchema, kindSchema, policySchema } from "../kinds";
+import { guardrailSchema, kindSchema, policySchema } from "../kinds";
 import type { Kind, PolicyBody, Spec } from "../types";
 import { type ClassDraft, classDraft, readClasses } from "./classDraft";
 
-/** A policy as it is typed. values: by the path of the body's field; classes: of a kind that has them. */
+/** The content of the policy form. values: input texts by field path; classes: the service classes, if the kind has them. */
 export type Draft = { kind: Kind; values: Values; classes: ClassDraft[] };
 
-/** A valid body, or by path why fields are not valid. */
+/** A valid policy body, or the error messages of invalid fields by path. */
 export type Reading = { body: PolicyBody; wrong: null } | { body: null; wrong: Errors };
 
 const CLASSES = "service-classes";
-/** Fields of the body with an input of their own. */
-const OTHERWISE = ["spec", "guardrails"];
+/** Fields of the body that are read and shown separately. */
+const SEPARATE = ["spec", "guardrails"];
 
-/** The fields of a kind as they are typed; undefined is every field's default. */
+/** A specification as input texts and service classes; undefined: the backend's defaults. */
 function specDraft(kind: Kind, spec?: Spec): Pick<Draft, "values" | "classes"> {
   const schema = kindSchema(kind);
   const classes = fieldsOf(schema)
@@ -29,22 +29,22 @@ function specDraft(kind: Kind, spec?: Spec): Pick<Draft, "values" | "classes"> {
 
 function bodyValues(body?: PolicyBody): Values {
   const values = valuesOf(policySchema(), body);
-  return Object.fromEntries(Object.entries(values).filter(([path]) => !OTHERWISE.includes(path)));
+  return Object.fromEntries(Object.entries(values).filter(([path]) => !SEPARATE.includes(path)));
 }
 
-/** A new policy of a kind, with the backend's defaults. */
+/** An empty form for a kind of policy, with the backend's defaults. */
 export function newDraft(kind: Kind): Draft {
   const { values, classes } = specDraft(kind);
   const { name: _, ...body } = bodyValues();
   return { kind, classes, values: { ...body, ...values } };
 }
 
-/** The draft of a body. */
+/** The form filled from a policy's body. */
 export function draftOf(body: PolicyBody): Draft {
   const { values, classes } = specDraft(body.spec.type, body.spec);
   const bounds = body.guardrails.map(({ metric, max }) => [
     `guardrails.${metric}`,
-    valueText(boundSchema(metric), max),
+    valueText(guardrailSchema(metric), max),
   ]);
   return {
     kind: body.spec.type,
@@ -53,7 +53,7 @@ export function draftOf(body: PolicyBody): Draft {
   };
 }
 
-/** The same policy as another kind; only its specification starts from the defaults. */
+/** The draft after a change of its kind: its specification gets the new kind's defaults. */
 export function withKind(draft: Draft, kind: Kind): Draft {
   const { values, classes } = specDraft(kind);
   const others = Object.entries(draft.values).filter(([path]) => !path.startsWith("spec."));
@@ -68,20 +68,20 @@ function readSpec({ kind, values, classes }: Draft, wrong: Errors): Spec {
   return { type: kind, ...Object.fromEntries(spec) } as Spec;
 }
 
-/** Reads a draft; every field that is not valid is reported by its path. */
-export function bodyOf(draft: Draft): Reading {
+/** Parses the form into a policy's body, or into the error messages of its fields. */
+export function readBody(draft: Draft): Reading {
   const wrong: Errors = {};
-  const others = readObject(policySchema(), "", draft.values, wrong, OTHERWISE);
+  const others = readObject(policySchema(), "", draft.values, wrong, SEPARATE);
   const spec = readSpec(draft, wrong);
   const guardrails = GUARDRAIL_METRICS.filter((metric) => draft.values[`guardrails.${metric}`]?.trim()).map(
-    (metric) => ({ metric, max: readField(boundSchema(metric), `guardrails.${metric}`, draft.values, wrong) }),
+    (metric) => ({ metric, max: readField(guardrailSchema(metric), `guardrails.${metric}`, draft.values, wrong) }),
   );
   if (Object.keys(wrong).length > 0) return { body: null, wrong };
   return { wrong: null, body: { ...others, spec, guardrails } as PolicyBody };
 }
 
-/** The form's label of a path: `spec.act_percent` is “Load threshold, %”. kinds: of the versions compared. */
-export function pathName(path: string, kinds: Kind[]): string {
+/** A field's label in the form by its path: “Load threshold, %” for `spec.act_percent`. kinds: those of the compared versions. */
+export function fieldLabel(path: string, kinds: Kind[]): string {
   const [part = "", name = "", item] = path.split(/[.[\]]+/);
   const field = policySchema().properties?.[part];
   if (part === "spec") {

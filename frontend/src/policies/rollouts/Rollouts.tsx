@@ -1,7 +1,7 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { answer, api, sentenceOf } from "../../api/client";
+import { api, errorMessage, unwrap } from "../../api/client";
 import { nodesQuery, queryClient, signedOut } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
 import { FormError } from "../../components/FormError";
@@ -10,7 +10,7 @@ import { Moment } from "../../components/Moment";
 import { formSchemas } from "../../forms/formSchemas";
 import { SchemaFields } from "../../forms/SchemaField";
 import { type Errors, readObject, valuesOf } from "../../forms/values";
-import { count, countdown } from "../../lib/format";
+import { countdown, formatCount } from "../../lib/format";
 import { guardrailText, kindLabel } from "../kinds";
 import styles from "../policies.module.css";
 import { listNames } from "../policyState";
@@ -46,7 +46,7 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
           <p className="body muted">
             No rollout is in progress.{" "}
             {policy.enabled
-              ? `Version ${policy.version} is in force on ${count(policy.nodes, "node")}.`
+              ? `Version ${policy.version} is in force on ${formatCount(policy.nodes, "node")}.`
               : "The policy is disabled."}
           </p>
         </section>
@@ -62,7 +62,7 @@ const TICK_MS = 1000;
 
 function Progress({ rollout }: { rollout: Rollout }) {
   const nodes = useQuery(nodesQuery).data ?? [];
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const names = new Map(nodes.map((node) => [node.id, node.name]));
   const rolling = isRolling(rollout);
   const [now, setNow] = useState(Date.now());
@@ -73,7 +73,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
   }, [rolling]);
   const stop = useMutation({
     mutationFn: (rollBack: boolean) =>
-      answer(
+      unwrap(
         api.POST("/api/rollouts/{rollout_id}/stop", {
           params: { path: { rollout_id: rollout.id } },
           body: { roll_back: rollBack },
@@ -101,7 +101,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
         <div className={styles.meter}>
           <progress max={all} value={done} aria-label="Nodes that have passed" />
           <b>
-            {done} of {count(all, "node")} passed
+            {done} of {formatCount(all, "node")} passed
           </b>
           <span className={`muted ${styles.left}`}>
             {rolling && `stage ${rollout.stage + 1} of ${stages.length}, next in ${countdown(waitLeft(rollout, now))}`}
@@ -122,7 +122,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
             {rollout.guardrails.map(guardrailText).join(", ")}.
           </p>
         )}
-        {(rolling || rollout.state === "stopped") && may && (
+        {(rolling || rollout.state === "stopped") && isOperator && (
           <div className={styles.buttons}>
             {rolling && (
               <Button
@@ -152,7 +152,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
         )}
         {stop.isError && (
           <p className="bad" role="alert">
-            {sentenceOf(stop.error)}
+            {errorMessage(stop.error)}
           </p>
         )}
       </div>
@@ -161,20 +161,20 @@ function Progress({ rollout }: { rollout: Rollout }) {
 }
 
 type StartProps = Props & { onStart: (rolloutId: number) => void };
-/** Fields of a rollout that are typed here; the version is chosen, and its guardrails apply. */
-const CHOSEN = ["version", "guardrails"];
+/** Fields of a rollout that this form does not show: the version is chosen above, and its guardrails apply. */
+const HIDDEN_FIELDS = ["version", "guardrails"];
 
 function Start({ policy, versions, search, navigate, onStart }: StartProps) {
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const schema = formSchemas().rollout;
   const [values, setValues] = useState(() => valuesOf(schema, undefined));
   const version = search.version ?? versions[0]?.version ?? policy.version;
   const body = versions.find((one) => one.version === version)?.body ?? policy.body;
   const errors: Errors = {};
-  const typed = readObject(schema, "", values, errors, CHOSEN);
+  const typed = readObject(schema, "", values, errors, HIDDEN_FIELDS);
   const start = useMutation({
     mutationFn: () =>
-      answer(
+      unwrap(
         api.POST("/api/policies/{policy_id}/rollouts", {
           params: { path: { policy_id: policy.id } },
           body: { ...(typed as Pick<RolloutCreate, "canary" | "batch" | "wait_s">), version },
@@ -215,19 +215,19 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
         <SchemaFields
           schema={schema}
           path=""
-          except={CHOSEN}
+          except={HIDDEN_FIELDS}
           values={values}
           errors={wrong}
           onChange={(path, value) => setValues({ ...values, [path]: value })}
         />
         <div className={styles.save}>
-          <Button type="submit" variant="filled" disabled={!may || !fits} loading={start.isPending}>
+          <Button type="submit" variant="filled" disabled={!isOperator || !fits} loading={start.isPending}>
             Start the rollout
           </Button>
           <span className="muted">
-            {!may
+            {!isOperator
               ? "Starting a rollout requires the operator role."
-              : `Version ${version} is rolled out to the connected ones of ${count(policy.nodes, "node")}, ${values.canary} first${
+              : `Rolls out version ${version} to ${formatCount(policy.nodes, "node")}, as far as they are connected, ${values.canary} first${
                   body.guardrails.length > 0
                     ? "; a guardrail violation rolls it back on all of them."
                     : ". This version has no guardrails, so only a person can stop it."

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { sentenceOf } from "../../api/client";
+import { errorMessage } from "../../api/client";
 import { Moment } from "../../components/Moment";
 import { Scroll } from "../../components/Scroll";
 import styles from "../policies.module.css";
@@ -121,7 +121,7 @@ function Difference({ policyId, from, to }: { policyId: number; from: number; to
         <p className="body muted">Choose two different versions to compare.</p>
       ) : diff.isError ? (
         <p className="body bad" role="alert">
-          {sentenceOf(diff.error)}
+          {errorMessage(diff.error)}
         </p>
       ) : diff.data === undefined ? (
         <p className="body muted">Comparing.</p>

@@ -1,11 +1,11 @@
 import { significant } from "../../lib/format";
 import { classText } from "../editor/classDraft";
-import { pathName } from "../editor/policyDraft";
+import { fieldLabel } from "../editor/policyDraft";
 import { guardrailText, kindNames, policySchema } from "../kinds";
 import type { Kind, PolicyBody, ServiceClass } from "../types";
 
 export type Difference = { path: string; was: string | null; becomes: string | null };
-/** A line of a comparison. kind: what happened to the field. */
+/** One line of the comparison of two versions: a field with its old and its new value. */
 export type DiffLine = {
   path: string;
   name: string;
@@ -22,7 +22,7 @@ export function diffLines(differences: Difference[], kinds: Kind[] = kindNames()
     .filter(({ was, becomes }) => was !== becomes)
     .map((difference) => ({
       ...difference,
-      name: pathName(difference.path, kinds),
+      name: fieldLabel(difference.path, kinds),
       kind:
         difference.was === null
           ? ("added" as const)
@@ -33,7 +33,7 @@ export function diffLines(differences: Difference[], kinds: Kind[] = kindNames()
     .sort((a, b) => place(a.path) - place(b.path) || fieldOf(a.path).localeCompare(fieldOf(b.path), "en"));
 }
 
-/** The classes of two versions one by one, by their names. */
+/** Splits the difference of two lists of service classes into one difference per class name. */
 function classLines({ path, was, becomes }: Difference): Difference[] {
   const [before, after] = [was, becomes].map((json) => {
     const list: ServiceClass[] = json === null ? [] : JSON.parse(json);
@@ -46,7 +46,7 @@ function classLines({ path, was, becomes }: Difference): Difference[] {
   }));
 }
 
-/** A field's value as the form shows it: lists as words, guardrails as text, empty as null. */
+/** A field's JSON value as text: lists as words, guardrails as `RTT p99 ≤ 500 µs`; null if empty. */
 export function valueText(path: string, value: string | null): string | null {
   if (value === null || value === "" || value === "[]" || value === "{}") return null;
   let parsed: unknown;
@@ -64,7 +64,7 @@ export function valueText(path: string, value: string | null): string | null {
 
 const significantOrWhole = (value: number) => (Number.isInteger(value) ? String(value) : significant(value));
 
-/** Without the item of a list, which stays in the list's order. */
+/** A path without the item of a list: `spec.classes` for `spec.classes[gold]`. */
 const fieldOf = (path: string) => path.split("[")[0] ?? path;
 
 function place(path: string): number {
