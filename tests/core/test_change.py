@@ -443,15 +443,18 @@ def test_a_change_that_was_restored_after_a_kill_is_over_and_not_undone_at_the_n
         (ApplyRequested("x", Plan([Action("a", "0", "1", "")] * 2), 60), "twice"),
         (
             ApplyRequested("x", Plan([Action(f"{n}", "0", "1", "") for n in range(MAX_MOVES + 1)]), 60),
-            "more than the 64",
+            "at most 64",
         ),
         (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 29), "30 to 600 s"),
         (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), math.nan), "30 to 600 s"),
         (
             ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60, [Guardrail("load", 1)]),
-            "not a guardrail's metric",
+            "not a metric that a guardrail can bound",
         ),
-        (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60, [Guardrail("rtt_p99_us", math.nan)]), "a number"),
+        (
+            ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60, [Guardrail("rtt_p99_us", math.nan)]),
+            "a finite number",
+        ),
     ],
 )
 def test_a_request_that_makes_no_sense_is_not_begun(machine: Machine, event: ApplyRequested, says: str) -> None:

@@ -154,9 +154,9 @@ CQE = {"coalesce/rx-usecs": "18", "coalesce/rx-frames": "6", "coalesce/cqe-mode-
 
 def test_a_netdev_that_waits_longer_interrupts_less_and_its_packets_are_later() -> None:
     assert expected(asked(rx_usecs="90"), node("mlx5_core", CQE), [BULK]) == [
-        "eth0: for its 13,889 packets/s of 9,000 B the model says 13,889 → 2,317 interrupts/s, added latency 18 → "
-        "180 µs in the mean and 18 → 360 µs at worst; a packet waits 450 µs at most (the authors' product bound, "
-        "rx-usecs × rx-frames, is 540 µs)."
+        "eth0: for its 13,889 packets/s of 9,000 B the NIC model predicts 13,889 → 2,317 interrupts/s, added latency "
+        "18 → 180 µs in the mean and 18 → 360 µs at worst; a packet waits 450 µs at most (rx-usecs × "
+        "rx-frames is 540 µs)."
     ]
 
 
@@ -167,7 +167,7 @@ def test_drops_are_told() -> None:
 
 def test_where_the_driver_sets_its_own_pace_what_was_measured_is_the_before() -> None:
     (sentence,) = expected(asked(rx_usecs="200"), node("igb", {"coalesce/rx-usecs": "3"}), [BULK])
-    assert "the model says 13,889 (measured) → 5,000 interrupts/s, added latency " in sentence
+    assert "the NIC model predicts 13,889 (measured) → 5,000 interrupts/s, added latency " in sentence
     assert sentence.endswith("; a packet waits 200 µs at most.")
 
 
@@ -176,7 +176,7 @@ def test_where_the_driver_sets_its_own_pace_what_was_measured_is_the_before() ->
 )
 def test_of_a_driver_that_sets_its_own_pace_nothing_is_predicted(driver: str, values: dict[str, str]) -> None:
     assert expected(asked(**values), node(driver, CQE), [BULK]) == [
-        "eth0: the driver will change how long it waits as the load goes; what comes of that is not predicted."
+        "eth0: the driver adapts the delay to the load, so its effect is not predicted."
     ]
 
 
@@ -188,7 +188,7 @@ def test_without_traffic_the_bound_is_all_there_is_to_say() -> None:
 
 def test_of_an_unknown_timer_the_longest_wait_is_told_with_the_reason() -> None:
     (sentence,) = expected(asked(rx_usecs="50"), node("nfp", {"coalesce/rx-usecs": "10"}), [])
-    assert sentence.startswith("eth0: a packet may wait for ever. The event from which nfp counts rx-usecs is unknown;")
+    assert sentence.startswith("eth0: the delay of a packet is unbounded. The event from which nfp counts rx-usecs")
 
 
 def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
@@ -199,7 +199,7 @@ def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
         netdevs=[NetdevCounts("eth0", 60 * 100_000, 0, 60_000, 0, 0, 0, 0, 0)],
     )  # fmt: skip
     (sentence,) = expected(plan, view, [half])
-    assert sentence.startswith("eth0 rx-1: for its 500 packets/s of 100 B the model says ")
+    assert sentence.startswith("eth0 rx-1: for its 500 packets/s of 100 B the NIC model predicts ")
 
 
 def test_a_netdev_or_queue_that_is_gone_has_no_sentence() -> None:

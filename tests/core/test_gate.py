@@ -43,7 +43,7 @@ def test_a_worker_that_enters_twice_is_refused_and_keeps_its_state(slots: int) -
     door = gate(slots=1)
     door.enter(1, "gold", 0.0)
     door.enter(2, "gold", 0.0)
-    with pytest.raises(ValueError, match=f"Worker {slots} enters again"):
+    with pytest.raises(ValueError, match=f"Worker {slots} already has a"):
         door.enter(slots, "tin", 0.0)
     assert door.leave(1, 1.0, ok=True) == [2]
 

@@ -86,15 +86,15 @@ def test_the_most_expensive_interrupt_of_an_overloaded_cpu_moves_to_the_least_bu
         pytest.param(
             [(0, 30)],
             {0: 40, 1: 55, 2: 55, 3: 55},
-            "CPU 0, 70 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and stays 10 below "
-            "with 30 more for it.",
+            "CPU 0, 70 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and would still be "
+            "10 less busy with the 30 of this interrupt.",
             id="no gap",
         ),
         pytest.param(
             [(0, 90)],
             {},
-            "CPU 0, 90 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and stays 10 below "
-            "with 90 more for it.",
+            "CPU 0, 90 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and would still be "
+            "10 less busy with the 90 of this interrupt.",
             id="the load would only go along",
         ),
         pytest.param(
@@ -138,7 +138,8 @@ def test_queues_stay_together_where_there_is_no_room_for_them() -> None:
     decision = decided(machine(FLAT, (0, 20), (0, 20), other={1: 30, 2: 30, 3: 30}))
     assert decision.proposals == []
     assert whys(decision)["41"] == (
-        "They arrive on CPU 0, 40 % busy, with more queues of eth0, but no CPU of 0-3 without them stays under 45 %."
+        "They arrive on CPU 0, 40 % busy, with other queues of eth0, but no CPU of 0-3 without them would stay under "
+        "45 %."
     )
 
 
@@ -175,7 +176,8 @@ def test_interrupts_move_to_their_numa_node_while_there_is_room() -> None:
     )
     full = decided(machine(TWO_NODES, (1, 30), node=1, other=dict.fromkeys(range(4, 8), 20)))
     assert whys(full)["40"] == (
-        "CPU 1, 30 % busy, is not on the NUMA node of eth0, but no CPU of 4-7 stays under 45 % with 30 more for it."
+        "CPU 1, 30 % busy, is not on the NUMA node of eth0, but no CPU of 4-7 would stay under 45 % with the "
+        "30 percentage points of this interrupt."
     )
     assert targets(decided(machine(TWO_NODES, (1, 30), node=1), IrqSpread(numa="any"))) == {}
     assert targets(decided(machine(TWO_NODES, (1, 30), node=None))) == {}

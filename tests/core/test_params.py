@@ -96,7 +96,7 @@ def test_what_another_driver_refused_is_not_this_ones() -> None:
         (
             {"coalesce/rx-frames": "64"},
             {"coalesce/rx-usecs": "0"},
-            ["eth0: with rx-usecs 0 a packet may wait for its interrupt until 64 have come, however long."],
+            ["eth0: with rx-usecs 0 a packet waits without a time limit until 64 have arrived."],
         ),
         ({}, {"coalesce/rx-frames": "1", "coalesce/rx-usecs": "0"}, []),
         ({}, {"gro_flush_timeout": "2000000"}, ["eth0: a packet may wait 2 ms until the kernel polls"]),
@@ -106,7 +106,7 @@ def test_what_another_driver_refused_is_not_this_ones() -> None:
             ["eth0: adaptive-rx is on, so the driver itself"],
         ),
         ({"coalesce/adaptive-rx": "on"}, {"coalesce/rx-usecs": "50", "coalesce/adaptive-rx": "off"}, []),
-        ({}, {"ring/rx": "512"}, ["eth0 may restart for it: packets are lost for a moment."]),
+        ({}, {"ring/rx": "512"}, ["eth0 may restart when its ring size changes: packets are lost for a moment."]),
     ],
 )
 def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
@@ -127,7 +127,7 @@ def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
             "mlx5_core",
             "on",
             [
-                "eth0: a packet may wait 3.2 ms for its interrupt, as the timer begins anew with each packet "
+                "eth0: a packet may wait 3.2 ms for its interrupt, as each packet restarts the timer "
                 "(rx-usecs 50 × rx-frames 64)."
             ],
         ),
@@ -135,7 +135,7 @@ def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
             "acme",
             None,
             [
-                "eth0: a packet may wait 3.2 ms for its interrupt if the timer begins anew with each packet "
+                "eth0: a packet may wait 3.2 ms for its interrupt if each packet restarts the timer "
                 "(rx-usecs 50 × rx-frames 64), which is not known."
             ],
         ),

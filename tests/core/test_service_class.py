@@ -375,7 +375,7 @@ def test_a_decision_has_the_attainment_of_each_class() -> None:
     ]
     seen = replace(view(task(1)), classes={"7": told})
     decision = decide(seen, spec("nice"), Scope(), ServiceClassesMemory())
-    assert decision.sentence == "gold F 0.93 (1,000 of 1,200 in 10 s, target 90 %). 1 weight to steer."
+    assert decision.sentence == "gold F 0.93 (1,000 of 1,200 requests in 10 s, target 90 %). 1 weight to adjust."
     [proposal] = decision.proposals
     assert (proposal.key, proposal.value) == ("task/1/nice", "-1")
     assert proposal.reason == "nginx (1) belongs to class gold with the target 90 %."

@@ -1,4 +1,4 @@
-"""Bounded types for fields of messages and of stored structs.
+"""Types with bounds (length, range) for the fields of wire messages and stored structs.
 
 msgspec enforces a bound when it decodes or converts, with the field's path in the error, and never when Python code
 constructs a struct. NaN fails every bound of a number. What a database holds was accepted under these bounds, so a
@@ -20,10 +20,10 @@ MAX_VALUE: Final = 65_536
 MAX_PATH: Final = 4096
 
 Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
-"""A name of a device, process, queue or driver."""
+"""Text of at most 256 characters: the name of a device, process, queue or driver."""
 Sentence: TypeAlias = Annotated[str, Meta(max_length=MAX_SENTENCE)]
 Value: TypeAlias = Annotated[str, Meta(max_length=MAX_VALUE)]
-"""A setting's value, or a sentence that quotes one."""
+"""Text of at most 64 KiB: the value of a setting, or a sentence that quotes one."""
 CpuList: TypeAlias = Annotated[str, Meta(max_length=MAX_VALUE, extra={"text": "cpu-list"})]
 """A CPU list as the kernel prints it, ``0-3,8``."""
 CgroupPath: TypeAlias = Annotated[str, Meta(max_length=MAX_PATH)]

@@ -16,7 +16,7 @@ class CpuListError(ValueError):
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:
-    """Parse a kernel CPU list; an empty text is the empty set.
+    """Return the CPU numbers in a CPU list as the kernel prints it; none for an empty text.
 
     Accepts every form that the kernel prints or reads: ``3``, ``0-3,8``, strided groups ``0-15:2/4``.
     Raises CpuListError for anything else, with the part that is wrong.
@@ -62,7 +62,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def parse_cpu_mask(text: str) -> frozenset[int]:
-    """Parse a kernel CPU mask, ``00000000,0000000f`` (rps_cpus, shared_cpu_map). Raises CpuListError."""
+    """Return the CPU numbers in a hexadecimal CPU mask, ``00000000,0000000f`` (rps_cpus). Raises CpuListError."""
     digits = text.strip().replace(",", "")
     if not digits:
         return frozenset()

@@ -18,7 +18,7 @@ SNMP, NETSTAT = "proc/net/snmp", "proc/net/netstat"
 
 
 class Source(Struct, frozen=True):
-    """Where the amount of one interval is read, and the name under which samples, chunks and roll-ups hold it.
+    """Source of a metric: where its amount is read, and the field name in samples, chunks and roll-ups.
 
     kind: ``netdev``: the field of NetdevCounts, summed over the netdevs that count; ``cpu``: a column of Rates.counts,
     summed over the CPUs; ``irq``: interrupts of devices, without architecture rows such as LOC; ``tcp``: the field of
@@ -37,7 +37,7 @@ class Source(Struct, frozen=True):
 
 
 class MetricLabel(Struct, frozen=True):
-    """The name of a metric in English, the unit of its values, and the direction of an improvement.
+    """Label of a metric in English, the unit of its values, and whether more or less is better.
 
     better: empty where neither direction is an improvement by itself.
     """
@@ -48,7 +48,7 @@ class MetricLabel(Struct, frozen=True):
 
 
 class Metric(MetricLabel, frozen=True, kw_only=True):
-    """One metric.
+    """Declaration of one metric: label, unit, direction, source or formula, and where it is shown.
 
     label_ko: its name in Korean reports; short: in legends of charts and headings of tables. source, factor: the value
     is amount × factor, per second where the amount is an increment. formula: for a metric that is computed otherwise.
@@ -237,21 +237,21 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 HISTORY: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.history})
 FLEET: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.fleet})
 EXPERIMENT: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.experiment})
-"""Measured in runs; a command's own metrics are ``command.NAME``. A run lacks what could not be read."""
+"""Metrics measured in experiments; a command's own metrics are ``command.NAME``, and unreadable ones are missing."""
 REPORT: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.report})
 GUARDRAIL: Mapping[str, str] = MappingProxyType({name: one.guardrail for name, one in METRICS.items() if one.guardrail})
-"""Every metric that a Guardrail may watch, with its name in a sentence."""
+"""Metrics that a guardrail may bound, each with its name for a sentence."""
 
 SCALARS: Mapping[str, Source] = MappingProxyType(
     {one.source.field: one.source for one in METRICS.values() if one.source and one.source.kind != "netdev"}
 )
-"""What chunks and roll-ups hold of each sample as one number, by field."""
+"""Sources that chunks and roll-ups store as one number per sample, by field."""
 COUNTERS: Mapping[str, Source] = MappingProxyType({name: one for name, one in SCALARS.items() if one.kind == "counter"})
-"""The node's counters that are read by name, by field."""
+"""Sources that the agent reads from a column of /proc/net/snmp or netstat, by field."""
 
 
 def cpu_s_per_gbit(cpu_percent: float | None, bit_per_s: float | None) -> float | None:
-    """Return CPU seconds for each gigabit moved, None where either is unknown or nothing was moved.
+    """Return CPU seconds per gigabit transferred; None where either is unknown or nothing was transferred.
 
     cpu_percent: of one CPU, over all CPUs.
     """

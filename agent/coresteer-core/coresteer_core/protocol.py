@@ -32,20 +32,24 @@ from coresteer_core.policies.base import Evaluation
 from coresteer_core.policies.engine_state import PolicyInForce
 
 PROTOCOL = 6
-"""Version, incremented when an older peer could misinterpret a message. Peers must agree; unknown fields are ignored.
+"""Protocol version, which both peers must share; incremented when an older peer could misinterpret a message.
 
 6: the field names of docs/GLOSSARY.md (rx_placements, evaluation, deferred, skipped).
 """
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
-"""Larger than any valid message (topology and inventory of 8,192 CPUs)."""
+"""Maximum size of a WebSocket frame: more than the topology and inventory of 8,192 CPUs need."""
 
 
 # Agent to backend
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """Identity of the agent. stream: random, new for each agent process. observe_reason: why the mode is observe."""
+    """First message of an agent on a connection: its identity, versions and mode.
+
+    stream: random, new for each agent process. first_seq: of the agent's oldest unacknowledged sample, or of the next.
+    observe_reason: why the mode is observe; None otherwise.
+    """
 
     protocol: int
     agent_version: Name
@@ -63,32 +67,32 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class TopologyMessage(Struct, frozen=True, tag="topology"):
-    """Sent after Welcome and after each hot-plug."""
+    """Message with the node's topology (CPUs, caches, NUMA nodes), sent after Welcome and after each hot-plug."""
 
     topology: Topology
 
 
 class InventoryMessage(Struct, frozen=True, tag="inventory"):
-    """Sent after Welcome and after each change of the inventory."""
+    """Message with the node's inventory (netdevs, interrupts), sent after Welcome and after each change of it."""
 
     inventory: Inventory
 
 
 class RatesMessage(Struct, frozen=True, tag="rates"):
-    """Rates of one interval."""
+    """Message with the increments of a node's counters over one interval."""
 
     rates: Rates
 
 
 class TasksMessage(Struct, frozen=True, tag="tasks"):
-    """The busiest processes, every few seconds; not stored."""
+    """Message with the busiest processes, every few seconds; not stored."""
 
     time_ms: int
     tasks: Annotated[list[Task], Meta(max_length=MAX_TASKS)]
 
 
 class FlowsMessage(Struct, frozen=True, tag="flows"):
-    """Processes that communicate over the network and their RX placements, every few seconds; stored for backtests.
+    """Message with the processes that use the network and their RX placements, every few seconds; stored for backtests.
 
     exact: bytes are counted by eBPF and include UDP; otherwise by TCP sockets, and UDP is unknown. cgroups: as in
     View.
@@ -101,13 +105,13 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):
-    """Knowledge of the agent about its NICs: after Welcome, and at most every 10 s when it has changed."""
+    """Message with what the agent has learned about its NICs: after Welcome, then at most every 10 s on a change."""
 
     learned: Learned
 
 
 class ClassesMessage(Struct, frozen=True, tag="classes"):
-    """Attainment of the service classes of one policy, every second while it is in force."""
+    """Message with the attainment of one policy's service classes, sent every second while the policy is in force."""
 
     time_ms: int
     policy_id: PolicyId
@@ -115,7 +119,7 @@ class ClassesMessage(Struct, frozen=True, tag="classes"):
 
 
 class DecisionMessage(Struct, frozen=True, tag="decision"):
-    """Evaluation of a policy, sent when it differs from the last one sent for that policy.
+    """Message with the evaluation of a policy, sent when it differs from the last one sent for that policy.
 
     change_id: of the change that applies its actions; None where nothing is written.
     """
@@ -126,7 +130,7 @@ class DecisionMessage(Struct, frozen=True, tag="decision"):
 
 
 class ExperimentMessage(Struct, frozen=True, tag="experiment"):
-    """State of the experiment that this agent has begun, or of one of its runs.
+    """Message with the state of an experiment on this node, or of one of its runs.
 
     ready: namespaces or server exist; address and netdev are those at which the server can be reached. loaded: the
     run's workload has started and its warm-up begins. measured: with the result. failed: the sentence says why.
@@ -143,7 +147,7 @@ class ExperimentMessage(Struct, frozen=True, tag="experiment"):
 
 
 class Clock(Struct, frozen=True, tag="clock"):
-    """Answer to Ping with the node's Unix time."""
+    """Reply to Ping with the node's Unix time in ms, to estimate the offset of its clock."""
 
     ping_ms: int
     node_ms: int
@@ -153,7 +157,7 @@ class Clock(Struct, frozen=True, tag="clock"):
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
-    """Acceptance of a connection. acked_seq: the last stored sequence number of this stream, 0 for none."""
+    """Reply to Hello: the backend accepts the connection. acked_seq: last stored sample of this stream, 0 for none."""
 
     protocol: int
     node_id: int
@@ -161,13 +165,13 @@ class Welcome(Struct, frozen=True, tag="welcome"):
 
 
 class Ack(Struct, frozen=True, tag="ack"):
-    """Acknowledgement that everything up to seq is on disk."""
+    """Acknowledgement that all samples up to this sequence number are stored."""
 
     seq: int
 
 
 class Apply(Struct, frozen=True, tag="apply"):
-    """Apply a plan and wait confirm_timeout_s (30 to 600) for Confirm."""
+    """Command: apply a plan, and roll it back unless Confirm arrives within confirm_timeout_s (30 to 600)."""
 
     change_id: str
     plan: Plan
@@ -176,32 +180,32 @@ class Apply(Struct, frozen=True, tag="apply"):
 
 
 class Confirm(Struct, frozen=True, tag="confirm"):
-    """Confirm the change."""
+    """Command: confirm a change, which makes it permanent."""
 
     change_id: str
 
 
 class Rollback(Struct, frozen=True, tag="rollback"):
-    """Roll the change back now, confirmed or not."""
+    """Command: roll a change back now, whether it is confirmed or not."""
 
     change_id: str
 
 
 class Extend(Struct, frozen=True, tag="extend"):
-    """Wait longer for Confirm, at most 600 s from now."""
+    """Command: extend a change's confirmation timeout by some seconds, to at most 600 s from now."""
 
     change_id: str
     seconds: float
 
 
 class Policies(Struct, frozen=True, tag="policies"):
-    """Every policy in force on the node, replacing those sent before. The agent stores them."""
+    """Command: put these policies in force on the node instead of those sent before. The agent stores them."""
 
     policies: list[PolicyInForce]
 
 
 class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
-    """Prepare what the runs of an experiment share, such as network namespaces. This ends an experiment still open.
+    """Command: prepare what the runs of an experiment share (network namespaces); ends any earlier experiment.
 
     The agent removes it at EndExperiment, when the backend stays away or connects again, and when the agent ends.
     """
@@ -212,26 +216,26 @@ class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
 
 
 class RunExperiment(Struct, frozen=True, tag="run_experiment"):
-    """Execute one run now; its settings are already applied."""
+    """Command: execute one run of an experiment now; its settings are already applied."""
 
     experiment_id: int
     run: Run
 
 
 class EndExperiment(Struct, frozen=True, tag="end_experiment"):
-    """Stop the workload at once and remove what was prepared."""
+    """Command: stop the experiment's workload at once and remove what BeginExperiment prepared."""
 
     experiment_id: int
 
 
 class Ping(Struct, frozen=True, tag="ping"):
-    """Request for Clock."""
+    """Request for the node's time; the agent replies with Clock."""
 
     ping_ms: int
 
 
 class ChangeAck(Struct, frozen=True, tag="change_ack"):
-    """Acknowledgement that this state of a change is stored; the agent does not send it again."""
+    """Acknowledgement that the backend stored this state of a change; the agent does not send it again."""
 
     change_id: str
     state: ChangeState
@@ -272,11 +276,11 @@ _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
 
 
 class ProtocolError(ValueError):
-    """A frame is not a message of this protocol or out of bounds; the text names the field's path."""
+    """A frame that is not a valid message of this protocol; the text names the field that is wrong or out of bounds."""
 
 
 class Close:
-    """WebSocket close codes of the backend, each sent with a reason."""
+    """WebSocket close codes with which the backend ends an agent's connection, each sent with a reason."""
 
     BAD_FRAME = 4400
     BAD_KEY = 4401
@@ -286,12 +290,12 @@ class Close:
 
 
 def encode(message: ToBackend | ToAgent) -> bytes:
-    """Return a message as a WebSocket frame."""
+    """Return a message encoded in msgpack, as the content of one WebSocket frame."""
     return _encoder.encode(message)
 
 
 def decode_to_backend(frame: bytes) -> ToBackend:
-    """Decode a frame from an agent. Raises ProtocolError; coresteer.gateway.validation checks how fields relate."""
+    """Return the message in a frame that an agent sent. Raises ProtocolError; relations of fields are not checked."""
     try:
         message: ToBackend = _to_backend.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -300,7 +304,7 @@ def decode_to_backend(frame: bytes) -> ToBackend:
 
 
 def decode_to_agent(frame: bytes) -> ToAgent:
-    """Decode a frame from the backend. Raises ProtocolError."""
+    """Return the message in a frame that the backend sent. Raises ProtocolError."""
     try:
         message: ToAgent = _to_agent.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

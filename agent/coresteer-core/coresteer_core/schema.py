@@ -1,4 +1,4 @@
-"""Labels, units and help texts of struct fields, and the JSON Schema that carries them to forms.
+"""Labels, units and help texts of struct fields, and the JSON Schema from which the front end renders forms.
 
 A field is declared once, in its struct: type, bounds and default by msgspec, texts by ``labelled``. Validation
 (``msgspec.convert``), the API's documentation and the forms of the front end all derive from that declaration.
@@ -27,7 +27,7 @@ def labelled(
     options: Mapping[str, str] | None = None,
     option_help: Mapping[str, str] | None = None,
 ) -> Meta:
-    """Return what forms show of a field, as msgspec metadata beside its bounds.
+    """Return a field's label, help text and unit for forms, as msgspec metadata to annotate the field with.
 
     unit: of the value as shown. group: advanced fields are folded away. scale: what a value is multiplied by where it
     is shown (100 shows a share in percent). placeholder: shown while the field is empty. options, option_help: a
@@ -44,7 +44,7 @@ def labelled(
 
 
 def json_schema(kind: Any, *, is_answer: bool = False) -> dict[str, Any]:  # noqa: ANN401 - a type, or a union of types
-    """Return the JSON Schema of a struct or a union of tagged structs, with references resolved in place.
+    """Return the JSON Schema of a struct or a union of tagged structs, without ``$ref``.
 
     A struct that has a ``label`` and a ``summary`` carries them as title and description, and its ``metrics`` as a
     keyword of its own. is_answer: every field is always present; otherwise other fields are refused. Struct types must
@@ -61,13 +61,13 @@ def json_schema(kind: Any, *, is_answer: bool = False) -> dict[str, Any]:  # noq
 
 
 def inline(document: dict[str, Any], *, is_answer: bool = False) -> dict[str, Any]:
-    """Return a JSON Schema with each reference to its ``$defs`` replaced. is_answer: as in json_schema."""
+    """Return a JSON Schema with each ``$ref`` replaced by its definition. is_answer: as in json_schema()."""
     resolved: dict[str, Any] = _inline(document, document.get("$defs", {}), is_answer=is_answer)
     return resolved
 
 
 def _structs(kind: inspect.Type) -> Iterator[type]:
-    """Yield the struct types that a type consists of, each at least once."""
+    """Yield the struct types in a type, such as those of a union or of fields, each at least once."""
     match kind:
         case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner):
             yield from _structs(inner)

@@ -1372,7 +1372,7 @@ export interface components {
                 deferred: {
                     /**
                      * Proposal
-                     * @description A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people.
+                     * @description A value that a policy wants a setting to have now, with the reason. subject: for people, ``nginx (812)``.
                      */
                     proposal: {
                         key: string;
@@ -1396,7 +1396,7 @@ export interface components {
                     cause: string | null;
                     /**
                      * Ownership
-                     * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
+                     * @description A policy's reaction when something else writes its settings: another controller runs, or a value drifted.
                      * @enum {string}
                      */
                     response: "reassert" | "warn" | "yield";
@@ -1419,7 +1419,7 @@ export interface components {
             node_name: string;
             /**
              * Plan
-             * @description Actions in the order in which they are written. allow_isolated: the guard allows isolated CPUs.
+             * @description Actions in the order in which they are written. allow_isolated: isolated CPUs may be used.
              */
             plan: {
                 actions: {
@@ -1465,7 +1465,7 @@ export interface components {
                 key: string;
                 /**
                  * Outcome
-                 * @description Outcome of one action. unsupported: the node does not have the setting, or no longer.
+                 * @description Outcome of one action of a plan. unsupported: the node has no such setting (any more).
                  * @enum {string}
                  */
                 outcome: "applied" | "failed" | "refused" | "unchanged" | "unsupported";
@@ -1596,7 +1596,7 @@ export interface components {
                 requested: string;
                 /**
                  * Verdict
-                 * @description Result of requesting a value from a driver.
+                 * @description How a driver treated a value that was written: accepted, refused, rounded, ignored or without effect.
                  *
                  *         accepted: it reads back as requested. refused: the kernel or the driver returned an error. rounded: it reads back as
                  *         a value other than before and other than requested. ignored: the write succeeded and the value reads back as before.
@@ -1672,7 +1672,7 @@ export interface components {
                 deferred: {
                     /**
                      * Proposal
-                     * @description A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people.
+                     * @description A value that a policy wants a setting to have now, with the reason. subject: for people, ``nginx (812)``.
                      */
                     proposal: {
                         key: string;
@@ -1696,7 +1696,7 @@ export interface components {
                     cause: string | null;
                     /**
                      * Ownership
-                     * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
+                     * @description A policy's reaction when something else writes its settings: another controller runs, or a value drifted.
                      * @enum {string}
                      */
                     response: "reassert" | "warn" | "yield";
@@ -1756,7 +1756,7 @@ export interface components {
         };
         /**
          * EndedBy
-         * @description Cause of the end of a change.
+         * @description Why a change ended: a user, the confirmation timeout, a guardrail, lost backend, agent restart, or an error.
          * @enum {string}
          */
         EndedBy: "user" | "timeout" | "guardrail" | "lost_backend" | "agent_restart" | "error";
@@ -2915,7 +2915,7 @@ export interface components {
             };
             /**
              * Scope
-             * @description The parts of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
+             * @description The netdevs, drivers, processes and cgroups that a policy applies to, as shell patterns; empty: all.
              * @default {}
              */
             scope: {
@@ -3254,7 +3254,7 @@ export interface components {
                 deferred: {
                     /**
                      * Proposal
-                     * @description A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people.
+                     * @description A value that a policy wants a setting to have now, with the reason. subject: for people, ``nginx (812)``.
                      */
                     proposal: {
                         key: string;
@@ -3278,7 +3278,7 @@ export interface components {
                     cause: string | null;
                     /**
                      * Ownership
-                     * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
+                     * @description A policy's reaction when something else writes its settings: another controller runs, or a value drifted.
                      * @enum {string}
                      */
                     response: "reassert" | "warn" | "yield";
@@ -3394,7 +3394,7 @@ export interface components {
         };
         /**
          * Ownership
-         * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
+         * @description A policy's reaction when something else writes its settings: another controller runs, or a value drifted.
          * @enum {string}
          */
         Ownership: "yield" | "warn" | "reassert";
@@ -4060,7 +4060,7 @@ export interface components {
         PreviewAnswer: {
             /**
              * Plan
-             * @description Actions in the order in which they are written. allow_isolated: the guard allows isolated CPUs.
+             * @description Actions in the order in which they are written. allow_isolated: isolated CPUs may be used.
              */
             plan: {
                 actions: {
@@ -4699,10 +4699,11 @@ export interface components {
         };
         /**
          * Timer
-         * @description The event from which a NIC counts rx-usecs.
+         * @description Kind of a NIC's interrupt timer: the event from which it counts rx-usecs.
          *
-         *     restarting: from the last packet (shared paper 4's model, and a completion queue in CQE mode); absolute: from the
-         *     first waiting packet; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
+         *     restarting: from the last packet (the model of Park, Woo, Lee and Kim, and a completion queue in CQE mode).
+         *     absolute: from the first waiting packet. throttle: from the last interrupt, so that a packet after a pause does not
+         *     wait at all.
          * @enum {string}
          */
         Timer: "restarting" | "absolute" | "throttle";

@@ -116,7 +116,7 @@ def test_a_process_that_has_the_number_of_the_one_that_was_looked_at_is_left_alo
     executor = Executor(ROOT, journal, lambda: View(Topology(cpus, [], []), Inventory([], []), tasks=[ended]))
     result = executor.apply(Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
     assert result.outcome is Outcome.REFUSED
-    assert result.sentence == f"This node has no process {child.pid} that is known to talk over the network."
+    assert result.sentence == f"This node has no process {child.pid} that is known to use the network."
     assert affinities(child) == before
 
 

@@ -1,4 +1,4 @@
-"""Estimated effect of a plan on a node, from the rates of its last minute.
+"""Predict what a plan changes on a node (CPU load, interrupt rate, latency) from the rates of its last minute.
 
 Load of CPUs as ranges; interrupt rate and added latency of a netdev by the model of its NIC.
 """
@@ -23,13 +23,13 @@ from coresteer_core.settings import parse_setting
 from coresteer_core.settings.plan_effect import PlanEffect
 
 MIN_BASE_S = 5.0
-"""Least observed time for an estimate."""
+"""Shortest time in seconds that rates must cover before an effect is predicted from them."""
 _SATURATED_PERCENT = 98.0
 """A CPU this busy has a queue of work, which replaces the load that moves away."""
 
 
 class _Base(Struct):
-    """Percent of a CPU's time, and interrupts of a device's IRQ on a CPU, over all the intervals."""
+    """Mean load before the plan: percent by CPU (busy; in interrupts), and interrupts by IRQ and CPU (cells)."""
 
     busy: dict[int, float]
     interrupts: dict[int, float]
@@ -37,14 +37,14 @@ class _Base(Struct):
 
 
 class _Shift(Struct):
-    """Percentage points that a CPU loses (below 0) or gains, from at least to at most in size."""
+    """Range of the percentage points that the load of a CPU changes by; negative where it falls."""
 
     least: float = 0.0
     most: float = 0.0
 
 
 def expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
-    """Return sentences on CPUs whose interrupts move, and on netdevs whose interrupt coalescing changes.
+    """Return sentences that predict a plan's effect on the load of CPUs and on interrupt rate and latency of netdevs.
 
     view: the node before the plan; its load is not used, rates are.
     """
@@ -55,7 +55,7 @@ def expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
 
 
 def _moved(moves: list[tuple[int, frozenset[int]]], rates: Sequence[Rates]) -> list[str]:
-    """Return sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
+    """Return a sentence with the range of the new load for each CPU whose interrupts change; none without known load.
 
     Only interrupts have one: the load that a task or a queue moves is not in Rates.
 
@@ -97,13 +97,14 @@ def _moved(moves: list[tuple[int, frozenset[int]]], rates: Sequence[Rates]) -> l
         many = len(quiet) > 1
         numbers = ", ".join(str(irq) for irq in quiet)
         sentences.append(
-            f"IRQ{'s' if many else ''} {numbers} {'were' if many else 'was'} quiet; no load moves with it."
+            f"IRQ{'s' if many else ''} {numbers} {'were' if many else 'was'} quiet; no load moves with "
+            f"{'them' if many else 'it'}."
         )
     return sentences + open_ended
 
 
 def _coalesced(changes: dict[tuple[str, str | None], dict[str, str]], view: View, rates: Sequence[Rates]) -> list[str]:
-    """Return a sentence for each netdev, or queue with values of its own, whose coalescing changes."""
+    """Return a sentence for each netdev or queue whose interrupt coalescing changes."""
     load = load_of(rates) if changes else Load()
     found: list[str] = []
     for (name, queue_name), changed in changes.items():
@@ -122,18 +123,16 @@ def _coalesced(changes: dict[tuple[str, str | None], dict[str, str]], view: View
 def _wait_sentence(netdev: Netdev, before: dict[str, str], after: dict[str, str], traffic: Received | None) -> str:
     wait = wait_of(netdev.driver, after)
     if wait is None:
-        return "the driver will change how long it waits as the load goes; what comes of that is not predicted."
+        return "the driver adapts the delay to the load, so its effect is not predicted."
     parts = [] if traffic is None else [_prediction(netdev, wait_of(netdev.driver, before), wait, traffic)]
     timer, why = timer_of(netdev.driver, after)
     bound = added_bound_us(timer, wait.rx_usecs, wait.rx_frames)
     product = product_bound_us(wait.rx_usecs, wait.rx_frames)
-    authors = (
-        f" (the authors' product bound, rx-usecs × rx-frames, is {product:,.0f} µs)" if product is not None else ""
-    )
+    product_text = f" (rx-usecs × rx-frames is {product:,.0f} µs)" if product is not None else ""
     if math.isfinite(bound):
-        parts.append(f"a packet waits {bound:,.0f} µs at most{authors}.")
+        parts.append(f"a packet waits {bound:,.0f} µs at most{product_text}.")
     else:
-        parts.append(f"a packet may wait for ever{authors}.")
+        parts.append(f"the delay of a packet is unbounded{product_text}.")
     return " ".join([*parts, *([why] if timer is None else [])])
 
 
@@ -147,14 +146,14 @@ def _prediction(netdev: Netdev, was: TimerParams | None, wait: TimerParams, traf
         before = ["", "", ""]
     dropped = f"; {new.dropped_share:.1%} of the packets are dropped" if new.dropped_share else ""
     return (
-        f"for its {traffic.packets_per_s:,.0f} packets/s of {traffic.frame_bytes:,.0f} B the model says "
+        f"for its {traffic.packets_per_s:,.0f} packets/s of {traffic.frame_bytes:,.0f} B the NIC model predicts "
         f"{before[0]}{new.interrupts_per_s:,.0f} interrupts/s, added latency {before[1]}{new.added_mean_us:,.0f} µs "
         f"in the mean and {before[2]}{new.added_worst_us:,.0f} µs at worst{dropped};"
     )
 
 
 def _moving(base: _Base, irq: int, targets: frozenset[int]) -> dict[int, float]:
-    """Return the percent of each source CPU that belongs to the interrupt; not from CPUs where it may stay.
+    """Return, for each CPU that an interrupt leaves, the percent of that CPU's time that moves with it.
 
     The kernel leaves a vector where it is while that CPU remains allowed (kernel: arch/x86/kernel/apic/vector.c).
     """
@@ -184,7 +183,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _since_moved(rates: Sequence[Rates], irqs: set[int]) -> Sequence[Rates]:
-    """Return the last intervals in which these interrupts did not move."""
+    """Return the intervals since these interrupts last moved to another CPU."""
     first = len(rates)
     newest: dict[int, set[int]] = {}
     for each in reversed(rates):
@@ -199,7 +198,7 @@ def _since_moved(rates: Sequence[Rates], irqs: set[int]) -> Sequence[Rates]:
 
 
 def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
-    """Yield (irq_id, CPU, count); nothing where they were not read."""
+    """Yield (irq_id, CPU, interrupts) of an interval; nothing where interrupts were not read."""
     if rates.irq_ids is not None and rates.irq_cpus is not None and rates.irq_counts is not None:
         yield from zip(
             _numbers(rates.irq_ids, "I"), _numbers(rates.irq_cpus, "H"), _numbers(rates.irq_counts, "I"), strict=False
@@ -207,7 +206,7 @@ def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
 
 
 def _observe(rates: Sequence[Rates]) -> _Base | None:
-    """Return means over the intervals with all three columns, or None when they cover less than MIN_BASE_S."""
+    """Return the mean load of the CPUs over the intervals; None when less than MIN_BASE_S of them is known."""
     seconds = 0.0
     sums: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}
     known: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}

@@ -41,17 +41,21 @@ class Change(Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether it is being applied, unconfirmed or being undone."""
+        """Return whether the change is being applied, is unconfirmed, or is being undone."""
         return self.state in (ChangeState.APPLYING, ChangeState.UNCONFIRMED) or self.ending is not None
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of its settings."""
+        """Return the keys of the settings that the change sets."""
         return frozenset(action.key for action in self.plan.actions)
 
 
 class Changes(Struct, frozen=True):
-    """All changes of a node, oldest first. observe_reason: why this agent may not write, None if it may."""
+    """State of the change machine: all changes of a node by change_id, oldest first.
+
+    observe_reason: why this agent may not write, None if it may. lost_since: when the connection to the backend was
+    lost, in monotonic seconds; None while there is one.
+    """
 
     changes: dict[str, Change] = {}
     observe_reason: str | None = None
@@ -62,7 +66,7 @@ class Changes(Struct, frozen=True):
 
 
 class ApplyRequested(Struct, frozen=True):
-    """The backend or a policy requests a plan.
+    """Event: the backend or a policy requests that a plan be applied.
 
     policy, confirm_after_s: as in Change. With confirm_after_s it is confirmed automatically, even without a backend.
     """
@@ -76,7 +80,7 @@ class ApplyRequested(Struct, frozen=True):
 
 
 class RestoreRequested(Struct, frozen=True):
-    """Originals of a policy's settings are to be restored, all of them, confirmed at once. why: a sentence."""
+    """Event: settings of a policy are to get their original values back, without a confirmation. why: a sentence."""
 
     change_id: str
     plan: Plan
@@ -85,7 +89,7 @@ class RestoreRequested(Struct, frozen=True):
 
 
 class Delegated(Struct, frozen=True):
-    """Settings are delegated to another program; each action's becomes is the present value.
+    """Event: another program (irqbalance) may write these settings for now; becomes is their present value.
 
     Undone like an unconfirmed change, but without a deadline. A later delegation has the same change_id and takes over
     the settings that could not be restored after the one before, with their values from before it.
@@ -96,90 +100,93 @@ class Delegated(Struct, frozen=True):
 
 
 class PlanRan(Struct, frozen=True):
-    """RunPlan was carried out up to the first failed action, or RunRestore completely."""
+    """Event: the caller carried out RunPlan (up to the first failed action) or RunRestore, with these results."""
 
     change_id: str
     results: list[Result]
 
 
 class Rechecked(Struct, frozen=True):
-    """Recheck was carried out: a result is done where the setting still has the action's value."""
+    """Event: the caller carried out Recheck; a result is done where the setting still has the action's value."""
 
     change_id: str
     results: list[Result]
 
 
 class InverseRan(Struct, frozen=True):
-    """RunInverse was carried out completely."""
+    """Event: the caller carried out RunInverse, with these results."""
 
     change_id: str
     results: list[Result]
 
 
 class ConfirmRequested(Struct, frozen=True):
-    """The change is to be confirmed."""
+    """Event: a person confirms the change, which makes it permanent."""
 
     change_id: str
 
 
 class ConfirmFailed(Struct, frozen=True):
-    """The confirmation could not be recorded, so it is void. change: before it; why: within a sentence."""
+    """Event: the journal could not record a confirmation, so the change is unconfirmed again.
+
+    change: its state before the confirmation. why: the error, for use within a sentence.
+    """
 
     change: Change
     why: str
 
 
 class RollbackRequested(Struct, frozen=True):
-    """The change is to be rolled back, confirmed or not."""
+    """Event: a person rolls the change back, whether it is confirmed or not."""
 
     change_id: str
 
 
 class ExtendRequested(Struct, frozen=True):
-    """The confirmation timeout is to be extended."""
+    """Event: a person extends the confirmation timeout of a change by some seconds."""
 
     change_id: str
     seconds: float
 
 
 class AcknowledgedByBackend(Struct, frozen=True):
-    """The backend has stored this state of the change."""
+    """Event: the backend has stored this state of the change, so it need not be sent again."""
 
     change_id: str
     state: ChangeState
 
 
 class Measured(Struct, frozen=True):
-    """Guardrail metrics of one interval (coresteer_core.node.metric_values.guardrail_values) and its duration."""
+    """Event: metrics of one interval, to be checked against guardrails (node.metric_values.guardrail_values)."""
 
     metrics: dict[str, float | None]
     duration_s: float
 
 
 class BackendLost(Struct, frozen=True):
-    """The connection ended."""
+    """Event: the agent's connection to the backend ended."""
 
 
 class BackendBack(Struct, frozen=True):
-    """The backend welcomed this agent."""
+    """Event: the agent is connected to the backend again."""
 
 
 class Tick(Struct, frozen=True):
-    """Time has passed."""
+    """Event: time has passed; timeouts and automatic confirmations that are due take place."""
 
 
 class Stopping(Struct, frozen=True):
-    """The agent is about to end and could not undo changes later."""
+    """Event: the agent is about to exit, so it undoes its unconfirmed changes now."""
 
 
 class RestoredExternally(Struct, frozen=True):
-    """``coresteer-agent restore`` restored these settings while the agent runs."""
+    """Event: the command ``coresteer-agent restore`` restored these settings while the agent was running."""
 
     keys: frozenset[str]
 
 
 class Restarted(Struct, frozen=True):
-    """The agent starts with the changes of its journal, oldest first."""
+    """Event: the agent started and read these changes from its journal, oldest first."""
 
     changes: list[Change]
 
@@ -209,34 +216,34 @@ Event: TypeAlias = (
 
 
 class RecordChange(Struct, frozen=True):
-    """Record this change durably before the next instruction."""
+    """Instruction: write this change to the journal durably before the next instruction."""
 
     change: Change
 
 
 class RunPlan(Struct, frozen=True):
-    """Apply the actions in order, stop at the first that fails, then feed PlanRan."""
+    """Instruction: apply the plan's actions in order, stop at the first that fails, then pass in the event PlanRan."""
 
     change_id: str
     plan: Plan
 
 
 class RunRestore(Struct, frozen=True):
-    """Undo all these actions in order: set each action's becomes. Then feed PlanRan."""
+    """Instruction: restore originals by setting each action's becomes, in order; then pass in the event PlanRan."""
 
     change_id: str
     plan: Plan
 
 
 class Recheck(Struct, frozen=True):
-    """Read the settings of the actions, write nothing, then feed Rechecked."""
+    """Instruction: read the settings of the plan without writing, then pass in the event Rechecked."""
 
     change_id: str
     plan: Plan
 
 
 class RunInverse(Struct, frozen=True):
-    """Undo all these actions in order, whatever the result of each, then feed InverseRan."""
+    """Instruction: apply all actions of an inverse plan, even if some fail, then pass in the event InverseRan."""
 
     change_id: str
     plan: Plan
@@ -244,7 +251,7 @@ class RunInverse(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Send the message to the backend; the caller, which has a calendar clock, sets deadline_ms."""
+    """Instruction: send the change's state to the backend. The caller, which has a Unix clock, sets deadline_ms."""
 
     message: ChangeMessage
 

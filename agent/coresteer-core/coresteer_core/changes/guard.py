@@ -9,11 +9,11 @@ from coresteer_core.settings import Setting, parse_setting
 from coresteer_core.settings.base import format_cpus
 
 MAX_MOVES = 64
-"""Actions in one plan: enough for every queue of a large NIC, too few for a runaway program."""
+"""Maximum number of actions in a plan: enough for every queue of a large NIC, too few for a runaway program."""
 
 
 class Refusal(Struct, frozen=True):
-    """A reason why a setting is not written.
+    """A reason why the guard refuses to write a setting.
 
     code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
     bounds, learned, too_many.
@@ -25,7 +25,7 @@ class Refusal(Struct, frozen=True):
 
 
 class PlanWarning(Struct, frozen=True):
-    """A consequence that a person should know before a plan is applied.
+    """A side effect or risk that a person should know before a plan is applied.
 
     code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, controller.
     """
@@ -36,14 +36,14 @@ class PlanWarning(Struct, frozen=True):
 
 
 def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[Refusal]:
-    """Return reasons against writing (key, canonical value) pairs on a node; empty when they may be written."""
+    """Return why settings must not get these (key, canonical value) pairs on a node; empty when all may be written."""
     found: list[Refusal] = []
     if len(desired) > MAX_MOVES:
         found.append(
             Refusal(
                 "too_many",
                 "",
-                f"{len(desired)} settings at once are more than the {MAX_MOVES} one plan may change.",
+                f"The plan has {len(desired)} actions; a plan may have at most {MAX_MOVES}.",
             )
         )
     online = view.topology.online()
@@ -74,7 +74,7 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
 
 
 def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[PlanWarning]:
-    """Return what a person should know before (key, canonical value) pairs are written."""
+    """Return side effects and risks of writing these (key, canonical value) pairs of settings on a node."""
     found: list[PlanWarning] = []
     isolated = view.topology.isolated_cpus
     known = [(s, value) for key, value in desired if (s := parse_setting(key)).missing_reason(view) is None]

@@ -5,9 +5,9 @@ from msgspec import Struct
 from coresteer_core.metrics import GUARDRAIL
 
 STRIKES = 2
-"""Consecutive intervals above the bound that make a violation; a single one may be the disturbance of the change."""
+"""Consecutive intervals above the bound that violate a guardrail; a single one may be caused by the write itself."""
 STRIKES_S = 2.0
-"""Least duration of these intervals together, compared to the next tenth of a second."""
+"""Shortest total duration in seconds of those intervals (compared to the nearest tenth of a second)."""
 
 
 class Guardrail(Struct, frozen=True):
@@ -18,19 +18,19 @@ class Guardrail(Struct, frozen=True):
 
 
 class Strikes(Struct, frozen=True):
-    """Consecutive intervals above a guardrail's bound, and how long they lasted together."""
+    """Number and total duration of the latest consecutive intervals in which a metric exceeded a guardrail's bound."""
 
     intervals: int = 0
     seconds: float = 0.0
 
     def count(self, guardrail: Guardrail, value: float | None, duration_s: float) -> "Strikes":
-        """Return the strikes after another interval. value: the metric's, None where unknown, which ends the series."""
+        """Return the strikes after another interval with this value of the metric; None (unknown) resets them."""
         if value is None or value <= guardrail.max:
             return Strikes()
         return Strikes(self.intervals + 1, self.seconds + duration_s)
 
     def violation(self, guardrail: Guardrail, value: float | None) -> str | None:
-        """Return the violation as a sentence without its article, None where there is none. value: the last one."""
+        """Return a sentence (without “The”) if the guardrail is violated, else None. value: the metric's latest."""
         if value is None or self.intervals < STRIKES or round(self.seconds, 1) < STRIKES_S:
             return None
         return (

@@ -60,7 +60,7 @@ MIN_TIMEOUT_S, MAX_TIMEOUT_S = 30.0, 600.0
 
 
 def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911, PLR0912 - one return an event
-    """Return the state after an event and the instructions that follow from it. now: monotonic seconds."""
+    """Return the state of all changes after an event, and the instructions to carry out. now: monotonic seconds."""
     match event:
         case ApplyRequested():
             return _apply(state, event, now)
@@ -146,7 +146,7 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
         change_id=event.change_id,
         plan=event.plan,
         state=ChangeState.APPLYING,
-        sentence="The agent is applying it.",
+        sentence="The agent is applying the plan.",
         confirm_timeout_s=event.confirm_timeout_s,
         guardrails=event.guardrails,
         policy=event.policy,
@@ -200,14 +200,14 @@ def _delegate(state: Changes, event: Delegated) -> Step:
 
 
 def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 - one return a reason
-    """Return why a change is rejected before its first action, else None; the executor checks each action."""
+    """Return a sentence that says why a whole change is rejected, else None; the executor checks each action."""
     if state.observe_reason is not None:
         return f"This agent only observes. {state.observe_reason}"
     actions = change.plan.actions
     if not actions:
         return "The plan has no actions; there is nothing to apply."
     if len(actions) > MAX_MOVES:
-        return f"{len(actions)} actions are more than the {MAX_MOVES} one plan may have."
+        return f"The plan has {len(actions)} actions; a plan may have at most {MAX_MOVES}."
     if len(change.keys) < len(actions):
         return "The plan names a setting twice; name each once."
     if not MIN_TIMEOUT_S <= change.confirm_timeout_s <= MAX_TIMEOUT_S:
@@ -215,9 +215,9 @@ def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
         return f"The confirmation timeout must be {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} s, not {timeout_s:g}."
     for guardrail in change.guardrails:
         if guardrail.metric not in GUARDRAIL:
-            return f"“{guardrail.metric[:40]}” is not a guardrail's metric; there are {', '.join(GUARDRAIL)}."
+            return f"“{guardrail.metric[:40]}” is not a metric that a guardrail can bound; use {', '.join(GUARDRAIL)}."
         if not math.isfinite(guardrail.max):
-            return f"The guardrail on {guardrail.metric} needs a number as its max."
+            return f"The maximum of the guardrail on {guardrail.metric} must be a finite number."
     for other in state.changes.values():
         if other.open and (shared := sorted(other.keys & change.keys)):
             if other.delegated:
@@ -289,7 +289,7 @@ def _rechecked(state: Changes, change: Change, results: list[Result], now: float
 
 
 def _touched(result: Result) -> bool:
-    """Return whether an action may have changed its setting: written, or written and read back otherwise."""
+    """Return whether an action may have changed its setting: it was written, even if another value reads back."""
     otherwise = result.outcome is Outcome.FAILED and result.read_back != result.found
     return result.outcome is Outcome.APPLIED or otherwise
 
@@ -318,7 +318,7 @@ def _roll_back(state: Changes, change: Change, now: float) -> Step:
 
 
 def _later_change(state: Changes, change: Change) -> Change | None:
-    """Return a later change in force of the same settings, which has to be undone first; None without one."""
+    """Return a later change of the same settings, which has to be rolled back first; None without one."""
     after = False
     for other in state.changes.values():
         stands = other.open or other.state is ChangeState.CONFIRMED
@@ -380,6 +380,6 @@ def _unknown(state: Changes, change_id: str) -> list[Instruction]:
     if state.observe_reason is not None:
         sentence = "This agent only observes and has no journal, so the state of the change is unknown."
     else:
-        why = "it never arrived, was dropped as an old one, or the journal was lost."
+        why = "it never arrived, it ended long ago, or the journal was lost."
         sentence = f"This node does not know change {change_id[:60]}: {why}"
     return [Report(ChangeMessage(change_id, ChangeState.FAILED, sentence, [], EndedBy.ERROR))]

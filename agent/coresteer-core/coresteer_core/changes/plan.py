@@ -1,4 +1,4 @@
-"""Plans: actions with their reasons, previews and inverses. A preview and an apply use the same functions."""
+"""Plans: ordered writes of settings with reasons, their previews, and the inverse plans that undo them."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from coresteer_core.settings import SettingError, parse_setting
 
 
 class Action(Struct, frozen=True):
-    """A change of one setting, from its value at preview time to the desired value, both canonical."""
+    """One write of a plan: a setting's key, its value before (was), the desired value (becomes) and the reason."""
 
     key: str
     was: str
@@ -17,21 +17,21 @@ class Action(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Actions in the order in which they are written. allow_isolated: the guard allows isolated CPUs."""
+    """Actions in the order in which they are written. allow_isolated: isolated CPUs may be used."""
 
     actions: list[Action]
     allow_isolated: bool = False
 
 
 class DesiredValue(Struct, frozen=True):
-    """A setting's key and its desired value."""
+    """A setting's key and the value that an operator, a policy or an experiment wants it to have."""
 
     key: str
     value: str
 
 
 class Preview(Struct, frozen=True):
-    """A plan and its consequences. It can be applied when refused is empty and the plan has actions.
+    """A plan with its refusals and warnings. It can be applied when refused is empty and the plan has actions.
 
     sentence: a summary, or that the plan is refused and why. commands: equivalent shell commands in order; empty when
     something is refused.
@@ -45,7 +45,7 @@ class Preview(Struct, frozen=True):
 
 
 def inverse(plan: Plan) -> Plan:
-    """Return the plan that undoes a plan, in reverse order."""
+    """Return the inverse plan, which undoes a plan by setting each previous value, in reverse order."""
     return Plan(
         [Action(a.key, a.becomes, a.was, f"Undo: {a.reason}") for a in reversed(plan.actions)],
         allow_isolated=True,  # originals are restored even where the guard would refuse them
@@ -95,7 +95,7 @@ def _refused(refused: list[Refusal]) -> str:
 
 
 def sentence_of(view: View, plan: Plan) -> str:
-    """Return a plan's summary in one line. Its keys and values must be settings and canonical."""
+    """Return a sentence with every change of a plan: setting, old and new value. Keys and values must be valid."""
     if not plan.actions:
         return "Nothing would change: every setting already has the desired value."
     parts = []

@@ -1,4 +1,4 @@
-"""State of a change and results of its actions, as an agent reports them."""
+"""State of a change and the result of each of its actions, as an agent sends them to the backend."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -22,7 +22,7 @@ class ChangeState(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """Cause of the end of a change."""
+    """Why a change ended: a user, the confirmation timeout, a guardrail, lost backend, agent restart, or an error."""
 
     USER = "user"
     TIMEOUT = "timeout"
@@ -33,7 +33,7 @@ class EndedBy(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Outcome of one action. unsupported: the node does not have the setting, or no longer."""
+    """Outcome of one action of a plan. unsupported: the node has no such setting (any more)."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 
 class Result(Struct, frozen=True):
-    """Result of one action: its outcome and a sentence for a person.
+    """Result of one action of a plan: its outcome, a sentence, and the setting's value before and after.
 
     found: the value before the write, read_back: after it; None if it was not read.
     """
@@ -56,17 +56,17 @@ class Result(Struct, frozen=True):
 
     @property
     def done(self) -> bool:
-        """Return whether the setting has the action's value."""
+        """Return whether the setting now has the value that the action requested."""
         return self.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
 
     @property
     def stuck(self) -> bool:
-        """Return whether the setting exists and does not have the action's value."""
+        """Return whether the setting exists but does not have the value that the action requested."""
         return self.outcome in (Outcome.REFUSED, Outcome.FAILED)
 
 
 class ChangeMessage(Struct, frozen=True, tag="change"):
-    """State of a change. Sent at every transition; the last one again after each Welcome until ChangeAck.
+    """Message to the backend: state of a change. Sent at every transition, and after a reconnect until ChangeAck.
 
     deadline_ms: when an unconfirmed change reverts (node's clock, Unix); remaining_s: the same as a duration.
     results: of the plan or, once rolled back, of its inverse.

@@ -1,4 +1,4 @@
-"""Undo of changes: its beginning, its outcome, and changes after a restart or a reboot."""
+"""Undo changes: begin and finish an undo, and treat open changes after a restart or reboot."""
 
 from typing import TypeAlias
 
@@ -11,9 +11,9 @@ from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, O
 Step: TypeAlias = tuple[Changes, list[Instruction]]
 
 LOST_BACKEND_GRACE_S = 10.0
-"""Time from the loss of the backend to the rollback of unconfirmed changes; a reconnect takes less."""
+"""Seconds without a backend after which unconfirmed changes are rolled back; a reconnect takes less."""
 REMEMBERED = 256
-"""Changes kept for a later rollback or report; older ones that have ended are dropped."""
+"""Maximum number of changes kept for a later rollback; older ones that have ended are dropped."""
 
 _CAUSES = {
     EndedBy.USER: "on request",
@@ -26,7 +26,7 @@ _CAUSES = {
 
 
 def undo_all(state: Changes, due: list[tuple[Change, EndedBy, str]]) -> Step:
-    """Begin the undo of changes, latest first. Their sentence gives the cause; the outcome is added after the undo."""
+    """Return the state and the instructions that begin to undo changes, given latest first, each with its cause."""
     instructions: list[Instruction] = []
     for change, by, cause in due:
         has_cause = by is EndedBy.ERROR or change.ending is by
@@ -38,7 +38,7 @@ def undo_all(state: Changes, due: list[tuple[Change, EndedBy, str]]) -> Step:
 
 
 def inverse_ran(state: Changes, change: Change, results: list[Result], now: float) -> Step:
-    """Apply the results of an undo; settings that could not be restored remain in the change's undo."""
+    """Return the state after an undo; actions whose setting could not be restored remain in the change's undo plan."""
     by = change.ending
     if by is None:
         return state, []
@@ -65,7 +65,7 @@ def inverse_ran(state: Changes, change: Change, results: list[Result], now: floa
 
 
 def describe_restored(results: list[Result]) -> str:
-    """Return the outcome of restoring settings as a sentence."""
+    """Return a sentence that says how many settings were restored, and which no longer exist."""
     if len(results) == 1:
         return results[0].sentence
     gone = [result.sentence for result in results if result.outcome is Outcome.UNSUPPORTED]
@@ -79,7 +79,7 @@ def describe_restored(results: list[Result]) -> str:
 
 
 def restored_externally(state: Changes, keys: frozenset[str], now: float) -> Step:
-    """Apply that ``coresteer-agent restore`` restored settings; a change with nothing left to undo ends."""
+    """Return the state after ``coresteer-agent restore`` restored settings; a change with nothing left to undo ends."""
     instructions: list[Instruction] = []
     for before in state.changes.values():
         remaining = [action for action in before.undo.actions if action.key not in keys]
@@ -106,7 +106,7 @@ def restored_externally(state: Changes, keys: frozenset[str], now: float) -> Ste
 
 
 def restarted(state: Changes, changes: list[Change]) -> Step:
-    """Load the changes of a journal, oldest first; open ones are undone."""
+    """Return the state with the changes of a journal, oldest first, and instructions that undo the open ones."""
     for change in changes:
         state = with_change(state, change)
     open_ones = [change for change in reversed(changes) if change.open]
@@ -114,7 +114,7 @@ def restarted(state: Changes, changes: list[Change]) -> Step:
 
 
 def after_reboot(changes: list[Change]) -> list[Change]:
-    """Return the changes that are still to be reported after a reboot, which restored every setting."""
+    """Return the changes that the backend must still learn of after a reboot, which restored every setting."""
     unreported = []
     for change in changes:
         if change.open:
@@ -135,7 +135,7 @@ def after_reboot(changes: list[Change]) -> list[Change]:
 
 
 def with_change(state: Changes, change: Change) -> Changes:
-    """Return the state with a new or updated change."""
+    """Return the state of all changes with one added or updated; drops old ended ones above the maximum."""
     changes = {**state.changes, change.change_id: change}
     surplus = len(changes) - REMEMBERED
     if surplus > 0:
@@ -147,7 +147,7 @@ def with_change(state: Changes, change: Change) -> Changes:
 
 
 def report(change: Change, now: float) -> Report:
-    """What the backend is unreported of a change."""
+    """Return the instruction to send a change's present state to the backend. now: monotonic seconds."""
     waiting = change.state is ChangeState.UNCONFIRMED and change.deadline is not None
     return Report(
         ChangeMessage(

@@ -24,7 +24,7 @@ _RTT_METRICS = ("rtt_p99_us", "rtt_p95_us", "rtt_p50_us")
 _CLASS_METRICS = tuple(f"c{number}_mean_us" for number in range(1, 6))
 
 CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
-"""A CPU list; empty leaves the choice to the kernel."""
+"""A CPU list for the processes of a workload; empty leaves the choice to the kernel."""
 ServerCpus: TypeAlias = Annotated[
     CpuText,
     labelled(
@@ -50,7 +50,7 @@ Limit: TypeAlias = Annotated[
 
 
 class WorkloadSpec(Struct, frozen=True, kw_only=True):
-    """Base of every workload's fields.
+    """Base of the workloads: the load that runs during an experiment, with its parameters.
 
     label, summary: its name and one sentence about it, for forms. metrics: those that may be primary, the usual one
     first.
@@ -62,7 +62,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True):
 
 
 class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
-    """TCP to the node under test, which discards the data."""
+    """Workload: TCP connections that send to the node under test, which discards the data."""
 
     label = "TCP stream"
     summary = "TCP connections that send as fast as the rate limit allows; the node under test discards the data."
@@ -75,7 +75,7 @@ class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
 
 
 class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
-    """Requests over TCP; each connection sends its next request when the response has arrived."""
+    """Workload: requests over TCP; each connection sends the next one when the response has arrived."""
 
     label = "TCP requests"
     summary = "Each connection sends a request, waits for the response, and repeats."
@@ -99,7 +99,7 @@ class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
 
 
 class UdpFlood(WorkloadSpec, frozen=True, kw_only=True, tag="udp-flood"):
-    """UDP from many source ports at a steady rate; the node under test counts the packets."""
+    """Workload: UDP from many source ports at a steady rate; the node under test counts the packets."""
 
     label = "UDP flood"
     summary = "Small UDP packets from many source ports at a constant rate; the node under test counts them."
@@ -121,7 +121,7 @@ class UdpFlood(WorkloadSpec, frozen=True, kw_only=True, tag="udp-flood"):
 
 
 class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
-    """The iperf3 program, where it is installed, TCP or UDP."""
+    """Workload: the program iperf3, where it is installed, with TCP or UDP."""
 
     label = "iperf3"
     summary = "Runs the program iperf3 if it is installed."
@@ -135,7 +135,10 @@ class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
 
 
 class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
-    """The service-class experiment (coresteer_agent.workloads.classes) on loopback. It ends with the last response."""
+    """Workload: five service classes of requests on loopback (coresteer_agent.workloads.classes).
+
+    It ends with the last response.
+    """
 
     label = "Service classes"
     summary = "Five clients, one for each class, send requests to an echo server that forks for each request."
@@ -163,7 +166,7 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
 
 
 class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
-    """No generated load: the node's own traffic is measured."""
+    """Workload without generated load: the node's existing traffic is measured."""
 
     label = "Existing traffic"
     summary = "Generates no load and measures the node's own traffic."
@@ -176,7 +179,7 @@ class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
 
 
 class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
-    """A command that the operator allowed by this name in the agent's own configuration; it ends by itself.
+    """Workload: a command that the operator allowed by name in the agent's configuration file; it ends by itself.
 
     Its last line of output may be a JSON object of numbers; they become metrics named ``command.NAME``.
     """
@@ -193,15 +196,15 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
 
 
 Traffic: TypeAlias = TcpStream | TcpRequest | UdpFlood | Iperf3
-"""Workloads with two ends: the server is the node under test, the client a network namespace of it or a peer node."""
+"""Workloads with a server, the node under test, and a client in a network namespace of it or on another node."""
 Workload: TypeAlias = Traffic | Classes | Observe | Command
 
 Role: TypeAlias = Literal["alone", "server", "client"]
-"""alone: both ends are on the node, the client in a network namespace of its own."""
+"""Part of a node in a workload. alone: server and client, the latter in a network namespace of its own."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """Request of one run: start the load, warm up, measure, stop the load.
+    """Request for one run of an experiment: start the workload, warm up, measure, stop the workload.
 
     measure_s: also the most that Classes and Command may take, which are measured from their start to their end.
     irqbalance: let it run meanwhile; every affinity that it changes is restored. address, netdev: of the server, for a
@@ -224,7 +227,7 @@ _CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=101)]
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """Result of one run on a node, over exactly its measured time.
+    """Result of one run of an experiment on a node: metrics over its measured time.
 
     figures: by the names of coresteer_core.metrics.EXPERIMENT, and ``command.NAME``. cpus: percent of each CPU's time
     by kind (busy, user, system, irq, softirq, steal), an element a CPU number, None where unknown. steal_percent: of
@@ -243,7 +246,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class RunState(StrEnum):
-    """State of an experiment, or of one of its runs, on a node."""
+    """State of an experiment, or of one of its runs, on a node: ready, loaded, measured, failed."""
 
     READY = "ready"
     LOADED = "loaded"

@@ -1,4 +1,4 @@
-"""The metrics of a run, by the names of metrics.EXPERIMENT, from two readings of a node's counters."""
+"""Compute the metrics of an experiment's run from the node's counters before and after it."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -16,7 +16,7 @@ from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLa
 
 
 class Reading(Struct, frozen=True):
-    """Counters at one moment; None where the kernel does not have one.
+    """Counters of a node at the start or the end of a run; None where the kernel does not have one.
 
     migrations: of tasks to another CPU. numa_pages: pages allocated on the NUMA node of the allocating CPU, and on
     another one (sysfs node/nodeN/numastat: local_node, other_node); None also on machines with one NUMA node.
@@ -39,7 +39,7 @@ def measured(
     disturbed: Sequence[str] = (),
     tcp: Sequence[TcpLatency] | None = None,
 ) -> Measured:
-    """Return the metrics of a run between two readings.
+    """Return the result of a run, by the names of metrics.EXPERIMENT, from the counters before and after it.
 
     netdevs: those whose packets count; empty for all but loopback. irqs: of each netdev. load: the workload's own
     metrics, which replace the node's of the same name. tcp: the kernel's round-trip times during a run without a load:
@@ -136,13 +136,13 @@ def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]
 
 
 def _of_load(load: Mapping[str, float]) -> dict[str, float]:
-    """Return the load's metrics with known names and plausible values; a command's output is not trusted."""
+    """Return the workload's own metrics with known names and plausible values; a command's output is not trusted."""
     known = (name for name, value in load.items() if (name in EXPERIMENT or _OWN.match(name)) and abs(value) < _MOST)
     return {name: load[name] for name in islice(known, _MOST_FIGURES)}
 
 
 def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:
-    """Return sentences about CPUs and netdevs that are in only one of two readings."""
+    """Return a sentence for each CPU or netdev that appeared or disappeared during the run."""
     said = []
     if before.times is None or after.times is None:
         said.append("The time of the CPUs could not be read.")

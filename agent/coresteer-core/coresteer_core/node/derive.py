@@ -1,4 +1,4 @@
-"""Rates from two Samples: the only place where wraparound, reset and hot-plug are handled.
+"""Derive Rates from two Samples: the only place that handles wraparound, reset and hot-plug of counters.
 
 Counters of interrupts, softirqs and softnet are 32 bits wide in the kernel and wrap; those of
 netdevs and TCP are 64 bits wide and do not. A counter that decreased, or increased faster than any
@@ -39,7 +39,9 @@ NetdevTotals: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 
 
 class CounterTable(Struct, frozen=True):
-    """Counters by row label and CPU. cpus: the CPU of each column; rows: u32 counters, one a column.
+    """Counters of /proc/interrupts or /proc/softirqs by row label and CPU.
+
+    cpus: the CPU of each column. rows: by label, one u32 counter for each column.
 
     A row that did not change since the previous table may be the same object there.
     """
@@ -78,14 +80,14 @@ class Sample(Struct, frozen=True):
 
 _WRAP = 1 << 32
 _PLAUSIBLE_PER_S = 50_000_000
-"""More than one CPU counts in a second: a softirq, an interrupt or a packet takes more than 20 ns."""
+"""More softirqs, interrupts or packets than one CPU handles in a second: each takes more than 20 ns."""
 
 _PLAUSIBLE_NETDEV_PER_S = 1 << 40
 """More than a netdev counts in a second: twenty times the bytes of a 400 Gbit/s port."""
 
 
 def derive(previous: Sample, current: Sample, seq: int) -> Rates:
-    """Return the increments between two samples of one machine, the earlier first.
+    """Return the increments of a node's counters between two samples, the earlier first.
 
     A CPU, netdev or column that is in only one of them is unknown for the interval, not 0. A new
     interrupt counts from 0, as in the kernel. When no time passed between the samples, or they are in the
@@ -163,7 +165,7 @@ def _shares(
 
 
 def _increment(before: int, now: int, plausible: int) -> int | None:
-    """Return the increment of a 32-bit counter, across a wraparound; None when it was reset."""
+    """Return how much a 32-bit counter increased, across a wraparound; None when it was reset."""
     moved = (now - before) % _WRAP
     return moved if moved <= plausible else None
 
@@ -267,7 +269,7 @@ def _netdevs(
 
 
 def _counters(previous: Mapping[str, int], current: Mapping[str, int], duration_s: float) -> dict[str, int]:
-    """Return the increment of each 64-bit counter that is in both; without those that were reset."""
+    """Return by name how much each 64-bit counter increased; counters that were reset are left out."""
     most = max(duration_s, 1.0) * _PLAUSIBLE_NETDEV_PER_S
     return {
         name: moved

@@ -10,7 +10,7 @@ from coresteer_core.bounds import CpuList, KernelInteger, Name, Sentence, Value
 MAX_NETDEVS = 4096
 MAX_IRQS = 65_536
 MAX_QUEUES = 65_536
-"""Queues of all network devices together."""
+"""Maximum number of queues of all network devices together."""
 
 
 class Queue(Struct, frozen=True):
@@ -88,7 +88,7 @@ class Inventory(Struct, frozen=True, dict=True):
     settings: Annotated[dict[Name, Name], Meta(max_length=256)] = {}
 
     def netdev(self, name: str | None) -> Netdev | None:
-        """Return the network device with a name, None where there is none."""
+        """Return the network device of this name; None where the node has none."""
         return next((n for n in self.netdevs if n.name == name), None)
 
     def physical_netdevs(self) -> frozenset[str]:
@@ -106,7 +106,7 @@ class Inventory(Struct, frozen=True, dict=True):
         return sorted(cards, key=lambda netdev: netdev.management)
 
     def irq(self, number: int) -> Irq | None:
-        """Return the interrupt with a number, None where there is none."""
+        """Return the interrupt of this number; None where the node has none."""
         return self._by_number.get(number)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Load: means of a node's Rates over the last seconds, from which policies decide."""
+"""Load of a node: means of its Rates over the last seconds, from which policies decide."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_U
 
 
 class IrqLoad(Struct, frozen=True, array_like=True):
-    """Rate of one interrupt on one CPU."""
+    """Occurrences per second of one interrupt on one CPU."""
 
     irq: int
     cpu: int
@@ -17,7 +17,7 @@ class IrqLoad(Struct, frozen=True, array_like=True):
 
 
 class NetdevLoad(Struct, frozen=True, array_like=True):
-    """Traffic of a netdev. dropped_per_s: of received packets."""
+    """Packets and bytes per second of a network device. dropped_per_s: of received packets."""
 
     name: str
     rx_packets_per_s: float
@@ -28,7 +28,7 @@ class NetdevLoad(Struct, frozen=True, array_like=True):
 
 
 class Load(Struct, frozen=True):
-    """Means over the last seconds.
+    """Load of a node: CPU shares, interrupts, drops, round-trip time and traffic, as means over the last seconds.
 
     busy, softirq: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts. None
     where not known. irqs: numbered interrupts that occurred. rtt_p99_us, dropped_per_s and busiest_cpu_percent are the
@@ -47,7 +47,7 @@ class Load(Struct, frozen=True):
 
 
 def load_of(rates: Sequence[Rates]) -> Load:
-    """Return means over intervals, weighted by their durations, of the intervals in which a value is known.
+    """Return a node's mean load over intervals, each weighted by its duration where a value is known.
 
     An interrupt without a cell in an interval whose interrupts are known occurred 0 times. Returns an empty Load for a
     duration of 0.

@@ -1,4 +1,4 @@
-"""Values of metrics from the Rates of one interval. None is what could not be read."""
+"""Compute the values of metrics from the Rates of one interval. None is what could not be read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
@@ -21,21 +21,21 @@ _IS_DEVICE = bytes(high < FIRST_LABEL_ID >> 24 for high in range(256))
 
 
 def sum_known(column: bytes | None) -> int | None:
-    """Return the sum of a u32 column over the CPUs, None where no CPU's count is known."""
+    """Return the sum of a u32 column of Rates over all CPUs; None where no CPU's count is known."""
     values = unpack(column or b"", "I")
     absent = values.count(ABSENT_U32)
     return None if absent == len(values) else sum(values) - absent * ABSENT_U32
 
 
 def device_interrupts(rates: Rates) -> int | None:
-    """Return the number of numbered device interrupts, without architecture rows such as the timer's LOC."""
+    """Return the number of device interrupts in an interval, without rows such as LOC; None where not read."""
     if rates.irq_ids is None or rates.irq_counts is None:
         return None
     return sum(compress(unpack(rates.irq_counts, "I"), rates.irq_ids[3::4].translate(_IS_DEVICE)))
 
 
 def largest_share(column: bytes | None) -> tuple[int, float] | None:
-    """Return the CPU with the largest value of a share column, and that in percent; None where none is known."""
+    """Return the CPU with the largest share in a column of Rates.shares, and that share in percent; None if unknown."""
     if column is None or column.count(_ABSENT) == len(column):
         return None
     largest = max(column.replace(_ABSENT, b"\0"))
@@ -43,7 +43,7 @@ def largest_share(column: bytes | None) -> tuple[int, float] | None:
 
 
 def _reader(source: Source) -> Callable[[Rates], float | None]:
-    """Return the function that reads a scalar's amount."""
+    """Return the function that reads a source's amount from Rates."""
     field, column = source.field, source.column
     readers: dict[str, Callable[[Rates], float | None]] = {
         "cpu": lambda rates: sum_known(rates.counts.get(column)),
@@ -58,11 +58,11 @@ def _reader(source: Source) -> Callable[[Rates], float | None]:
 SCALAR_READERS: Mapping[str, Callable[[Rates], float | None]] = MappingProxyType(
     {field: _reader(source) for field, source in SCALARS.items()}
 )
-"""For each field of SCALARS, the function that returns its amount in an interval."""
+"""By field of SCALARS, the function that returns its amount from the Rates of an interval."""
 
 
 def counted_netdevs(rates: Rates, physical: frozenset[str] | None) -> Sequence[NetdevCounts] | None:
-    """Return the netdevs whose traffic counts: those in physical, or all but loopback where that is None."""
+    """Return the counts of the netdevs in physical, or of all but loopback where physical is None; None if not read."""
     if rates.netdevs is None:
         return None
     return [n for n in rates.netdevs if (n.name != "lo" if physical is None else n.name in physical)]
@@ -71,7 +71,7 @@ def counted_netdevs(rates: Rates, physical: frozenset[str] | None) -> Sequence[N
 def metric_values(
     rates: Rates, metrics: Mapping[str, Metric], physical: frozenset[str] | None
 ) -> dict[str, float | None]:
-    """Return the value of every one of the metrics that has a source, in one interval.
+    """Return by name the value in one interval of each of these metrics that has a source; None where unknown.
 
     physical: the netdevs whose traffic counts; all but loopback where they are not known.
     """
@@ -95,7 +95,7 @@ def _value(metric: Metric, source: Source, rates: Rates, netdevs: Sequence[Netde
 
 
 def guardrail_values(rates: Rates) -> dict[str, float | None]:
-    """Return the value of every metric in coresteer_core.metrics.GUARDRAIL in one interval.
+    """Return by name the value in one interval of each metric that a guardrail may bound; None where unknown.
 
     dropped_per_s counts what the netdevs dropped, received and sent; a netdev's count includes the packets
     that softnet's full backlog turned away (kernel: net/core/dev.c, enqueue_to_backlog). Only without

@@ -1,4 +1,4 @@
-"""NICs beyond their parameters: how the interrupt timer counts, and how the driver responded to writes.
+"""Knowledge of NICs: how their interrupt timer counts, and how their driver responded to writes.
 
 Nothing is assumed about a driver that can be learned by reading it or from the result of a write.
 """
@@ -13,24 +13,25 @@ from msgspec import Meta, Struct
 from coresteer_core.bounds import Count, Name, Quantity, UnixMs
 
 MAX_DRIVERS = 16
-"""Drivers of which an agent stores responses."""
+"""Maximum number of drivers of which an agent stores responses."""
 MAX_RESPONSES = 64
-"""Stored responses of one driver."""
+"""Maximum number of stored responses of one driver."""
 MAX_NETDEVS = 16
-"""Netdevs of which an agent stores points."""
+"""Maximum number of netdevs of which an agent stores measured points."""
 MAX_POINTS = 32
-"""Stored points of one netdev."""
+"""Maximum number of stored points of one netdev."""
 MAX_MESSAGE = 500
-"""Characters of a driver's error message."""
+"""Maximum length of a stored error message of a driver, in characters."""
 RETRY_AFTER_S = 24 * 3600
-"""A rejected value may be accepted later: by another version of the driver, or together with other values."""
+"""Seconds until a rejected value is tried again: another driver version or other parameters may accept it."""
 
 
 class Timer(StrEnum):
-    """The event from which a NIC counts rx-usecs.
+    """Kind of a NIC's interrupt timer: the event from which it counts rx-usecs.
 
-    restarting: from the last packet (shared paper 4's model, and a completion queue in CQE mode); absolute: from the
-    first waiting packet; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
+    restarting: from the last packet (the model of Park, Woo, Lee and Kim, and a completion queue in CQE mode).
+    absolute: from the first waiting packet. throttle: from the last interrupt, so that a packet after a pause does not
+    wait at all.
     """
 
     RESTARTING = "restarting"
@@ -39,7 +40,7 @@ class Timer(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Result of requesting a value from a driver.
+    """How a driver treated a value that was written: accepted, refused, rounded, ignored or without effect.
 
     accepted: it reads back as requested. refused: the kernel or the driver returned an error. rounded: it reads back as
     a value other than before and other than requested. ignored: the write succeeded and the value reads back as before.
@@ -54,7 +55,7 @@ class Verdict(StrEnum):
 
 
 class DriverResponse(Struct, frozen=True):
-    """Response of a driver to one requested value. name: the end of the setting's key, ``coalesce/rx-usecs``.
+    """How a driver responded when one value was written. name: last part of the key, ``coalesce/rx-usecs``.
 
     read_back: None where it was refused. message: the kernel's error, or the figures of the verdict no_effect.
     unsupported: every value is refused, not only this one (EOPNOTSUPP).
@@ -70,7 +71,7 @@ class DriverResponse(Struct, frozen=True):
 
 
 class DriverRecord(Struct, frozen=True):
-    """Last response of a driver of one kernel for each name and value."""
+    """A driver's latest response to each parameter value that was written, under one kernel version."""
 
     driver: Name
     kernel: Name
@@ -81,7 +82,7 @@ _U32: TypeAlias = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class Point(Struct, frozen=True):
-    """Measurements of a netdev at one combination of coalescing values, summed over intervals with traffic.
+    """Measured traffic and interrupts of a netdev at one combination of coalescing values, over intervals with traffic.
 
     rx_usecs, rx_frames: None where the driver has none. adaptive: adaptive-rx was on. interrupts: of its receiving
     queues. rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known; rtt_s: those seconds.
@@ -102,13 +103,13 @@ class Point(Struct, frozen=True):
 
 
 class Learned(Struct, frozen=True):
-    """Everything an agent has learned about its node's NICs; bounded, stored across restarts."""
+    """What an agent has measured and learned about its node's NICs and drivers; stored across restarts."""
 
     drivers: Annotated[list[DriverRecord], Meta(max_length=MAX_DRIVERS)] = []
     points: Annotated[list[Point], Meta(max_length=MAX_NETDEVS * MAX_POINTS)] = []
 
     def responses(self, driver: str | None, name: str) -> list[DriverResponse]:
-        """Return the driver's responses to values of one parameter."""
+        """Return a driver's recorded responses to writes of one parameter, ``coalesce/rx-usecs``."""
         return [t for record in self.drivers if record.driver == driver for t in record.responses if t.name == name]
 
 
@@ -144,18 +145,18 @@ _THROTTLES = {
     "ena": "ena gives rx-usecs as the delay with which an interrupt is unmasked again after it was served",
     "tg3": "tg3 writes rx-usecs into the receive coalescing ticks, which count from the last status block update",
 }
-"""Why rx-usecs of these counts from the last interrupt: by their sources, of tg3 by Broadcom's programmer's guide."""
+"""Drivers whose rx-usecs counts from the last interrupt, with the reason from the driver's source or manual."""
 
 _CQE_MODES = {
     "mlx5_core": (Timer.RESTARTING, "completion", Timer.THROTTLE, "interrupt"),
     "bnxt_en": (Timer.RESTARTING, "completion", Timer.ABSOLUTE, "first completion that waits"),
     "hns3": (Timer.ABSOLUTE, "first new completion", Timer.THROTTLE, "interrupt"),
 }
-"""The timer and the event it counts from, with cqe-mode-rx on and off."""
+"""By driver: timer and the event it counts from with cqe-mode-rx on, then with it off."""
 
 
 def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | None, str]:
-    """Return the timer of a netdev, None where it is unknown, and a sentence with the reason.
+    """Return the kind of interrupt timer of a NIC (None where unknown), and a sentence that says why.
 
     params: of the netdev or of the queue. Sources: the drivers in the kernel's drivers/net, the virtio specification
     (notifications coalescing).
@@ -178,7 +179,7 @@ def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | Non
 
 
 def added_bound_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) -> float:
-    """Return how long a packet waits for its interrupt at most, in µs. timer None: the maximum of all timers.
+    """Return the longest time in µs that a packet waits for its interrupt. timer None: the maximum of all timers.
 
     A restarting timer may be restarted by every packet except the one that reaches rx_frames. Infinite where nothing
     bounds the wait: a restarting timer without rx_frames (0 or None), or rx_usecs 0 with rx_frames above 1, where only
@@ -194,5 +195,5 @@ def added_bound_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) 
 
 
 def product_bound_us(rx_usecs: float, rx_frames: int | None) -> float | None:
-    """Return the bound rx-usecs × rx-frames in µs of paper 4 (90 µs × 42 is 3.8 ms); None without rx_frames."""
+    """Return rx-usecs × rx-frames in µs, the latency bound of Park, Woo, Lee and Kim; None without rx_frames."""
     return rx_usecs * rx_frames if rx_frames else None

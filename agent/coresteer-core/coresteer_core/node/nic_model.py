@@ -1,4 +1,4 @@
-"""Model of a NIC receive queue with its interrupt timer, packet by packet: interrupt rate and added latency.
+"""Simulate a NIC's receive queue and interrupt timer packet by packet, for interrupt rate and added latency.
 
 The model of Park, Woo, Lee and Kim (interrupt coalescing), extended by the timers of other NICs. Deterministic: random
 arrivals come from a fixed seed.
@@ -17,7 +17,7 @@ from coresteer_core.node.nic import Timer
 
 
 class QueueTraffic(Struct, frozen=True):
-    """Traffic of one queue. link_bits_per_s: limits the gap to a frame's time on the wire; None: no limit."""
+    """Packets that arrive in one receive queue of a NIC. link_bits_per_s bounds their rate; None: no bound."""
 
     packets_per_s: float
     frame_bytes: float
@@ -25,7 +25,7 @@ class QueueTraffic(Struct, frozen=True):
 
 
 class TimerParams(Struct, frozen=True):
-    """Coalescing parameters of a NIC. rx_frames: None or 0 where it does not count packets.
+    """Interrupt coalescing of a NIC: kind of timer, rx-usecs and rx-frames (None or 0 where packets are not counted).
 
     The interrupt is raised at rx_usecs or rx_frames, whichever is first. With rx_usecs 0 only the count decides, and
     without a count there is no delay (kernel: include/uapi/linux/ethtool.h).
@@ -37,7 +37,7 @@ class TimerParams(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """Cost of receiving on the host. While it polls, the NIC does not interrupt (NAPI).
+    """Receive costs of the host in µs, and the ring size. While the host polls, the NIC does not interrupt (NAPI).
 
     ring: packets that the NIC can hold. entry_us: from the interrupt to the first packet. packet_us: per packet, > 0.
     """
@@ -51,7 +51,7 @@ TYPICAL_HOST = Host()
 
 
 class Prediction(Struct, frozen=True):
-    """Predicted interrupts and added latency: from a packet's arrival to its interrupt, less that without a delay."""
+    """Predicted interrupt rate, latency in µs that coalescing adds to a packet, and share of dropped packets."""
 
     interrupts_per_s: float
     packets_per_interrupt: float
@@ -63,23 +63,23 @@ class Prediction(Struct, frozen=True):
 
 _SEED = 4
 _INTERRUPTS = 4
-"""Interrupts that are simulated at least, where a delay collects more packets than requested."""
+"""Minimum number of interrupts to simulate, even if that takes more packets than requested."""
 _MOST_PACKETS = 16_384
 _LEAST_PER_S = 1e-3
-"""Lower bound of packets_per_s: below it each packet is alone."""
+"""Lower bound of packets_per_s in the model."""
 _END_US = 1e300
 """A time after all packets."""
 
 
 def packet_gap_us(frame_bytes: float, link_bits_per_s: int) -> float:
-    """Return a frame's time on the wire: 9000 B at 1 Gb/s is 72 µs (PAPERS 4)."""
+    """Return the time in µs that a frame takes on the wire: 9000 B at 1 Gb/s is 72 µs."""
     return frame_bytes * 8e6 / link_bits_per_s
 
 
 def predict(
     traffic: QueueTraffic, params: TimerParams, host: Host = TYPICAL_HOST, *, packets: int = 1000
 ) -> Prediction:
-    """Return the prediction from the first packets of a queue.
+    """Return the interrupt rate and added latency that the model predicts for a receive queue.
 
     Rates are those from the first interrupt to the last. Where a delay collects many packets, more than requested are
     simulated. dropped_share: of arrived packets; a packet is dropped when the ring is full, and then neither restarts
@@ -109,7 +109,7 @@ def predict(
 
 
 def _gaps(traffic: QueueTraffic) -> tuple[float, float]:
-    """Return mean and smallest time between two packets; equal where they fill the link."""
+    """Return the mean and the smallest time in µs between two packets; equal where they fill the link."""
     mean_us = 1e6 / max(traffic.packets_per_s, _LEAST_PER_S)
     if traffic.link_bits_per_s is None:
         return mean_us, 0.0
@@ -119,7 +119,7 @@ def _gaps(traffic: QueueTraffic) -> tuple[float, float]:
 
 @lru_cache(maxsize=8)
 def _arrival_times(mean_us: float, least_us: float, count: int) -> list[float]:
-    """Return arrival times, then _END_US; the part of a gap above the smallest one is exponential."""
+    """Return random packet arrival times in µs, then _END_US; the part of a gap above the smallest is exponential."""
     over_us = mean_us - least_us
     return [*accumulate(least_us + over_us * each for each in _exponential(count)), _END_US]
 

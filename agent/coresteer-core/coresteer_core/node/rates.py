@@ -1,4 +1,4 @@
-"""Rates: increments of a node's counters over one interval, as sent, stored and shown. Absent is None, never 0."""
+"""Rates: how much a node's counters increased in one interval, as sent and stored. Absent is None, never 0."""
 
 import sys
 from array import array
@@ -17,7 +17,7 @@ MAX_IRQ_CELLS = 262_144
 
 
 class NetdevCounts(Struct, frozen=True, array_like=True):
-    """Increments of one netdev's counters during an interval (kernel: struct rtnl_link_stats64)."""
+    """How much a netdev's counters increased during an interval (kernel: struct rtnl_link_stats64)."""
 
     name: Name
     rx_bytes: Count
@@ -31,7 +31,7 @@ class NetdevCounts(Struct, frozen=True, array_like=True):
 
 
 class TcpLatency(Struct, frozen=True, array_like=True):
-    """Smoothed round-trip times of the TCP sockets to other hosts that were active in the interval."""
+    """Percentiles in µs of the kernel's smoothed RTT of TCP sockets to other hosts, active in the interval."""
 
     sockets: Count
     rtt_p50_us: Count
@@ -40,15 +40,15 @@ class TcpLatency(Struct, frozen=True, array_like=True):
 
 
 ABSENT_SHARE = 255
-"""In a share column: the CPU was offline or could not be read."""
+"""Value in a column of Rates.shares for a CPU that was offline or could not be read."""
 
 
 SHARES_PER_UNIT = 200
-"""A share column's unit is 0.5 %: 0 is idle, 200 is the whole interval. At 1 Hz that is half a kernel tick."""
+"""Value in a column of Rates.shares for 100 %: the unit is 0.5 % of the interval, at 1 Hz half a kernel tick."""
 
 
 ABSENT_U32 = 0xFFFF_FFFF
-"""In a u32 column: unknown."""
+"""Value in a column of Rates.counts for a CPU whose count is unknown."""
 
 
 CPU_SHARES = ("busy", "user", "system", "irq", "softirq", "steal", "iowait")
@@ -58,7 +58,7 @@ CPU_COUNTS = ("net_rx", "net_tx", "softirq_other", "processed", "dropped", "time
 
 
 class Rates(Struct, frozen=True):
-    """Increments between two Samples, never totals. Divide by duration_s for a rate.
+    """How much each counter of a node increased between two Samples. Divide by duration_s for a rate.
 
     Wrap, reset and hot-plug are already handled (coresteer_core.node.derive). Columns are raw
     little-endian arrays, one element a CPU number from 0 to the highest present CPU; None means
@@ -91,11 +91,11 @@ class Rates(Struct, frozen=True):
 
 
 FIRST_LABEL_ID = 0x2100_0000
-"""IRQ ids from here on are labels of architecture rows such as LOC; those below are interrupt numbers."""
+"""Smallest irq_id that encodes a row label of /proc/interrupts such as LOC; ids below are interrupt numbers."""
 
 
 def encode_irq_id(label: str) -> int | None:
-    """Return a row label of /proc/interrupts as a number: ``41`` is 41, ``LOC`` its four padded ASCII bytes.
+    """Return the irq_id of a row of /proc/interrupts: 41 for ``41``, for ``LOC`` its four padded ASCII bytes.
 
     Labels start at 0x21000000, far above any interrupt number. None for a label that is neither.
     """
@@ -108,14 +108,14 @@ def encode_irq_id(label: str) -> int | None:
 
 
 def decode_irq_id(irq_id: int) -> str:
-    """Return the row label of an id by encode_irq_id."""
+    """Return the row label of /proc/interrupts (``41``, ``LOC``) that encode_irq_id() encoded as this irq_id."""
     if irq_id < FIRST_LABEL_ID:
         return str(irq_id)
     return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()
 
 
 def unpack(column: bytes, kind: str) -> Sequence[int]:
-    """Return the numbers of a little-endian column. kind: array's type code, ``H`` (u16) or ``I`` (u32)."""
+    """Return the numbers in a little-endian column of Rates. kind: type code of array, ``H`` (u16) or ``I`` (u32)."""
     numbers = array(kind, column)
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -1,4 +1,4 @@
-"""Receive side of a netdev as input of the NIC model: its interrupts, traffic and coalescing."""
+"""Receive interrupts, received traffic and coalescing of a netdev, as input of the NIC model (nic_model)."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from coresteer_core.node.nic_model import TYPICAL_HOST, Host, Prediction, QueueT
 
 
 class Received(Struct, frozen=True):
-    """Traffic that a netdev receives. share: of the packets, on its busiest queue or on the selected one.
+    """Traffic that a netdev, or one of its queues, receives. share: of the packets, on the busiest or selected queue.
 
     interrupts_per_s: of all queues together, or of the selected one; None where unknown.
     """
@@ -24,13 +24,13 @@ class Received(Struct, frozen=True):
 
 
 def number(params: Mapping[str, str], name: str) -> int | None:
-    """Return the value of a parameter, None where the device has none."""
+    """Return a parameter's value as an integer; None where the device has none."""
     value = params.get(name, "")
     return int(value) if value.isdecimal() else None
 
 
 def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
-    """Return the IRQs of its receive queues; all of its IRQs where those are unknown."""
+    """Return the interrupt numbers of a netdev's receive queues; all of its interrupts where those are unknown."""
     from_queues = {q.irq for q in netdev.queues if q.irq is not None and q.name.startswith("rx-")}
     irqs = [irq for irq in inventory.irqs if irq.netdev == netdev.name]
     receiving = from_queues | {irq.irq for irq in irqs if any(queue.startswith("rx-") for queue in irq.queues)}
@@ -38,7 +38,7 @@ def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
 
 
 def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None = None) -> Received | None:
-    """Return what it receives on all its queues, or on the one of an interrupt; None where nothing was measured.
+    """Return the traffic that a netdev receives on all queues, or on that of one interrupt; None if none was measured.
 
     Packets are divided among queues in proportion to their interrupts.
     """
@@ -60,7 +60,7 @@ def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None =
 
 
 def wait_of(driver: str | None, params: Mapping[str, str]) -> TimerParams | None:
-    """Return its coalescing; None where it has no rx-usecs, or where the driver adapts it to the load.
+    """Return a NIC's timer with rx-usecs and rx-frames; None without rx-usecs or where the driver adapts them.
 
     An unknown timer is assumed to be restarting, which waits longest: it fires no earlier than absolute, and that no
     earlier than throttle.
@@ -73,7 +73,7 @@ def wait_of(driver: str | None, params: Mapping[str, str]) -> TimerParams | None
 
 
 def predict_received(netdev: Netdev, traffic: Received, wait: TimerParams, *, packets: int = 1000) -> Prediction:
-    """Return the model's prediction: interrupts of all queues together, everything else of the busiest queue."""
+    """Return the predicted interrupts of all queues of a netdev together, and the latency of its busiest queue."""
     arrivals = QueueTraffic(traffic.packets_per_s * traffic.share, traffic.frame_bytes, netdev.speed_bits_per_s)
     host = Host(ring=number(netdev.params, "ring/rx") or TYPICAL_HOST.ring)
     found = predict(arrivals, wait, host, packets=packets)

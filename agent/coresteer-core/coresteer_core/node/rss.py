@@ -1,4 +1,4 @@
-"""RSS and RPS: the receive queue and the CPU of a flow, as NICs and the kernel compute them.
+"""RSS and RPS: compute the receive queue and the CPU of a flow as NICs and the kernel do.
 
 The hash is Toeplitz's as Microsoft publishes it for receive-side scaling ("RSS Hashing Types", "Verifying the RSS
 Hash Calculation"); RPS is net/core/dev.c get_rps_cpu().
@@ -16,7 +16,7 @@ _WORD = 4
 
 
 class Toeplitz:
-    """The Toeplitz hash under one key, by one table for each input byte: 0.8 µs for an IPv4 flow, 36 KiB.
+    """Toeplitz hash of a flow under one RSS key, by one table for each input byte: 0.8 µs for IPv4, 36 KiB.
 
     A key has 40 bytes, with some NICs 52. Raises ValueError for a key of fewer than 40 bytes.
     """
@@ -51,10 +51,13 @@ def _byte_table(key_bits: int, position: int) -> "array[int]":
 
 
 def indirect(flow_hash: int, table: Sequence[T]) -> T:
-    """Return the entry of a NIC's indirection table for a hash."""
+    """Return the entry of a NIC's RSS indirection table (the receive queue) that a flow's hash selects."""
     return table[flow_hash % len(table)]
 
 
 def scale(flow_hash: int, choices: Sequence[T]) -> T:
-    """Return the choice of the kernel's reciprocal_scale(), which RPS uses for the online CPUs of a queue's mask."""
+    """Return the CPU that a flow's hash selects among the online CPUs of a queue's RPS mask.
+
+    Kernel: reciprocal_scale() in include/linux/kernel.h.
+    """
     return choices[flow_hash * len(choices) >> 32]

@@ -1,4 +1,4 @@
-"""Attainment of service classes as an agent reports it."""
+"""Measured attainment of service classes, as an agent sends it to the backend."""
 
 from typing import Annotated, TypeAlias
 
@@ -12,7 +12,7 @@ _Source: TypeAlias = Annotated[str, Meta(pattern=r"\A(gate|histogram|tcp)\Z")]
 
 
 class ClassFigures(Struct, frozen=True):
-    """Attainment of one service class over its window.
+    """Attainment F of one service class over its time window, with its requests and response times.
 
     source: of N and S, ``gate``, ``histogram`` or ``tcp``; None where there is none. requests (N): ended within the
     window, plus those waiting or active; satisfied (S): of them. f: S / (N × P), 0.0 without a request. waiting,

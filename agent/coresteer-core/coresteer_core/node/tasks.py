@@ -9,7 +9,7 @@ from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, Name, P
 MAX_TASKS = 256
 MAX_NET_TASKS = 4096
 MAX_RX_PLACEMENTS = 16_384
-"""Of all tasks together, as are the following two."""
+"""Maximum number of RX placements of all tasks together; the two bounds below are also of all tasks."""
 MAX_PORTS = 262_144
 MAX_CLIENTS = 16_384
 
@@ -35,7 +35,7 @@ class RxPlacement(Struct, frozen=True):
 
     @property
     def bytes_per_s(self) -> float:
-        """Return the bytes per second in both directions."""
+        """Return the received plus sent bytes per second."""
         return self.rx_bytes_per_s + self.tx_bytes_per_s
 
 
@@ -76,7 +76,7 @@ class NetTask(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """A process with the CPU it last ran on. cpu_share: of one CPU, 0.0 to the number of its threads."""
+    """A process, the CPU it last ran on, and its CPU time as a share of one CPU (up to the number of threads)."""
 
     pid: Pid
     name: Name

@@ -30,7 +30,7 @@ class Cpu(Struct, frozen=True):
 
 
 class NumaNode(Struct, frozen=True):
-    """One NUMA node. distances: to every node, in the order of the nodes' ids (10 is local)."""
+    """One NUMA node. distances: the firmware's (SLIT) to every node, in the order of the nodes' ids; 10 is local."""
 
     id: KernelInteger
     cpus: CpuList
@@ -57,7 +57,7 @@ class Topology(Struct, frozen=True, dict=True):
     nohz_full: CpuList = ""
 
     def online(self) -> frozenset[int]:
-        """Return the online CPUs."""
+        """Return the numbers of the CPUs that are online."""
         return self._online
 
     @cached_property
@@ -66,15 +66,15 @@ class Topology(Struct, frozen=True, dict=True):
 
     @cached_property
     def isolated_cpus(self) -> frozenset[int]:
-        """Return the CPUs isolated by isolcpus or nohz_full."""
+        """Return the numbers of the CPUs that the kernel parameters isolcpus and nohz_full isolate."""
         return parse_cpu_list(self.isolated) | parse_cpu_list(self.nohz_full)
 
     @cached_property
     def cores(self) -> dict[int, frozenset[int]]:
-        """Return by CPU the threads of its core, itself included."""
+        """Return for each CPU the CPUs (hardware threads) of its core, itself included."""
         return {cpu.cpu: parse_cpu_list(cpu.siblings) | {cpu.cpu} for cpu in self.cpus}
 
     @cached_property
     def nodes(self) -> dict[int, int | None]:
-        """Return the NUMA node by CPU, None where it is unknown."""
+        """Return for each CPU its NUMA node, None where that is unknown."""
         return {cpu.cpu: cpu.numa_node for cpu in self.cpus}

@@ -13,7 +13,7 @@ from coresteer_core.node.topology import Topology
 
 
 class View(Struct, frozen=True, dict=True):
-    """State of a node at one moment. time_s: of the node's monotonic clock.
+    """Everything known about a node at one moment. time_s: the node's monotonic clock.
 
     classes: by policy id. cgroups: of the processes in tasks, by path without the leading slash; values of settings by
     the end of their key, such as ``cpu.weight``.
@@ -29,7 +29,7 @@ class View(Struct, frozen=True, dict=True):
     cgroups: dict[str, dict[str, str]] = {}
 
     def task(self, pid: int) -> NetTask | None:
-        """Return the process with a PID, None where it does not communicate over the network."""
+        """Return the process with this PID; None where it does not communicate over the network."""
         return self._by_pid.get(pid)
 
     @cached_property

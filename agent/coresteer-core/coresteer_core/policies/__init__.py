@@ -1,4 +1,4 @@
-"""The kinds of policy. A new one is a folder beside these, whose policy.py has a ``KIND``, and an entry of KINDS."""
+"""Registry of the kinds of policy: each is a folder here whose policy.py has a ``KIND``, listed in KINDS."""
 
 from typing import TYPE_CHECKING, TypeAlias, Union
 
@@ -12,7 +12,7 @@ from coresteer_core.policies.network_process import policy as network_process
 from coresteer_core.policies.service_class import policy as service_class
 
 KINDS = (irq_spread.KIND, network_process.KIND, coalescing.KIND, service_class.KIND)
-"""In the order in which forms offer them."""
+"""Every kind of policy, in the order in which forms offer them."""
 
 if TYPE_CHECKING:
     Spec: TypeAlias = PolicySpec
@@ -25,6 +25,6 @@ _BY_SPEC = {kind.spec: kind for kind in KINDS}
 
 
 def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
-    """Return what a policy proposes for a node. memory: of its last round; None or another kind's starts afresh."""
+    """Return the decision of one policy for a node. memory: of its last round; None or another kind's starts afresh."""
     kind = _BY_SPEC[type(spec)]
     return kind.decide(view, spec, scope, memory if isinstance(memory, kind.memory) else kind.memory())

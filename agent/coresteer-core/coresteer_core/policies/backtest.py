@@ -1,4 +1,4 @@
-"""Backtest: what a policy would have done over recorded views of a node, as if it had been enforced."""
+"""Backtest: evaluate a policy over recorded views of a node, as if it had been enforced."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,20 +14,20 @@ from coresteer_core.settings.overlay import overlay
 
 
 class Backtest(Struct, frozen=True):
-    """The result of a backtest. evaluations: one per view; moves: settings written in all."""
+    """Result of a backtest. evaluations: one per view; moves: number of settings that would have been written."""
 
     evaluations: list[Evaluation]
     moves: int
 
 
 def backtest(views: Iterable[View], policy: PolicyInForce) -> Backtest:
-    """Return the evaluations of one policy at each of the views, in their order."""
+    """Return the evaluations of one policy at each recorded view, as if it had been enforced."""
     evaluations = [evaluation for (evaluation,) in simulate_enforcement(views, [policy])]
     return Backtest(evaluations, sum(len(evaluation.actions) for evaluation in evaluations))
 
 
 def simulate_enforcement(views: Iterable[View], policies: list[PolicyInForce]) -> Iterator[list[Evaluation]]:
-    """Yield the evaluations at each view, with every action written and visible in the later views.
+    """Yield the evaluations of policies at each recorded view, with the effect of all earlier actions.
 
     The values that the policies set overlay the later views, and the load that belongs to them moves along; recorded
     changes of these settings are hidden. Every write succeeds.

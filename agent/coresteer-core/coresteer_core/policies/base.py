@@ -1,4 +1,4 @@
-"""Input and output types of all policies. Each is a folder here with decide(view, spec, scope, memory)."""
+"""Input and output types of policies: modes, scope, flap damping, proposals, decisions, evaluations."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class Ownership(StrEnum):
-    """Reaction where something else writes the same settings: another controller runs, or a value drifted."""
+    """A policy's reaction when something else writes its settings: another controller runs, or a value drifted."""
 
     YIELD = "yield"
     WARN = "warn"
@@ -40,21 +40,21 @@ MODE = labelled(
         "enforce": "Each node applies the changes itself; guardrails roll back harmful ones.",
     },
 )
-"""Texts of a field with a Mode."""
+"""Label and help texts of form fields for a Mode."""
 
 OWNERSHIP = {
     "warn": "warn and continue",
     "yield": "yield: leave the setting as it is",
     "reassert": "re-assert: write the policy's value again",
 }
-"""Labels of the values of Ownership."""
+"""Labels of the values of Ownership for forms."""
 
 Globs: TypeAlias = Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=64)]
-"""Shell patterns (fnmatch); an empty list matches everything."""
+"""List of shell patterns (fnmatch); an empty list matches everything."""
 
 
 class Scope(Struct, frozen=True):
-    """The parts of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything."""
+    """The netdevs, drivers, processes and cgroups that a policy applies to, as shell patterns; empty: all."""
 
     netdevs: Annotated[
         Globs, labelled("Network devices", "Only these devices, for example eth*.", placeholder="all")
@@ -72,7 +72,7 @@ class Scope(Struct, frozen=True):
 
 
 class Damping(Struct, frozen=True):
-    """Limits that prevent a policy from oscillating (flap damping)."""
+    """Flap damping of a policy: limits that keep it from changing settings back and forth."""
 
     moves_per_step: Annotated[
         int,
@@ -100,7 +100,7 @@ class Damping(Struct, frozen=True):
 
 
 class PolicySpec(Struct, frozen=True):
-    """Base of every kind of policy's fields. label, summary: the kind's name and one sentence about it, for forms."""
+    """Base of the parameters of each kind of policy. label, summary: the kind's name and a sentence, for forms."""
 
     label: ClassVar[str]
     summary: ClassVar[str]
@@ -114,14 +114,14 @@ class PolicySpec(Struct, frozen=True):
 ALLOW_ISOLATED = labelled(
     "Use isolated CPUs", "Also place work on CPUs that isolcpus or nohz_full reserve.", group="advanced"
 )
-"""Texts of the field that every policy with CPU placement has."""
+"""Label and help text of the field ``allow_isolated`` of the policies that choose CPUs."""
 
 STEP_S = 5.0
-"""Period of the evaluation rounds of the node loop."""
+"""Seconds between two evaluation rounds of an agent."""
 
 
 class Proposal(Struct, frozen=True):
-    """A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people."""
+    """A value that a policy wants a setting to have now, with the reason. subject: for people, ``nginx (812)``."""
 
     key: Name
     value: Value
@@ -130,14 +130,14 @@ class Proposal(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """Subjects that a policy examined and does not change, with the common reason. subject: one, or many in ranges."""
+    """Interrupts, processes or netdevs that a policy examined and does not change, with their common reason."""
 
     subject: Value
     why: Value
 
 
 class Decision(Struct, frozen=True):
-    """The proposals of a policy for one view, before precedence, flap damping and guard.
+    """What one policy proposes and skips for one view of a node, before precedence, flap damping and guard.
 
     proposals: the most urgent first, only for settings that do not have the desired value yet.
     restores: keys of proposals that restore the value from before the policy; reverts: keys of proposals that return to
@@ -157,7 +157,11 @@ class Decision(Struct, frozen=True):
 
 
 class Deferred(Struct, frozen=True):
-    """A proposal not written in this round, and why. code: overruled, dwell, flap_damping, moves, owned, refused."""
+    """A proposal that is not written in this round, and why.
+
+    code: overruled (by another policy), dwell, flap_damping, moves (limit per round), owned (by another program),
+    refused (by the guard).
+    """
 
     proposal: Proposal
     code: Name
@@ -165,7 +169,7 @@ class Deferred(Struct, frozen=True):
 
 
 class Drift(Struct, frozen=True):
-    """Something else changed a setting that a policy had set. cause: e.g. a controller's name; None where not known."""
+    """A change by something else of a setting that a policy had set. cause: a program's name; None where unknown."""
 
     key: Name
     expected: Value
@@ -191,7 +195,7 @@ class Evaluation(Struct, frozen=True):
 
 
 class PolicyKind(NamedTuple):
-    """A kind of policy. decide: ``(view, spec, scope, memory) -> Decision``, pure; memory is empty at first."""
+    """A kind of policy: its parameters, its memory between rounds, and its pure decision function."""
 
     spec: type[PolicySpec]
     memory: type[Struct]

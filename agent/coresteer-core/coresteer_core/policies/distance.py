@@ -1,4 +1,4 @@
-"""Distance between CPUs by what they share: core, L2, L3 or NUMA node (sysfs cache/index*/shared_cpu_list)."""
+"""Distance between CPUs by the nearest unit that they share: core, L2, L3 or NUMA node (sysfs shared_cpu_list)."""
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -21,22 +21,22 @@ class Locality(StrEnum):
 
 
 class Smt(StrEnum):
-    """Whether the other threads of a core are preferred first, or only after all CPUs that share a cache."""
+    """When SMT siblings (other threads of a core) are used: first, or last, after all CPUs that share a cache."""
 
     FIRST = "first"
     LAST = "last"
 
 
 DISTANCE = {Locality.CPU: 0, Locality.SMT: 1, Locality.L2: 2, Locality.L3: 4, Locality.NUMA: 6}
-"""Ordinal distance by what two CPUs share, weighted by traffic in mean distances; not a time."""
+"""Distance between two CPUs by the nearest unit that they share; ordinal, not a time."""
 SMT_LAST_DISTANCE = 5
-"""Of another thread of the same core with Smt.LAST: after L3, before NUMA."""
+"""Distance of an SMT sibling where these are used last: after L3, before the NUMA node."""
 REMOTE_DISTANCE = 10
-"""Of a CPU on another NUMA node."""
+"""Distance of a CPU on another NUMA node."""
 
 
 class CpuGroup(Struct, frozen=True):
-    """The CPUs at one distance from a CPU, in ascending order."""
+    """The CPUs at the same distance from a CPU, in ascending order."""
 
     locality: Locality
     distance: int
@@ -44,7 +44,7 @@ class CpuGroup(Struct, frozen=True):
 
 
 class _LazyRows(dict[int, bytes]):
-    """Rows computed on first use: most CPUs handle no interrupt."""
+    """Distances by CPU, computed on first use because most CPUs handle no interrupt."""
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
         self._make = make
@@ -55,7 +55,7 @@ class _LazyRows(dict[int, bytes]):
 
 
 class CpuDistances:
-    """All distances of one machine. rows: by CPU, one byte per CPU number."""
+    """Distances between all CPUs of one machine. rows: by CPU, its distance to each CPU number, one byte each."""
 
     def __init__(self, cpus: tuple[Cpu, ...], caches: tuple[Cache, ...], smt: Smt) -> None:
         self.cpu_count = max((c.cpu for c in cpus), default=-1) + 1
@@ -80,11 +80,11 @@ class CpuDistances:
                 shared[cpu] = shared.get(cpu, members) | members
 
     def distance(self, locality: Locality) -> int:
-        """Return the distance of CPUs whose nearest shared unit is this one."""
+        """Return the distance between CPUs whose nearest shared unit is this one."""
         return SMT_LAST_DISTANCE if locality is Locality.SMT and self._smt is Smt.LAST else DISTANCE[locality]
 
     def within(self, locality: Locality) -> frozenset[int]:
-        """Return the distances of this unit and of all smaller ones."""
+        """Return all distances between CPUs that share this unit or a smaller one."""
         return frozenset(self.distance(each) for each in list(Locality)[: list(Locality).index(locality) + 1])
 
     def _row(self, cpu: int) -> bytes:
@@ -96,7 +96,7 @@ class CpuDistances:
         return bytes(values)
 
     def around(self, cpu: int, locality: Locality) -> tuple[CpuGroup, ...]:
-        """Return the groups of CPUs around a CPU, nearest first, up to a shared unit; empty groups are omitted."""
+        """Return the CPUs that share this unit with a CPU, grouped by distance, nearest first; no empty groups."""
         groups = self._around.get((cpu, locality))
         if groups is None:
             row = self.rows[cpu]
@@ -118,6 +118,6 @@ def _cached_distances(cpus: tuple[Cpu, ...], caches: tuple[Cache, ...], smt: Smt
 
 
 def cpu_distances(topology: Topology, smt: Smt) -> CpuDistances:
-    """Return the distances of a machine, cached per topology, which changes only on hot-plug."""
+    """Return the distances between all CPUs of a machine; cached, because a topology changes only on hot-plug."""
     caches = tuple(c for c in topology.caches if c.level > 1 and c.type != "Instruction")
     return _cached_distances(tuple(topology.cpus), caches, smt)

@@ -1,4 +1,4 @@
-"""One evaluation round of all policies in force on a node: precedence, flap damping, guard, ownership.
+"""Evaluate all policies in force on a node in one round: precedence, flap damping, guard, drift.
 
 Pure: the node loop, a preview in the backend and a backtest call the same step().
 """
@@ -27,11 +27,11 @@ _DEFERRED = {
     "flap_damping": "flap damping",
     "moves": "for a later round",
 }
-"""Label in a sentence by Deferred.code."""
+"""Text for a sentence by Deferred.code."""
 
 
 def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tuple[list[Evaluation], EngineMemory]:
-    """Evaluate all policies once; return the evaluations in order of rank, and the memory for the next round.
+    """Return the evaluation of each policy for a view of the node, by rank, and the memory for the next round.
 
     An action becomes a holding only by record_write(). A policy overrules those after it in rank for a setting that it
     wants now or holds, but none with a stronger mode (an observing policy never blocks an enforcing one). Later
@@ -63,7 +63,7 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
 
 
 def same_outcome(a: Evaluation, b: Evaluation) -> bool:
-    """Return whether two evaluations differ at most in the numbers of their sentences."""
+    """Return whether two evaluations agree in everything but the figures in their sentences."""
 
     def outcome(evaluation: Evaluation) -> tuple[object, ...]:
         return (
@@ -78,7 +78,7 @@ def same_outcome(a: Evaluation, b: Evaluation) -> bool:
 
 
 class _Round:
-    """State of one step() while it evaluates policy after policy."""
+    """State of one round while it evaluates one policy after another."""
 
     def __init__(self, view: View, memory: EngineMemory) -> None:
         self.view = view
@@ -89,7 +89,7 @@ class _Round:
         """Policies that want or hold a setting, by its key."""
 
     def drifts(self, policy: PolicyInForce) -> list[Drift]:
-        """Return the drifts of a policy's settings; a yielding policy gives these settings up."""
+        """Return the drifts of the settings that a policy has set; a policy that yields gives these settings up."""
         found = find_drifts(self.view, policy, self.holdings)
         if policy.on_drift is Ownership.YIELD:
             for drift in found:
@@ -98,7 +98,7 @@ class _Round:
         return found
 
     def evaluate(self, policy: PolicyInForce, decision: Decision, drifts: list[Drift]) -> Evaluation:
-        """Return which proposals of a policy become actions, and why the others are deferred."""
+        """Return a policy's evaluation: the proposals that become actions, and why the others are deferred."""
         decision = self._with_releases(policy, decision)
         proposals = [*decision.proposals, *_reassertions(policy, decision, drifts)]
         drifted = {drift.key: drift for drift in drifts}
@@ -140,7 +140,7 @@ class _Round:
         if decision.steered is None:
             return decision
         held = {key: holding for key, holding in self.holdings.items() if holding.policy_id == policy.policy_id}
-        why = "It belongs to no class any more; its value from before the policy is restored."
+        why = "It belongs to no service class any more; its value from before the policy is restored."
         released = [
             Proposal(key, holding.original, key, why)
             for key, holding in held.items()
@@ -153,7 +153,7 @@ class _Round:
     def _admitted(
         self, policy: PolicyInForce, proposal: Proposal, seen: set[str], *, restores: bool
     ) -> tuple[str, str, Deferred | None]:
-        """Return the current and the desired value, and what forbids the write regardless of other policies."""
+        """Return a proposal's current and desired value, and why it must not be written (other policies aside)."""
         holding = self.holdings.get(proposal.key)
         try:
             setting = parse_setting(proposal.key)
@@ -233,5 +233,5 @@ def _reassertions(policy: PolicyInForce, decision: Decision, drifts: list[Drift]
 
 
 def _refused(view: View, key: str, value: str, allow_isolated: bool) -> str | None:
-    """Return why the guard refuses a value, None where it does not. Raises SettingError for an unknown setting."""
+    """Return why the guard refuses a value of a setting, else None. Raises SettingError for an unknown setting."""
     return next((refusal.sentence for refusal in refusals(view, [(key, value)], allow_isolated=allow_isolated)), None)

@@ -1,4 +1,4 @@
-"""Policies in force on a node, the settings that they hold, and what the engine remembers between two rounds."""
+"""Policies in force on a node, settings that they have set, and the engine's memory between two rounds."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,11 +9,11 @@ from coresteer_core.policies import Memory, Spec
 from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
 
 _MAX_FLAPS = 5
-"""Doublings of the flap damping window: a setting that keeps oscillating moves at most once in 96 minutes (180 s)."""
+"""Maximum doublings of the minimum time before reverting: from 180 s to 96 minutes."""
 
 
 class PolicyInForce(Struct, frozen=True):
-    """A version of a policy as a node receives it.
+    """A policy version as the backend sends it to a node to evaluate and, by its mode, to enforce.
 
     rank: precedence; where two policies want the same setting, the lower rank wins.
     on_controller: reaction while irqbalance or TuneD runs; on_drift: reaction when something else changed a setting
@@ -41,7 +41,7 @@ class PolicyInForce(Struct, frozen=True):
 
 
 class Holding(Struct, frozen=True):
-    """A setting that a policy has set.
+    """A setting that a policy has set, with its original value.
 
     original: its value before any policy set it. value: as written last, at since_s (view time).
     reasserted: consecutive times that it was written again because something else had changed it.
@@ -55,7 +55,7 @@ class Holding(Struct, frozen=True):
 
 
 class EngineMemory(Struct, frozen=True):
-    """State that a round hands to the next. memories: by policy id; all others by setting key.
+    """The engine's state between two rounds. memories: by policy id; all other fields: by setting key.
 
     recent_values: values that a setting had, with the view time at which each ended, for flap damping.
     flaps: consecutive returns to such a value; each doubles the damping window.
@@ -75,7 +75,7 @@ class EngineMemory(Struct, frozen=True):
 
 
 def record_write(memory: EngineMemory, policy_id: str, action: Action, time_s: float) -> EngineMemory:
-    """Return the memory after a setting was written for a policy, or restored (then nothing holds it any more).
+    """Return the engine's memory after a setting was written for a policy, or restored to its original value.
 
     action.was: the value that the executor found. Call it also with the inverse actions of a change that a guardrail
     rolled back: flap damping then refuses the value that was tried. time_s: view time.
@@ -97,7 +97,7 @@ def record_write(memory: EngineMemory, policy_id: str, action: Action, time_s: f
 
 
 def record_steering(memory: EngineMemory, key: str, value: str, time_s: float) -> EngineMemory:
-    """Return the memory after the policy that holds and steers a setting gave it another value.
+    """Return the engine's memory after a policy adjusted a setting that it had set before, outside of a round.
 
     Unlike with record_write() the setting stays held even at its original value, and the step is not damped.
     """
@@ -106,5 +106,5 @@ def record_steering(memory: EngineMemory, key: str, value: str, time_s: float) -
 
 
 def forget(memory: EngineMemory, key: str) -> EngineMemory:
-    """Return the memory without a holding, for a setting that no longer exists (e.g. its process ended)."""
+    """Return the engine's memory without a setting that no longer exists, as its process has ended."""
     return replace(memory, holdings={k: held for k, held in memory.holdings.items() if k != key})

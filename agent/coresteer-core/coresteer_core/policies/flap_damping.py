@@ -1,4 +1,4 @@
-"""Dwell time, re-assertion back-off and flap damping: why a proposal must wait although nothing forbids it."""
+"""Delay proposals that would change a setting too often: dwell time, re-assertion back-off, flap damping."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from coresteer_core.policies.base import Deferred, Drift, Ownership, Proposal
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce
 
 _MAX_DOUBLINGS = 10
-"""Of the dwell time, one per re-assertion: with 30 s a setting is finally re-asserted once in 8 h 32 min."""
+"""Maximum doublings of the dwell time, one per re-assertion: from 30 s to 8 h 32 min."""
 
 
 def damped(  # noqa: PLR0917 - the round's state and one proposal
@@ -21,7 +21,7 @@ def damped(  # noqa: PLR0917 - the round's state and one proposal
     undamped: bool,
     drift: Drift | None,
 ) -> Deferred | None:
-    """Return why a proposal is deferred (``owned``, ``dwell``, ``flap_damping``), or None when it may be written now.
+    """Return why a proposal must wait (``owned``, ``dwell``, ``flap_damping``); None if it may be written now.
 
     undamped: it restores or reverts a value, so neither dwell time nor flap damping applies. drift: of this setting.
     """

@@ -1,4 +1,4 @@
-"""Active interrupts: the CPUs they arrive on, their cost there, and the CPUs that they may use."""
+"""Active interrupts: the CPUs they arrive on, the CPU time they cost there, and the CPUs they may move to."""
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from coresteer_core.policies.base import Scope
 from coresteer_core.policies.skipped import Reason, ReasonText
 
 BUSY_POINTS = 1.0
-"""An interrupt that uses less than this of a CPU, in percentage points, is not moved because of its load."""
+"""Minimum CPU use of an interrupt, in percentage points of a CPU, for a policy to move it because of its load."""
 
 _SATURATED_PERCENT = 98.0
 _UNKNOWN = ReasonText(
@@ -25,11 +25,11 @@ _JUST_MOVED = ReasonText(
 
 
 class ActiveIrq(Struct):
-    """An interrupt that arrives at least once per interval.
+    """An interrupt that occurred in the last seconds, with the CPU time that it costs.
 
-    cpu: the one with the most arrivals. parts: percentage points of each CPU that it uses; cost: their sum; both as far
-    as known. per_s: arrivals. followers: percentage points of processes bound to that CPU whose packets it receives;
-    they move along with it. allowed: CPUs that it may use. alone: no other interrupt arrives on its CPU.
+    cpu: the one where it occurs most. parts: percentage points of each CPU that it uses; cost: their sum; both as far
+    as known. per_s: occurrences. followers: percentage points of processes bound to that CPU whose packets it receives;
+    they move along with it. allowed: CPUs that it may use. alone: no other interrupt occurs on its CPU.
     blocked: why it cannot be moved, None where it can.
     """
 
@@ -45,22 +45,22 @@ class ActiveIrq(Struct):
 
     @property
     def busy(self) -> bool:
-        """Return whether its cost justifies a move."""
+        """Return whether the interrupt uses enough CPU time to be worth a move."""
         return self.cost >= BUSY_POINTS
 
     @property
     def subject(self) -> str:
-        """Return its name for a sentence."""
+        """Return the interrupt's number and name for a sentence: ``IRQ 41 (eth0-rx-0)``."""
         return f"IRQ {self.irq.irq} ({self.irq.name})" if self.irq.name else f"IRQ {self.irq.irq}"
 
     @property
     def device(self) -> str:
-        """Return the name of its netdev for a sentence."""
+        """Return the name of the interrupt's network device for a sentence."""
         return self.irq.netdev or "its device"
 
 
 def active_irqs(view: View, scope: Scope, near: Callable[[int | None], frozenset[int]]) -> list[ActiveIrq]:
-    """Return the interrupts in scope that arrive. near: maps a device's NUMA node to the CPUs for it."""
+    """Return the interrupts in scope that occurred. near: maps a device's NUMA node to the CPUs they may use."""
     netdevs = {netdev.name: netdev for netdev in view.inventory.netdevs}
     all_softirq, all_busy = view.load.softirq, view.load.busy
     known = min(len(all_softirq), len(all_busy))
@@ -97,7 +97,7 @@ def active_irqs(view: View, scope: Scope, near: Callable[[int | None], frozenset
 
 
 def _followers(view: View) -> dict[tuple[int, int], float]:
-    """Return percentage points by IRQ and CPU of processes bound to the CPU, divided by their bytes on each IRQ."""
+    """Return by IRQ and CPU the load, in percentage points, of processes bound to that CPU that it has packets for."""
     found: dict[tuple[int, int], float] = {}
     for task in view.tasks:
         total = sum(rx_placement.bytes_per_s for rx_placement in task.rx_placements)
@@ -112,7 +112,7 @@ def _followers(view: View) -> dict[tuple[int, int], float]:
 
 
 def local_cpus_finder(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int | None], frozenset[int]]:
-    """Return a function from a device's NUMA node to the allowed CPUs there, or on the nearest node that has one.
+    """Return a function that maps a device's NUMA node to the allowed CPUs there, or on the nearest node with one.
 
     It returns all allowed CPUs where the node is not known, or if local is False.
     """
@@ -136,7 +136,7 @@ def local_cpus_finder(view: View, allowed: frozenset[int], *, local: bool) -> Ca
 
 
 class PendingMove(Struct, frozen=True):
-    """A proposed move, with the loads of both CPUs before it, in percent."""
+    """A proposed move of an interrupt from one CPU to another, with the load of both before it, in percent."""
 
     origin: int
     target: int
@@ -147,12 +147,13 @@ class PendingMove(Struct, frozen=True):
 def correct_costs(
     found: list[ActiveIrq], load: dict[int, float], moving: dict[int, PendingMove], learned: dict[int, float]
 ) -> dict[int, float]:
-    """Return the cost per arrival of interrupts whose moves have shown a higher cost than their part by arrivals.
+    """Correct the CPU time of interrupts by what their moves showed; return the learned cost per occurrence by IRQ.
 
-    That part is wrong where one interrupt of a CPU brings more packets than another, and a policy that relied on it
-    would move the interrupt repeatedly. The cost is the load that the new CPU gained or the old one lost, the lesser of
-    the two because other work may have changed as well, unless the old CPU is still saturated. Alone on a CPU the part
-    by arrivals is right. load: of the CPUs now, in percent. The costs in found are corrected in place.
+    A CPU's softirq time is divided among its interrupts by occurrences. That is wrong where one brings more packets
+    than another, and a policy that relied on it would move an interrupt repeatedly. The learned cost is the load that
+    the new CPU gained or the old one lost, the lesser of the two because other work may have changed as well, unless
+    the old CPU is still saturated. Alone on a CPU the division is right. load: of the CPUs now, in percent. The costs
+    in found are corrected in place.
     """
     learned = dict(learned)
     for each in found:
@@ -191,7 +192,7 @@ def _blocked(arriving: ActiveIrq) -> Reason | str | None:
 
 
 def _in_scope(irq: Irq, netdevs: dict[str, Netdev], scope: Scope) -> bool:
-    """Return whether an interrupt's netdev matches a scope that names netdevs or drivers."""
+    """Return whether an interrupt's network device matches the netdevs and drivers of a scope."""
     netdev = netdevs.get(irq.netdev or "")
     if netdev is None:
         return False

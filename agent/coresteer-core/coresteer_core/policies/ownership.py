@@ -1,4 +1,4 @@
-"""Who owns a setting: its present value, other controllers, drift, reused PIDs, and what must be restored."""
+"""Ownership of settings: other controllers, drift, reused PIDs, and settings of ended policies to restore."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from coresteer_core.settings import SettingError, parse_setting
 
 
 def current_value(view: View, key: str) -> str | None:
-    """Return the value of a setting that the view shows; None where the view does not show it."""
+    """Return a setting's present value from a view of the node; None where it is unknown."""
     try:
         return parse_setting(key).current(view)
     except SettingError:
@@ -20,7 +20,7 @@ def current_value(view: View, key: str) -> str | None:
 
 
 def has_value(view: View, key: str, value: str) -> bool | None:
-    """Return whether a setting has a value, ignoring CPUs that went offline; None where the view does not show it."""
+    """Return whether a setting has this value, ignoring offline CPUs; None where its value is unknown."""
     current = current_value(view, key)
     if current is None or current == value:
         return None if current is None else True
@@ -32,22 +32,22 @@ def has_value(view: View, key: str, value: str) -> bool | None:
 
 
 def controllers(view: View, key: str) -> list[str]:
-    """Return the running programs that also write a setting."""
+    """Return the names of running programs, such as irqbalance, that may also write a setting."""
     return parse_setting(key).controllers(view)
 
 
 def cause(view: View, key: str) -> str | None:
-    """Return the other controller or the driver that may have changed a setting; None where the view shows none."""
+    """Return the program or driver that may have changed a setting; None where the view shows none."""
     return parse_setting(key).drift_cause(view)
 
 
 def name_running(names: Sequence[str]) -> str:
-    """Return ``irqbalance runs`` or ``irqbalance and tuned run``."""
+    """Return the start of a sentence on running programs: ``irqbalance and tuned run``."""
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
 
 
 def process(view: View, key: str, memory: EngineMemory) -> int | None:
-    """Return started_ticks of a task setting's process, as last known; None for other settings."""
+    """Return the start time in ticks of the process that a setting belongs to; None for settings of no process."""
     pid = parse_setting(key).process
     if pid is None:
         return None
@@ -56,7 +56,7 @@ def process(view: View, key: str, memory: EngineMemory) -> int | None:
 
 
 def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding]) -> list[Drift]:
-    """Return the settings held by an enforced policy whose value is no longer the one that it wrote."""
+    """Return the settings of an enforced policy whose value is no longer the one that the policy wrote."""
     found: list[Drift] = []
     if policy.mode is not Mode.ENFORCE:
         return found
@@ -72,7 +72,7 @@ def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding])
 def restorations(
     view: View, policies: list[PolicyInForce], memory: EngineMemory
 ) -> tuple[list[tuple[str, Action]], EngineMemory]:
-    """Return the actions that restore the settings of policies that no longer enforce, each with its policy's id.
+    """Return (policy id, action) pairs that restore settings of policies no longer enforced, and the new memory.
 
     policies: all that are in force. A setting that something else has changed since, or that has its original value
     again, is not written but removed from the memory returned; each of the others is removed by record_write() once it
@@ -94,7 +94,7 @@ def restorations(
 
 
 def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> EngineMemory:
-    """Return the memory without settings that no longer exist and without expired flap damping.
+    """Return the engine's memory without settings that no longer exist and without expired flap damping.
 
     A process without traffic, and its cgroup, is absent from the view although it exists, so its holdings stay.
     Devices are all in the view, unless it has none at all because they could not be read.
@@ -103,7 +103,7 @@ def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> En
     yielding = {policy.policy_id for policy in policies if policy.on_drift is Ownership.YIELD}
 
     def retention_s(key: str) -> float:
-        """Return twice the damping window: a return to the value soon after the window counts as a flap too."""
+        """Return twice the minimum time before reverting: a return to the value soon after it counts as a flap, too."""
         return 2 * min_revert_s * (1 << memory.flaps.get(key, 0))
 
     def exists(key: str) -> bool:
@@ -125,7 +125,7 @@ def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> En
 
 
 def _without_reused_pids(view: View, memory: EngineMemory) -> dict[str, Holding]:
-    """Return the holdings without those of processes whose PID another process has now."""
+    """Return the settings that policies have set, without those of processes whose PID was reused."""
     return {
         key: holding
         for key, holding in memory.holdings.items()

@@ -1,4 +1,4 @@
-"""Group what a policy skips by its reason, so that one sentence names all subjects with their range of figures.
+"""Group the subjects that a policy skips by reason: one sentence for all, with the range of their figures.
 
 A node has hundreds of interrupts and processes that are skipped. One sentence for each would be most of the cost of a
 round and of its message, so reasons are stored as figures until it is known which of them belong together.
@@ -16,9 +16,10 @@ Figure: TypeAlias = float | str | Iterable[int]
 
 
 class ReasonText(Struct, frozen=True):
-    """The sentence of a reason for one subject and for several, with places for the figures and then common texts.
+    """Template of the sentence why a policy skips one subject (one) or several (many).
 
-    The place of a figure has a number format, ``rate`` for bytes per second, or ``cpus`` for CPUs.
+    Its places are the figures of a Reason, then its common texts. The place of a figure has a number format, ``rate``
+    for bytes per second, or ``cpus`` for CPUs.
     """
 
     one: str
@@ -26,7 +27,7 @@ class ReasonText(Struct, frozen=True):
 
 
 class Reason(Struct, frozen=True, gc=False):
-    """Why one subject is skipped. figures: its own; common: texts that are equal for all subjects of one sentence."""
+    """Why a policy skips one subject. figures: its own; common: texts that all subjects of a sentence share."""
 
     text: ReasonText
     figures: tuple[Figure, ...]
@@ -38,7 +39,7 @@ class Reason(Struct, frozen=True, gc=False):
 
 
 class _Range:
-    """The figures of several subjects in one place of a sentence: one where they are equal, else minimum to maximum."""
+    """Figures of several subjects in one place of a sentence: one number if they are equal, else minimum to maximum."""
 
     def __init__(self, figures: Sequence[Figure]) -> None:
         self._figures = figures
@@ -52,19 +53,19 @@ class _Range:
 
 
 class SkippedGroups:
-    """Collects skipped subjects by reason. name: formats subjects, each given as its name and its number."""
+    """Collects skipped subjects by reason. name: formats subjects, given as (name, number) pairs, for a sentence."""
 
     def __init__(self, name: Callable[[list[tuple[str, int]]], str]) -> None:
         self._name = name
         self._found: dict[str | tuple[ReasonText, tuple[str, ...]], list[tuple[str, int, tuple[Figure, ...]]]] = {}
 
     def add(self, name: str, number: int, why: Reason | str) -> None:
-        """Add a skipped subject. Subjects with equal text, or with the same ReasonText, share a sentence."""
+        """Add a skipped subject. Those with the same ReasonText and common texts, or equal text, share a sentence."""
         key, figures = (why, ()) if isinstance(why, str) else ((why.text, why.common), why.figures)
         self._found.setdefault(key, []).append((name, number, figures))
 
     def skipped(self) -> list[Skipped]:
-        """Return one entry per reason, in the order in which each reason was first added."""
+        """Return one entry for each reason, with all its subjects, in the order in which reasons were first added."""
         return [
             Skipped(self._name([(name, number) for name, number, _ in alike]), self._sentence(key, alike))
             for key, alike in self._found.items()
@@ -82,7 +83,7 @@ class SkippedGroups:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Return a rate with three digits and a unit from B/s to GB/s."""
+    """Return a byte rate as text with three digits and a unit from B/s to GB/s."""
     for unit, factor in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if bytes_per_s >= factor:
             return f"{bytes_per_s / factor:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Registry of everything Coresteer can change, as keys and values. Only settings of these kinds can be written.
+"""Registry of the kinds of settings. Only settings of these kinds can be written.
 
 A kind is a subclass of Setting in a module of its own, listed once in KINDS.
 """
@@ -48,12 +48,12 @@ KINDS: tuple[type[Setting], ...] = (
     QueueParam,
     KernelParameter,
 )
-"""Every kind of setting; a node, a preview, the user interface and the documentation of keys follow from it."""
+"""Every kind of setting; all other layers iterate over this tuple."""
 
 _SAMPLES = [sample for kind in KINDS for sample in kind.samples()]
 
 MACHINE_SETTINGS = {sample.key: sample for sample in _SAMPLES if isinstance(sample.location, MachineLocation)}
-"""Settings of the machine as a whole by key; a View has their values in ``Inventory.settings``."""
+"""Settings of the machine as a whole (sysctl) by key; a View has their values in ``Inventory.settings``."""
 
 _FORMS: dict[str, list[tuple[re.Pattern[str], Form]]] = {}
 for _kind in KINDS:
@@ -63,7 +63,7 @@ for _kind in KINDS:
 
 
 def parse_setting(key: str) -> Setting:
-    """Return the setting that a key addresses. Raises SettingError with the forms that exist."""
+    """Return the setting that a key such as ``irq/41/affinity`` addresses. Raises SettingError for an unknown key."""
     return _parsed(key)
 
 

@@ -1,4 +1,4 @@
-"""Setting: the base class of everything Coresteer can change, and what its kinds share."""
+"""Setting: the base class of the kernel tunables that Coresteer can change, and helpers of its kinds."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,11 @@ PID = r"([1-9]\d{0,6})"
 
 
 class SettingError(ValueError):
-    """A key or value that is not a Setting's; the message is a sentence for the person who asked."""
+    """A key or value that is not valid for any setting; the message is a sentence for the person who entered it."""
 
 
 class Form(Struct, frozen=True):
-    """One form of a kind's keys.
+    """Syntax of the keys of one kind of setting, and how to parse them.
 
     syntax: for people, ``irq/NUMBER/affinity``. pattern: a regular expression of the whole key that Python and
     JavaScript read alike. make: the setting of a match. subject, name: templates in which ``$1`` stands for the first
@@ -42,7 +42,7 @@ class Form(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """One kernel tunable of a node. Every kind is a subclass, listed in ``coresteer_core.settings.KINDS``.
+    """One kernel tunable of a node, addressed by its key. Every kind is a subclass, listed in ``settings.KINDS``.
 
     Values are text; those passed to a method are canonical unless it says otherwise. A kind overrides what differs for
     it; guard, preview, effect, overlay, engine, simulator, ingest and the user interface ask the setting and list no
@@ -61,123 +61,126 @@ class Setting(Struct, frozen=True):
 
     @classmethod
     def samples(cls) -> "Sequence[Setting]":
-        """Return one setting for each name that the end of this kind's key can have, of any owner."""
+        """Return one example setting for each name that the last part of this kind's keys can have."""
         raise NotImplementedError
 
     @property
     def key(self) -> str:
-        """Its address, ``irq/41/affinity``."""
+        """The setting's key, its unique address on a node: ``irq/41/affinity``."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """The end of its key, without whose it is: ``affinity``, ``coalesce/rx-usecs``."""
+        """The last part of the setting's key, without its subject: ``affinity``, ``coalesce/rx-usecs``."""
         raise NotImplementedError
 
     @property
     def title(self) -> str:
-        """Its name as ethtool, sysfs or the kernel spells it; empty where its subject says enough."""
+        """The setting's name as ethtool, sysfs or sysctl spells it; empty where its subject says enough."""
         return self.name
 
     @property
     def subject(self) -> str:
-        """Whose it is, to begin a sentence: ``eth0 rx-3``."""
+        """The device, queue, interrupt or process that the setting belongs to, for a sentence: ``eth0 rx-3``."""
         raise NotImplementedError
 
     @property
     def location(self) -> Location:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the setting's value."""
         raise NotImplementedError
 
     @property
     def interrupt(self) -> int | None:
-        """The interrupt whose delivery it sets; None for all others."""
+        """The number of the interrupt whose affinity the setting sets; None for other kinds of setting."""
         return None
 
     @property
     def process(self) -> int | None:
-        """The PID of the process it belongs to; None for all others."""
+        """The PID of the process that the setting belongs to; None for other kinds of setting."""
         return None
 
     @property
     def unit(self) -> str:
-        """The unit of its number; empty where it is no number or has none."""
+        """The unit of the setting's value (``µs``); empty for text and for numbers without a unit."""
         return ""
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a value as a person may enter it."""
+        """JSON Schema of the values that a person may enter for the setting."""
         raise NotImplementedError
 
     def canonical(self, value: str) -> str:
-        """Return a value in its one spelling. Raises SettingError for a value that the kernel could not have."""
+        """Return a value in its canonical spelling. Raises SettingError for a value that the kernel could not have."""
         raise NotImplementedError
 
     def equal(self, first: str, second: str) -> bool:
-        """Return whether two values, in any spelling, are the same to the kernel. Raises SettingError."""
+        """Return whether two values, in any spelling, mean the same to the kernel. Raises SettingError."""
         return self.canonical(first) == self.canonical(second)
 
     def shown(self, value: str) -> str:
-        """Return what a View shows where this value is set."""
+        """Return the text by which a View of the node represents this value of the setting."""
         return value
 
     def cpus(self, value: str) -> frozenset[int]:
-        """Return the CPUs that a value names; empty for a kind that names none."""
+        """Return the CPU numbers in a value of the setting; none for a kind whose values are not CPU lists."""
         return frozenset()
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says why a node lacks the setting; None where the node has it."""
         raise NotImplementedError
 
     def current(self, view: View) -> str | None:
-        """Return the value that a View shows, None where it is unknown."""
+        """Return the setting's present value from a View of the node; None where it is unknown."""
         raise NotImplementedError
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return why it cannot have a value, beside what the guard checks of every setting: codes and sentences."""
+        """Return (code, sentence) pairs that say why this kind of setting must not get a value; empty if it may."""
         return []
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return what a person should know before a value is set: codes of PlanWarning, each with a sentence."""
+        """Return (code of PlanWarning, sentence) pairs: side effects and risks of setting a value."""
         return []
 
     def combined_warnings(self, view: View, values: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return warnings that follow from all values a plan sets for the same subject. values: by name."""
+        """Return (code, sentence) pairs: risks of a plan's values for one subject together. values: by name."""
         return []
 
     def affected_netdev(self, view: View) -> str | None:
-        """Return the netdev whose packets it affects; None where that is not a single one."""
+        """Return the network device whose packets the setting affects; None where that is not a single one."""
         return None
 
     def describe(self, view: View | None = None) -> str:
-        """Return its name in a sentence, with more detail when a View is given."""
+        """Return the setting's name for use in a sentence, with more detail when a View of the node is given."""
         return f"{self.title} of {self.subject}"
 
     def format_value(self, value: str) -> str:
-        """Return a value in a sentence, with its unit."""
+        """Return a value of the setting with its unit, for use in a sentence."""
         return f"{value} {self.unit}".rstrip()
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return a shell command that gives the setting a value."""
         raise NotImplementedError
 
     def controllers(self, view: View) -> list[str]:
-        """Return the running programs that may set it, too. irqbalance moves interrupts and nothing else."""
+        """Return the names of running programs on the node that may change the setting, too (``tuned``).
+
+        irqbalance is not among them unless the setting is an interrupt's affinity.
+        """
         return [name for name in view.inventory.controllers if name != "irqbalance"]
 
     def drift_cause(self, view: View) -> str | None:
-        """Return what may have changed it, as far as a View shows it; None where nothing is known."""
+        """Return the name of the program or driver that may have changed the setting; None where a View shows none."""
         return " and ".join(self.controllers(view)) or None
 
     def overlay(self, view: ModifiedView, value: str) -> None:
-        """Set a value in a modified View; a kind without an override has no modelled consequence."""
+        """Give the setting a value in a modified View; does nothing for kinds whose consequences are not modelled."""
 
     def add_effect(self, effect: PlanEffect, value: str) -> None:
-        """Add what a value contributes to a plan's estimated effect; a kind without an override adds nothing."""
+        """Add a value of the setting to the input of a plan's predicted effect; adds nothing for most kinds."""
 
 
 def cpu_list(value: str) -> str:
-    """Return a CPU list as the kernel prints it. Raises SettingError with the part that is wrong."""
+    """Return a CPU list in the kernel's canonical spelling. Raises SettingError with the part that is wrong."""
     try:
         return common_cpus(value, None)
     except CpuListError as error:
@@ -186,22 +189,25 @@ def cpu_list(value: str) -> str:
 
 @lru_cache(maxsize=1024)  # a round of policies repeats the same few texts
 def common_cpus(value: str, online: frozenset[int] | None) -> str:
-    """Return a CPU list as the kernel prints it, without CPUs that are offline. Raises CpuListError."""
+    """Return a CPU list in the kernel's canonical spelling, without offline CPUs. Raises CpuListError.
+
+    online: the CPUs that are online; None keeps all.
+    """
     cpus = parse_cpu_list(value)
     return format_cpu_list(cpus if online is None else cpus & online)
 
 
 def format_cpus(cpus: frozenset[int] | set[int]) -> str:
-    """Return a set of CPUs for a sentence: ``CPU 3``, ``CPUs 0-3``, ``no CPU``."""
+    """Return CPU numbers as text for a sentence: ``CPU 3``, ``CPUs 0-3``, ``no CPU``."""
     return f"CPU{'s' if len(cpus) > 1 else ''} {format_cpu_list(cpus)}" if cpus else "no CPU"
 
 
 def no_netdev(name: str) -> str:
-    """Return the sentence that a node has no such network device."""
+    """Return the sentence that says that a node has no network device of this name."""
     return f"This node has no network device {name}."
 
 
 def number_schema(minimum: int, maximum: int, unit: str = "") -> dict[str, object]:
-    """Return the JSON Schema of a whole number with its bounds and unit."""
+    """Return the JSON Schema of an integer with its bounds and unit."""
     schema: dict[str, object] = {"type": "integer", "minimum": minimum, "maximum": maximum}
     return schema | {"x-unit": unit} if unit else schema

@@ -1,4 +1,4 @@
-"""Weights of cgroups beside their siblings (kernel: cgroup-v2.rst, sched-design-CFS.rst for cpu.shares)."""
+"""CPU and I/O weights of cgroups (kernel: cgroup-v2.rst, sched-design-CFS.rst for cpu.shares)."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from coresteer_core.settings.base import Form, Setting, SettingError, number_sch
 from coresteer_core.settings.location import CgroupLocation
 
 WEIGHTS = {"cpu.weight": (1, 10_000), "cpu.shares": (2, 262_144), "io.weight": (1, 10_000)}
-"""Least and greatest value of each by its file's name; cpu.shares is version 1's."""
+"""Minimum and maximum of each weight, by the name of its cgroup file; cpu.shares is of cgroup version 1."""
 
 _DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 _MOUNTS = {"cpu.shares": "cpu/"}
@@ -21,7 +21,7 @@ _WEIGHT = "|".join(map(re.escape, WEIGHTS))
 
 
 class CgroupWeight(Setting, frozen=True):
-    """``cgroup/web.slice/cpu.weight``: its share of the CPU, or of disks, in competition with its siblings.
+    """``cgroup/web.slice/cpu.weight``: a cgroup's share of CPU time, or of I/O, in competition with its siblings.
 
     path: as in /proc/PID/cgroup, without the leading slash. weight: one of WEIGHTS. io.weight is the group's default;
     weights of single devices stay.
@@ -44,49 +44,49 @@ class CgroupWeight(Setting, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting for each weight."""
+        """Return one example setting for each kind of weight."""
         return [cls("system.slice", weight) for weight in WEIGHTS]
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``cgroup/web.slice/cpu.weight``."""
         return f"cgroup/{self.path}/{self.weight}"
 
     @property
     def name(self) -> str:
-        """The end of its key."""
+        """The last part of the setting's key: ``cpu.weight``."""
         return self.weight
 
     @property
     def subject(self) -> str:
-        """Its cgroup."""
+        """The path of the cgroup that the weight belongs to."""
         return self.path
 
     @property
     def location(self) -> CgroupLocation:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the weight."""
         return CgroupLocation(self.path, self.weight)
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a weight with its bounds."""
+        """JSON Schema of the weight, an integer with its bounds."""
         return number_schema(*WEIGHTS[self.weight])
 
     def canonical(self, value: str) -> str:
-        """Return a number without leading zeros. Raises SettingError for a value that is no number."""
+        """Return a weight without leading zeros. Raises SettingError for text that is not a number."""
         text = value.strip()
         if _DECIMAL.match(text):
             return str(int(text))
         raise SettingError(f"“{text[:40]}” is not a weight; write a number, for example 100.")
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says why a node lacks this cgroup or weight; None where the node has it."""
         if self.current(view) is not None:
             return None
-        return f"This node has no cgroup {self.path} with {self.weight} and a process that talks over the network."
+        return f"This node has no cgroup {self.path} with {self.weight} and a process that uses the network."
 
     def current(self, view: View) -> str | None:
-        """Return the weight that a View shows, None where it is unknown."""
+        """Return the cgroup's present weight from a View of the node; None where it is unknown."""
         return view.cgroups.get(self.path, {}).get(self.weight)
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
@@ -97,6 +97,6 @@ class CgroupWeight(Setting, frozen=True):
         return [("bounds", f"{self.describe()} can be from {least} to {most}, not {value}.")]
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return a shell command that writes the weight to its cgroup file."""
         file = f"/sys/fs/cgroup/{_MOUNTS.get(self.weight, '')}{self.path}/{self.weight}"
         return f"echo {'default ' if self.weight == 'io.weight' else ''}{value} > {shlex.quote(file)}"

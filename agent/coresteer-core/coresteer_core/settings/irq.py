@@ -1,4 +1,4 @@
-"""Affinity of interrupts (kernel: kernel/irq/proc.c)."""
+"""CPU affinity of interrupts (kernel: kernel/irq/proc.c)."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -29,74 +29,74 @@ class IrqAffinity(Setting, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting."""
+        """Return one example setting."""
         return [cls(0)]
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``irq/41/affinity``."""
         return f"irq/{self.irq}/affinity"
 
     @property
     def name(self) -> str:
-        """The end of its key."""
+        """The last part of the setting's key, ``affinity``."""
         return "affinity"
 
     @property
     def title(self) -> str:
-        """Empty: ``IRQ 41`` says enough."""
+        """Empty: the subject, ``IRQ 41``, says enough."""
         return ""
 
     @property
     def subject(self) -> str:
-        """Its interrupt."""
+        """The interrupt that the affinity belongs to, for a sentence: ``IRQ 41``."""
         return f"IRQ {self.irq}"
 
     @property
     def path(self) -> str:
-        """The kernel file, below the root directory."""
+        """The path of smp_affinity_list without the leading slash: ``proc/irq/41/smp_affinity_list``."""
         return f"proc/irq/{self.irq}/smp_affinity_list"
 
     @property
     def location(self) -> IrqLocation:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the interrupt's affinity."""
         return IrqLocation(self.irq)
 
     @property
     def interrupt(self) -> int:
-        """Its interrupt's number."""
+        """The number of the interrupt whose affinity this is."""
         return self.irq
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a CPU list."""
+        """JSON Schema of the affinity, a CPU list."""
         return CPU_LIST_SCHEMA
 
     def canonical(self, value: str) -> str:
-        """Return a CPU list as the kernel prints it. Raises SettingError, also for an empty one."""
+        """Return an affinity as the kernel prints it. Raises SettingError for an invalid or empty CPU list."""
         if cpus := cpu_list(value):
             return cpus
         raise SettingError("An interrupt needs at least one CPU; name one, for example 2 or 0-3.")
 
     def equal(self, first: str, second: str) -> bool:
-        """Return whether two lists name the same CPUs."""
+        """Return whether two affinities contain the same CPUs."""
         return self.cpus(first) == self.cpus(second)
 
     def cpus(self, value: str) -> frozenset[int]:
-        """Return the CPUs that a value names."""
+        """Return the CPU numbers in an affinity."""
         return parse_cpu_list(value)
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says that a node lacks this interrupt; None where the node has it."""
         return None if view.inventory.irq(self.irq) is not None else f"This node has no interrupt {self.irq}."
 
     def current(self, view: View) -> str | None:
-        """Return the requested affinity, None where it is unknown."""
+        """Return the interrupt's requested affinity from a View of the node; None where it is unknown."""
         irq = view.inventory.irq(self.irq)
         return self.canonical(irq.requested) if irq is not None and irq.requested else None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return ``managed`` for an interrupt whose affinity the kernel manages."""
+        """Return code ``managed`` and a sentence if only the kernel may set the interrupt's affinity."""
         irq = view.inventory.irq(self.irq)
         if irq is None or irq.movable is not False:
             return []
@@ -104,31 +104,31 @@ class IrqAffinity(Setting, frozen=True):
         return [("managed", f"IRQ {self.irq} cannot be moved. {why}")]
 
     def affected_netdev(self, view: View) -> str | None:
-        """Return the netdev that it serves."""
+        """Return the network device that the interrupt serves; None where it serves none."""
         irq = view.inventory.irq(self.irq)
         return irq.netdev if irq is not None else None
 
     def describe(self, view: View | None = None) -> str:
-        """Return its name in a sentence, with the kernel's name for it when a View is given."""
+        """Return the interrupt's number for a sentence, with its name in /proc/interrupts when a View is given."""
         irq = view.inventory.irq(self.irq) if view is not None else None
         return f"IRQ {self.irq} ({irq.name})" if irq is not None and irq.name else f"IRQ {self.irq}"
 
     def format_value(self, value: str) -> str:
-        """Return the CPUs in a sentence."""
+        """Return an affinity as text for a sentence: ``CPUs 0-3``."""
         return format_cpus(self.cpus(value))
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return a shell command that writes the affinity to smp_affinity_list."""
         return f"echo {value} > /{self.path}"
 
     def controllers(self, view: View) -> list[str]:
-        """Return the running programs that may move it, irqbalance among them."""
+        """Return the names of running programs on the node that may move the interrupt, such as irqbalance."""
         return view.inventory.controllers
 
     def overlay(self, view: ModifiedView, value: str) -> None:
-        """Deliver the interrupt to these CPUs; its load moves with it."""
+        """Deliver the interrupt to these CPUs in a modified View; its load moves with it."""
         view.set_irq_affinity(self.irq, value)
 
     def add_effect(self, effect: PlanEffect, value: str) -> None:
-        """Add the move, from which the change of the CPUs' load is estimated."""
+        """Add the interrupt's new CPUs to the input of a plan's predicted effect."""
         effect.irqs.append((self.irq, self.cpus(value)))

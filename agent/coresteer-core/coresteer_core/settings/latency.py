@@ -6,7 +6,7 @@ _LONG_WAIT_US = 1000
 
 
 def latency_warnings(timer: Timer | None, params: dict[str, str], direction: str) -> list[tuple[str, str]]:
-    """Return codes of PlanWarning, each with a sentence, for a netdev's or queue's parameters as they would be.
+    """Return (code of PlanWarning, sentence) pairs for coalescing parameters: delays over 1 ms, adaptive mode.
 
     timer: when its timer starts, None where that is unknown. direction: ``rx`` or ``tx``.
     """
@@ -16,13 +16,13 @@ def latency_warnings(timer: Timer | None, params: dict[str, str], direction: str
     product = usecs * frames if timer in (None, Timer.RESTARTING) else 0
     if product > max(usecs, _LONG_WAIT_US):
         why = f"({way}-usecs {usecs} × {way}-frames {frames})"
-        anew = f"may wait {_ms(product)} for its interrupt, as the timer begins anew with each packet {why}."
-        unsure = f"may wait {_ms(product)} for its interrupt if the timer begins anew with each packet {why}, "
+        anew = f"may wait {_ms(product)} for its interrupt, as each packet restarts the timer {why}."
+        unsure = f"may wait {_ms(product)} for its interrupt if each packet restarts the timer {why}, "
         found.append(("latency", f"a packet {anew if timer is not None else f'{unsure}which is not known.'}"))
     elif usecs > _LONG_WAIT_US:
         found.append(("latency", f"a packet may wait {_ms(usecs)} for its interrupt ({way}-usecs)."))
     elif usecs == 0 and frames > 1 and f"coalesce/{way}-usecs" in params:
-        sentence = f"with {way}-usecs 0 a packet may wait for its interrupt until {frames} have come, however long."
+        sentence = f"with {way}-usecs 0 a packet waits without a time limit until {frames} have arrived."
         found.append(("latency", sentence))
     flush_us = int(params.get("gro_flush_timeout", 0)) / 1000 if way == "rx" else 0
     if flush_us > _LONG_WAIT_US:

@@ -1,4 +1,4 @@
-"""Places in a View that hold the values of settings: a closed set, whereas kinds of settings are added."""
+"""Places in a View of a node that hold the values of settings."""
 
 from typing import TypeAlias
 
@@ -6,20 +6,20 @@ from msgspec import Struct
 
 
 class IrqLocation(Struct, frozen=True):
-    """``Inventory.irqs``: the affinity of one interrupt."""
+    """Place of an interrupt's affinity in a View: ``Inventory.irqs``."""
 
     irq: int
 
 
 class QueueCpusLocation(Struct, frozen=True):
-    """``Netdev.queues``: RPS or XPS of one queue (``rx-0``)."""
+    """Place of a queue's RPS or XPS CPUs in a View: ``Netdev.queues``. queue_name: ``rx-0``."""
 
     netdev: str
     queue_name: str
 
 
 class ParamsLocation(Struct, frozen=True):
-    """``Netdev.params``, or ``Queue.params`` where queue_name is not None."""
+    """Place of a netdev's or queue's parameter in a View: ``Netdev.params``, or ``Queue.params`` with a queue_name."""
 
     netdev: str
     queue_name: str | None
@@ -27,27 +27,27 @@ class ParamsLocation(Struct, frozen=True):
 
 
 class QueuesLocation(Struct, frozen=True):
-    """``Netdev.queues`` as a whole: after a write the netdev may have other queues and interrupts."""
+    """Place of RSS and channels in a View: a netdev, whose queues and interrupts may be others after a write."""
 
     netdev: str
 
 
 class TaskLocation(Struct, frozen=True):
-    """``View.tasks``: one value of a process."""
+    """Place of a process's affinity or nice value in a View: ``View.tasks``."""
 
     pid: int
     name: str
 
 
 class CgroupLocation(Struct, frozen=True):
-    """``View.cgroups``: one value of a cgroup."""
+    """Place of a cgroup's weight in a View: ``View.cgroups``."""
 
     path: str
     name: str
 
 
 class MachineLocation(Struct, frozen=True):
-    """``Inventory.settings``: a value of the machine as a whole. path: its file, below the root directory."""
+    """Place of a sysctl parameter's value in a View: ``Inventory.settings``. path: its file, without leading slash."""
 
     key: str
     path: str

@@ -1,4 +1,4 @@
-"""ModifiedView: a View with some settings changed and the load that follows from them."""
+"""ModifiedView: compute a View of a node as it would be with other settings, its load included."""
 
 from msgspec.structs import replace
 
@@ -10,11 +10,11 @@ from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 
 _PACKETS = 300
-"""Simulated for a ratio of interrupt rates: a backtest needs one for each of its views."""
+"""Packets to simulate for a ratio of interrupt rates; few, as a backtest simulates once for each view."""
 
 
 class ModifiedView:
-    """Collects values of settings; build() returns the View as it would be with them.
+    """A View and new values of settings; build() returns the View as it would be with these values.
 
     An interrupt or a process stays on its CPU if that is still allowed, else it moves to the first allowed CPU. An
     interrupt takes its part of the softirq time along. A process with several threads takes at most one CPU's share
@@ -30,23 +30,23 @@ class ModifiedView:
         self._machine: dict[str, str] = {}
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
-        """Let an interrupt be delivered to a CPU list."""
+        """Set the affinity of an interrupt. cpus: a CPU list."""
         self._irqs[irq] = cpus
 
     def set_task_affinity(self, pid: int, cpus: str) -> None:
-        """Let the threads of a process run on a CPU list."""
+        """Set the affinity of all threads of a process. cpus: a CPU list."""
         self._tasks[pid] = cpus
 
     def set_param(self, netdev: str, queue_name: str | None, name: str, value: str) -> None:
-        """Set a parameter of a netdev, or of one of its queues."""
+        """Set a parameter of a netdev, or of one of its queues (queue_name ``rx-3``; None: of the netdev)."""
         self._params.setdefault((netdev, queue_name), {})[name] = value
 
     def set_machine_value(self, key: str, value: str) -> None:
-        """Set a value of the machine as a whole."""
+        """Set the value of a setting of the machine as a whole, such as ``kernel/numa_balancing``."""
         self._machine[key] = value
 
     def build(self) -> View:
-        """Return the View with all values set."""
+        """Return the View with the new values, and with the load that interrupts and processes take along."""
         inventory = self._view.inventory
         netdevs = self._netdevs(inventory)
         shift = _Shift(self._view, _rate_factors(self._view, netdevs))
@@ -71,7 +71,7 @@ class ModifiedView:
 
 
 def _rate_factors(view: View, netdevs: list[Netdev]) -> dict[int, float]:
-    """Return by IRQ the factor on the interrupt rate of netdevs whose coalescing changed.
+    """Return for each IRQ of a netdev whose coalescing changes the predicted factor of its interrupt rate.
 
     Where the driver adapted coalescing before, the measured rate is the base; where it adapts it now, the factor is
     unknown and left out.
@@ -93,7 +93,7 @@ def _rate_factors(view: View, netdevs: list[Netdev]) -> dict[int, float]:
 
 
 class _Shift:
-    """Moves load to other CPUs."""
+    """Load of the CPUs while interrupts and processes move between them."""
 
     def __init__(self, view: View, factors: dict[int, float]) -> None:
         self._load = view.load
@@ -108,7 +108,7 @@ class _Shift:
         self._moved_to: dict[int, int] = {}
 
     def irq(self, irq: Irq, value: str | None) -> Irq:
-        """Return an interrupt with an affinity; its load moves with it."""
+        """Return an interrupt with a new affinity (None: unchanged), and move its load with it."""
         if value is None or value == irq.requested:
             return irq
         may = parse_cpu_list(value) & self._online
@@ -129,7 +129,10 @@ class _Shift:
         return replace(irq, requested=value, effective=str(target))
 
     def task(self, task: NetTask, value: str | None) -> NetTask:
-        """Return a process with an affinity; its load moves with it, and its flows follow their interrupts."""
+        """Return a process with a new affinity (None: unchanged), and move its load with it.
+
+        Its flows follow their interrupts.
+        """
         rx_placements = task.rx_placements
         if self._moved_to and any(rx_placement.irq in self._moved_to for rx_placement in rx_placements):
             rx_placements = [self._rx_placement(rx_placement) for rx_placement in rx_placements]
@@ -144,7 +147,7 @@ class _Shift:
         return replace(task, affinity=value, cpu=cpu, rx_placements=rx_placements)
 
     def load(self) -> Load:
-        """Return the load after all moves; shares of a CPU stay within 0 and 1."""
+        """Return the node's load after all interrupts and processes have moved."""
         factors = self._factors
         cells = [IrqLoad(irq, cpu, per_s * factors.get(irq, 1.0)) for (irq, cpu), per_s in sorted(self._cells.items())]
         return replace(self._load, busy=_bounded(self._busy), softirq=_bounded(self._softirq), irqs=cells)

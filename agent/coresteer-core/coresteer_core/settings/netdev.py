@@ -1,4 +1,4 @@
-"""Number of queues of a netdev, and the queues that receive packets (ethtool -L, -X)."""
+"""Number of queues of a network device (ethtool -L), and its RSS indirection table (ethtool -X)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,18 @@ from coresteer_core.settings.base import Form, Setting, SettingError, no_netdev
 from coresteer_core.settings.location import QueuesLocation
 
 NETDEV = r"([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
-"""A netdev's name in a key."""
+"""Regular expression of a network device's name in a key."""
 QUEUE = r"(0|[1-9]\d{0,4})"
-"""A queue's number in a key."""
+"""Regular expression of a queue's number in a key."""
 
 _MAX_VALUE = 32_768
-"""More than the longest table of a driver, 4096 queues of four digits."""
+"""Maximum length of an RSS value: more than the longest table of a driver, 4096 queues of four digits."""
 _QUEUE = re.compile(r"\d{1,4}\Z", re.ASCII)
 _CHANNEL = re.compile(r"(rx|tx|combined) (\d{1,4})\Z", re.ASCII)
 
 
 class _OfNetdev(Setting, frozen=True):
-    """Base of settings of a netdev as a whole that change which queues it has or uses."""
+    """Base of the settings that change which queues a network device has or uses."""
 
     netdev: str
 
@@ -28,40 +28,40 @@ class _OfNetdev(Setting, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting."""
+        """Return one example setting."""
         return [cls("eth0")]
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``netdev/eth0/rss``, ``netdev/eth0/channels``."""
         return f"netdev/{self.netdev}/{self._name}"
 
     @property
     def name(self) -> str:
-        """The end of its key."""
+        """The last part of the setting's key: ``rss``, ``channels``."""
         return self._name
 
     @property
     def subject(self) -> str:
-        """Its netdev."""
+        """The name of the network device that the setting belongs to."""
         return self.netdev
 
     @property
     def location(self) -> QueuesLocation:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the setting's value."""
         return QueuesLocation(self.netdev)
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says that a node lacks this network device; None where the node has it."""
         return None if view.inventory.netdev(self.netdev) is not None else no_netdev(self.netdev)
 
     def affected_netdev(self, view: View) -> str | None:
-        """Return its netdev."""
+        """Return the name of the network device, whose packets the setting affects."""
         return self.netdev
 
 
 class RssTable(_OfNetdev, frozen=True):
-    """``netdev/eth0/rss``: the receive queues of the hash's buckets as their shortest pattern, ``0,1,2,3``."""
+    """``netdev/eth0/rss``: the RSS indirection table as its shortest repeating pattern of queues, ``0,1,2,3``."""
 
     _name = "rss"
     forms: ClassVar[Sequence[Form]] = (
@@ -77,16 +77,16 @@ class RssTable(_OfNetdev, frozen=True):
 
     @property
     def title(self) -> str:
-        """``RSS``."""
+        """The setting's name in ethtool and documentation: ``RSS``."""
         return "RSS"
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a list of queue numbers."""
+        """JSON Schema of the table's pattern, a list of queue numbers."""
         return {"type": "string", "pattern": r"^\d{1,4}(,\d{1,4})*$"}
 
     def canonical(self, value: str) -> str:
-        """Return the shortest pattern. Raises SettingError for a value that is no list of queues."""
+        """Return the shortest pattern of receive queues. Raises SettingError for text that is not a list of queues."""
         queues = [part.strip() for part in value.split(",")]
         wrong = next((queue for queue in queues if _QUEUE.match(queue) is None), None)
         if wrong is not None:
@@ -102,36 +102,36 @@ class RssTable(_OfNetdev, frozen=True):
 
     @staticmethod
     def pattern(table: Sequence[int]) -> str:
-        """Return the value of a table; its last repetition may be cut."""
+        """Return the shortest pattern that repeats in an indirection table; its last repetition may be incomplete."""
         period = next(n for n in range(1, len(table) + 1) if all(q == table[i % n] for i, q in enumerate(table)))
         return ",".join(map(str, table[:period]))
 
     @staticmethod
     def table(value: str, entries: int) -> list[int]:
-        """Return the table of a value. Raises SettingError where the pattern is longer than the table."""
+        """Return the indirection table that repeats a pattern. Raises SettingError if the table is shorter."""
         queues = [int(queue) for queue in value.split(",")]
         if len(queues) > entries:
-            raise SettingError(f"The pattern of {len(queues)} queues is longer than the table, which has {entries}.")
+            raise SettingError(f"The pattern of {len(queues)} queues is longer than the RSS table ({entries} entries).")
         return [queues[entry % len(queues)] for entry in range(entries)]
 
     def current(self, view: View) -> str | None:
-        """Return the value that a View shows, None where it is unknown."""
+        """Return the present value from a View of the node; None where it is unknown."""
         netdev = view.inventory.netdev(self.netdev)
         return netdev.rss if netdev is not None else None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return ``queue`` for a receive queue that the netdev does not have."""
+        """Return code ``queue`` and a sentence for a receive queue that the network device lacks."""
         netdev = view.inventory.netdev(self.netdev)
         has = {queue.name for queue in netdev.queues} if netdev is not None else set()
         wrong = [queue for queue in value.split(",") if has and f"rx-{queue}" not in has]
         return [("queue", f"{self.netdev} has no receive queue {wrong[0]}.")] if wrong else []
 
     def format_value(self, value: str) -> str:
-        """Return the queues in a sentence."""
+        """Return the receive queues of a pattern for a sentence: ``queues 0,1,2,3``."""
         return f"queue{'s' if ',' in value else ''} {value}"
 
     def shell_command(self, value: str) -> str:
-        """Return the command; where queues are not consecutive, with the same shares in another order."""
+        """Return an ``ethtool -X`` command; non-consecutive queues get the same shares in another order."""
         queues = [int(queue) for queue in value.split(",")]
         if queues == list(range(queues[0], queues[0] + len(queues))):
             return f"ethtool -X {self.netdev} start {queues[0]} equal {len(queues)}"
@@ -140,7 +140,7 @@ class RssTable(_OfNetdev, frozen=True):
 
 
 class Channels(_OfNetdev, frozen=True):
-    """``netdev/eth0/channels``: the number of queues of each kind, ``combined 4`` or ``rx 2,tx 2``."""
+    """``netdev/eth0/channels``: the number of queues (ethtool -L) of each kind, ``combined 4`` or ``rx 2,tx 2``."""
 
     _name = "channels"
     forms: ClassVar[Sequence[Form]] = (
@@ -151,17 +151,18 @@ class Channels(_OfNetdev, frozen=True):
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of numbers by kind."""
+        """JSON Schema of the numbers of channels, ``combined 4`` or ``rx 2,tx 2``."""
         return {"type": "string", "pattern": r"^(rx|tx|combined) \d{1,4}(,(rx|tx|combined) \d{1,4})*$"}
 
     def canonical(self, value: str) -> str:
-        """Return numbers by kind in order, without zeros. Raises SettingError for anything else, also for none."""
+        """Return numbers of channels in fixed order without zeros. Raises SettingError if invalid or none."""
         counts: dict[str, int] = {}
         for part in value.split(","):
             match = _CHANNEL.match(part.strip())
             if match is None or match[1] in counts:
                 raise SettingError(
-                    f"“{part.strip()[:40]}” is not understood; write for example combined 4, or rx 2,tx 2."
+                    f"“{part.strip()[:40]}” is invalid or repeats a kind of channel; "
+                    "write for example combined 4, or rx 2,tx 2."
                 )
             counts[match[1]] = int(match[2])
         if not any(counts.values()):
@@ -170,21 +171,21 @@ class Channels(_OfNetdev, frozen=True):
 
     @staticmethod
     def value(counts: Mapping[str, int]) -> str:
-        """Return the value of numbers by kind."""
+        """Return the setting's value for numbers of channels: ``{"combined": 4}`` is ``combined 4``."""
         return ",".join(f"{kind} {counts[kind]}" for kind in ("rx", "tx", "combined") if counts.get(kind))
 
     @staticmethod
     def counts(value: str) -> dict[str, int]:
-        """Return the numbers of a value by kind."""
+        """Return the numbers of channels in a value by kind: ``rx 2,tx 2`` is ``{"rx": 2, "tx": 2}``."""
         return {kind: int(count) for kind, count in (part.split(" ") for part in value.split(",") if part)}
 
     def current(self, view: View) -> str | None:
-        """Return the value that a View shows, None where it is unknown."""
+        """Return the present value from a View of the node; None where it is unknown."""
         netdev = view.inventory.netdev(self.netdev)
         return netdev.channels if netdev is not None else None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return ``channels`` for more of a kind than the netdev can have."""
+        """Return code ``channels`` and a sentence for more channels than the network device can have."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None or netdev.channels_max is None:
             return []
@@ -194,17 +195,17 @@ class Channels(_OfNetdev, frozen=True):
         return [("channels", f"{self.netdev} has channels for {netdev.channels_max} at the most, not {value}.")]
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return ``restart``: the netdev restarts when its queues change."""
+        """Return code ``restart`` and a sentence: the network device restarts when its channels change."""
         sentence = (
-            f"{self.netdev} restarts for it: packets are lost for a moment, "
-            "and its queues and interrupts begin anew, RPS and affinity included."
+            f"{self.netdev} restarts when its channels change: packets are lost for a moment, "
+            "and its queues and interrupts start with default RPS and affinity."
         )
         return [("restart", sentence)]
 
     def describe(self, view: View | None = None) -> str:
-        """Return its name in a sentence."""
+        """Return the setting's name for use in a sentence: ``eth0's number of channels``."""
         return f"{self.netdev}'s number of channels"
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return an ``ethtool -L`` command that sets the numbers of channels."""
         return f"ethtool -L {self.netdev} {value.replace(',', ' ')}"

@@ -1,4 +1,4 @@
-"""A node as it would be with other settings: what later policies of a round decide from, and a backtest."""
+"""Overlay values of settings on a View, as input of the later policies of a round and of a backtest."""
 
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
@@ -6,7 +6,7 @@ from coresteer_core.settings.modified_view import ModifiedView
 
 
 def overlay(view: View, settings: dict[str, str]) -> View:
-    """Return a View as it would be with these values by key, its load included; see ModifiedView.
+    """Return a View of a node as it would be with these values of settings (by key), its load included.
 
     Raises SettingError for a key that is no setting's.
     """

@@ -1,4 +1,4 @@
-"""Numbers and switches of a netdev or of one of its queues: interrupt coalescing, rings, and packet polling by NAPI.
+"""Parameters of a network device or one of its queues: interrupt coalescing, ring sizes, NAPI polling.
 
 PARAMS declares each once. Kernel: Documentation/networking/ethtool-netlink.rst (COALESCE, RINGS),
 Documentation/networking/napi.rst, Documentation/netlink/specs/netdev.yaml (napi-set).
@@ -29,8 +29,9 @@ _ON_OFF = {"on": "on", "1": "on", "off": "off", "0": "off"}
 
 
 class Param(Struct, frozen=True):
-    """Declaration of one parameter. name: the end of the key. unit: of its number, empty for a switch (on or off).
+    """Declaration of one parameter of network devices: name in keys, unit, bounds and help text.
 
+    name: ``coalesce/rx-usecs``, the last part of a key. unit: empty for a switch (on or off).
     group, help: the part of a form that shows it, and its effect in one sentence. least, most: bounds for any device; a
     device's own bounds apply in addition. queue: the kind of queue that may have its own value, ``rx`` or ``tx``; None
     where only the netdev has it.
@@ -46,13 +47,13 @@ class Param(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Its name as ethtool or sysfs spells it: ``rx-usecs``; a ring is ``rx ring``."""
+        """The parameter's name as ethtool or sysfs spells it: ``rx-usecs``; a ring is ``rx ring``."""
         group, _, name = self.name.rpartition("/")
         return f"{name} ring" if group == "ring" else name
 
     @property
     def is_switch(self) -> bool:
-        """True for a switch, False for a number."""
+        """Whether the parameter is a switch (on or off) instead of a number."""
         return not self.unit
 
 
@@ -90,16 +91,16 @@ PARAMS = {
         Param("ring/tx", "descriptors", "Rings", "Number of packets that can wait for transmission.", 65_536, 1),
     )
 }
-"""Every parameter by name."""
+"""Every parameter of network devices and queues, by name (``coalesce/rx-usecs``)."""
 
 IN_SYSFS = frozenset({"gro_flush_timeout", "napi_defer_hard_irqs"})
-"""Parameters of packet polling (NAPI): a file of the netdev, netlink for those of one queue."""
+"""Parameters of packet polling (NAPI): in sysfs for a netdev, by netlink for one queue."""
 _TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
 """Parameters that the model of a NIC's receive interrupts reads."""
 
 
 class _OfParam(Setting, frozen=True):
-    """Base of a netdev's and a queue's parameters. param: a name of PARAMS."""
+    """Base of the settings for parameters of a network device or queue. param: a name of PARAMS."""
 
     netdev: str
     param: str
@@ -108,39 +109,39 @@ class _OfParam(Setting, frozen=True):
 
     @property
     def name(self) -> str:
-        """The end of its key."""
+        """The last part of the setting's key: ``coalesce/rx-usecs``."""
         return self.param
 
     @property
     def title(self) -> str:
-        """Its name as ethtool or sysfs spells it."""
+        """The parameter's name as ethtool or sysfs spells it: ``rx-usecs``."""
         return self._param.title
 
     @property
     def unit(self) -> str:
-        """The unit of its number; empty for a switch."""
+        """The unit of the parameter's value (``µs``); empty for a switch."""
         return self._param.unit
 
     @property
     def queue_of(self) -> str | None:
-        """The name of the queue it belongs to; None for the netdev's own."""
+        """The name of the queue that the parameter belongs to; None for one of the whole network device."""
         return None
 
     @property
     def location(self) -> ParamsLocation:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the parameter's value."""
         return ParamsLocation(self.netdev, self.queue_of, self.param)
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a switch, or of a number with its bounds and unit; with its group and help."""
+        """JSON Schema of the parameter's value (switch or number with bounds and unit), with its help text."""
         form = {"description": self._param.help, "x-group": self._param.group}
         if self._param.is_switch:
             return {"type": "string", "enum": ["on", "off"], **form}
         return number_schema(self._param.least, self._param.most, self._param.unit) | form
 
     def canonical(self, value: str) -> str:
-        """Return a number without leading zeros, ``on`` or ``off``. Raises SettingError."""
+        """Return ``on``, ``off`` or a number without leading zeros. Raises SettingError for any other text."""
         text = value.strip()
         if self._param.is_switch:
             if text in _ON_OFF:
@@ -151,19 +152,19 @@ class _OfParam(Setting, frozen=True):
         raise SettingError(f"“{text[:40]}” is not a number of {self._param.unit}; write for example 64.")
 
     def current(self, view: View) -> str | None:
-        """Return the value that a View shows, None where it is unknown."""
+        """Return the parameter's present value from a View of the node; None where it is unknown."""
         return self.values_of_subject(view).get(self.param)
 
     def values_of_subject(self, view: View) -> dict[str, str]:
-        """Return all parameters of its netdev or queue that a View shows, by name."""
+        """Return by name all known parameters of the network device or queue that the setting belongs to."""
         raise NotImplementedError
 
     def affected_netdev(self, view: View) -> str | None:
-        """Return its netdev."""
+        """Return the name of the network device, whose packets the parameter affects."""
         return self.netdev
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return bounds, and learned where the driver did not set that value before, each with its sentence."""
+        """Return (code, sentence) pairs: ``bounds``, or ``learned`` if the driver rejected the value before."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None:
             return []
@@ -171,7 +172,7 @@ class _OfParam(Setting, frozen=True):
         return found + [("learned", sentence) for sentence in self._learned(view, netdev, value)]
 
     def combined_warnings(self, view: View, values: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return latency and adaptive for the direction it belongs to, given all values set for its subject."""
+        """Return (code, sentence) pairs, ``latency`` or ``adaptive``, for all values of a plan together."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None or self.direction is None:
             return []
@@ -180,21 +181,21 @@ class _OfParam(Setting, frozen=True):
         return [(code, f"{self.subject}: {text}") for code, text in latency_warnings(timer, after, self.direction)]
 
     def drift_cause(self, view: View) -> str | None:
-        """Return the switch that lets the driver change it (``adaptive-rx``), else as for every setting."""
+        """Return ``adaptive-rx`` where that lets the driver change the parameter, else a program that may have."""
         return self._adaptive_switch(view) or super().drift_cause(view)
 
     def overlay(self, view: ModifiedView, value: str) -> None:
-        """Set the parameter; the interrupt rate follows the model of the NIC."""
+        """Set the parameter in a modified View; the interrupt rate follows the NIC model."""
         view.set_param(self.netdev, self.queue_of, self.param, value)
 
     def add_effect(self, effect: PlanEffect, value: str) -> None:
-        """Add a value that changes when the NIC raises receive interrupts."""
+        """Add a value of receive coalescing to the input of a plan's predicted effect; other parameters add nothing."""
         if self.param in _TIMING:
             effect.coalescing.setdefault((self.netdev, self.queue_of), {})[self.param] = value
 
     @property
     def direction(self) -> str | None:
-        """``rx`` or ``tx`` where it sets how long packets of that direction wait, else None."""
+        """Direction (``rx``, ``tx``) of the packets that the parameter delays; None for a ring size."""
         if self.param in IN_SYSFS:
             return "rx"
         return None if self.param.startswith("ring/") else "rx" if "rx" in self.param else "tx"
@@ -212,7 +213,7 @@ class _OfParam(Setting, frozen=True):
         return f"{self.describe()} can be from {self._param.least} to {self.format_value(str(most))}, not {value}."
 
     def _learned(self, view: View, netdev: Netdev, value: str) -> list[str]:
-        """Return sentences on earlier writes of that very value which the driver refused, rounded or ignored."""
+        """Return a sentence for each earlier write of this value that the driver refused, rounded or ignored."""
         title, formatted = self._param.title, self.format_value(value)
         found = []
         for response in view.learned.responses(netdev.driver, self._param.name):
@@ -240,7 +241,7 @@ class _OfParam(Setting, frozen=True):
 
 
 class NetdevParam(_OfParam, frozen=True):
-    """``netdev/eth0/coalesce/rx-usecs``: of a netdev as a whole."""
+    """``netdev/eth0/coalesce/rx-usecs``: a parameter of a whole network device."""
 
     forms: ClassVar[Sequence[Form]] = (
         Form(
@@ -255,41 +256,41 @@ class NetdevParam(_OfParam, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting for each parameter."""
+        """Return one example setting for each parameter of a network device."""
         return [cls("eth0", name) for name in PARAMS]
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``netdev/eth0/coalesce/rx-usecs`` or ``netdev/eth0/rx-3/coalesce/rx-usecs``."""
         return f"netdev/{self.netdev}/{self.param}"
 
     @property
     def path(self) -> str:
-        """The kernel file below the netdev's folder, of those IN_SYSFS."""
+        """The name of the parameter's file in /sys/class/net/NAME, for those in IN_SYSFS."""
         return self.param
 
     @property
     def subject(self) -> str:
-        """Its netdev."""
+        """The name of the network device that the parameter belongs to."""
         return self.netdev
 
     def values_of_subject(self, view: View) -> dict[str, str]:
-        """Return all parameters of its netdev that a View shows, by name."""
+        """Return by name all known parameters of the network device."""
         netdev = view.inventory.netdev(self.netdev)
         return netdev.params if netdev is not None else {}
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says that a node lacks the network device or queue; None where the node has it."""
         return None if view.inventory.netdev(self.netdev) is not None else no_netdev(self.netdev)
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return ``restart`` for the size of a ring."""
+        """Return code ``restart`` and a sentence for a ring size, whose change may restart the NIC."""
         if not self.param.startswith("ring/"):
             return []
-        return [("restart", f"{self.netdev} may restart for it: packets are lost for a moment.")]
+        return [("restart", f"{self.netdev} may restart when its ring size changes: packets are lost for a moment.")]
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return a shell command (ethtool, sysfs or ynl) that gives the parameter a value."""
         group, _, name = self.param.rpartition("/")
         match group:
             case "coalesce":
@@ -300,7 +301,7 @@ class NetdevParam(_OfParam, frozen=True):
 
 
 class QueueParam(_OfParam, frozen=True):
-    """``netdev/eth0/rx-3/coalesce/rx-usecs``: of one queue, ``rx-3``, where the driver has values by queue."""
+    """``netdev/eth0/rx-3/coalesce/rx-usecs``: a parameter of one queue, where the driver has values per queue."""
 
     queue_name: str
 
@@ -318,37 +319,37 @@ class QueueParam(_OfParam, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting for each parameter that a queue can have."""
+        """Return one example setting for each parameter that a queue can have."""
         return [cls("eth0", param.name, f"{param.queue}-0") for param in PARAMS.values() if param.queue]
 
     @property
     def queue(self) -> int:
-        """The queue's number among those of its kind."""
+        """The number of the queue: 3 for ``rx-3``."""
         return int(self.queue_name.partition("-")[2])
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``netdev/eth0/coalesce/rx-usecs`` or ``netdev/eth0/rx-3/coalesce/rx-usecs``."""
         return f"netdev/{self.netdev}/{self.queue_name}/{self.param}"
 
     @property
     def queue_of(self) -> str:
-        """The name of its queue."""
+        """The name of the queue that the parameter belongs to, ``rx-3``."""
         return self.queue_name
 
     @property
     def subject(self) -> str:
-        """Its queue."""
+        """The queue that the parameter belongs to, for a sentence: ``eth0 rx-3``."""
         return f"{self.netdev} {self.queue_name}"
 
     def values_of_subject(self, view: View) -> dict[str, str]:
-        """Return all parameters of its queue that a View shows, by name."""
+        """Return by name all known parameters of the queue."""
         netdev = view.inventory.netdev(self.netdev)
         queues = netdev.queues if netdev is not None else []
         return next((queue.params for queue in queues if queue.name == self.queue_name), {})
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says that a node lacks the network device or queue; None where the node has it."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None:
             return no_netdev(self.netdev)
@@ -356,7 +357,7 @@ class QueueParam(_OfParam, frozen=True):
         return None if has else f"{self.netdev} has no queue {self.queue_name}."
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return a shell command (ethtool, sysfs or ynl) that gives the parameter a value."""
         if self.param not in IN_SYSFS:
             name = self.param.rpartition("/")[2]
             mask = f"{1 << self.queue:#x}"

@@ -1,4 +1,4 @@
-"""CPUs that work for a queue of a netdev: RPS and XPS (kernel: Documentation/networking/scaling.rst)."""
+"""RPS and XPS: CPUs of a receive or transmit queue (kernel: Documentation/networking/scaling.rst)."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -14,7 +14,7 @@ NONE = "none"
 
 
 class _QueueCpus(Setting, frozen=True):
-    """A CPU list, or ``none`` where it is switched off."""
+    """Base of RPS and XPS. The value is a CPU list, or ``none`` where RPS or XPS is off."""
 
     netdev: str
     queue: int
@@ -25,87 +25,87 @@ class _QueueCpus(Setting, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting."""
+        """Return one example setting."""
         return [cls("eth0", 0)]
 
     @property
     def queue_name(self) -> str:
-        """``rx-0``, as in sysfs."""
+        """The name of the queue in sysfs: ``rx-0``."""
         return f"{self._direction}-{self.queue}"
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``netdev/eth0/rx-0/rps``."""
         return f"netdev/{self.netdev}/{self.queue_name}/{self.name}"
 
     @property
     def name(self) -> str:
-        """The end of its key."""
+        """The last part of the setting's key: ``rps``, ``xps``."""
         return self._kind.lower()
 
     @property
     def title(self) -> str:
-        """``RPS`` or ``XPS``."""
+        """The setting's name in the kernel's documentation: ``RPS``, ``XPS``."""
         return self._kind
 
     @property
     def subject(self) -> str:
-        """Its queue."""
+        """The queue that the setting belongs to, for a sentence: ``eth0 rx-0``."""
         return f"{self.netdev} {self.queue_name}"
 
     @property
     def path(self) -> str:
-        """The kernel file, below the netdev's folder."""
+        """The path of the setting's file in /sys/class/net/NAME: ``queues/rx-0/rps_cpus``."""
         return f"queues/{self.queue_name}/{self._file}"
 
     @property
     def location(self) -> QueueCpusLocation:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the queue's CPUs."""
         return QueueCpusLocation(self.netdev, self.queue_name)
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a CPU list."""
+        """JSON Schema of the setting's value, a CPU list."""
         return CPU_LIST_SCHEMA
 
     def canonical(self, value: str) -> str:
-        """Return a CPU list as the kernel prints it, or ``none``. Raises SettingError."""
+        """Return a CPU list as the kernel prints it; ``none`` for an empty one. Raises SettingError for other text."""
         return NONE if value.strip() == NONE else cpu_list(value) or NONE
 
     def equal(self, first: str, second: str) -> bool:
-        """Return whether two values name the same CPUs."""
+        """Return whether two values contain the same CPUs."""
         return self.cpus(first) == self.cpus(second)
 
     def cpus(self, value: str) -> frozenset[int]:
-        """Return the CPUs that a value names."""
+        """Return the CPU numbers in a value; none where RPS or XPS is off."""
         return frozenset() if value == NONE else parse_cpu_list(value)
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says that a node lacks the network device or queue; None where the node has it."""
         if view.inventory.netdev(self.netdev) is None:
             return no_netdev(self.netdev)
         return None if self._found(view) is not None else f"{self.netdev} has no queue {self.queue_name}."
 
     def current(self, view: View) -> str | None:
-        """Return the value that a View shows, None where it is unknown."""
+        """Return the queue's present CPUs from a View of the node; None where they are unknown."""
         queue = self._found(view)
         value = None if queue is None else queue.rps if self._direction == "rx" else queue.xps
         return None if value is None else self.canonical(value)
 
     def affected_netdev(self, view: View) -> str | None:
-        """Return its netdev."""
+        """Return the name of the network device that the queue belongs to."""
         return self.netdev
 
     def format_value(self, value: str) -> str:
-        """Return the CPUs in a sentence."""
+        """Return the CPUs in a value as text for a sentence: ``CPUs 0-3``, ``no CPU``."""
         return format_cpus(self.cpus(value))
 
     def mask(self, value: str) -> str:
-        """Return a value as the hexadecimal mask that the kernel reads."""
+        """Return a value as the hexadecimal CPU mask that the kernel file takes."""
         return format_cpu_mask(self.cpus(value))
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value."""
+        """Return a shell command that writes the CPU mask to the queue's file in sysfs."""
         return f"echo {self.mask(value)} > /sys/class/net/{self.netdev}/{self.path}"
 
     def _found(self, view: View) -> Queue | None:
@@ -115,7 +115,7 @@ class _QueueCpus(Setting, frozen=True):
 
 
 class Rps(_QueueCpus, frozen=True):
-    """``netdev/eth0/rx-0/rps``: the CPUs that process the packets of a receive queue after its interrupt."""
+    """``netdev/eth0/rx-0/rps``: the CPUs that process a receive queue's packets after its interrupt (RPS)."""
 
     _kind = "RPS"
     _direction = "rx"
@@ -133,7 +133,7 @@ class Rps(_QueueCpus, frozen=True):
 
 
 class Xps(_QueueCpus, frozen=True):
-    """``netdev/eth0/tx-0/xps``: the CPUs whose packets are sent by a transmit queue."""
+    """``netdev/eth0/tx-0/xps``: the CPUs whose outgoing packets use a transmit queue (XPS)."""
 
     _kind = "XPS"
     _direction = "tx"

@@ -1,4 +1,4 @@
-"""Description of every kind of setting for the user interface, which lists none itself."""
+"""Describe every kind of setting for the front end, which lists none itself."""
 
 import json
 
@@ -6,7 +6,7 @@ from coresteer_core.settings import KINDS
 
 
 def describe_kinds() -> dict[str, object]:
-    """Return the forms of keys, and by the end of a key its title, its unit and the JSON Schema of its values."""
+    """Return the syntax of the keys of all settings, and title and JSON Schema by the keys' last part."""
     forms = [form for kind in KINDS for form in kind.forms]
     samples = [sample for kind in KINDS for sample in kind.samples()]
     return {
@@ -25,5 +25,5 @@ def describe_kinds() -> dict[str, object]:
 
 
 def kinds_as_json() -> str:
-    """Return describe_kinds() as the text of ``frontend/src/api/settings.json``."""
+    """Return the description of all kinds of settings as the text of ``frontend/src/api/settings.json``."""
     return json.dumps(describe_kinds(), indent=1, ensure_ascii=False)

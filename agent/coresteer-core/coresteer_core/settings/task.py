@@ -1,4 +1,4 @@
-"""CPU affinity and nice value of processes."""
+"""CPU affinity and nice value of processes (sched_setaffinity(2), setpriority(2))."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -30,14 +30,14 @@ _NICE = re.compile(r"[+-]?\d{1,3}\Z", re.ASCII)
 
 
 class ByThread(Struct, Generic[T], frozen=True):
-    """Values of the threads of a process. main: of the main thread and of all that threads does not name by its id."""
+    """A value for each thread of a process. main: of all threads but those listed in threads by thread id."""
 
     main: T
     threads: dict[int, T] = {}
 
 
 def _split(value: str, one: Callable[[str], T], example: str) -> ByThread[T]:
-    """Parse ``0-7;813=2;814=3`` into values by thread. Raises SettingError."""
+    """Parse ``0-7;813=2;814=3``: a value for all threads, then exceptions by thread id. Raises SettingError."""
     first, *others = value.split(";")
     threads: dict[int, T] = {}
     for other in others:
@@ -54,7 +54,7 @@ def _join(found: ByThread[T], say: Callable[[T], str]) -> str:
 
 
 class _OfTask(Setting, frozen=True):
-    """Base of settings of all threads of a process."""
+    """Base of the settings that all threads of a process have: affinity and nice value."""
 
     pid: int
 
@@ -63,42 +63,42 @@ class _OfTask(Setting, frozen=True):
 
     @classmethod
     def samples(cls) -> Sequence[Setting]:
-        """Return one setting."""
+        """Return one example setting."""
         return [cls(1)]
 
     @property
     def key(self) -> str:
-        """Its address."""
+        """The setting's key: ``task/812/affinity``, ``task/812/nice``."""
         return f"task/{self.pid}/{self._name}"
 
     @property
     def name(self) -> str:
-        """The end of its key."""
+        """The last part of the setting's key: ``affinity``, ``nice``."""
         return self._name
 
     @property
     def subject(self) -> str:
-        """Its process."""
+        """The process that the setting belongs to, for a sentence: ``task 812``."""
         return f"task {self.pid}"
 
     @property
     def location(self) -> TaskLocation:
-        """Where a View has its value."""
+        """The place in a View of the node that holds the process's value."""
         return TaskLocation(self.pid, self._name)
 
     @property
     def process(self) -> int:
-        """Its PID."""
+        """The PID of the process that the setting belongs to."""
         return self.pid
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return a sentence that says that no such process uses the network on a node; None where one does."""
         if self._task(view) is not None:
             return None
-        return f"This node has no process {self.pid} that is known to talk over the network."
+        return f"This node has no process {self.pid} that is known to use the network."
 
     def describe(self, view: View | None = None) -> str:
-        """Return its process's name, where a View knows it, and PID."""
+        """Return the process's name and PID for a sentence, ``nginx (812)``; ``PID 812`` without a View."""
         task = self._task(view) if view is not None else None
         return f"{task.name} ({self.pid})" if task is not None else f"PID {self.pid}"
 
@@ -126,24 +126,24 @@ class TaskAffinity(_OfTask, frozen=True):
 
     @property
     def title(self) -> str:
-        """Empty: ``task 812`` says enough."""
+        """Empty: the subject, ``task 812``, says enough."""
         return ""
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a CPU list."""
+        """JSON Schema of the affinity, a CPU list."""
         return CPU_LIST_SCHEMA
 
     def canonical(self, value: str) -> str:
-        """Return the shortest spelling. Raises SettingError."""
+        """Return a value in its shortest spelling, which is unique. Raises SettingError for an invalid one."""
         return self.join(self.split(value))
 
     def split(self, value: str) -> ByThread[frozenset[int]]:
-        """Parse a value into values by thread. Raises SettingError."""
+        """Return a value for each thread, parsed from ``MAIN;THREAD=VALUE;…``. Raises SettingError."""
         return _split(value, self._some, "its CPUs; write for example 813=2-3")
 
     def join(self, affinities: ByThread[frozenset[int]]) -> str:
-        """Return the value of these threads."""
+        """Return values by thread as the text of one value: ``MAIN;THREAD=VALUE;…``."""
         return _join(affinities, format_cpu_list)
 
     @staticmethod
@@ -153,23 +153,23 @@ class TaskAffinity(_OfTask, frozen=True):
         return parse_cpu_list(listed)
 
     def shown(self, value: str) -> str:
-        """Return the CPUs of all threads, which is what a View shows."""
+        """Return the union of all threads' CPUs, as which a View represents an affinity by thread."""
         return format_cpu_list(self.cpus(value))
 
     def cpus(self, value: str) -> frozenset[int]:
-        """Return the CPUs that a value names."""
+        """Return the CPU numbers in an affinity, those of all threads."""
         found = self.split(value)
         return found.main.union(*found.threads.values())
 
     def current(self, view: View) -> str | None:
-        """Return the affinity without CPUs that are offline; None where it is unknown."""
+        """Return the process's affinity from a View, without offline CPUs; None where it is unknown."""
         task = self._task(view)
         if task is None:
             return None
         return common_cpus(task.affinity, view.topology.online()) or None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return unknown, invalid (values by thread), bound and cpuset, each with its sentence."""
+        """Return (code, sentence) pairs: ``unknown``, ``invalid`` (differs by thread), ``bound`` or ``cpuset``."""
         task = self._task(view)
         found = []
         if (missing := self.missing_reason(view)) is not None:
@@ -191,20 +191,20 @@ class TaskAffinity(_OfTask, frozen=True):
         return found
 
     def format_value(self, value: str) -> str:
-        """Return a value in a sentence."""
+        """Return a value as text for a sentence: ``CPUs 0-3``, ``nice 5``."""
         return format_cpus(self.cpus(value)) + (" (threads differ)" if ";" in value else "")
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value of all threads."""
+        """Return a shell command (taskset, renice) that sets a value for all threads of the process."""
         return f"taskset --all-tasks --cpu-list --pid {self.shown(value)} {self.pid}"
 
     def overlay(self, view: ModifiedView, value: str) -> None:
-        """Run the process on these CPUs; its load moves with it."""
+        """Let the process run on these CPUs in a modified View; its load moves with it."""
         view.set_task_affinity(self.pid, self.shown(value))
 
 
 class TaskNice(_OfTask, frozen=True):
-    """``task/812/nice``: the CPU share of a process's threads in competition with others, -20 most, 19 least.
+    """``task/812/nice``: nice value of a process's threads; -20 gets the most CPU time in competition, 19 the least.
 
     Others are those in the same cgroup or session with a share of its own (cpu.weight, autogroup; sched(7)). One number
     for all threads. Where threads differ, the original is ``0;813=5``, as with TaskAffinity.
@@ -217,19 +217,19 @@ class TaskNice(_OfTask, frozen=True):
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a nice value."""
+        """JSON Schema of a nice value, an integer from -20 to 19."""
         return number_schema(LEAST_NICE, MOST_NICE)
 
     def canonical(self, value: str) -> str:
-        """Return the shortest spelling. Raises SettingError."""
+        """Return a value in its shortest spelling, which is unique. Raises SettingError for an invalid one."""
         return self.join(self.split(value))
 
     def split(self, value: str) -> ByThread[int]:
-        """Parse a value into values by thread. Raises SettingError."""
+        """Return a value for each thread, parsed from ``MAIN;THREAD=VALUE;…``. Raises SettingError."""
         return _split(value, self._one, "its nice value; write for example 813=5")
 
     def join(self, nices: ByThread[int]) -> str:
-        """Return the value of these threads."""
+        """Return values by thread as the text of one value: ``MAIN;THREAD=VALUE;…``."""
         return _join(nices, str)
 
     @staticmethod
@@ -239,16 +239,16 @@ class TaskNice(_OfTask, frozen=True):
         raise SettingError(f"“{text[:40]}” is not a nice value, which is from {LEAST_NICE} to {MOST_NICE}.")
 
     def shown(self, value: str) -> str:
-        """Return the nice value of the main thread, which is what a View shows."""
+        """Return the main thread's nice value, as which a View represents nice values by thread."""
         return str(self.split(value).main)
 
     def current(self, view: View) -> str | None:
-        """Return the nice value that a View shows; None where it is unknown."""
+        """Return the process's present nice value from a View of the node; None where it is unknown."""
         task = self._task(view)
         return None if task is None else task.params.get(self._name)
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return unknown, invalid (values by thread), kernel and realtime, each with its sentence."""
+        """Return (code, sentence) pairs: ``unknown``, ``invalid`` (differs by thread), ``kernel`` or ``realtime``."""
         task = self._task(view)
         found = []
         if (missing := self.missing_reason(view)) is not None:
@@ -263,9 +263,9 @@ class TaskNice(_OfTask, frozen=True):
         return found
 
     def format_value(self, value: str) -> str:
-        """Return a value in a sentence."""
+        """Return a value as text for a sentence: ``CPUs 0-3``, ``nice 5``."""
         return f"nice {self.shown(value)}" + (" (threads differ)" if ";" in value else "")
 
     def shell_command(self, value: str) -> str:
-        """Return the shell command that sets a value of all threads."""
+        """Return a shell command (taskset, renice) that sets a value for all threads of the process."""
         return f"renice -n {self.shown(value)} -p $(ls /proc/{self.pid}/task)"

@@ -1,4 +1,4 @@
-"""Mechanisms of interrupt coalescing of a netdev (NIC timer, kernel polling), and the delays that it can be set to."""
+"""Mechanisms of interrupt coalescing (NIC timer, kernel polling), and the delays that each can be set to."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,16 +22,16 @@ from coresteer_core.node.nic import (
 USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
 FLUSH_NS, DEFER = "gro_flush_timeout", "napi_defer_hard_irqs"
 GAP_FACTOR = 1.25
-"""Multiple of the packet gap for a timer that restarts with each packet, because gaps vary."""
+"""Factor by which a timer that restarts with each packet must exceed the mean packet gap, because gaps vary."""
 
 _MOST_US = 10_000
 _ROUND = [digit * 10**power // 10 for power in range(5) for digit in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)]
 _GRID = [*sorted({value for value in _ROUND if value < _MOST_US}), _MOST_US]
-"""Delays in µs that are tried: few, so that it is soon known which of them a driver refuses."""
+"""Delays in µs to choose from: few, so that it is soon known which of them a driver refuses."""
 _MIN_GAIN, _MIN_PACKETS = 1.02, 1.2
-"""Gain that a longer delay must bring, and packets per interrupt from which any delay pays."""
+"""Minimum gain in packets per interrupt of a longer delay, and of any delay."""
 _ORDINARY_US = 50
-"""Every driver with a timer accepts this delay; many refuse shorter ones."""
+"""Delay in µs that every driver with a timer accepts; many refuse shorter ones."""
 _MAX_FAILURES = 2
 """Failed values without a successful one after which a parameter counts as not supported."""
 _DEFERRED_POLLS = "2"
@@ -39,19 +39,19 @@ _DEFERRED_POLLS = "2"
 
 
 class Delay(Struct, frozen=True):
-    """A delay before an interrupt, in µs and packets. frames: None without a packet count, 0 where it is off."""
+    """Coalescing delay: µs or packets until an interrupt. frames: None without a packet count, 0 where it is off."""
 
     usecs: int
     frames: int | None = None
 
 
 class _Mechanism(ABC):
-    """Common part of the mechanisms: parameter values that the driver is not known to refuse or change."""
+    """Base of the mechanisms of interrupt coalescing; chooses values that the driver is not known to refuse."""
 
     params: tuple[str, ...]
-    """Parameters in the order in which they are written."""
+    """Names of the mechanism's parameters, in the order in which they are written."""
     why: str
-    """Sentence that says from when the delay counts."""
+    """Sentence that says from which event the delay counts."""
 
     def __init__(self, netdev: Netdev, learned: Learned) -> None:
         self.netdev = netdev
@@ -60,26 +60,26 @@ class _Mechanism(ABC):
 
     @property
     def adaptive(self) -> bool:
-        """Return whether the driver adapts the values to the load."""
+        """Return whether the driver adapts the delay to the load (adaptive-rx is on)."""
         return self.current.get(ADAPTIVE) == "on"
 
     @property
     def current_delay(self) -> Delay:
-        """Return the delay of the present values."""
+        """Return the delay that the present parameter values set."""
         return self.delay_of(self.current)
 
     @abstractmethod
     def delay_of(self, params: Mapping[str, str]) -> Delay:
-        """Return the delay that parameter values mean."""
+        """Return the delay that these parameter values set."""
 
     @staticmethod
     def _times(most_us: float) -> list[int]:
-        """Return the delays in µs that are tried up to a maximum, and the maximum itself."""
+        """Return the delays in µs to choose from up to a maximum, and the maximum itself."""
         whole = int(min(most_us, _MOST_US))
         return [value for value in _GRID if value < whole] + [whole] * (whole >= 1)
 
     def unusable(self, param: str) -> DriverResponse | None:
-        """Return the last failed attempt at a parameter that the driver does not support; None where it can be set."""
+        """Return the response that shows that the driver does not support a parameter; None where it may."""
         responses = [
             each
             for each in self._learned.responses(self.netdev.driver, param)
@@ -93,7 +93,7 @@ class _Mechanism(ABC):
         return None
 
     def _is_conclusive(self, param: str, requested: str) -> bool:
-        """Return whether a failure with a value shows that the parameter is unsupported, not just too short a delay."""
+        """Return whether a failed write of a value shows that the parameter is unsupported, not only the value."""
         match param:
             case "coalesce/adaptive-rx":
                 return requested == "off"
@@ -104,7 +104,7 @@ class _Mechanism(ABC):
         return requested not in ("0", "1")
 
     def _first_accepted(self, param: str, candidates: list[int], least: int, most: float) -> int | None:
-        """Return the first value, or what the driver rounds it to, that is within bounds and not known to fail."""
+        """Return the first candidate, or its rounded value, within bounds and not known to fail; else None."""
         known = {each.requested: each for each in self._learned.responses(self.netdev.driver, param)}
 
         def good(value: int) -> bool:
@@ -126,7 +126,7 @@ class _Mechanism(ABC):
 
 
 class NicTimer(_Mechanism):
-    """Coalescing by the timer of the NIC."""
+    """Interrupt coalescing by the NIC's timer: rx-usecs and rx-frames."""
 
     params = (ADAPTIVE, USECS, FRAMES)
     by: ClassVar[str] = "rx-usecs"
@@ -138,18 +138,18 @@ class NicTimer(_Mechanism):
         self._settable_frames = self._has_frames and self.unusable(FRAMES) is None
         ring = netdev.params.get("ring/rx")
         self.max_packets = int(ring) / 2 if ring is not None else inf
-        """Half of the RX ring, so that the other half can receive until the CPU polls."""
+        """Maximum packets per interrupt: half of the RX ring; the other half receives until the CPU polls."""
 
     def delay_of(self, params: Mapping[str, str]) -> Delay:
-        """Return the delay that parameter values mean."""
+        """Return the delay that these parameter values set."""
         return Delay(int(params[USECS]), int(params[FRAMES]) if self._has_frames else None)
 
     def time_us(self, delay: Delay) -> int:
-        """Return the delay in µs; 0 without a delay, or where the value lets the driver choose."""
+        """Return a delay's time in µs; 0 where its value lets the driver choose."""
         return 0 if selects_adaptive_mode(self.netdev.driver, delay.usecs) else delay.usecs
 
     def bound_us(self, delay: Delay) -> float:
-        """Return the longest delay of a packet in µs: the authors' product unless the timer does not restart."""
+        """Return the longest time in µs that a packet waits; rx-usecs × rx-frames for a timer that restarts."""
         if selects_adaptive_mode(self.netdev.driver, delay.usecs):
             return 0.0
         bound = added_bound_us(self.timer, delay.usecs, delay.frames)
@@ -157,14 +157,14 @@ class NicTimer(_Mechanism):
         return max(bound, product or 0.0) if self.restarts and delay.frames != 1 else bound
 
     def params_for(self, delay: Delay) -> dict[str, str]:
-        """Return the parameter values of a delay, in the order in which they are written."""
+        """Return the parameter values that set a delay, in the order in which they are written."""
         values = {USECS: str(delay.usecs)}
         if delay.frames is not None:
             values[FRAMES] = str(delay.frames)
         return {ADAPTIVE: "off", **values} if ADAPTIVE in self.current else values
 
     def initial_delay(self, goal: float, gap_us: float, wire_us: float | None, bound_us: float) -> Delay | str:
-        """Return the shortest delay that collects goal packets by the timer's model, or as many as the bound allows.
+        """Return the shortest delay that should collect goal packets per interrupt, or as many as the bound allows.
 
         A sentence says why there is none. gap_us: between packets of the busiest queue; wire_us: of one frame.
         """
@@ -174,7 +174,7 @@ class NicTimer(_Mechanism):
         if not self._has_frames:
             return f"{self.why} Without rx-frames nothing ends its delay, so no rx-usecs is within any bound."
         if self.current_delay == Delay(0, 0):
-            return f"{self.why} rx-usecs and rx-frames are both 0: writing one of them first would end no delay."
+            return f"{self.why} rx-usecs and rx-frames are both 0: with only one of them written, no delay would end."
         usecs, frames = GAP_FACTOR * gap_us, ceil(goal)
         if not self._settable_frames:
             frames = self.current_delay.frames or 0
@@ -184,7 +184,10 @@ class NicTimer(_Mechanism):
         return self.nearest_delay(usecs, frames, 0, bound_us)
 
     def best_within_bound(self, goal: float, gap_us: float, wire_us: float | None, bound_us: float) -> Delay | str:
-        """Return the pair within the product bound that collects most packets of random (Poisson) arrivals."""
+        """Return the delay with rx-usecs × rx-frames within a bound that collects most packets of Poisson arrivals.
+
+        bound_us, gap_us, wire_us: as in initial_delay(). A sentence says why there is none.
+        """
         best, most = None, 1.0
         for usecs in self._times(bound_us / 2):
             frames = min(ceil(goal), int(bound_us // usecs))
@@ -200,7 +203,7 @@ class NicTimer(_Mechanism):
         return self.nearest_delay(*best, 0, bound_us)
 
     def nearest_delay(self, usecs: float, frames: int | None, least_us: int, bound_us: float) -> Delay | str:
-        """Return the delay nearest to usecs from least_us to the bound; a sentence where the driver takes none."""
+        """Return the settable delay nearest to usecs, from least_us to bound_us; a sentence if there is none."""
         most = bound_us // frames if self.restarts and frames else bound_us
         values = self._times(most)
         upwards = [value for value in values if value >= usecs]
@@ -214,7 +217,7 @@ class NicTimer(_Mechanism):
         return Delay(found, offered) if offered is not None else f"{self.netdev.driver} accepts no rx-frames {frames}."
 
     def limited_to(self, delay: Delay, bound_us: float) -> Delay | str:
-        """Return a delay shortened to a bound in µs; a sentence where that is impossible."""
+        """Return a delay shortened to a bound in µs; a sentence that says why if that is impossible."""
         usecs, frames = self.time_us(delay), delay.frames
         if not self.restarts:
             return self.nearest_delay(min(max(1, usecs), bound_us), frames, 0, bound_us)
@@ -225,11 +228,11 @@ class NicTimer(_Mechanism):
         return self.nearest_delay(bound_us / frames, frames, 0, bound_us) if frames else self.why
 
     def frames_for(self, goal: float) -> int | None:
-        """Return rx-frames while a delay is corrected."""
+        """Return the rx-frames to use while rx-usecs is adjusted towards goal packets per interrupt."""
         return self.current_delay.frames if self.restarts else self._enough_frames(goal)
 
     def describe(self, delay: Delay) -> str:
-        """Return a delay for a sentence, with the longest that it adds and the authors' product."""
+        """Return a delay's parameter values for a sentence, with the longest time that a packet waits."""
         if selects_adaptive_mode(self.netdev.driver, delay.usecs):
             return f"rx-usecs {delay.usecs} (the driver {self.netdev.driver} chooses the delay)"
         values = f"rx-usecs {delay.usecs}" + (f", rx-frames {delay.frames}" if delay.frames is not None else "")
@@ -241,17 +244,17 @@ class NicTimer(_Mechanism):
 
     @property
     def restarts(self) -> bool:
-        """Return whether each packet may restart the timer, as far as known."""
+        """Return whether each packet restarts the NIC's timer; True also where that is unknown."""
         return self.timer in (None, Timer.RESTARTING)
 
     def _enough_frames(self, goal: float) -> int | None:
-        """Return the present rx-frames, or goal where the present count would end the delay earlier."""
+        """Return the present rx-frames, raised to goal where it would end the delay earlier."""
         frames = self.current_delay.frames
         return ceil(goal) if self._settable_frames and frames and frames < goal else frames
 
 
 class KernelPolling(_Mechanism):
-    """Coalescing by the kernel: it polls again after gro_flush_timeout instead of enabling interrupts.
+    """Interrupt coalescing by the kernel: after gro_flush_timeout it polls again instead of enabling interrupts.
 
     The time counts from the last poll, so it is a throttle (kernel: net/core/dev.c, napi_complete_done).
     """
@@ -264,28 +267,28 @@ class KernelPolling(_Mechanism):
     restarts = False
 
     def delay_of(self, params: Mapping[str, str]) -> Delay:
-        """Return the delay that parameter values mean."""
+        """Return the delay that these parameter values set."""
         return Delay(int(params[FLUSH_NS]) // 1000 if params[DEFER] != "0" else 0)
 
     def time_us(self, delay: Delay) -> int:
-        """Return the delay in µs."""
+        """Return a delay's time in µs."""
         return delay.usecs
 
     def bound_us(self, delay: Delay) -> float:
-        """Return the longest delay of a packet in µs."""
+        """Return the longest time in µs that a packet waits."""
         return float(delay.usecs)
 
     def params_for(self, delay: Delay) -> dict[str, str]:
-        """Return the parameter values of a delay, in the order in which they are written."""
+        """Return the parameter values that set a delay, in the order in which they are written."""
         polls = self.current[DEFER] if self.current[DEFER] != "0" else _DEFERRED_POLLS
         return {DEFER: polls, FLUSH_NS: str(delay.usecs * 1000)}
 
     def initial_delay(self, goal: float, gap_us: float, wire_us: float | None, bound_us: float) -> Delay | str:
-        """Return the shortest delay that collects goal packets."""
+        """Return the shortest delay that should collect goal packets per poll."""
         return self.nearest_delay(goal * gap_us, None, 0, bound_us)
 
     def nearest_delay(self, usecs: float, frames: int | None, least_us: int, bound_us: float) -> Delay | str:
-        """Return the delay nearest to usecs from least_us to the bound; a sentence where there is none."""
+        """Return the delay nearest to usecs, from least_us to bound_us; a sentence if there is none."""
         values = [value for value in self._times(bound_us) if value >= least_us]
         upwards = [value for value in values if value >= usecs]
         if not values:
@@ -293,14 +296,14 @@ class KernelPolling(_Mechanism):
         return Delay(min(upwards) if upwards else max(values))
 
     def limited_to(self, delay: Delay, bound_us: float) -> Delay | str:
-        """Return a delay shortened to a bound in µs; a sentence where that is impossible."""
+        """Return a delay shortened to a bound in µs; a sentence that says why if that is impossible."""
         return self.nearest_delay(min(delay.usecs, bound_us), None, 0, bound_us)
 
     def frames_for(self, goal: float) -> None:
-        """Return None: it has no packet count."""
+        """Return None, because kernel polling has no packet count."""
 
     def describe(self, delay: Delay) -> str:
-        """Return a delay for a sentence."""
+        """Return a delay's parameter values for a sentence, with the longest time that a packet waits."""
         polls = self.params_for(delay)[DEFER]
         return (
             f"gro_flush_timeout {delay.usecs * 1000} ns, napi_defer_hard_irqs {polls} (a packet waits "
@@ -309,7 +312,7 @@ class KernelPolling(_Mechanism):
 
 
 def find_mechanism(netdev: Netdev, learned: Learned, *, software: bool) -> NicTimer | KernelPolling | str:
-    """Return the coalescing mechanism of a netdev; or, as a sentence, why it has none."""
+    """Return how a network device's interrupts can be coalesced; or a sentence that says why they cannot."""
     if USECS in netdev.params:
         hardware = NicTimer(netdev, learned)
         failed = hardware.unusable(USECS)
@@ -328,7 +331,7 @@ def find_mechanism(netdev: Netdev, learned: Learned, *, software: bool) -> NicTi
 
 
 def next_writes(current: Mapping[str, str], wanted: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the parameters to write now, in order, so that no intermediate state delays packets longer.
+    """Return (parameter, value) pairs to write now, in an order in which no intermediate state delays packets longer.
 
     adaptive-rx is turned off first and on last. Of rx-usecs and rx-frames the one that shortens the delay is written
     first, and the other only after that has its value, because it may be refused. While rx-usecs is 0 only the count
@@ -350,11 +353,11 @@ def next_writes(current: Mapping[str, str], wanted: Mapping[str, str]) -> list[t
 
 
 def _delay_of_value(param: str, value: str) -> float:
-    """Return the delay that a value stands for, for comparison; a count of 0 never ends."""
+    """Return a parameter's value as a number that compares delays; rx-frames 0 is infinite."""
     return inf if param == FRAMES and value == "0" else float(value)
 
 
 def describe_outcome(response: DriverResponse) -> str:
-    """Return the outcome of an attempt, for the end of a sentence: ``refused (Operation not supported).``"""
+    """Return how a driver treated a write, for the end of a sentence: ``refused (Operation not supported).``"""
     words = response.message.rstrip(".")
     return f"{response.verdict.value.replace('_', ' ')}{f' ({words})' if words else ''}."

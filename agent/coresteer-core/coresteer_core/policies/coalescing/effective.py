@@ -1,4 +1,4 @@
-"""Effective coalescing: the values that are set, the interrupts measured meanwhile, and whether the two agree.
+"""Check whether measured interrupts agree with the coalescing values that are set.
 
 A write is verified when it is read back, and effective only when the measured interrupt rate agrees with it.
 """
@@ -14,18 +14,18 @@ from coresteer_core.node.receive import number
 from coresteer_core.settings import Setting
 
 MIN_PACKETS_PER_S = 1000.0
-"""Packets; at a lower rate one interrupt per packet contradicts nothing."""
+"""Minimum packet rate for a check; below it even one interrupt per packet proves nothing."""
 _TOLERANCE = 2.2
 """Tolerance: a NIC rounds to its own steps, and also interrupts for sent packets and the link. The e1000e of QEMU
 reaches 1.94 times the rate that its timer allows, although it follows the timer."""
 _VISIBLE_GROWTH = 4.0
-"""Predicted growth of the interrupt rate from which a shorter wait must be visible."""
+"""Factor of predicted growth of the interrupt rate from which a shorter delay must be visible."""
 _GROWN = 1.25
 _OWN = ("coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx")
 
 
 class CoalescingState(Struct, frozen=True):
-    """Coalescing of a netdev. values: by name, those that decide when it interrupts for received packets.
+    """Coalescing parameters of a netdev. values: by name, those that decide when it interrupts for received packets.
 
     adaptive_mode: rx_usecs is not a time, see selects_adaptive_mode. queues: number of receive queues. shared: their
     interrupts also serve transmit queues.
@@ -46,7 +46,7 @@ class CoalescingState(Struct, frozen=True):
 
 
 def coalescing_state(netdev: Netdev) -> CoalescingState | None:
-    """Return the coalescing of a netdev; None where it has no such values or they are not the only ones that decide.
+    """Return a netdev's coalescing parameters; None where it has none or they alone do not decide on interrupts.
 
     Others decide where a queue has values of its own, or the kernel defers interrupts (gro_flush_timeout).
     """
@@ -79,7 +79,7 @@ def coalescing_state(netdev: Netdev) -> CoalescingState | None:
 
 
 class Measured(Struct, frozen=True):
-    """Counts of a netdev over some seconds. interrupts: of its receive queues; busiest: of the queue with the most.
+    """Packets and interrupts of a netdev over some seconds. interrupts: of all receive queues; busiest: of the busiest.
 
     rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known, which are rtt_s.
     """
@@ -99,21 +99,21 @@ class Measured(Struct, frozen=True):
 
     @property
     def packets_per_s(self) -> float:
-        """Return the received packets per second."""
+        """Return the received packets per second of the network device."""
         return self.rx_packets / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def busiest_per_s(self) -> float:
-        """Return the interrupts per second of the queue with the most."""
+        """Return the interrupts per second of the receive queue with the most."""
         return self.busiest / self.seconds if self.seconds > 0 else 0.0
 
 
 Interrupts = dict[str, tuple[int, int]]
-"""By netdev: interrupts of its receive queues, and of the one with the most."""
+"""By netdev: interrupts of all its receive queues, and of the one with the most."""
 
 
 def receive_interrupts(rates: Rates, inventory: Inventory) -> Interrupts:
-    """Return the interrupts of receive queues in an interval by netdev; netdevs without known IRQs are left out."""
+    """Return by netdev the interrupts of its receive queues in an interval; netdevs without known IRQs are left out."""
     if rates.irq_ids is None or rates.irq_counts is None:
         return {}
     irqs = {netdev.name: _receiving(netdev) for netdev in inventory.netdevs}
@@ -130,13 +130,13 @@ def receive_interrupts(rates: Rates, inventory: Inventory) -> Interrupts:
 
 
 def _receiving(netdev: Netdev) -> set[int]:
-    """Return the IRQs of its receive queues; none where one is unknown."""
+    """Return the IRQs of a netdev's receive queues; none where one is unknown."""
     irqs = {queue.irq for queue in netdev.queues if queue.name.startswith("rx-")} if netdev.params else set()
     return {irq for irq in irqs if irq is not None} if None not in irqs else set()
 
 
 def measured(rates: Rates, counts: NetdevCounts, interrupts: tuple[int, int]) -> Measured:
-    """Return the counts of a netdev in one interval."""
+    """Return the packets and interrupts of a netdev in one interval."""
     rtt_s = rates.duration_s if rates.tcp is not None and rates.tcp.sockets else 0.0
     return Measured(
         seconds=rates.duration_s,
@@ -152,7 +152,7 @@ def measured(rates: Rates, counts: NetdevCounts, interrupts: tuple[int, int]) ->
 
 
 def max_interrupts_per_s(standing: CoalescingState, packets_per_s: float, sent_per_s: float) -> float | None:
-    """Return the maximum interrupt rate of a queue that receives all packets; None where nothing bounds it.
+    """Return the highest interrupt rate that coalescing allows a queue that receives all packets; None: no bound.
 
     With every timer two interrupts are at least rx-usecs apart unless rx-frames have arrived.
     """
@@ -167,7 +167,7 @@ def max_interrupts_per_s(standing: CoalescingState, packets_per_s: float, sent_p
 
 
 class Agreement(Struct, frozen=True):
-    """Whether measured interrupts agree with the values that are set, with the figures. holds None: undecidable."""
+    """Whether measured interrupts agree with the coalescing values that are set. holds: None if undecidable."""
 
     holds: bool | None
     explanation: str = ""
@@ -176,7 +176,7 @@ class Agreement(Struct, frozen=True):
 def check_agreement(
     now: CoalescingState, since: Measured, before: CoalescingState | None = None, until: Measured | None = None
 ) -> Agreement:
-    """Compare the interrupts measured since the values of now were set with those values.
+    """Return whether the interrupts measured since coalescing values were set agree with those values.
 
     before, until: the earlier values, and what was measured just before the change, where known. A timer bounds the
     interrupts of each queue, and a wait that became several times shorter must be visible.
@@ -203,7 +203,7 @@ def check_agreement(
 def _stayed(
     now: CoalescingState, most: float | None, since: Measured, before: CoalescingState, until: Measured
 ) -> bool:
-    """Return whether the interrupt rate, bounded by the former wait, did not grow with one several times shorter."""
+    """Return whether the interrupt rate stayed as it was although the delay became several times shorter."""
     if now.adaptive or now.adaptive_mode or until.packets_per_s < MIN_PACKETS_PER_S:
         return False
     held = max_interrupts_per_s(before, until.packets_per_s, until.tx_packets / until.seconds)
@@ -219,7 +219,7 @@ def _stayed(
 
 
 class WriteAttempt(Struct, frozen=True):
-    """A write to a setting. found: the value before it; read_back: after it, None where it was refused with message.
+    """Result of writing a setting. found: the value before; read_back: after it, None if refused (see message).
 
     unsupported: as in DriverResponse.
     """
@@ -233,7 +233,7 @@ class WriteAttempt(Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Return the result of the write."""
+        """Return how the driver treated the value: accepted, refused, rounded or ignored."""
         if self.read_back is None:
             return Verdict.REFUSED
         if self.read_back == self.requested:

@@ -1,4 +1,4 @@
-"""State of the coalescing policy per netdev, and what happened to a netdev between two rounds."""
+"""Memory of the coalescing policy for each netdev between two rounds."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -7,11 +7,11 @@ from coresteer_core.policies.coalescing.candidates import ADAPTIVE, FRAMES, USEC
 from coresteer_core.policies.coalescing.netdev_traffic import NetdevTraffic
 
 _ANOTHER_RATE, _ANOTHER_KIND = 3.0, 2.0
-"""Factors of packets per second, and per interrupt, from which a ceiling no longer applies to the traffic."""
+"""Factors by which packets per second, and per interrupt, must change for a ceiling to be dropped."""
 
 
 class Ceiling(Struct, frozen=True, gc=False):
-    """Delays from usecs on are not tried again: the reason, and the traffic before the step that did harm."""
+    """Delay (usecs) from which on none is tried, as a step there did harm: the reason, and the traffic before it."""
 
     usecs: int
     why: str
@@ -19,21 +19,21 @@ class Ceiling(Struct, frozen=True, gc=False):
     per_interrupt: float
 
     def applies_to(self, traffic: NetdevTraffic) -> bool:
-        """Return whether the traffic still resembles that of the ceiling."""
+        """Return whether traffic is still similar to that before the harmful step."""
         ratio = traffic.packets_per_s / self.packets_per_s if self.packets_per_s else _ANOTHER_RATE
         same_rate = 1 / _ANOTHER_RATE < ratio < _ANOTHER_RATE
         return same_rate and traffic.per_interrupt <= _ANOTHER_KIND * self.per_interrupt
 
 
 class Snapshot(Struct, frozen=True):
-    """Parameter values and the traffic while they were set."""
+    """Coalescing parameters before a step, and the traffic while they were set."""
 
     params: dict[str, str]
     traffic: NetdevTraffic
 
 
 class NetdevMemory(Struct, frozen=True):
-    """State of one netdev for the next round.
+    """What the coalescing policy remembers of one netdev for the next round.
 
     originals: values from before the policy, of the parameters that it has set. current: as last read.
     target: values proposed then, or of a step on trial. expects_gain: that step is evaluated afterwards.
@@ -55,12 +55,12 @@ class NetdevMemory(Struct, frozen=True):
 
     @property
     def missing(self) -> dict[str, str]:
-        """Return the values of the last step that are not set yet."""
+        """Return the parameter values of the last step that are not set yet."""
         return {param: value for param, value in self.target.items() if self.current.get(param) != value}
 
 
 def after_read(was: NetdevMemory, current: dict[str, str]) -> tuple[NetdevMemory, bool]:
-    """Return the memory after the values were read, and whether they have changed.
+    """Return a netdev's memory after its present parameter values were read, and whether these have changed.
 
     They changed to what the policy proposed, or something else changed them.
     """
@@ -91,7 +91,7 @@ def after_read(was: NetdevMemory, current: dict[str, str]) -> tuple[NetdevMemory
 
 
 def _undone(was: NetdevMemory, current: dict[str, str]) -> Ceiling | None:
-    """Return the ceiling after a guardrail or something else restored the values from before a step, else None."""
+    """Return a ceiling if a guardrail or a person restored the values from before the last step, else None."""
     if was.before is None or was.before.params != current:
         return None
     traffic = was.before.traffic

@@ -1,4 +1,4 @@
-"""One netdev in one round: whether its coalescing takes a step, is evaluated, is reverted or stays."""
+"""Decide on the coalescing of one netdev in one round: take, evaluate or revert a step, or none."""
 
 from collections.abc import Mapping
 
@@ -18,31 +18,31 @@ from coresteer_core.policies.coalescing.netdev_traffic import NO_INTERRUPTS, Net
 from coresteer_core.policies.coalescing.steps import MAX_STEP, MIN_STEP, NetdevSteps
 
 _ROUNDS = 4
-"""Rounds after a step before it is evaluated, and of different traffic before another step."""
+"""Rounds after a step before it is evaluated, and rounds of different traffic before another step."""
 _FEW_ROUNDS = 2
 """Rounds that are enough to detect drops and request–response traffic."""
 _QUIET_ROUNDS = 3
 """Rounds below the minimum packet rate before a netdev's own values are restored."""
 _SLOWED = 0.3
-"""Packets per delay; at least this many while the rate is low mean that the sender waits for each answer."""
+"""Packets per delay from which a low packet rate is attributed to the delay: the sender waits for answers."""
 _RESUME = 1.25
-"""A quiet netdev is set again from this multiple of the minimum packet rate."""
+"""Multiple of the minimum packet rate from which a quiet netdev is tuned again."""
 _GAIN = 1.1
-"""Factor of packets per interrupt that a step must gain, and of delay that makes it a step."""
+"""Minimum factor by which a step must raise packets per interrupt, and by which it changes the delay."""
 _REACHED, _SETTLED, _EXCESS = 0.9, 0.5, 3.0
-"""Multiples of the target: reached; still reached once settled; so much that a shorter delay is enough."""
+"""Multiples of the target packets per interrupt: reached; still reached once settled; too many."""
 _THROUGHPUT = 0.8
-"""Below this share of the throughput before a step it counts as a fall."""
+"""Share of the throughput before a step below which throughput counts as fallen."""
 
 
 class NetdevRound(NetdevSteps):
-    """Evaluates one netdev in one round; call evaluate() once."""
+    """Decision of the coalescing policy on one netdev in one round; call evaluate() once."""
 
     _is_new = True
-    """Nothing is known of it from earlier rounds."""
+    """Whether nothing is known of the netdev from earlier rounds."""
 
     def evaluate(self, load: NetdevLoad | None, per_s: list[float], *, in_scope: bool) -> None:
-        """Evaluate the netdev. load: its traffic; per_s: interrupts by receive queue."""
+        """Set proposals, or why there are none. load: the netdev's traffic; per_s: interrupts/s by receive queue."""
         mechanism = find_mechanism(self.netdev, self._view.learned, software=self._spec.software)
         if not in_scope:
             self._restore("It is no longer in scope")
@@ -63,7 +63,7 @@ class NetdevRound(NetdevSteps):
                 self._tune(mechanism, traffic)
 
     def _is_quiet(self, mechanism: NicTimer | KernelPolling, now: NetdevTraffic) -> bool:
-        """Return whether a netdev has too few packets to be set, and restore it if that lasts."""
+        """Return whether the netdev has too few packets to be tuned; restore its values if that lasts."""
         spec, after = self._spec, self.after
         if now.packets_per_s < spec.min_packets_per_s:
             self.after = after = replace(after, quiet=after.quiet + 1)
@@ -115,7 +115,7 @@ class NetdevRound(NetdevSteps):
             self._next_step(mechanism, traffic)
 
     def _evaluate_step(self, mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic, before: Snapshot) -> None:
-        """Keep the last step, or revert it."""
+        """Keep or revert the last step, by the traffic measured since."""
         was, tried = before.traffic, mechanism.describe(mechanism.current_delay)
         if traffic.rounds >= _FEW_ROUNDS and self._drops_more(traffic, was):
             self._revert_for_drops(mechanism, traffic, was, before.params)
@@ -172,7 +172,7 @@ class NetdevRound(NetdevSteps):
         self._revert_to(mechanism, self._within_bound(mechanism, params), why[0].upper() + why[1:])
 
     def _next_step(self, mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic) -> None:
-        """Take another step, or none; no step is being evaluated."""
+        """Take another step, or none. Called only while no step is being evaluated."""
         spec, current, text = self._spec, mechanism.current_delay, self._describe(traffic)
         if not mechanism.adaptive and mechanism.bound_us(current) > spec.max_added_us:
             self._shorten(mechanism, traffic, current)
@@ -202,7 +202,7 @@ class NetdevRound(NetdevSteps):
             self._lengthen(mechanism, traffic, goal)
 
     def _shorten(self, mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic, current: Delay) -> None:
-        """Bring a delay that exceeds the operator's bound within it."""
+        """Shorten a delay that exceeds the operator's bound."""
         bound_us = self._spec.max_added_us
         shorter = self._initial_delay(mechanism, traffic)
         if isinstance(shorter, str):
@@ -240,7 +240,7 @@ class NetdevRound(NetdevSteps):
         if per_interrupt >= _REACHED * target:
             reached = f"The target of {target:g} is reached"
         else:
-            reached = f"It is settled until that is under half of {target:g}"
+            reached = f"No step is taken until that falls below half of the target of {target:g}"
         bound = f"the bound is {self._spec.max_added_us:g} µs"
         self.why = f"{text} {reached}, and {bound}: {self._current_text(mechanism)} stays."
 

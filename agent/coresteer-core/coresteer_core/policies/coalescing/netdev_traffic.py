@@ -1,4 +1,4 @@
-"""Received traffic of a netdev and its interrupts: of one round, and means over rounds."""
+"""Received traffic and interrupts of a netdev, of one round or as means over rounds."""
 
 from math import inf
 
@@ -10,15 +10,15 @@ from coresteer_core.node.load import NetdevLoad
 from coresteer_core.node.view import View
 
 _MOST_ROUNDS = 12
-"""Rounds of the means: about one minute."""
+"""Number of rounds that means cover: about one minute."""
 
 _UNLIKE = 2.0
 NO_INTERRUPTS = 1e9
-"""Packets per interrupt without any interrupt (the kernel polls all the time). Finite, because JSON has no inf."""
+"""Packets per interrupt where none occurs (the kernel polls all the time). Finite, because JSON has no infinity."""
 
 
 class NetdevTraffic(Struct, frozen=True, gc=False):
-    """Means per second over some rounds.
+    """Received traffic and interrupts of a netdev, per second, as means over some rounds.
 
     interrupts_per_s: of its receive queues; busiest: the share of the queue that has most of them.
     rtt_us: TCP round-trip time p50 of the node, None where not known.
@@ -35,38 +35,38 @@ class NetdevTraffic(Struct, frozen=True, gc=False):
 
     @property
     def per_interrupt(self) -> float:
-        """Return packets per interrupt."""
+        """Return the received packets per interrupt."""
         return self.packets_per_s / self.interrupts_per_s if self.interrupts_per_s else NO_INTERRUPTS
 
     @property
     def gap_us(self) -> float:
-        """Return the mean time between two packets of the busiest queue."""
+        """Return the mean time in µs between two packets of the busiest queue."""
         queue_per_s = self.packets_per_s * self.busiest
         return 1e6 / queue_per_s if queue_per_s else inf
 
     @property
     def frame_bytes(self) -> float:
-        """Return the mean size of a packet."""
+        """Return the mean size of a received packet in bytes."""
         return self.bytes_per_s / self.packets_per_s if self.packets_per_s else 0.0
 
     @property
     def dropped_percent(self) -> float:
-        """Return dropped packets in percent of all."""
+        """Return the dropped packets in percent of received and dropped ones."""
         total = self.packets_per_s + self.dropped_per_s
         return 100 * self.dropped_per_s / total if total else 0.0
 
     @property
     def in_flight(self) -> float | None:
-        """Return packets in flight of the busiest queue (Little's law); None where the RTT is not known."""
+        """Return the packets in flight to the busiest queue, rate × RTT (Little's law); None without a known RTT."""
         return None if self.rtt_us is None else self.rtt_us / self.gap_us
 
     def differs_from(self, before: "NetdevTraffic") -> bool:
-        """Return whether packets per second or per interrupt differ from earlier means by a factor of two."""
+        """Return whether packets per second or per interrupt differ from earlier traffic by a factor above two."""
         rates = (self.packets_per_s, before.packets_per_s), (self.per_interrupt, before.per_interrupt)
         return any(max(pair) > _UNLIKE * min(pair) for pair in rates)
 
     def averaged_with(self, before: "NetdevTraffic | None") -> "NetdevTraffic":
-        """Return the means with this round added."""
+        """Return the means over earlier rounds and this one."""
         if before is None or not before.rounds:
             return self
         rounds = min(before.rounds + 1, _MOST_ROUNDS)
@@ -78,7 +78,7 @@ class NetdevTraffic(Struct, frozen=True, gc=False):
 
 
 def receive_interrupts_per_s(view: View) -> dict[str, list[float]]:
-    """Return interrupts/s of each receive queue by netdev; of all its interrupts where queues are not known."""
+    """Return by netdev the interrupts/s of each receive queue; of all its interrupts where queues are unknown."""
     per_s: dict[int, float] = {}
     for cell in view.load.irqs:
         per_s[cell.irq] = per_s.get(cell.irq, 0.0) + cell.per_s
@@ -94,7 +94,7 @@ def receive_interrupts_per_s(view: View) -> dict[str, list[float]]:
 
 
 def measure_round(load: NetdevLoad, per_s: list[float], rtt_us: float | None) -> NetdevTraffic:
-    """Return the traffic of this round. per_s: interrupts by queue; rtt_us: None where not known."""
+    """Return a netdev's traffic in this round. per_s: interrupts/s by queue; rtt_us: None where unknown."""
     total = sum(per_s)
     return NetdevTraffic(
         rounds=1,

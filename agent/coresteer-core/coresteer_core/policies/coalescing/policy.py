@@ -1,4 +1,4 @@
-"""Choose how long NICs wait before they interrupt, for the present traffic and the allowed latency.
+"""Policy ``coalescing``: set how long NICs wait before they interrupt, by traffic and allowed latency.
 
 The rule of Park, Woo, Lee and Kim: rx-usecs just above the gap between the packets that really arrive, rx-frames just
 high enough for few interrupts. Where the timer does not restart with each packet, rx-usecs is the time in which that
@@ -30,13 +30,13 @@ from coresteer_core.policies.skipped import SkippedGroups
 
 
 class CoalescingMemory(Struct, frozen=True, tag="coalescing"):
-    """State for the next round, by netdev."""
+    """Memory of the coalescing policy for the next round, by netdev."""
 
     netdevs: dict[str, NetdevMemory] = {}
 
 
 def decide(view: View, spec: Coalescing, scope: Scope, memory: CoalescingMemory) -> Decision:
-    """Return which netdevs should wait longer or shorter, and why each of the others is skipped."""
+    """Return proposals for netdevs whose coalescing delay should change, and why each other netdev is skipped."""
     loads = {load.name: load for load in view.load.netdevs}
     per_s = receive_interrupts_per_s(view)
     rounds = []

@@ -1,4 +1,4 @@
-"""Fields of the coalescing policy."""
+"""Parameters of the policy ``coalescing``."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from coresteer_core.schema import labelled
 
 
 class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
-    """Fields of the policy that sets how long NICs wait before they interrupt."""
+    """Parameters of the policy that sets how long NICs wait before they interrupt."""
 
     label = "Interrupt coalescing"
     summary = "Raises the number of packets per interrupt of busy NICs, within the allowed latency."

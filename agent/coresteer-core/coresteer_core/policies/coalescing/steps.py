@@ -1,4 +1,4 @@
-"""Steps of one netdev's coalescing: the sentences that describe its traffic, and the proposals that follow."""
+"""Propose a step of one netdev's coalescing, or a return to earlier values, with the reason as a sentence."""
 
 from collections.abc import Mapping
 
@@ -24,15 +24,15 @@ from coresteer_core.policies.coalescing.netdev_traffic import NetdevTraffic
 from coresteer_core.policies.coalescing.spec import Coalescing
 
 MIN_STEP, MAX_STEP = 1.25, 4.0
-"""Factors by which one correction changes the delay."""
+"""Minimum and maximum factor by which one step changes the delay."""
 _WORSE_DROPS = 1.5
-"""Drops count as caused by a step if they exceed this multiple of the share before it."""
+"""Factor by which the share of dropped packets must grow after a step to be attributed to it."""
 _FEW_IN_FLIGHT, _FEW_PER_INTERRUPT, _ANSWERED = 2.0, 1.5, 0.5
 """Request–response traffic: fewer packets in flight per queue and per interrupt, and at least this share answered."""
 
 
 class NetdevSteps:
-    """The outcome of one netdev in one round.
+    """Proposals for the coalescing of one netdev in one round, or the reason why there are none.
 
     proposals, or why there are none. restores, reverts: keys as in Decision. after: state for the next round.
     """
@@ -52,11 +52,11 @@ class NetdevSteps:
         return mechanism.initial_delay(goal, traffic.gap_us, self._wire_us(traffic), self._spec.max_added_us)
 
     def _drops_more(self, traffic: NetdevTraffic, was: NetdevTraffic) -> bool:
-        """Return whether drops exceed the operator's limit and clearly those before the step."""
+        """Return whether packet drops exceed the operator's limit, and clearly those before the step."""
         return traffic.dropped_percent > max(self._spec.max_dropped_percent, _WORSE_DROPS * was.dropped_percent)
 
     def _why_not_collectable(self, traffic: NetdevTraffic) -> str | None:
-        """Return why waiting can collect nothing (one packet at a time in flight and answered), else None."""
+        """Return why a delay would collect no packets (one at a time is in flight and answered), else None."""
         in_flight = traffic.in_flight
         if in_flight is None or in_flight >= _FEW_IN_FLIGHT or traffic.per_interrupt > _FEW_PER_INTERRUPT:
             return None
@@ -70,7 +70,7 @@ class NetdevSteps:
 
     @staticmethod
     def _per_interrupt(mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic) -> float:
-        """Return packets handled together; for the kernel's polling, invisible to interrupts, by its delay."""
+        """Return the packets per interrupt or, estimated from the delay, per poll of the kernel."""
         if isinstance(mechanism, KernelPolling) and mechanism.current_delay.usecs:
             return min(traffic.per_interrupt, mechanism.current_delay.usecs / traffic.gap_us)
         return traffic.per_interrupt
@@ -93,11 +93,11 @@ class NetdevSteps:
         return "adaptive-rx on" if mechanism.adaptive else mechanism.describe(mechanism.current_delay)
 
     def _own_values(self, mechanism: NicTimer | KernelPolling) -> dict[str, str]:
-        """Return the values to restore while a netdev has traffic: its own, within the bound."""
+        """Return the netdev's original values, shortened to the operator's bound."""
         return self._within_bound(mechanism, {**self._current, **self.after.originals})
 
     def _within_bound(self, mechanism: NicTimer | KernelPolling, params: Mapping[str, str]) -> dict[str, str]:
-        """Return earlier values, shortened to the operator's bound."""
+        """Return earlier parameter values, shortened to the operator's bound."""
         found = {param: params[param] for param in mechanism.params if param in params}
         disables = self._spec.adaptive == "disable" and found.get(ADAPTIVE) == "on"
         if found.get(ADAPTIVE) == "on" and not disables:
@@ -110,7 +110,7 @@ class NetdevSteps:
         return {**allowed, **mechanism.params_for(shorter)} if isinstance(shorter, Delay) else found
 
     def _complete(self, why: str) -> None:
-        """Propose what is still to be written of the last step."""
+        """Propose the parameter values of the last step that are not written yet; without any, skip because of why."""
         if self.after.missing:
             self._propose(self.after.missing, why, reverts=not self.after.expects_gain)
         else:
@@ -119,7 +119,7 @@ class NetdevSteps:
     def _step_to(
         self, mechanism: NicTimer | KernelPolling, target: Delay | str, because: str, *, expects_gain: bool
     ) -> None:
-        """Propose another delay. expects_gain: the step is evaluated afterwards, and reverted without a gain."""
+        """Propose another delay. expects_gain: the step is evaluated later, and reverted without a gain."""
         if isinstance(target, str):
             self.why = f"{because} {target}"
             return
@@ -136,7 +136,7 @@ class NetdevSteps:
         self._propose(values, f"{because} {mechanism.describe(target)} {does}. {mechanism.why}")
 
     def _revert_to(self, mechanism: NicTimer | KernelPolling, values: dict[str, str], because: str) -> None:
-        """Propose earlier values, unless they are the present ones."""
+        """Propose to return to earlier parameter values, unless they are the present ones."""
         if not next_writes(self._current, values):
             self.after = replace(self.after, on_trial=False)
             self.why = f"{because}: {self._current_text(mechanism)} stays."
@@ -146,7 +146,7 @@ class NetdevSteps:
         self._propose(values, f"{because}: reverted to {earlier}.", reverts=True)
 
     def _restore(self, why: str) -> None:
-        """Propose the netdev's own values from before the policy."""
+        """Propose to restore the netdev's original values."""
         originals = self.after.originals
         if not originals:
             self.after = replace(self.after, before=None, on_trial=False, target={})

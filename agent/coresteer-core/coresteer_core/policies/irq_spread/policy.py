@@ -1,4 +1,4 @@
-"""Spread interrupts over the CPUs near their devices, by load: like irqbalance, but aware of queues and isolation.
+"""Policy ``irq-spread``: spread interrupts by load over CPUs near their devices, unlike irqbalance by queue.
 
 The cost of an interrupt is its part, by arrivals, of the softirq time of the CPUs that it arrives on, or what its moves
 have shown where that is more. A round has four reasons to move an interrupt, the most urgent first, and each move
@@ -37,7 +37,7 @@ from coresteer_core.schema import labelled
 
 
 class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
-    """Fields of the policy that spreads interrupts over the CPUs near their devices."""
+    """Parameters of the policy that spreads interrupts over the CPUs near their devices."""
 
     label = "Spread interrupts"
     summary = "Moves interrupts from busy CPUs to less busy CPUs near their device."
@@ -83,14 +83,14 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
 
 
 class IrqSpreadMemory(Struct, frozen=True, tag="irq-spread"):
-    """State for the next round by IRQ: proposed moves, and costs per arrival learned from moves."""
+    """Memory of the policy for the next round by IRQ: proposed moves, and costs per occurrence learned from moves."""
 
     moving: dict[int, PendingMove] = {}
     learned: dict[int, float] = {}
 
 
 def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -> Decision:
-    """Return the interrupts to move, and why each of the others is skipped."""
+    """Return proposals for the interrupts to move to another CPU, and why each other one is skipped."""
     try:
         excluded = parse_cpu_list(spec.exclude)
     except CpuListError as error:
@@ -134,7 +134,7 @@ def _name(irqs: list[tuple[str, int]]) -> str:
 
 
 def _is_pending(found: list[ActiveIrq], number: int, move: PendingMove) -> bool:
-    """Return whether an interrupt was moved but its known load is from before the move."""
+    """Return whether an interrupt was moved but its measured load is still from before the move."""
     return any(
         each.irq.irq == number and each.irq.requested == str(move.target) and each.cpu == move.origin for each in found
     )

@@ -1,4 +1,4 @@
-"""Moves of interrupts between CPUs in one round, each for one of four reasons (see policy.py)."""
+"""Move interrupts between CPUs in one round, each for one of the four reasons in policy.py."""
 
 from collections.abc import Iterable
 from math import inf
@@ -24,34 +24,35 @@ _RELIEVED = ReasonText(
     "They arrive on {0:cpus}, {1:.0f} % busy, relieved by moving other interrupts.",
 )
 _TOO_BUSY = ReasonText(
-    "{0:cpus}, {1:.0f} % busy, is too busy, but no CPU of {3} is {4} percentage points less busy and stays {5} below "
-    "with {2:.0f} more for it.",
-    "They arrive on {0:cpus}, {1:.0f} % busy: too busy, but no CPU of {3} is {4} percentage points less busy and stays "
-    "{5} below with {2:.0f} more for one of them.",
+    "{0:cpus}, {1:.0f} % busy, is too busy, but no CPU of {3} is {4} percentage points less busy and would still be "
+    "{5} less busy with the {2:.0f} of this interrupt.",
+    "They arrive on {0:cpus}, {1:.0f} % busy: too busy, but no CPU of {3} is {4} percentage points less busy and would "
+    "still be {5} less busy with the {2:.0f} of one of them.",
 )
 _REMOTE = ReasonText(
-    "{0:cpus}, {1:.0f} % busy, is not on the NUMA node of {4}, but no CPU of {3} stays under {5} % with {2:.0f} more "
-    "for it.",
-    "They arrive on {0:cpus}, {1:.0f} % busy, not on the NUMA node of {4}, but no CPU of {3} stays under {5} % with "
-    "{2:.0f} more for one of them.",
+    "{0:cpus}, {1:.0f} % busy, is not on the NUMA node of {4}, but no CPU of {3} would stay under {5} % with "
+    "the {2:.0f} percentage points of this interrupt.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, not on the NUMA node of {4}, but no CPU of {3} would stay under {5} % "
+    "with the {2:.0f} percentage points of one of them.",
 )
 _SHARING = ReasonText(
-    "{0:cpus}, {1:.0f} % busy, handles more queues of {4}, but no CPU of {3} without them stays under {5} %.",
-    "They arrive on {0:cpus}, {1:.0f} % busy, with more queues of {4}, but no CPU of {3} without them stays under "
+    "{0:cpus}, {1:.0f} % busy, also handles other queues of {4}, but no CPU of {3} without them would stay under "
     "{5} %.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, with other queues of {4}, but no CPU of {3} without them would stay "
+    "under {5} %.",
 )
 _BELOW = ReasonText("{0:cpus} is {1:.0f} % busy, below {3} %.", "They arrive on {0:cpus}, {1:.0f} % busy, below {3} %.")
 
 
 class _QueueCounts(Struct):
-    """Number of busy interrupts of one netdev, by CPU and by CPU for its whole core."""
+    """Number of busy queue interrupts of one netdev on each CPU, and on each CPU's whole core."""
 
     cpus: dict[int, int]
     cores: dict[int, int]
 
 
 class SpreadRound:
-    """The interrupts of a node while one round moves them.
+    """Interrupts of a node and the load of its CPUs while one round moves interrupts.
 
     found: most expensive first. load: of the CPUs, in percent. forbidden: CPUs that must not handle interrupts.
     any_thread: the threads of a core count as separate CPUs.
@@ -87,19 +88,19 @@ class SpreadRound:
         self._hottest = max((self._before.get(each.cpu, 0.0) for each in found), default=0.0)
         self._lists: dict[frozenset[int], str] = {}
         self._least: dict[frozenset[int], float] = {}
-        """Least load of sets of CPUs since the last move."""
+        """Least load in percent of sets of CPUs, cached until the next move."""
         self._less_shared_cpus: dict[tuple[str | None, int, frozenset[int]], frozenset[int]] = {}
-        """Results of _less_shared() since the last move."""
+        """Results of _less_shared(), cached until the next move."""
         self.moving: dict[int, PendingMove] = {}
         self.proposals: list[Proposal] = []
 
     @property
     def _full(self) -> float:
-        """The load in percent up to which moves without urgency fill a CPU."""
+        """Maximum load in percent of a destination CPU for moves for NUMA locality or queue separation."""
         return self._act_percent - self._gap_points
 
     def moved(self, each: ActiveIrq) -> bool:
-        """Return whether an interrupt moves in this round."""
+        """Return whether this round moves an interrupt."""
         return each.irq.irq in self.moving
 
     def vacate_forbidden(self) -> None:
@@ -109,7 +110,7 @@ class SpreadRound:
                 self._move(each, target, f"It arrives on CPU {each.cpu}, which is isolated or excluded;")
 
     def relieve(self) -> None:
-        """Move interrupts away from CPUs at the threshold, the busiest CPU and its most expensive interrupt first."""
+        """Move interrupts away from CPUs at or above the load threshold, busiest CPU and costliest interrupt first."""
         hot = [cpu for cpu in self._on if self._load.get(cpu, 0.0) >= self._act_percent]
         for cpu in sorted(hot, key=lambda cpu: (-self._load[cpu], cpu)):
             for each in self._movable(list(self._on[cpu])):
@@ -143,7 +144,7 @@ class SpreadRound:
                 self._move(each, target, f"It shares {shared} with {many} of {each.device};")
 
     def why_not(self, each: ActiveIrq) -> Reason:
-        """Return why a movable interrupt is skipped."""
+        """Return why this round does not move an interrupt."""
         load, act, gap = self._before[each.cpu], self._act_percent, self._gap_points
         common: tuple[str, ...]
         if each.cpu in self._forbidden:
@@ -168,7 +169,7 @@ class SpreadRound:
         return self._lists[allowed]
 
     def sentence(self) -> str:
-        """Return the whole round in one sentence."""
+        """Return a sentence with the number of active and moved interrupts and the highest CPU load."""
         movable = [each for each in self._found if each.blocked is None]
         if not movable:
             return "Nothing is moved: no movable interrupt was active."
@@ -190,7 +191,7 @@ class SpreadRound:
         return self._up_to(self._full - each.cost - each.followers, cpus)
 
     def _up_to(self, percent: float, cpus: frozenset[int]) -> list[int]:
-        """Return the CPUs whose load is at most this; usually there is none, so the least load is cached."""
+        """Return the CPUs whose load is at most this percentage; there is often none, so the least load is cached."""
         load = self._load
         if cpus not in self._least:
             self._least[cpus] = min((load[cpu] for cpu in cpus if cpu in load), default=inf)
@@ -199,7 +200,7 @@ class SpreadRound:
         return [cpu for cpu in cpus if cpu in load and load[cpu] <= percent]
 
     def _best(self, each: ActiveIrq, cpus: Iterable[int]) -> int | None:
-        """Return the best CPU: without a queue of the netdev, then on a free core, then the least loaded."""
+        """Return the best destination: without a queue of the same netdev, then on a free core, then least loaded."""
 
         def order(cpu: int) -> tuple[int, bool, float, int]:
             beside = (other for sibling in self._cores[cpu] if sibling != cpu for other in self._on.get(sibling, ()))
@@ -209,7 +210,7 @@ class SpreadRound:
         return min((cpu for cpu in cpus if cpu != each.cpu and cpu in self._load), key=order, default=None)
 
     def _sharing(self, each: ActiveIrq) -> list[ActiveIrq]:
-        """Return other busy interrupts of the netdev on its CPU or (unless any_thread) its core."""
+        """Return other busy interrupts of the same netdev on the interrupt's CPU or (unless any_thread) core."""
         there = (other for one in sorted(self._core(each.cpu)) for other in self._on.get(one, ()))
         return [other for other in there if other is not each and other.busy and other.irq.netdev == each.irq.netdev]
 
@@ -217,7 +218,7 @@ class SpreadRound:
         return self._cores.get(cpu) or frozenset((cpu,))
 
     def _count(self, each: ActiveIrq, one: int) -> None:
-        """Count a busy queue on its CPU (1), or no longer (-1)."""
+        """Add a busy queue interrupt to (1) or remove it from (-1) the counts of its CPU and core."""
         queues = self._queues.setdefault(each.irq.netdev, _QueueCounts({}, {}))
         for where, cpus in ((queues.cpus, (each.cpu,)), (queues.cores, self._core(each.cpu))):
             for cpu in cpus:
@@ -235,7 +236,7 @@ class SpreadRound:
         return int(queues.cores.get(cpu, 0) > (each.busy and cpu in self._core(each.cpu)))
 
     def _less_shared(self, each: ActiveIrq, here: int) -> frozenset[int]:
-        """Return the allowed CPUs that share less with other busy queues than the present level (here)."""
+        """Return the allowed CPUs with a lower sharing level than the present one (here)."""
         key = each.irq.netdev, here, each.allowed
         if key not in self._less_shared_cpus:
             queues = self._queues[each.irq.netdev]
@@ -243,7 +244,7 @@ class SpreadRound:
         return self._less_shared_cpus[key]
 
     def _is_stationary(self, each: ActiveIrq, sharing: list[ActiveIrq]) -> bool:
-        """Return whether an interrupt stays while the others that share its CPU move away."""
+        """Return whether an interrupt stays on its CPU while the others that share it move away."""
 
         def order(one: ActiveIrq) -> tuple[bool, float, int]:
             return one.blocked is None and not self.moved(one), -one.cost, one.irq.irq

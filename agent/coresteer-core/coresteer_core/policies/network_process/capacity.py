@@ -1,4 +1,4 @@
-"""Free capacity of CPUs, and the nearest CPUs with enough of it to those that handle a process's packets."""
+"""Find CPUs with free capacity near those that handle a process's packets."""
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
@@ -11,9 +11,9 @@ from coresteer_core.node.load import Load
 from coresteer_core.policies.distance import SMT_LAST_DISTANCE, CpuDistances, CpuGroup, Locality
 
 MAX_CENTRES = 8
-"""Only the surroundings of this many CPUs are searched, those that handle the most packets of a process."""
+"""Maximum number of CPUs to search around: those that handle the most packets of a process."""
 CALM_LOAD = 0.6
-"""A process that is placed already moves to another CPU only where the load with it is at most this.
+"""Maximum load, with the process, of a CPU to which a process moves from a CPU that the policy chose before.
 
 Below the load at which irq-spread begins to move interrupts away: otherwise a process that follows its interrupt would
 overload the new CPU, and the two would chase each other.
@@ -22,12 +22,12 @@ _ROUNDING = 1e-9
 
 
 def _weighted(shares: tuple[float, ...], distances: Sequence[int]) -> float:
-    """Return the dot product (math.sumprod, which Python 3.11 does not have)."""
+    """Return the distances weighted by the shares (math.sumprod, which Python 3.11 does not have)."""
     return sum(map(mul, shares, distances), 0.0)
 
 
 class PacketShares(Struct, frozen=True, gc=False):
-    """Where a process's packets are handled. cpus: the one with the most first; shares: of the packets, sum 1."""
+    """Share of a process's packets that each CPU handles; shares sum to 1, the largest is first."""
 
     cpus: tuple[int, ...]
     shares: tuple[float, ...]
@@ -53,7 +53,7 @@ class PacketShares(Struct, frozen=True, gc=False):
 
 
 class CpuChoice(Struct, frozen=True):
-    """A CPU found for a process. centre: the CPU with packets in whose surroundings (group) it is; cost: distance."""
+    """A CPU chosen for a process. centre: the CPU with packets around which it was found; cost: mean distance."""
 
     cpu: int
     centre: int
@@ -62,7 +62,7 @@ class CpuChoice(Struct, frozen=True):
 
 
 class CpuCapacity:
-    """Load of the CPUs during one round; every placement reserves a share of it.
+    """Load of the CPUs during one round, in which every placement of a process reserves capacity.
 
     max_locality: the largest unit that a process may share with the CPU that handles its packets. load: used share of
     each CPU, by number; infinite for unusable CPUs and where it is unknown.
@@ -76,7 +76,7 @@ class CpuCapacity:
         self.reachable = distances.within(max_locality)
 
     def set_load(self, load: Load, own: dict[int, float]) -> None:
-        """Set the loads without the shares of the processes to be placed (own); softirq time is never subtracted."""
+        """Set the load of each CPU without that of the processes to be placed (own), but at least its softirq time."""
         known = min(len(load.busy), len(self.load))
         for cpu in self.usable:
             busy = load.busy[cpu] if cpu < known else None
@@ -85,13 +85,13 @@ class CpuCapacity:
                 self.load[cpu] = max(busy - own.get(cpu, 0.0), softirq or 0.0)
 
     def reserve(self, cpus: tuple[int, ...], share: float) -> None:
-        """Add a process's share evenly to its CPUs; a negative share releases it."""
+        """Add a process's CPU use (share of one CPU) evenly to the load of its CPUs; a negative share releases it."""
         part = share / len(cpus)
         for cpu in cpus:
             self.load[cpu] += part
 
     def limit(self, need: float) -> float:
-        """Return the highest load at which a CPU has room for a process that needs this share of a CPU.
+        """Return the highest load (0 to 1) at which a CPU has room for a process that needs this share of a CPU.
 
         That is max_load, or what leaves the process its share; one that needs a whole CPU gets one that is idle but
         for 1 - max_load.
@@ -99,17 +99,17 @@ class CpuCapacity:
         return min(self.max_load, 1.0 - min(need, self.max_load)) + _ROUNDING
 
     def calm_limit(self, need: float) -> float:
-        """Return the limit() for a process that is placed already (see CALM_LOAD)."""
+        """Return the load limit of a CPU for a process that the policy placed before (see CALM_LOAD)."""
         return min(self.limit(need), CALM_LOAD - min(need, CALM_LOAD) + _ROUNDING)
 
     def least_loaded(self, cpus: tuple[int, ...], allowed: frozenset[int] | None) -> int | None:
-        """Return the least loaded allowed CPU (None: all are), the lowest number among equals; None without any."""
+        """Return the least loaded of these CPUs among the allowed ones (None: all are allowed); None without any."""
         if allowed is not None:
             cpus = tuple(cpu for cpu in cpus if cpu in allowed)
         return min(cpus, key=self.load.__getitem__, default=None)
 
     def centres(self, packets: PacketShares) -> list[int]:
-        """Return the CPUs to search around: those with at least half as many reachable packets as the best of them."""
+        """Return the CPUs to search around: those near at least half as many packets as the best of them."""
         cpus = packets.cpus[:MAX_CENTRES]
         if len(cpus) == 1:
             return list(cpus)
@@ -128,7 +128,9 @@ class CpuCapacity:
         below: float = inf,
         preferred: int | None = None,
     ) -> CpuChoice | None:
-        """Return the CPU with the least mean distance whose load is within the limit; None without one below a cost.
+        """Return the CPU nearest to a process's packets with a load within the limit; None without one.
+
+        below: exclusive bound of the mean distance. preferred: wins among CPUs at the same distance.
 
         A group has one cost, and the cheapest CPU is always in a group around a CPU with packets, so visiting the
         groups in the order of their costs finds it. Within a group the preferred CPU wins, else the least loaded.
@@ -157,7 +159,7 @@ class CpuCapacity:
         return None
 
     def lowest_cost(self, packets: PacketShares) -> float:
-        """Return a lower bound of the mean distance of any single CPU (searched like nearest())."""
+        """Return a lower bound of the mean distance of a process's packets from any single CPU."""
         if len(packets.cpus) == 1:
             return 0.0
         return min(packets.cost(self.distances.rows[centre]) for centre in packets.cpus[:MAX_CENTRES])
@@ -165,7 +167,7 @@ class CpuCapacity:
     def spread(
         self, packets: PacketShares, count: int, limit: float, allowed: frozenset[int] | None
     ) -> tuple[int, ...]:
-        """Return up to count CPUs with room, each the nearest to one of the CPUs with packets, in turn."""
+        """Return up to count CPUs with room for threads, each nearest to one of the CPUs with packets, in turn."""
         chosen: list[int] = []
         centres = self.centres(packets)
         while centres and len(chosen) < count:
@@ -194,7 +196,7 @@ class CpuCapacity:
         )
 
     def is_near(self, packets: PacketShares, cpu: int) -> bool:
-        """Return whether some of the packets are handled within max_locality of a CPU."""
+        """Return whether a CPU shares max_locality with one of the CPUs that handle a process's packets."""
         row = self.distances.rows[cpu]
         return not self.reachable.isdisjoint([row[other] for other in packets.cpus])
 

@@ -1,4 +1,4 @@
-"""Placement of one process, and the sentences that explain it with their numbers."""
+"""Explain in sentences with numbers why a process is placed on CPUs, stays or cannot be placed."""
 
 from collections.abc import Sequence
 from math import ceil, inf
@@ -12,14 +12,14 @@ from coresteer_core.policies.network_process.capacity import CALM_LOAD, CpuCapac
 from coresteer_core.policies.skipped import Reason, ReasonText
 
 MIN_DISTANCE_GAIN = 1.0
-"""A placed process moves only if its packets' mean distance falls by at least this (units of distance.DISTANCE)."""
+"""Least fall of the packets' mean distance (see distance.DISTANCE) for which a placed process moves."""
 MIN_LOAD_GAIN = 0.2
-"""An overloaded process moves only to CPUs whose load with it is lower by at least this."""
+"""Least fall of the load (0 to 1) of its CPUs for which a process on overloaded CPUs moves."""
 FULL_LOAD = 0.95
-"""Load of a CPU with the process above which it is overloaded: a higher demand would not be visible."""
+"""Load (0 to 1) above which a CPU is overloaded: higher demand would not be visible."""
 
 _MIN_UNKNOWN = 0.005
-"""A smaller share of bytes handled on unknown CPUs is not mentioned."""
+"""Share of bytes handled on unknown CPUs below which sentences do not mention it."""
 _RELATION = {
     Locality.SMT: "is a thread of the same core",
     Locality.L2: "shares its L2 cache",
@@ -70,7 +70,7 @@ _EXCLUDED = ReasonText(
 
 
 class Candidate(Struct, gc=False):
-    """A process to be placed.
+    """A process to be placed on CPUs, with its traffic and the CPUs that handle it.
 
     rate: its bytes/s. unknown: share of them that is handled on unknown CPUs. allowed: None when it may use every
     usable CPU. cpus: where the policy has placed it, ascending. preferred: CPUs proposed in an earlier round and not
@@ -87,7 +87,7 @@ class Candidate(Struct, gc=False):
 
 
 class Placement(Struct, gc=False):
-    """CPUs chosen for a process. cpus: empty without room. excluded: its cpuset has no CPU near its packets."""
+    """CPUs chosen for a process, and why. cpus: empty without room. excluded: its cpuset has none near its packets."""
 
     candidate: Candidate
     cpus: tuple[int, ...]
@@ -96,19 +96,19 @@ class Placement(Struct, gc=False):
 
 
 class Explanations:
-    """Sentences for the placements of one round. Call them before the new CPUs are reserved."""
+    """Sentences that explain the placements of one round; to be called before a placement reserves its CPUs."""
 
     def __init__(self, capacity: CpuCapacity) -> None:
         self._capacity = capacity
 
     def needed_cpus(self, task: NetTask) -> int:
-        """Return the least number of CPUs on which a process's threads keep each below max_load."""
+        """Return the least number of CPUs that a process's threads need so that none exceeds max_load."""
         if task.threads <= 1:
             return 1
         return min(task.threads, ceil(task.cpu_share / self._capacity.max_load))
 
     def placed(self, candidate: Candidate, cpus: tuple[int, ...]) -> str:
-        """Explain why a process gets these CPUs."""
+        """Return a sentence that says why a process is placed on these CPUs."""
         capacity, limit = self._capacity, self._capacity.max_load
         load = max(capacity.load[cpu] for cpu in cpus)
         if len(cpus) > 1:
@@ -129,7 +129,7 @@ class Explanations:
         )
 
     def unchanged(self, candidate: Candidate, beside: float, cost: float | None = None) -> Reason:
-        """Explain why a process stays on its CPUs. beside: their load without it; cost: its packets' mean distance."""
+        """Return why a process stays on its CPUs. beside: their load without it; cost: its packets' mean distance."""
         cpus, packets, unknown = candidate.cpus, candidate.packets, candidate.unknown
         if beside == inf:
             return Reason(_LOAD_UNKNOWN, (cpus,))
@@ -144,7 +144,7 @@ class Explanations:
         return Reason(text, (*figures, distance, cpus), (f"{MIN_DISTANCE_GAIN:.1f}",))
 
     def relieved(self, candidate: Candidate, total: float, others: float, cpus: tuple[int, ...]) -> str:
-        """Explain why a process leaves overloaded CPUs. total, others: their load with and without it."""
+        """Return a sentence that says why a process leaves overloaded CPUs. total, others: load with and without it."""
         load = max(self._capacity.load[cpu] for cpu in cpus)
         return (
             f"{_overloaded(candidate, total, others)} (limits {FULL_LOAD:.2f} and {self._capacity.max_load:.2f}); "
@@ -152,7 +152,7 @@ class Explanations:
         )
 
     def not_relieved(self, candidate: Candidate, total: float, others: float) -> Reason:
-        """Explain why a process stays on overloaded CPUs."""
+        """Return why a process stays on overloaded CPUs."""
         sentence = (
             f"{_overloaded(candidate, total, others)}, but no CPU near its packets has a load lower by "
             f"{MIN_LOAD_GAIN:.2f}."
@@ -160,7 +160,7 @@ class Explanations:
         return Reason(_OVERLOADED, (sentence, candidate.cpus, total), (f"{MIN_LOAD_GAIN:.2f}",))
 
     def no_room(self, candidate: Candidate, *, excluded: bool) -> Reason:
-        """Explain why no CPU near its packets can run a process. excluded: because of its cpuset."""
+        """Return why no CPU near its packets can run a process. excluded: because of its cpuset."""
         capacity = self._capacity
         heavy = candidate.packets.cpus[0]
         against = self._against(candidate, heavy)

@@ -1,4 +1,4 @@
-"""Move an interrupt to its process, where the process must not move to the interrupt."""
+"""Move an interrupt near the process that receives its packets, where the process must not move."""
 
 from collections.abc import Callable
 
@@ -9,11 +9,11 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 
 MAJORITY = 0.5
-"""An interrupt is moved for a process only if the process receives more than this share of its bytes."""
+"""Share of an interrupt's bytes that a process must exceed for the interrupt to move to it."""
 
 
 class IrqMover:
-    """Moves of interrupts in one round; each reserves capacity on its new CPU."""
+    """Interrupt moves of one round; each reserves capacity on its new CPU."""
 
     def __init__(self, view: View, capacity: CpuCapacity) -> None:
         self.view = view
@@ -23,7 +23,7 @@ class IrqMover:
     def move_to(
         self, task: NetTask, covers: Callable[[str], bool] | None, preferred: frozenset[int] | None
     ) -> tuple[Irq, int, str] | str:
-        """Return the interrupt to move, its new CPU and the reason; or, as a sentence, why none is moved.
+        """Return the interrupt to move near a process, its new CPU and the reason; or a sentence why none moves.
 
         covers: which netdevs are in scope (None: all). preferred: CPUs proposed for it in an earlier round.
         """
@@ -59,7 +59,7 @@ class IrqMover:
         )
 
     def _interrupt(self, task: NetTask, covers: Callable[[str], bool] | None) -> tuple[Irq, int, float] | str:
-        """Return the movable interrupt of all packets of a process, its CPU and bytes/s; or why there is none."""
+        """Return the one movable interrupt of a process's packets, its CPU and the process's bytes/s; or why none."""
         rx_placements = [
             each for each in task.rx_placements if each.bytes_per_s > 0 and (covers is None or covers(each.netdev))
         ]
@@ -87,7 +87,7 @@ class IrqMover:
         return own_bytes_per_s / total
 
     def _softirq_share(self, irq: int, cpu: int) -> float:
-        """Return the share of a CPU that an interrupt's packets use: its part, by arrivals, of the softirq time.
+        """Return the share of a CPU that an interrupt's packets use: its part, by occurrences, of the softirq time.
 
         Without a known softirq time all of the CPU's busy time counts instead, and 1.0 without that.
         """

@@ -1,4 +1,4 @@
-"""Choose CPUs for all communicating processes in one round, so that they do not accumulate on the same CPU."""
+"""Choose CPUs for all communicating processes in one round without overloading one CPU."""
 
 from collections.abc import Callable
 from math import ceil, inf
@@ -15,13 +15,13 @@ from coresteer_core.policies.network_process.explain import (
 )
 
 QUEUE_SHARE = 0.1
-"""The threads of a process are spread over the CPUs that handle at least this share of its packets."""
+"""Least share of a process's packets that a CPU must handle for the threads to be spread to it."""
 _GROWTH = 1.5
-"""An overloaded process with many threads gets this many times its CPUs."""
+"""Factor by which the number of CPUs of an overloaded process with many threads grows."""
 
 
 class PlacementRound:
-    """One round of placements; each reserves capacity on its CPUs."""
+    """Placement of all communicating processes in one round; each reserves capacity on its CPUs."""
 
     def __init__(self, capacity: CpuCapacity, load: Load, candidates: list[Candidate]) -> None:
         own: dict[int, float] = {}
@@ -38,7 +38,7 @@ class PlacementRound:
         self._explain = Explanations(capacity)
 
     def place_all(self) -> list[Placement]:
-        """Place every process: first those on overloaded CPUs, then the others by traffic, the most first."""
+        """Return a placement for every process: first those on overloaded CPUs, then the others by traffic."""
         for candidate in self.candidates:
             if candidate.cpus:
                 self.capacity.reserve(candidate.cpus, candidate.task.cpu_share)
@@ -70,7 +70,7 @@ class PlacementRound:
         return found + unchanged
 
     def _load_beside(self, candidate: Candidate) -> float:
-        """Return the load of a process's CPUs without the process; of several CPUs the mean."""
+        """Return the mean load of a process's CPUs without the process."""
         cpus, load = candidate.cpus, self.capacity.load
         if len(cpus) == 1:
             return load[cpus[0]] - candidate.task.cpu_share
@@ -103,7 +103,10 @@ class PlacementRound:
     def _find(
         self, candidate: Candidate, count: int, limit: Callable[[float], float], below: float = inf
     ) -> tuple[int, ...]:
-        """Return the best CPUs under a limit of load; none where there are too few or their cost is not below."""
+        """Return the CPUs nearest to a process's packets under a load limit; none if too few.
+
+        below: exclusive bound of their mean distance from the packets.
+        """
         capacity, share = self.capacity, candidate.task.cpu_share
         if count == 1:
             preferred = candidate.preferred[0] if len(candidate.preferred) == 1 else None
@@ -126,7 +129,7 @@ class PlacementRound:
         return ()
 
     def _place(self, candidate: Candidate) -> Placement:
-        """Return a first placement, or a new one for a misplaced process."""
+        """Return the placement of a process that the policy has not placed yet, or of one on unsuitable CPUs."""
         if candidate.cpus:
             self.capacity.reserve(candidate.cpus, -candidate.task.cpu_share)
         count = self._wanted_cpus(candidate)
@@ -141,7 +144,7 @@ class PlacementRound:
         return Placement(candidate, cpus, why)
 
     def _move_nearer(self, candidate: Candidate, cost: float) -> Placement:
-        """Return CPUs that are nearer by MIN_DISTANCE_GAIN than the present mean distance, else the present ones."""
+        """Return a placement nearer to the packets by at least MIN_DISTANCE_GAIN, else the present one."""
         share = candidate.task.cpu_share
         self.capacity.reserve(candidate.cpus, -share)
         below = cost - MIN_DISTANCE_GAIN + 1e-9
@@ -155,7 +158,7 @@ class PlacementRound:
         return Placement(candidate, candidate.cpus, self._explain.unchanged(candidate, beside, cost))
 
     def _relieve(self, candidate: Candidate) -> Placement:
-        """Return CPUs with clearly less load than the present, overloaded ones; more of them for many threads."""
+        """Return a placement on CPUs with clearly less load than the present, overloaded ones, else the present one."""
         others = self._load_beside(candidate)
         if not self._is_overloaded(candidate, others):  # another process has left
             return Placement(candidate, candidate.cpus, self._explain.unchanged(candidate, others))

@@ -1,4 +1,4 @@
-"""Run processes that receive from the network where their packets are handled (Jang, Jin, Kim, 2009).
+"""Policy ``network-process``: run processes near the CPUs that handle their packets (Jang, Jin, Kim, 2009).
 
 The algorithm of the paper: a list of the communicating processes, ordered by their last traffic. From its head, silent
 processes get their original affinity again; the others run on the CPU that handles their packets if its load without
@@ -41,11 +41,11 @@ from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, f
 from coresteer_core.schema import labelled
 
 MIN_KNOWN_SHARE = 0.5
-"""A process is skipped if less than this share of its bytes is handled on known CPUs."""
+"""Least share of a process's bytes handled on known CPUs; below it the process is skipped."""
 _PLACED_RATE = 0.5
-"""A placed process may fall to this share of min_bytes_per_s before it counts as silent."""
+"""Share of min_bytes_per_s below which a placed process counts as silent."""
 _FORGET_S = 60.0
-"""A process without sockets is remembered this long after idle_s, so that its affinity can be restored."""
+"""Seconds after idle_s for which a process without sockets is remembered, to restore its affinity."""
 
 
 _SILENT = ReasonText("Silent for {0:.0f} s, over {1} s.", "Silent for {0:.0f} s, over {1} s.")
@@ -61,7 +61,7 @@ _BOUND = ReasonText(
 
 
 class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
-    """Fields of the policy that runs processes near the CPUs that handle their packets."""
+    """Parameters of the policy that runs processes near the CPUs that handle their packets."""
 
     label = "Place network processes"
     summary = "Moves processes that use the network near the CPUs that handle their packets."
@@ -121,7 +121,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
 
 
 class Placed(Struct, frozen=True, gc=False):
-    """A setting that the policy wants for a process: its affinity, or that of its interrupt.
+    """An affinity, of a process or of its interrupt, that the policy has set or proposed.
 
     original: the value before the policy. current: as last read; the original until the policy's value was written.
     value: the policy's desired value. last_s: view time of the process's last traffic.
@@ -137,29 +137,29 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class NetworkProcessMemory(Struct, frozen=True, tag="network-process"):
-    """State for the next round: placed settings, ordered by the last traffic of their processes."""
+    """Memory of the policy for the next round: affinities it has set, by last traffic of their processes."""
 
     placed: list[Placed] = []
 
 
 def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> Decision:
-    """Return the CPUs on which each communicating process should run."""
+    """Return proposals for processes to move near their packets or be restored, and why each other is skipped."""
     return _Round(view, spec, scope, memory).decide()
 
 
 def _is_ours(placed: Placed, found: str) -> bool:
-    """Return whether a setting has the policy's value, or the one that it had in the round before."""
+    """Return whether an affinity is still the policy's, now or as in the round before."""
     return found in (placed.value, placed.current) and found != placed.original
 
 
 def _updated(was: Placed, found: str, last_s: float, *, ours: bool) -> Placed:
-    """Return a placed setting after its value was read."""
+    """Return what is remembered of an affinity after its present value was read."""
     current = found if ours else was.original
     return Placed(was.key, was.pid, was.started_ticks, was.original, current, was.value, last_s)
 
 
 class _Round:
-    """One round of the policy."""
+    """One evaluation round of the policy."""
 
     def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
         self.view, self.spec, self.scope = view, spec, scope
@@ -176,14 +176,14 @@ class _Round:
         self.skipped = SkippedGroups(_name)
         self.candidates: list[Candidate] = []
         self.fixed: list[tuple[NetTask, Reason | str]] = []
-        """Processes that must not move, each with the reason."""
+        """Processes that must not move to other CPUs, each with the reason."""
         self.active_s: dict[tuple[int, int], float] = {}
         """View time of the last traffic of communicating processes, by PID and started_ticks."""
         self.covers = _netdev_filter(view, scope)
         self._allowed: dict[str, tuple[frozenset[int] | None, frozenset[int]]] = {}
 
     def decide(self) -> Decision:
-        """Return the decision of the whole round."""
+        """Return the policy's decision in this round."""
         for task in self.view.tasks:
             self._classify(task)
         proposals = self._place()
@@ -250,7 +250,7 @@ class _Round:
         self.candidates.append(candidate)
 
     def _bytes_per_s(self, task: NetTask) -> tuple[float, dict[int, float]]:
-        """Return a process's bytes/s on netdevs in scope: the total, and by the known CPUs that handle them."""
+        """Return a process's bytes/s on netdevs in scope: the total, and by each known CPU that handles them."""
         per_s, by_cpu = 0.0, dict[int, float]()
         covers, online = self.covers, self.online
         for rx_placement in task.rx_placements:
@@ -279,7 +279,7 @@ class _Round:
     # Proposals
 
     def _place(self) -> list[Proposal]:
-        """Return proposals for the processes to be placed, and remember what is placed."""
+        """Return proposals for the processes to be placed, and remember the affinities."""
         indexes = {placed.key: index for index, placed in enumerate(self.placed)}
         proposals = []
         for placement in PlacementRound(self.capacity, self.view.load, self.candidates).place_all():
@@ -339,7 +339,7 @@ class _Round:
         return next((placed for placed in irqs if (placed.pid, placed.started_ticks) == who), None)
 
     def _restore_absent(self) -> None:
-        """Restore or remember what the round before left: interrupts, and processes without sockets now."""
+        """Restore or remember affinities of interrupts, and of processes that have no sockets any more."""
         now, idle_s = self.view.time_s, self.spec.idle_s
         for key, was in self.before.items():
             last_s = self.active_s.get((was.pid, was.started_ticks), was.last_s)
@@ -360,7 +360,7 @@ class _Round:
                 self._restore(placed, subject, f"Its process has been silent for {now - last_s:.0f} s", self.online)
 
     def _restore(self, placed: Placed, subject: str, why: str, allowed: frozenset[int]) -> None:
-        """Propose the original as far as it is possible now; remember the setting until it has that value."""
+        """Propose an original affinity as far as its CPUs may be used now; remember it until it is set."""
         self.placed.append(placed)
         original = parse_cpu_list(placed.original)
         value = format_cpu_list(original & allowed & self.online or allowed & self.online)
@@ -393,7 +393,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
 
 
 def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
-    """Return a function that tells whether a netdev is in scope; None when all are."""
+    """Return a function that returns whether a netdev is in scope; None when all are."""
     if not scope.netdevs and not scope.drivers:
         return None
     drivers = {netdev.name: netdev.driver or "" for netdev in view.inventory.netdevs}

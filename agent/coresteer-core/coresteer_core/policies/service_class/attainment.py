@@ -1,4 +1,4 @@
-"""Attainment of service classes: F(i) = S_i / (N_i × P_i) over a sliding window.
+"""Attainment of service classes, F(i) = S_i / (N_i × P_i), over a sliding time window.
 
 Source: Kim, Song and Lee, percentile scheduling for differentiated services. Pure: the caller gives the time.
 """
@@ -11,11 +11,11 @@ from msgspec import Struct
 from coresteer_core.node.service_classes import ClassFigures
 
 BUCKETS = 20
-"""Steps in which old requests leave the window."""
+"""Number of buckets of the time window; the oldest leaves as a whole."""
 
 
 class Target(Struct, frozen=True):
-    """Target of one class: target_percent of its requests completed, within deadline_us of their arrival if given."""
+    """Target of one service class: the percentage of its requests to complete, within deadline_us if given."""
 
     name: str
     target_percent: float
@@ -34,7 +34,7 @@ class _Bucket:
 
 
 class Attainment:
-    """N, S and response times of one class over the last window_s seconds, in twenty buckets.
+    """Requests (N), satisfied ones (S) and response times of one service class over the last window_s seconds.
 
     A request counts in N from its arrival until window_s after its end, and in S for window_s after its end. So S never
     exceeds N, waiting requests are never forgotten, and a class that is passed over has F = 0 once its last success
@@ -45,30 +45,30 @@ class Attainment:
         self._window_s = window_s
         self._buckets: deque[_Bucket] = deque()
         self._ends_s = -inf
-        """End of the newest bucket; until then no bucket leaves the window."""
+        """Time in s at which the newest bucket ends; until then no bucket leaves the window."""
         self._requests = 0
         self._satisfied = 0
         self.pending = 0
-        """Requests that have arrived and not finished."""
+        """Number of requests that have arrived and not ended."""
         self.set_target(target)
 
     def set_target(self, target: Target) -> None:
-        """Replace the target; the history stays."""
+        """Replace the class's target; requests counted so far stay."""
         self.target = target
         self._deadline_us = inf if target.deadline_us is None else target.deadline_us
         self._share = target.target_percent / 100
 
     def arrived(self) -> None:
-        """Count an arrived request (N)."""
+        """Count the arrival of a request (N)."""
         self.pending += 1
 
     def finished(self, time_s: float, response_us: int | None) -> None:
-        """Count the end of a request after response_us (None: it failed). Within the deadline it is satisfied (S)."""
+        """Count the end of a request; it is satisfied (S) within the deadline. response_us: None if it failed."""
         self.pending -= 1
         self.record(time_s, 1, 0 if response_us is None or response_us > self._deadline_us else 1, response_us)
 
     def record(self, time_s: float, requests: int, satisfied: int, response_us: int | None = None) -> None:
-        """Count requests that another source counted. response_us: of all of them, None where not known."""
+        """Count requests that another source reports. response_us: of all of them, None where unknown."""
         if time_s >= self._ends_s:
             self._turn(time_s)
         bucket = self._buckets[-1]
@@ -81,7 +81,7 @@ class Attainment:
             bucket.responses[cell] = bucket.responses.get(cell, 0) + requests
 
     def record_wait(self, time_s: float, wait_us: int) -> None:
-        """Record how long an admitted request has waited."""
+        """Record how many µs an admitted request has waited."""
         if time_s >= self._ends_s:
             self._turn(time_s)
         bucket = self._buckets[-1]
@@ -89,7 +89,7 @@ class Attainment:
             bucket.longest_wait_us = wait_us
 
     def f(self, time_s: float) -> float:
-        """Return S / (N × P), 0.0 without a request."""
+        """Return the attainment F = S / (N × P) over the window; 0.0 without a request."""
         if time_s >= self._ends_s:
             self._turn(time_s)
         requests = self._requests + self.pending
@@ -106,7 +106,7 @@ class Attainment:
         tasks: int = 0,
         percentiles: bool = True,
     ) -> ClassFigures:
-        """Return the attainment now. waits_us: longest wait of the requests that wait now.
+        """Return the class's attainment with all its figures. waits_us: longest wait of the requests that wait now.
 
         percentiles: include those of response times, which are most of the cost.
         """
@@ -135,7 +135,7 @@ class Attainment:
         )
 
     def _turn(self, time_s: float) -> None:
-        """Begin a bucket, and remove those that left the window."""
+        """Begin a new bucket, and remove those that have left the window."""
         while self._buckets and time_s >= self._buckets[0].fades_s:
             bucket = self._buckets.popleft()
             self._requests -= bucket.requests
@@ -147,7 +147,7 @@ class Attainment:
 
 
 def _cell(value: int) -> int:
-    """Return the histogram cell of a value: 16 per doubling, so the cell's middle is within 3 % of the value."""
+    """Return the histogram cell of a value; there are 16 per doubling, so a cell's middle is within 3 % of it."""
     shift = value.bit_length() - 5
     return value if shift <= 0 else (shift << 4) + (value >> shift)
 
@@ -158,7 +158,7 @@ def _middle(cell: int) -> int:
 
 
 def _quantiles(cells: dict[int, int], shares: tuple[float, ...]) -> list[int | None]:
-    """Return quantiles by nearest rank."""
+    """Return quantiles of a histogram by nearest rank; None without values."""
     if not cells:
         return [None] * len(shares)
     total = sum(cells.values())

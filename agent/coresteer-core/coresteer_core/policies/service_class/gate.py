@@ -1,4 +1,4 @@
-"""Admission of waiting requests: the class with the lowest F first, first come first served within a class.
+"""Gate: admit waiting requests, the service class with the lowest attainment F first, each class in FIFO order.
 
 A state machine: events go in, admitted workers come out. No I/O, no clock.
 """
@@ -11,7 +11,7 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.policies.service_class.attainment import Attainment, Target
 
 MAX_PASSED_OVER = 64
-"""A waiting class is served next, regardless of F, after this many admissions of others since its own last one.
+"""Admissions of other classes after which a waiting class is served next, whatever its attainment F.
 
 F alone would starve classes: one that never meets its deadline stays at F = 0, before all with a lower target. So a
 request with `ahead` earlier ones of its class is admitted after at most (ahead + 1) × (MAX_PASSED_OVER + classes)
@@ -25,15 +25,15 @@ class _ClassState:
     def __init__(self, target: Target, window_s: float) -> None:
         self.attainment = Attainment(target, window_s)
         self.queue: OrderedDict[int, float] = OrderedDict()
-        """Arrival times of waiting workers, in order of arrival."""
+        """Arrival times in s by waiting worker, in order of arrival."""
         self.active = 0
         self.since = 0
-        """The gate's count of admissions at the class's last one, or when its queue became non-empty."""
+        """Number of admissions of the gate at the class's last one, or when its queue became non-empty."""
         self.used = False
 
 
 class Gate:
-    """Admission control for requests. slots: the concurrency limit. Workers are numbers that the caller gives.
+    """Admission control for requests by service class. slots: the concurrency limit. The caller numbers the workers.
 
     targets: in order of precedence, which decides between equal F and equal targets. An active request is never
     interrupted, even if the concurrency limit is lowered.
@@ -54,13 +54,13 @@ class Gate:
         return self._slots
 
     def enter(self, worker: int, name: str, time_s: float) -> list[int]:
-        """Handle a request; return the workers admitted now.
+        """Handle the arrival of a worker's request; return the workers admitted now.
 
         Raises KeyError for an unknown class, ValueError for a worker that waits or is active already.
         """
         state = self._classes[name]
         if worker in self._active or worker in self._waiting:
-            raise ValueError(f"Worker {worker} enters again before it left.")
+            raise ValueError(f"Worker {worker} already has a waiting or active request.")
         state.used = True
         state.attainment.arrived()
         if not self._waiting and len(self._active) < self._slots:
@@ -70,7 +70,7 @@ class Gate:
         return []
 
     def leave(self, worker: int, time_s: float, *, ok: bool) -> list[int]:
-        """Handle the end of an active or waiting request; return the workers admitted now (none for another worker)."""
+        """Handle the end of a worker's active or waiting request; return the workers admitted now."""
         if (entered := self._active.pop(worker, None)) is not None:
             state, arrived_s = entered
             state.active -= 1
@@ -95,7 +95,7 @@ class Gate:
         time_s: float,
         classify: Callable[[int], str | None],
     ) -> tuple[list[int], list[int]]:
-        """Replace the classes; return the workers admitted now, and the waiting ones whose class no longer exists.
+        """Replace the service classes; return the workers admitted now, and the waiting ones whose class is removed.
 
         A class with the same name, deadline and window keeps its history. classify: returns a waiting worker's class.
         Active requests keep their slots.
@@ -128,16 +128,16 @@ class Gate:
         return self._fill(time_s), gone
 
     def waiting(self) -> list[tuple[int, float]]:
-        """Return the waiting workers with their arrival times, in order of arrival."""
+        """Return (worker, arrival time in s) of the waiting requests, in order of arrival."""
         return [(worker, state.queue[worker]) for worker, state in self._waiting.items()]
 
     def class_of(self, worker: int) -> str | None:
-        """Return the class of an active worker, None for others."""
+        """Return the name of the service class of a worker's active request; None for other workers."""
         entered = self._active.get(worker)
         return None if entered is None else entered[0].attainment.target.name
 
     def figures(self, time_s: float, *, percentiles: bool = True) -> list[ClassFigures]:
-        """Return the attainment of all classes in order of precedence. percentiles: see Attainment.figures().
+        """Return the attainment of all service classes in order of precedence. percentiles: see Attainment.figures().
 
         source is ``gate`` for classes with a request at this gate so far, else None.
         """
@@ -180,7 +180,7 @@ class Gate:
         state.attainment.record_wait(time_s, max(0, int((time_s - arrived_s) * 1e6)))
 
     def _next_class(self, time_s: float) -> _ClassState:
-        """Return the class that was passed over too often, the longest of them; else the one with the lowest F."""
+        """Return the class to serve next: the one longest over MAX_PASSED_OVER, else the one with the lowest F."""
         overdue_since = self._admissions - MAX_PASSED_OVER
         chosen: _ClassState | None = None
         lowest = inf

@@ -1,4 +1,4 @@
-"""Match processes, and connections accepted by servers, to service classes."""
+"""Match processes and accepted connections to service classes."""
 
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
@@ -17,7 +17,7 @@ _Patterns = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_lengt
 
 
 class Match(Struct, frozen=True):
-    """The work of a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
+    """Patterns of the processes and connections of a service class; every non-empty list must have one that matches.
 
     Without any list only requests that name the class belong to it. cgroups: paths. units: of systemd. users: names, or
     numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
@@ -61,15 +61,15 @@ class Match(Struct, frozen=True):
 
     @property
     def needs_process(self) -> bool:
-        """Return whether it needs properties of the process, beyond those of a connection."""
+        """Return whether a match depends on the process (command, unit, cgroup, user), not only on the connection."""
         return bool(self.cgroups or self.units or self.users or self.commands)
 
     def matches_task(self, task: NetTask) -> bool:
-        """Return whether a process matches."""
+        """Return whether a process belongs to the service class."""
         return self._matches(task, [address for text in task.clients if (address := _address(text))], task.listens)
 
     def matches_connection(self, client: Address, port: int, task: NetTask | None) -> bool:
-        """Return whether a connection from a client to a local port matches. task: its server, None where not known."""
+        """Return whether a client's connection to a local port belongs to the class. task: server, None if unknown."""
         return self._matches(task, [client], [port])
 
     def _matches(self, task: NetTask | None, clients: Sequence[Address], ports: Collection[int]) -> bool:

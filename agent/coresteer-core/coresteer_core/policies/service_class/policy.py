@@ -1,4 +1,4 @@
-"""Serve the service class furthest from its target first.
+"""Policy ``service-class``: give precedence to the service class that is furthest from its target.
 
 Source: Kim, Song and Lee, percentile scheduling for differentiated services; here without a patched kernel: by a gate
 for servers that use it, and by the kernel's CPU and I/O weights for all others.
@@ -22,17 +22,17 @@ from coresteer_core.schema import labelled
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
 MIN_WEIGHT, MAX_WEIGHT = DEFAULT_WEIGHT / 16, DEFAULT_WEIGHT * 16
-"""Bounds of steered weights, so that every class gets something."""
+"""Bounds of the weights that the policy sets, so that every class gets some CPU time."""
 _PACE = 2.0
-"""Gain of the control loop: F lags by half a window, and a loop that is 1.5 times as fast oscillates."""
+"""Gain of the control loop of weights: F lags by half a window, and a 1.5 times higher gain oscillates."""
 _MOST_STEP = log(STEP)
 _FAR = 3.0
-"""Limit of log(best F / F), also used for a class without a success."""
+"""Limit of log(best F / F) for one class, also used for a class without a satisfied request."""
 _NEAR = 0.05
-"""Values of F whose logs differ by less count as equal."""
+"""Difference of log F below which attainments count as equal."""
 _NAMED = 8
 _OCTET = r"(\.(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9]))"
-"""Only octets: anything else would be a host name, which may resolve to another machine."""
+"""Octet of an IPv4 address; anything else would be a host name, which may resolve to another machine."""
 _HISTOGRAM = rf"^http://(localhost|127{_OCTET}{{3}}|\[::1\])(:[0-9]{{1,5}})?/[^#\s]*#[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
@@ -44,7 +44,7 @@ _EXAMPLE = [
 
 
 class ServiceClass(Struct, frozen=True):
-    """A class of work and its target: the percentage of its requests that are to be served in time."""
+    """A service class: the processes and connections in it, and the percentage of requests to serve in time."""
 
     name: Annotated[
         str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$"), labelled("Class", "Lower-case letters, digits, - and _.")
@@ -74,13 +74,13 @@ class ServiceClass(Struct, frozen=True):
 
     @property
     def target(self) -> Target:
-        """Return the target of its attainment."""
+        """Return the class's target, to measure attainment against."""
         deadline_us = None if self.deadline_ms is None else round(self.deadline_ms * 1000)
         return Target(self.name, self.target_percent, deadline_us)
 
 
 class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
-    """Fields of the policy that serves classes of work by how far each is from its target."""
+    """Parameters of the policy that gives precedence to the service class that is furthest from its target."""
 
     label = "Service classes"
     summary = (
@@ -126,11 +126,11 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
 
 
 class ServiceClassesMemory(Struct, frozen=True, tag="service-class"):
-    """State for the next round: none, the engine knows the holdings."""
+    """Memory of the policy for the next round: none, as the engine remembers the settings that it has set."""
 
 
 class ClassAssignment(Struct, frozen=True):
-    """Settings and processes of each class. settings: name of the class by key. tasks: matching ones, by class.
+    """Processes of each service class (tasks), and the class of each weight setting by key (settings).
 
     unmatched: processes of no class. skipped: what has no setting, and why.
     """
@@ -142,21 +142,21 @@ class ClassAssignment(Struct, frozen=True):
 
 
 def class_of_task(classes: Sequence[ServiceClass], task: NetTask) -> ServiceClass | None:
-    """Return the first class that a process matches, None without one."""
+    """Return the first service class to which a process belongs; None without one."""
     return next((service_class for service_class in classes if service_class.match.matches_task(task)), None)
 
 
 def class_of_connection(
     classes: Sequence[ServiceClass], client: Address, port: int, task: NetTask | None
 ) -> ServiceClass | None:
-    """Return the first class that a connection from a client to a local port matches. task: its server, if known."""
+    """Return the first service class of a connection from a client to a local port. task: its server, if known."""
     return next(
         (service_class for service_class in classes if service_class.match.matches_connection(client, port, task)), None
     )
 
 
 def initial_weights(classes: Sequence[ServiceClass]) -> dict[str, float]:
-    """Return the weights before any measurement: one STEP apart by target, then by order; none is DEFAULT_WEIGHT."""
+    """Return each class's weight before any measurement: one STEP apart by target; none is DEFAULT_WEIGHT."""
     ordered = sorted(classes, key=lambda service_class: -service_class.target_percent)
     above = (len(ordered) + 1) // 2
     places = [above - rank if rank < above else above - rank - 1 for rank in range(len(ordered))]
@@ -168,7 +168,7 @@ def initial_weights(classes: Sequence[ServiceClass]) -> dict[str, float]:
 def steer(
     figures: Sequence[ClassFigures], values: Mapping[str, float], spec: ServiceClasses, elapsed_s: float = 0.1
 ) -> dict[str, float]:
-    """Return the weights after one step towards equal F; the lower a class's F, the higher its weight.
+    """Return each class's weight after one step of the control loop towards equal attainment F.
 
     values: the current weights by class (scale of weights.py). elapsed_s: since the last step. A class without requests
     or measurements keeps its weight; all do if their F are equal. What one class gains the others lose, because only
@@ -191,12 +191,12 @@ def steer(
 
 
 def assign_classes(view: View, spec: ServiceClasses, scope: Scope) -> ClassAssignment:
-    """Return the settings that weigh each class: of a cgroup with processes of one class only, else nice values."""
+    """Return the weight settings of each service class: of cgroups whose processes are all in it, else nice values."""
     return _Assignment(view, spec, scope).assign()
 
 
 def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClassesMemory) -> Decision:
-    """Return initial weights for settings that the policy does not hold yet, and the attainment of each class.
+    """Return proposals of initial weights for processes and cgroups of each service class.
 
     The agent then steers the settings that the policy holds; see steer().
     """
@@ -215,7 +215,7 @@ def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClasse
         reason = f"{setting.describe(view)} belongs to class {name} with the target {targets[name]:g} %."
         proposals.append(Proposal(key, value, setting.describe(view), reason))
     proposals.sort(key=lambda proposal: -targets[assigned.settings[proposal.key]])
-    sentence = f"{_attainment(view, spec)} {len(proposals)} weight{'' if len(proposals) == 1 else 's'} to steer."
+    sentence = f"{_attainment(view, spec)} {len(proposals)} weight{'' if len(proposals) == 1 else 's'} to adjust."
     return Decision(sentence, memory, proposals, assigned.skipped, steered=frozenset(assigned.settings))
 
 
@@ -223,7 +223,7 @@ def _attainment(view: View, spec: ServiceClasses) -> str:
     names = [service_class.name for service_class in spec.classes]
     figures = next((found for found in view.classes.values() if [each.name for each in found] == names), [])
     parts = [
-        f"{each.name} F {each.f:.2f} ({each.satisfied:,} of {each.requests:,} in {spec.window_s:g} s, "
+        f"{each.name} F {each.f:.2f} ({each.satisfied:,} of {each.requests:,} requests in {spec.window_s:g} s, "
         f"target {each.target_percent:g} %)"
         for each in figures
         if each.requests
@@ -232,7 +232,7 @@ def _attainment(view: View, spec: ServiceClasses) -> str:
 
 
 class _Assignment:
-    """Assigns the settings and processes of one view to classes."""
+    """Assigns the weight settings and processes of one view of a node to service classes."""
 
     def __init__(self, view: View, spec: ServiceClasses, scope: Scope) -> None:
         self.view, self.spec, self.scope = view, spec, scope
@@ -240,7 +240,7 @@ class _Assignment:
         self._skipped: dict[str, list[str]] = {}
 
     def assign(self) -> ClassAssignment:
-        """Return the assignment."""
+        """Return the processes and weight settings of each service class."""
         tasks: dict[str, list[NetTask]] = {service_class.name: [] for service_class in self.spec.classes}
         unmatched: list[NetTask] = []
         for task in self.view.tasks:
@@ -304,7 +304,7 @@ class _Assignment:
 
 
 def _group(view: View, task: NetTask, which: Literal["cpu", "io"]) -> str | None:
-    """Return the key of the weight of a process's cgroup; None where it has none."""
+    """Return the key of the CPU or I/O weight of a process's cgroup; None where it has none."""
     of_version_1 = (task.cpu_cgroup, "cpu.shares") if which == "cpu" else (None, "")
     for path, name in (of_version_1, (task.cgroup, f"{which}.weight")):
         if path is not None and name in view.cgroups.get(path.lstrip("/"), {}):

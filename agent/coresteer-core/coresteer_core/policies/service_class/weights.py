@@ -1,4 +1,4 @@
-"""One scale for nice values and cgroup weights, that of the scheduler: 1024 for a task of nice 0."""
+"""Convert nice values and cgroup weights to the scheduler's weights (1024 for nice 0), and back."""
 
 from math import log
 
@@ -7,16 +7,16 @@ from coresteer_core.settings.cgroup import WEIGHTS
 from coresteer_core.settings.task import LEAST_NICE, MOST_NICE
 
 DEFAULT_WEIGHT = 1024.0
-"""Weight of work without a setting."""
+"""The scheduler's weight of a task with nice 0, and of a cgroup with the default weight."""
 STEP = 1.25
-"""The scheduler's weights of neighbouring nice values (kernel: kernel/sched/core.c, sched_prio_to_weight)."""
+"""Ratio of the scheduler's weights of neighbouring nice values (kernel/sched/core.c, sched_prio_to_weight)."""
 _DEADBAND = 0.1
-"""A smaller relative change of a cgroup weight is not written; for nice values that is _LEVEL of a step."""
+"""Relative change of a cgroup weight below which it is not written; for nice values _LEVEL of a step."""
 _LEVEL = 0.75
 
 
 def value_of(setting: TaskNice | CgroupWeight, weight: float) -> str:
-    """Return the setting's value nearest to a weight."""
+    """Return the nice value or cgroup weight, as a setting's value, nearest to a scheduler weight."""
     if isinstance(setting, TaskNice):
         return str(min(MOST_NICE, max(LEAST_NICE, round(-log(weight / DEFAULT_WEIGHT, STEP)))))
     least, most = WEIGHTS[setting.name]
@@ -24,14 +24,14 @@ def value_of(setting: TaskNice | CgroupWeight, weight: float) -> str:
 
 
 def weight_of(setting: TaskNice | CgroupWeight, value: str) -> float:
-    """Return the weight of a setting's value."""
+    """Return the scheduler weight (1024 for nice 0) of a nice value or cgroup weight."""
     if isinstance(setting, TaskNice):
         return DEFAULT_WEIGHT * STEP ** -int(setting.shown(value))
     return max(int(value), 1) / _scale(setting)
 
 
 def step_toward(setting: TaskNice | CgroupWeight, current: str, weight: float) -> str | None:
-    """Return the value one bounded step from the current one towards a weight; None where it is near enough."""
+    """Return the next nice value or cgroup weight on the way to a scheduler weight; None where it is near enough."""
     now = weight_of(setting, current)
     least = _LEVEL * log(STEP) if isinstance(setting, TaskNice) else _DEADBAND
     if abs(log(weight / now)) < least:
