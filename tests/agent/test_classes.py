@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.views import make_view
 
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect import histogram
@@ -27,9 +28,7 @@ from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.gate_server import GateServer
 from coresteer_core.changes.report import ChangeMessage
-from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Ownership
 from coresteer_core.policies.engine_state import Holding, PolicyInForce
@@ -95,8 +94,7 @@ class Node:
             for pid, name in enumerate(GROUPS, 100)
         ]
         weights = {group: {"cpu.shares": text} for group in GROUPS if (text := self.shares(group)) is not None}
-        topology = Topology([Cpu(0, 0, 0, 0, True)], [], [])
-        return View(topology, Inventory([], []), tasks=tasks, cgroups=weights, time_s=self.now)
+        return make_view(1, tasks=tasks, cgroups=weights, time_s=self.now)
 
     def shares(self, group: str) -> str | None:
         path = file(self.root, group)

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
+from tests.support.polling import poll
 
 from coresteer_agent.config import Config
 from coresteer_agent.runtime import loop
@@ -90,14 +90,9 @@ def left(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-def is_gone(netdev: tuple[int, str]) -> bool:
-    """Within some time: the kernel takes it away after the last process of its namespace."""
-    until = time.monotonic() + PATIENCE_S
-    while netdev in socket.if_nameindex():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
+def poll_removed(netdev: tuple[int, str]) -> None:
+    """Wait until the kernel has removed a netdev, some time after the last process of its namespace."""
+    poll(lambda: netdev not in socket.if_nameindex())
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
@@ -124,7 +119,7 @@ def test_an_agent_samples_while_it_measures_a_run_and_leaves_nothing(
     assert message.measured.duration_s == pytest.approx(1.0, rel=0.2)
     assert len(rates) > 3
     connection.websocket.send(encode(EndExperiment(1)))
-    assert is_gone(netdev)
+    poll_removed(netdev)
     assert left(agent) == []
 
 
@@ -141,7 +136,7 @@ def test_an_agent_that_ends_during_a_run_leaves_no_process_and_no_netdev(
     agent.wait(PATIENCE_S)
     _, alive = psutil.wait_procs(processes, PATIENCE_S)
     assert alive == []
-    assert is_gone(netdev)
+    poll_removed(netdev)
 
 
 @needs_root

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.polling import poll
+from tests.support.views import make_view
 
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
@@ -19,8 +20,7 @@ from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_core.changes.events import BackendLost, Stopping
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
-from coresteer_core.node.inventory import Inventory, Irq
-from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.inventory import Irq
 from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, Confirm, Rollback
 
@@ -63,7 +63,7 @@ def install(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 def view(root: Path) -> View:
     irqs = [Irq(irq, f"eth0-rx-{irq}", "PCI-MSI", affinity(root, irq), "0", None, irq != 43) for irq in IRQS]
-    return View(Topology([Cpu(cpu, cpu, 0, 0, True) for cpu in range(4)], [], []), Inventory([], irqs))
+    return make_view(4, irqs=irqs)
 
 
 def affinity(root: Path, irq: int) -> str:
@@ -170,7 +170,7 @@ def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
     monkeypatch.undo()
     install()
     with pytest.raises(IrqbalanceError, match="already runs on this node"):
-        Irqbalance(changes, Inventory([], [], ["irqbalance"]))
+        Irqbalance(changes, make_view(controllers=["irqbalance"]).inventory)
     assert changes.change(DELEGATED_CHANGE_ID) is None
 
 

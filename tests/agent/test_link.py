@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.agent.fake_backend import PATIENCE_S, Backend
+from tests.support.rates import UNREAD, make_rates
 from websockets.frames import Close as CloseFrame
 from websockets.frames import Frame, Opcode
 from websockets.utils import accept_key
@@ -30,7 +31,6 @@ from coresteer_core.changes.events import BackendBack, BackendLost
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Cache, Topology
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.protocol import (
@@ -77,10 +77,6 @@ def node(backend: Backend) -> Iterator[Node]:
     node.link.stop()
 
 
-def rates(seq: int) -> Rates:
-    return Rates(seq, 0, 1.0, 2, {}, {}, None, None, None, None, None, None, None)
-
-
 def test_the_agent_sends_hello_with_its_key(backend: Backend, node: Node) -> None:
     connection = backend.next_connection()
     request = connection.websocket.request
@@ -98,18 +94,18 @@ def test_a_disconnect_loses_nothing_and_repeats_nothing_acknowledged(backend: Ba
     first.hello()
     first.welcome()
     for seq in range(1, 11):
-        node.link.send_rates(rates(seq))
+        node.link.send_rates(make_rates(seq=seq))
     assert first.seqs(10) == list(range(1, 11))
     first.websocket.send(encode(Ack(4)))
     first.close()
     assert node.next() == BackendBack()
     assert node.next() == BackendLost()
     for seq in range(11, 16):
-        node.link.send_rates(rates(seq))
+        node.link.send_rates(make_rates(seq=seq))
     second = backend.next_connection()
     assert second.hello().first_seq == 5
     second.welcome(acked_seq=7)
-    node.link.send_rates(rates(16))
+    node.link.send_rates(make_rates(seq=16))
     assert second.seqs(9) == list(range(8, 17))
 
 
@@ -122,7 +118,7 @@ def test_disconnects_at_any_moment_store_each_sample_exactly_once(backend: Backe
         connection.welcome(acked_seq=len(stored))
         for _ in range(5):
             sent += 1
-            node.link.send_rates(rates(sent))
+            node.link.send_rates(make_rates(seq=sent))
         taken = connection.seqs(min(1 + turn % 5, sent - len(stored)))
         stored += taken
         if turn % 2:
@@ -277,14 +273,14 @@ def test_a_full_buffer_drops_the_oldest_samples_and_counts_them(
 ) -> None:
     node = Node("http://127.0.0.1:1", max_count=10)
     for seq in range(1, 31):
-        node.link.send_rates(rates(seq))
+        node.link.send_rates(make_rates(seq=seq))
     node.link.stop()
     assert [r.message for r in caplog.records if "oldest samples are dropped" in r.message] != []
     assert caplog.text.count("oldest samples are dropped") == 1
 
     node = Node(backend.address, max_count=10)
     for seq in range(1, 31):
-        node.link.send_rates(rates(seq))
+        node.link.send_rates(make_rates(seq=seq))
     connection = backend.next_connection()
     first_seq = connection.hello().first_seq
     connection.welcome()
@@ -299,7 +295,7 @@ def test_a_silent_backend_does_not_block_the_sampling_thread() -> None:
         node = Node(f"http://127.0.0.1:{deaf.getsockname()[1]}")
         taken, _ = deaf.accept()
         for seq in range(1, 5001):
-            node.link.send_rates(rates(seq))
+            node.link.send_rates(make_rates(seq=seq))
         node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
         assert node.heard.empty()
         taken.close()
@@ -311,7 +307,7 @@ def test_stopping_sends_buffered_messages_and_closes(backend: Backend, node: Nod
     connection.hello()
     connection.welcome()
     assert node.next() == BackendBack()
-    node.link.send_rates(rates(1))
+    node.link.send_rates(UNREAD)
     node.link.stop()
     assert connection.closed.wait(PATIENCE_S)
     assert connection.seqs(1) == [1]
@@ -449,7 +445,7 @@ def test_messages_of_any_size_pass_through_tls_both_ways(
     asked = Apply("c", Plan([Action("irq/41/affinity", "0", "1", "why " * 10_000)] * 5), 60)
     connection.websocket.send(encode(asked))
     assert [node.next(), node.next()] == [BackendBack(), asked]
-    node.link.send_rates(rates(1))
+    node.link.send_rates(UNREAD)
     node.link.stop()
     assert connection.seqs(1) == [1]
     assert connection.closed.wait(PATIENCE_S)

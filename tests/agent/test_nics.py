@@ -1,17 +1,17 @@
 """What an agent learns of its NICs, kept over restarts and bounded."""
 
 import os
-import sys
 import time
-from array import array
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.rates import make_rates
+from tests.support.views import make_netdev
 
 from coresteer_agent.runtime.nic_learning import REPORT_INTERVAL_S, NicLearner, NicLearningFile
-from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.inventory import Inventory, Queue
 from coresteer_core.node.nic import (
     MAX_DRIVERS,
     MAX_MESSAGE,
@@ -34,17 +34,10 @@ STEP_S = 5.0
 BEGIN_MS = time.time_ns() // 1_000_000
 
 
-def little_endian(kind: str, numbers: list[int]) -> bytes:
-    column = array(kind, numbers)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
-
-
 def machine(rx_usecs: int, *, name: str = "eth0", driver: str = "igb", **params: str) -> Inventory:
     queues = [Queue("rx-0", 40), Queue("tx-0", 40)]
     values = {"coalesce/rx-usecs": str(rx_usecs), **params}
-    return Inventory([Netdev(name, driver, 10**9, 1500, 0, True, False, False, queues, params=values)], [])
+    return Inventory([make_netdev(name, driver, queues=queues, params=values)], [])
 
 
 class World:
@@ -65,10 +58,11 @@ class World:
 
     def _rates(self, name: str, interrupts: int, packets: int, *, netdevs: bool) -> Rates:
         self.seq += 1
-        columns = (little_endian("I", [40]), little_endian("H", [0]), little_endian("I", [interrupts]))
         counts = [NetdevCounts(name, 100 * packets, packets, packets, packets // 2, 2, 0, 0, 0)] if netdevs else None
-        tcp = TcpLatency(4, 200, 300, 400)
-        return Rates(self.seq, BEGIN_MS + 1000 * self.seq, 1.0, 4, {}, {}, *columns, counts, tcp, None, None)
+        return make_rates(
+            seq=self.seq, time_ms=BEGIN_MS + 1000 * self.seq, cells=[(40, 0, interrupts)], netdevs=counts,
+            tcp=TcpLatency(4, 200, 300, 400),
+        )  # fmt: skip
 
     def responses(self) -> list[tuple[str, str, Verdict]]:
         return [(t.name, t.requested, t.verdict) for record in self.book.learned.drivers for t in record.responses]

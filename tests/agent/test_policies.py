@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from tests.support.views import make_view
 
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.runtime import changes, policies
@@ -21,8 +22,7 @@ from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
-from coresteer_core.node.inventory import Inventory, Irq
-from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.inventory import Irq
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, Spec, engine
 from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Skipped
@@ -76,7 +76,7 @@ class Node:
         for irq in IRQS:
             stands = affinity(self.root, irq)
             irqs.append(Irq(irq, f"eth0-rx-{irq}", "PCI-MSI", stands, stands, None, True))
-        return View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], irqs), time_s=self.now)
+        return make_view(8, irqs=irqs, time_s=self.now)
 
     def decide(self, view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
         if isinstance(spec, NetworkProcess):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.views import EMPTY, make_view
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.apply.executor import Executor
@@ -21,9 +22,6 @@ from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
-from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.topology import Cpu, Topology
-from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, Confirm
 
 IRQS = range(41, 45)
@@ -31,7 +29,6 @@ RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 BEFORE = ["0-7"] * len(IRQS) + ["", "1"]
 MOVED = ["2"] * len(IRQS) + ["2", "0"]
-NOTHING = View(Topology([], [], []), Inventory([], []))
 
 # a process that does one thing and kills itself at its n-th system call of interest within that
 DRILL = """
@@ -159,7 +156,7 @@ def test_a_kill_while_it_is_kept_undone_or_restored_leaves_every_original_restor
         assert stands(root) == BEFORE, f"killed at call {instant} of {calls}: {results}"
         assert not restore(path, root)
         (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
-        NodeChanges(root, path, None, lambda: NOTHING, lambda _: None).close()
+        NodeChanges(root, path, None, lambda: EMPTY, lambda _: None).close()
         assert stands(root)[0] == "5", f"the next start overwrote a later value, killed at call {instant}"
 
 
@@ -206,7 +203,7 @@ def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path
         path = tmp_path / f"{instant}/journal.jsonl"
         drill(path, root, instant)
         journal = Journal(path, root)
-        executor = Executor(root, journal, lambda: View(Topology([], [], []), Inventory([], [])))
+        executor = Executor(root, journal, lambda: EMPTY)
         state, instructions = advance(Changes(), Restarted(journal.changes()), 0.0)
         for todo in instructions:
             if isinstance(todo, RunInverse):
@@ -221,9 +218,8 @@ def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path
 
 
 def test_restore_beside_a_running_agent_puts_back_and_the_agent_notices(tmp_path: Path, root: Path) -> None:
-    view = View(Topology([Cpu(cpu, cpu, 0, 0, True) for cpu in range(8)], [], []), Inventory([], []))
     journal = Journal(tmp_path / "journal.jsonl", root)
-    executor = Executor(root, journal, lambda: view)
+    executor = Executor(root, journal, lambda: make_view(8))
     executor.apply(Action("irq/41/affinity", "0-7", "2", "test"), change_id="c")
     (result,) = restore(journal.path, root) or []
     assert result.sentence == "IRQ 41 was restored to 0-7."
@@ -339,7 +335,7 @@ def test_what_a_person_set_after_a_kill_and_a_restore_is_not_overwritten_by_the_
         drill(path, root, instant)
         restore(path, root)
         (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
-        NodeChanges(root, path, None, lambda: NOTHING, lambda _: None).close()
+        NodeChanges(root, path, None, lambda: EMPTY, lambda _: None).close()
         assert stands(root)[0] == "5", f"killed at call {instant}"
 
 
@@ -347,9 +343,7 @@ def test_a_confirmation_that_the_journal_cannot_note_is_not_told_as_kept(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[ChangeMessage] = []
-    cpus = [Cpu(cpu, cpu, 0, 0, True) for cpu in range(8)]
-    view = View(Topology(cpus, [], []), Inventory([], []))
-    keeper = NodeChanges(root, tmp_path / "journal.jsonl", None, lambda: view, told.append)
+    keeper = NodeChanges(root, tmp_path / "journal.jsonl", None, lambda: make_view(8), told.append)
     keeper.handle(Apply("c", Plan([Action("irq/41/affinity", "0-7", "2", "test")]), 60))
 
     def full(fd: int) -> None:

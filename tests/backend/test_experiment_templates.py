@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.backend.conftest import Backend
 from tests.backend.policy_node import asked, created, policy_node
-from tests.core.policy_machines import CAPTURED, captured, make_topology
+from tests.core.policy_machines import CAPTURED, captured
+from tests.support.views import make_topology
 
 from coresteer.experiments.arm_config import NETDEV
 from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count

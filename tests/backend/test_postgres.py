@@ -11,7 +11,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 from sqlalchemy import text
-from tests.backend.conftest import MIGRATIONS, running_backend
+from tests.backend.conftest import MIGRATIONS, Client, running_backend
+from tests.support.polling import poll_async
 
 from coresteer import db, http_guards
 from coresteer.app import create_app
@@ -40,6 +41,10 @@ async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         cursor = await connection.execute(statement)
         return await cursor.fetchall() if cursor.description else []
+
+
+async def is_healthy(client: Client) -> bool:
+    return bool((await client.get("/api/health")).json()["status"] == "ok")
 
 
 async def test_data_survives_a_restart_and_no_network_port_is_open(server: EmbeddedPostgres) -> None:
@@ -106,9 +111,7 @@ async def test_a_server_that_dies_before_the_first_connection_is_an_error_and_ca
 
 async def test_a_first_start_that_is_cancelled_leaves_no_process(state_dir: Path) -> None:
     starting = asyncio.create_task(EmbeddedPostgres(state_dir, durable=False).start())
-    async with asyncio.timeout(30):
-        while not (state_dir / "postgres/data.new").exists():  # noqa: ASYNC110 - another process's doing
-            await asyncio.sleep(0.005)
+    await poll_async((state_dir / "postgres/data.new").exists, interval_s=0.005)
     starting.cancel()
     await asyncio.wait([starting])
     assert starting.cancelled()
@@ -171,9 +174,7 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
             assert answer.json()["type"] == "urn:coresteer:database-away"
             assert answer.headers["retry-after"]
             await server.start()
-            async with asyncio.timeout(30):
-                while (await client.get("/api/health")).json()["status"] != "ok":  # noqa: ASYNC110 - a server's state
-                    await asyncio.sleep(0.05)
+            await poll_async(lambda: is_healthy(client))
             assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
             await server.stop()
 
@@ -196,9 +197,7 @@ async def test_a_request_gets_503_while_the_database_hangs_and_works_afterwards(
             for process in stopped:
                 process.resume()
         assert [answer.json()["type"] for answer in answers] == ["urn:coresteer:database-away"] * 3
-        async with asyncio.timeout(30):
-            while (await client.get("/api/health")).json()["status"] != "ok":  # noqa: ASYNC110 - a server's state
-                await asyncio.sleep(0.05)
+        await poll_async(lambda: is_healthy(client))
         assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
 
 
@@ -220,9 +219,8 @@ async def test_what_a_half_made_start_began_is_not_begun_twice(
             raise error
 
     app = create_app(Config(database_url=database_url), announce)
-    async with app.router.lifespan_context(app), asyncio.timeout(30):
-        while not app.state.is_ready:  # noqa: ASYNC110 - the application's state
-            await asyncio.sleep(0.05)
+    async with app.router.lifespan_context(app):
+        await poll_async(lambda: app.state.is_ready)
     assert (started, fails) == (["ingest"], [])
 
 

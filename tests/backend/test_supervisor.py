@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from tests.support.polling import poll_async
 
 from coresteer.cli.supervisor import running_address
 from coresteer.postgres import running_url
@@ -67,16 +68,16 @@ class Up:
         children = psutil.Process(self.process.pid).children()
         return next(child for child in children if word in " ".join(child.cmdline()))
 
-    async def health(self) -> str:
-        """The backend's own word, or that nobody listens."""
+    async def is_healthy(self) -> bool:
+        """Return whether the backend answers that it is; False while nothing listens."""
 
-        def get() -> str:
+        def get() -> bool:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             try:
                 with opener.open(f"http://127.0.0.1:{self.port}/api/health", timeout=10) as answer:
-                    return str(json.load(answer)["status"])
+                    return bool(json.load(answer)["status"] == "ok")
             except urllib.error.URLError:
-                return "nobody listens"
+                return False
 
         return await asyncio.to_thread(get)
 
@@ -118,7 +119,7 @@ async def test_it_starts_everything_and_leaves_no_process_however_it_is_ended(
         link = await up.until(r"http://127\.0\.0\.1:(\d+)/setup\?token=\S+")
         assert link[1] == str(up.port)
         await up.until("Ctrl-C stops it")
-        assert await up.health() == "ok"
+        assert await up.is_healthy()
         processes = up.processes()
         names = " ".join(" ".join(process.cmdline()) for process in processes)
         for word in ("postgres", "coresteer serve", "coresteer_agent run"):
@@ -139,7 +140,7 @@ async def test_it_starts_again_on_the_state_that_a_kill_left_behind(state_dir: P
         await up.process.communicate()
     async with coresteer_up(state_dir) as up:
         await up.until("Ctrl-C stops it")
-        assert await up.health() == "ok"
+        assert await up.is_healthy()
     assert await gone(processes) == []
 
 
@@ -150,16 +151,12 @@ async def test_a_child_that_dies_is_restarted_with_a_message(state_dir: Path) ->
             up.child(word).kill()
             await up.until(f"The {name} ended by signal 9; restarting it")
             await up.until(f"The {name} is running again")
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while await up.health() != "ok":  # noqa: ASYNC110 - another process's state
-                await asyncio.sleep(0.05)
+        await poll_async(up.is_healthy, timeout_s=START_TIMEOUT_S)
 
 
 async def test_it_stops_at_once_when_asked_while_it_starts(state_dir: Path) -> None:
     async with coresteer_up(state_dir) as up:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while not up.processes():  # noqa: ASYNC110 - another process's state
-                await asyncio.sleep(0.01)
+        await poll_async(up.processes, timeout_s=START_TIMEOUT_S, interval_s=0.01)
         processes = up.processes()
         up.process.send_signal(signal.SIGINT)
         await up.process.communicate()
@@ -170,9 +167,7 @@ async def test_an_agent_that_lost_its_state_gets_its_node_back(state_dir: Path) 
     for _ in range(2):
         async with coresteer_up(state_dir) as up:
             await up.until("Ctrl-C stops it")
-            async with asyncio.timeout(START_TIMEOUT_S):
-                while not (state_dir / "agent/key.json").exists():  # noqa: ASYNC110 - another process's doing
-                    await asyncio.sleep(0.05)
+            await poll_async((state_dir / "agent/key.json").exists, timeout_s=START_TIMEOUT_S)
             kept = json.loads((state_dir / "agent/key.json").read_bytes())
             assert "DATABASE_URL" not in up.child("coresteer_agent").environ()
             url = running_url(state_dir)
@@ -215,7 +210,7 @@ async def test_a_second_start_on_the_same_state_is_refused_with_a_sentence(state
         assert second.returncode == 1
         assert f"Coresteer is already running on {state_dir}" in output.decode()
         assert "Traceback" not in output.decode()
-        assert await up.health() == "ok"
+        assert await up.is_healthy()
 
 
 async def test_a_busy_port_is_an_error_that_names_the_option(state_dir: Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from msgspec import Struct
 from tests.agent.fake_backend import Backend
+from tests.support.polling import poll
 
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -122,8 +123,7 @@ def main() -> int:
         # the first tick comes a second after the tree is whole; the warm-up swallows it
         ticker = subprocess.Popen([sys.executable, "-m", "tests.fixtures.large_tree", folder])
         try:
-            while not (Path(folder) / "proc/net/snmp").exists():
-                time.sleep(0.1)
+            poll((Path(folder) / "proc/net/snmp").exists)
             large = measure_agent(Path(folder), options.seconds)
             rows.append(("coresteer-agent", "128 CPUs × 600 IRQs", large))
             deciding = measure_agent(Path(folder), options.seconds, POLICIES)

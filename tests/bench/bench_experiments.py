@@ -17,14 +17,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.lab.fleet import HOST, Backend, backend
-
-T = TypeVar("T")
+from tests.support.polling import poll
 
 ENDED = ("done", "stopped", "cancelled", "failed")
 RETURN_S = 60.0
@@ -95,12 +94,12 @@ def cuts(host: Backend, times: int) -> bool:
         what = ("agent", "backend", "database")[number % 3]
         host.await_live(HOST, 60)
         experiment = start(host, {**spec, "name": f"cut {number + 1}", "factors": [factor], "seed": number})
-        until(lambda: affinities()[irq] == elsewhere, 120, f"IRQ {irq} was not moved")
+        poll(lambda: affinities()[irq] == elsewhere, timeout_s=120)
         time.sleep(chance.uniform(0, 1.5))  # somewhere in the run
         was_away = affinities()[irq] == elsewhere
         kill(what, host.env["CORESTEER_STATE_DIR"])
         at = time.monotonic()
-        until(lambda: affinities()[irq] == before[irq], RETURN_S, f"IRQ {irq} stays at {elsewhere}")
+        poll(lambda: affinities()[irq] == before[irq], timeout_s=RETURN_S)
         took.append(time.monotonic() - at)
         went_on = outcome_of(host, experiment)
         left = find_differences(before)
@@ -122,13 +121,13 @@ def cuts(host: Backend, times: int) -> bool:
 def outcome_of(host: Backend, experiment: int) -> str:
     """Wait for the next counted run after a cut, cancel the experiment, and return the outcome as a text."""
     path = f"/api/experiments/{experiment}"
-    begun = until(lambda: try_get(host, path), 60, "the backend stays away")
+    begun = poll(lambda: try_get(host, path), timeout_s=60)
 
     def further() -> dict[str, Any] | None:
         now = try_get(host, path)
         return now if now and (now["runs_done"] > begun["runs_done"] or now["state"] in ENDED) else None
 
-    later = until(further, 180, f"experiment {experiment} does not go on")
+    later = poll(further, timeout_s=180)
     if later["state"] in ENDED:
         return f"the experiment is {later['state']}: {later['sentence']}"
     host.request("POST", f"{path}/cancel")
@@ -154,7 +153,7 @@ def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int
             nodes = host.request("GET", "/api/nodes")
             return [node["id"] for node in nodes if node["simulated"] and node["health"] == "live"]
 
-        until(lambda: len(live()) == count, 60, "the simulated nodes are not live")
+        poll(lambda: len(live()) == count, timeout_s=60)
         yield live()
     finally:
         process.send_signal(signal.SIGINT)
@@ -186,7 +185,7 @@ def wait_for_end(host: Backend, number: int) -> dict[str, Any]:
         found = try_get(host, path)
         return found if found is not None and found["state"] in ENDED else None
 
-    return until(ended, 3600, f"experiment {number} does not end", look_s=0.5)
+    return poll(ended, timeout_s=3600, interval_s=0.5)
 
 
 def verdict_of(experiment: dict[str, Any]) -> str:
@@ -206,16 +205,6 @@ def verdict_of(experiment: dict[str, Any]) -> str:
         flush=True,
     )
     return str(one["verdict"])
-
-
-def until(look: Callable[[], T | None], seconds: float, sentence: str, *, look_s: float = LOOK_S) -> T:
-    """Return the first true value of a check. Raises TimeoutError with the message."""
-    end = time.monotonic() + seconds
-    while not (seen := look()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"After {seconds:g} s {sentence}.")
-        time.sleep(look_s)  # neither procfs nor a backend that was killed tells anybody
-    return seen
 
 
 def affinities() -> dict[str, str]:

@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from msgspec import Struct
+from tests.support.polling import poll
 
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
@@ -164,8 +165,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.fixtures.large_tree", folder]
         ticker = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while not (Path(folder) / "proc/net/snmp").exists():
-            time.sleep(0.1)
+        poll((Path(folder) / "proc/net/snmp").exists)
         try:
             for beside, root in (("gate alone", None), ("agent samples", "/"), ("agent samples 128 × 600", folder)):
                 with agent(root) as (path, pid):

@@ -7,6 +7,7 @@ database share the machine with the backend: latencies are better where they do 
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import requests
 from tests.backend.telemetry_data import machine
+from tests.support.polling import poll_async
 
 from coresteer.auth.secrets import API_TOKEN_PREFIX, ENROLMENT_TOKEN_PREFIX, token_hash
 from coresteer.config import REPOSITORY
@@ -72,15 +74,10 @@ async def _prepare(database: Database) -> None:
         )
 
 
-async def _until_it_answers(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if (await asyncio.to_thread(requests.get, f"{url}/api/health", timeout=5)).json()["status"] == "ok":
-                return
-        except requests.RequestException:
-            await asyncio.sleep(0.2)
-    raise TimeoutError("the backend did not start")
+def _is_healthy(url: str) -> bool:
+    with contextlib.suppress(requests.RequestException):
+        return bool(requests.get(f"{url}/api/health", timeout=5).json()["status"] == "ok")
+    return False
 
 
 async def _sizes(database: Database) -> dict[str, int]:
@@ -108,9 +105,7 @@ def _connections(pid: int) -> int:
 
 async def _steady_share(pid: int, nodes: int, seconds: int) -> float:
     """Return the backend's share of a core while all nodes are connected and send."""
-    async with asyncio.timeout(300):
-        while _connections(pid) < nodes:  # noqa: ASYNC110 - the backend is another process, which tells no event
-            await asyncio.sleep(0.5)
+    await poll_async(lambda: _connections(pid) >= nodes, timeout_s=300, interval_s=0.5)
     began_s, began = _cpu_s(pid), time.monotonic()
     await asyncio.sleep(seconds)
     return (_cpu_s(pid) - began_s) / (time.monotonic() - began)
@@ -179,7 +174,7 @@ async def run(nodes: int, seconds: int) -> bool:
             stderr=log,
         )
     try:
-        await _until_it_answers(url)
+        await poll_async(lambda: asyncio.to_thread(_is_healthy, url), timeout_s=60, interval_s=0.2)
         await database.open()
         await _prepare(database)
         began_s = _cpu_s(backend.pid)

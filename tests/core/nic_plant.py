@@ -9,13 +9,13 @@ from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
+from tests.support.views import make_netdev, make_view
 
 from coresteer_core.changes.plan import Action
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import Irq, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Timer, Verdict, selects_adaptive_mode
 from coresteer_core.node.nic_model import Host, Prediction, QueueTraffic, TimerParams, predict
-from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
 from coresteer_core.policies.coalescing.spec import Coalescing
@@ -63,18 +63,10 @@ class Plant(Struct, frozen=True):
         traffic, queues = self.traffic, range(self.traffic.queues)
         per_queue, rtt_us, predicted = self.measured(scale)
         irqs = [Irq(40 + q, f"eth0-{q}", "PCI", "0", "0", None, True, None, "eth0", [f"rx-{q}"]) for q in queues]
-        netdev = Netdev(
-            "eth0",
-            self.name,
-            traffic.link_bits_per_s,
-            1500,
-            None,
-            True,
-            virtual=False,
-            management=False,
+        netdev = make_netdev(
+            driver=self.name, speed_bits_per_s=traffic.link_bits_per_s, numa_node=None, params=self.params,
             queues=[Queue(f"rx-{q}", 40 + q) for q in queues],
-            params=self.params,
-        )
+        )  # fmt: skip
         packets_per_s = per_queue * traffic.queues
         dropped = predicted.dropped_share
         if traffic.drops_from_us is not None and self.usecs() >= traffic.drops_from_us:
@@ -95,8 +87,7 @@ class Plant(Struct, frozen=True):
                 )
             ],
         )
-        topology = Topology([], [], [])
-        return View(topology, Inventory([netdev], irqs), load, time_s=self.time_s, learned=self.learned)
+        return make_view(netdevs=[netdev], irqs=irqs, load=load, time_s=self.time_s, learned=self.learned)
 
     def usecs(self) -> float:
         """For how long it waits in truth."""

@@ -21,7 +21,7 @@ from math import inf
 from random import Random
 
 from msgspec import Struct
-from tests.core.policy_machines import make_topology
+from tests.support.views import make_topology
 
 from coresteer_core.node.load import Load
 from coresteer_core.node.tasks import NetTask

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.fixtures.machines import EXPECTED, unpack
+from tests.support.views import make_netdev, make_topology
 
 from coresteer_agent.collect.topology import read_topology
 from coresteer_core.changes.plan import Action
@@ -21,7 +22,7 @@ from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
-from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
+from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
 
@@ -114,53 +115,6 @@ def moved_irq(irq: Irq, wanted: str | None, online: frozenset[int]) -> Irq:
     return replace(irq, requested=wanted, effective=effective)
 
 
-def make_topology(
-    *,
-    packages: int,
-    nodes_per_package: int,
-    cores_per_node: int,
-    threads: int,
-    missing: int = 0,
-    threads_last: bool = True,
-    offline: Iterable[int] = (),
-    isolated: Iterable[int] = (),
-    nohz_full: Iterable[int] = (),
-) -> Topology:
-    """A machine of equal NUMA nodes, each with one L3. missing: CPUs that its last cores lack.
-
-    threads_last: second threads are numbered after all first ones, as on most x86; else beside their first.
-    """
-    cores = packages * nodes_per_package * cores_per_node
-    total = cores * threads - missing
-    away = frozenset(offline)
-
-    def core_of(cpu: int) -> int:
-        return cpu % cores if threads_last else cpu // threads
-
-    on = [cpu for cpu in range(total) if cpu not in away]
-    cpus = []
-    for cpu in range(total):
-        core = core_of(cpu)
-        node = core // cores_per_node
-        if cpu in away:
-            cpus.append(Cpu(cpu, None, None, node, online=False))
-        else:
-            siblings = format_cpu_list(c for c in on if core_of(c) == core)
-            cpus.append(Cpu(cpu, core, node // nodes_per_package, node, online=True, siblings=siblings))
-    caches = [Cache(2, "Unified", 1 << 20, s) for s in dict.fromkeys(c.siblings for c in cpus if c.online)]
-    count = packages * nodes_per_package
-    numa_nodes = []
-    for node in range(count):
-        members = format_cpu_list(c.cpu for c in cpus if c.online and c.numa_node == node)
-        same = [
-            10 if n == node else 12 if n // nodes_per_package == node // nodes_per_package else 21 for n in range(count)
-        ]
-        numa_nodes.append(NumaNode(node, members, None, same))
-        if members:
-            caches.append(Cache(3, "Unified", 32 << 20, members))
-    return Topology(cpus, numa_nodes, caches, format_cpu_list(isolated), format_cpu_list(nohz_full))
-
-
 @st.composite
 def topologies(draw: st.DrawFn, max_cpus: int = 256) -> Topology:
     """Machines of 1 to max_cpus CPUs, odd counts too, with offline and isolated CPUs, SMT and NUMA nodes."""
@@ -221,7 +175,7 @@ def furnish(topology: Topology, random: Random, *, netdevs: int | None = None, t
                 )
             )
             queues += [Queue(f"rx-{q}", number, "name"), Queue(f"tx-{q}", number, "name")]
-        nics.append(Netdev(name, "igb", 10**10, 1500, node, True, virtual=False, management=n == 0, queues=queues))
+        nics.append(make_netdev(name, speed_bits_per_s=10**10, numa_node=node, management=n == 0, queues=queues))
     for n in range(random.randint(0, 4)):
         cpu = random.choice(online)
         irqs.append(Irq(500 + n, f"nvme0q{n}", "PCI-MSI", str(cpu), str(cpu), None, random.random() < 0.5))

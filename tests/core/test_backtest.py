@@ -1,4 +1,3 @@
-import struct
 from collections.abc import Iterator
 from math import pi, sin
 from random import Random
@@ -7,11 +6,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
-from tests.core.policy_machines import Machine, machines, make_topology
+from tests.core.policy_machines import Machine, machines
+from tests.support.rates import make_rates
+from tests.support.views import make_netdev, make_topology
 
-from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.load import IrqLoad, Load, load_of
-from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.node.rates import NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 from coresteer_core.policies.backtest import backtest, simulate_enforcement
@@ -32,7 +33,6 @@ def server() -> Machine:
     irqs = [
         Irq(40 + q, f"eth0-TxRx-{q}", "PCI", "0", "0", 0, True, None, "eth0", [f"rx-{q}", f"tx-{q}"]) for q in range(4)
     ]
-    eth0 = Netdev("eth0", "igb", 10**10, 1500, 0, True, virtual=False, management=True, queues=[])
     tasks = [
         NetTask(
             100 + n, 1, "nginx", None, 1, "0-6", "0-6", 4 + n % 3, 0.1, 0.0,
@@ -40,7 +40,7 @@ def server() -> Machine:
         )
         for n in range(4)
     ]  # fmt: skip
-    view = View(topology, Inventory([eth0], irqs), tasks=tasks, time_s=0.0)
+    view = View(topology, Inventory([make_netdev(management=True)], irqs), tasks=tasks, time_s=0.0)
     costs = {40: 0.25, 41: 0.22, 42: 0.18, 43: 0.15}
     return Machine(view, [0.05] * 8, costs, {irq: 20_000 * cost for irq, cost in costs.items()}).loaded()
 
@@ -172,38 +172,11 @@ def test_a_day_can_be_backtested_from_an_iterator() -> None:
 # Views of a backtest: loads from recorded rates
 
 
-def rates(
-    duration_s: float = 1.0,
-    busy: list[int] | None = None,
-    softirq: list[int] | None = None,
-    irq: list[int] | None = None,
-    cells: list[tuple[int, int, int]] | None = None,
-    **more: object,
-) -> Rates:
-    """Shares in units of the column (half percent); cells as (irq_id, CPU, count)."""
-    shares = {"busy": busy, "softirq": softirq, "irq": irq}
-    fields: dict[str, object] = {"netdevs": None, "tcp": None, **more}
-    return Rates(
-        seq=1,
-        time_ms=0,
-        duration_s=duration_s,
-        cpus=len(busy or []),
-        shares={name: None if column is None else bytes(column) for name, column in shares.items()},
-        counts={},
-        irq_ids=None if cells is None else struct.pack(f"<{len(cells)}I", *(c[0] for c in cells)),
-        irq_cpus=None if cells is None else struct.pack(f"<{len(cells)}H", *(c[1] for c in cells)),
-        irq_counts=None if cells is None else struct.pack(f"<{len(cells)}I", *(c[2] for c in cells)),
-        agent_cpu_s=None,
-        agent_rss_bytes=None,
-        **fields,  # type: ignore[arg-type]  # the tests' own shorthand
-    )
-
-
 def test_a_load_is_a_time_weighted_mean_and_softirq_includes_interrupts() -> None:
     load = load_of(
         [
-            rates(1.0, busy=[100, 200], softirq=[20, 0], irq=[20, 0]),
-            rates(3.0, busy=[20, 200], softirq=[0, 40], irq=[0, ABSENT_SHARE]),
+            make_rates(busy=[50, 100], softirq=[10, 0], irq=[10, 0]),
+            make_rates(duration_s=3.0, busy=[10, 100], softirq=[0, 20], irq=[0, None]),
         ]
     )
     assert load.seconds == 4.0
@@ -214,22 +187,22 @@ def test_a_load_is_a_time_weighted_mean_and_softirq_includes_interrupts() -> Non
 def test_unknown_values_are_not_zero() -> None:
     load = load_of(
         [
-            rates(1.0, busy=[ABSENT_SHARE, 100], softirq=None),
-            rates(1.0, busy=[ABSENT_SHARE, ABSENT_SHARE], softirq=None),
+            make_rates(busy=[None, 50]),
+            make_rates(busy=[None, None]),
         ]
     )
     assert load == Load(seconds=2.0, busy=[None, 0.5], softirq=[None, None], busiest_cpu_percent=50.0)
     assert load_of([]) == Load()
-    assert load_of([rates(0.0, busy=[100])]) == Load()
+    assert load_of([make_rates(duration_s=0.0, busy=[50])]) == Load()
 
 
 def test_arrivals_are_a_rate_over_the_time_in_which_they_were_counted() -> None:
     timer = encode_irq_id("LOC") or 0
     load = load_of(
         [
-            rates(1.0, busy=[0, 0], cells=[(41, 0, 100), (timer, 0, 1000)]),
-            rates(1.0, busy=[0, 0]),
-            rates(3.0, busy=[0, 0], cells=[(41, 0, 100), (42, 1, 8)]),
+            make_rates(busy=[0, 0], cells=[(41, 0, 100), (timer, 0, 1000)]),
+            make_rates(busy=[0, 0]),
+            make_rates(duration_s=3.0, busy=[0, 0], cells=[(41, 0, 100), (42, 1, 8)]),
         ]
     )
     assert load.irqs == [IrqLoad(41, 0, 50.0), IrqLoad(42, 1, 2.0)]
@@ -239,8 +212,8 @@ def test_guardrail_metrics_are_means_too() -> None:
     dropped = [NetdevCounts("eth0", 0, 0, 0, 0, 3, 1, 0, 0)]
     load = load_of(
         [
-            rates(1.0, busy=[200, 0], tcp=TcpLatency(3, 10, 20, 100), netdevs=dropped),
-            rates(3.0, busy=[0, 100], tcp=TcpLatency(0, 0, 0, 0), netdevs=[]),
+            make_rates(busy=[100, 0], tcp=TcpLatency(3, 10, 20, 100), netdevs=dropped),
+            make_rates(duration_s=3.0, busy=[0, 50], tcp=TcpLatency(0, 0, 0, 0), netdevs=[]),
         ]
     )
     assert (load.rtt_p99_us, load.dropped_per_s, load.busiest_cpu_percent) == (100, 1.0, 62.5)

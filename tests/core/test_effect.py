@@ -1,49 +1,20 @@
-import struct
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.rates import make_rates
+from tests.support.views import EMPTY, make_netdev, make_view
 
 from coresteer_core.changes.effect import expected
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.node.inventory import Inventory, Netdev, Queue
-from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, encode_irq_id
-from coresteer_core.node.topology import Topology
+from coresteer_core.node.inventory import Queue
+from coresteer_core.node.rates import NetdevCounts, Rates, encode_irq_id
 from coresteer_core.node.view import View
 
 LOC = encode_irq_id("LOC") or 0
-NODE = View(Topology([], [], []), Inventory([], []))
-
-
-def rates(
-    *,
-    busy: list[int],
-    softirq: list[int] | None,
-    irq: list[int] | None = None,
-    cells: list[tuple[int, int, int]],
-    duration_s: float = 60.0,
-    netdevs: list[NetdevCounts] | None = None,
-) -> Rates:
-    """Shares in percent, ABSENT_SHARE as it is; cells as (irq_id, CPU, count)."""
-
-    def column(percents: list[int] | None) -> bytes | None:
-        return None if percents is None else bytes(p if p == ABSENT_SHARE else 2 * p for p in percents)
-
-    return Rates(
-        seq=1,
-        time_ms=0,
-        duration_s=duration_s,
-        cpus=len(busy),
-        shares={"busy": column(busy), "irq": column(irq), "softirq": column(softirq)},
-        counts={},
-        irq_ids=struct.pack(f"<{len(cells)}I", *(cell[0] for cell in cells)),
-        irq_cpus=struct.pack(f"<{len(cells)}H", *(cell[1] for cell in cells)),
-        irq_counts=struct.pack(f"<{len(cells)}I", *(cell[2] for cell in cells)),
-        netdevs=netdevs,
-        tcp=None,
-        agent_cpu_s=None,
-        agent_rss_bytes=None,
-    )
+minute = partial(make_rates, duration_s=60.0)
 
 
 def plan(*moves: tuple[int, str]) -> Plan:
@@ -52,67 +23,67 @@ def plan(*moves: tuple[int, str]) -> Plan:
 
 def test_from_half_of_an_interrupts_part_to_all_of_it_moves() -> None:
     # IRQ 41 has 3 of 4 device interrupts on CPU 0, whose irq and softirq time is 44 %: 33 percentage points
-    base = rates(
+    base = minute(
         busy=[94, 12], softirq=[40, 1], irq=[4, 0], cells=[(41, 0, 300), (42, 0, 100), (LOC, 0, 9000), (LOC, 1, 9000)]
     )
-    assert expected(plan((41, "1")), NODE, [base]) == ["CPU 0 94 → 61…78 % busy.", "CPU 1 12 → 28…45 % busy."]
+    assert expected(plan((41, "1")), EMPTY, [base]) == ["CPU 0 94 → 61…78 % busy.", "CPU 1 12 → 28…45 % busy."]
 
 
 def test_of_several_allowed_cpus_nobody_knows_which_the_kernel_takes() -> None:
-    base = rates(busy=[50, 0, 0], softirq=[20, 0, 0], cells=[(41, 0, 5)])
-    assert expected(plan((41, "1-2")), NODE, [base]) == [
+    base = minute(busy=[50, 0, 0], softirq=[20, 0, 0], cells=[(41, 0, 5)])
+    assert expected(plan((41, "1-2")), EMPTY, [base]) == [
         "CPU 0 50 → 30…40 % busy.",
         "One of CPUs 1-2 takes over 10…20 % of a CPU from IRQ 41; the kernel chooses which.",
     ]
 
 
 def test_an_interrupt_stays_where_it_is_while_its_cpu_remains_allowed() -> None:
-    base = rates(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 5)])
-    assert expected(plan((41, "0-1")), NODE, [base]) == []
+    base = minute(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 5)])
+    assert expected(plan((41, "0-1")), EMPTY, [base]) == []
 
 
 def test_a_saturated_cpu_may_stay_so_because_work_was_waiting() -> None:
-    base = rates(busy=[100, 0], softirq=[80, 0], cells=[(41, 0, 1), (42, 0, 1)])
-    assert expected(plan((41, "1")), NODE, [base])[0] == "CPU 0 100 → 60…100 % busy."
+    base = minute(busy=[100, 0], softirq=[80, 0], cells=[(41, 0, 1), (42, 0, 1)])
+    assert expected(plan((41, "1")), EMPTY, [base])[0] == "CPU 0 100 → 60…100 % busy."
 
 
 def test_a_quiet_interrupt_moves_no_load() -> None:
-    base = rates(busy=[50, 0], softirq=[20, 0], cells=[(42, 0, 5)])
-    assert expected(plan((41, "1")), NODE, [base]) == ["IRQ 41 was quiet; no load moves with it."]
+    base = minute(busy=[50, 0], softirq=[20, 0], cells=[(42, 0, 5)])
+    assert expected(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
 def test_a_cell_that_counted_nothing_is_as_if_it_were_not_there() -> None:
-    base = rates(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 0)])
-    assert expected(plan((41, "1")), NODE, [base]) == ["IRQ 41 was quiet; no load moves with it."]
+    base = minute(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 0)])
+    assert expected(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
 def test_where_an_interrupt_was_before_it_last_moved_does_not_count() -> None:
-    before = rates(busy=[90, 0, 0], softirq=[80, 0, 0], cells=[(41, 0, 500)])
-    since = rates(busy=[0, 50, 0], softirq=[0, 20, 0], cells=[(41, 1, 5)])
-    assert expected(plan((41, "2")), NODE, [before, since]) == ["CPU 1 50 → 30…40 % busy.", "CPU 2 0 → 10…20 % busy."]
+    before = minute(busy=[90, 0, 0], softirq=[80, 0, 0], cells=[(41, 0, 500)])
+    since = minute(busy=[0, 50, 0], softirq=[0, 20, 0], cells=[(41, 1, 5)])
+    assert expected(plan((41, "2")), EMPTY, [before, since]) == ["CPU 1 50 → 30…40 % busy.", "CPU 2 0 → 10…20 % busy."]
 
 
 def test_moves_onto_one_cpu_add_up() -> None:
-    base = rates(busy=[40, 40, 10], softirq=[20, 10, 0], cells=[(41, 0, 5), (42, 1, 5)])
-    assert expected(plan((41, "2"), (42, "2")), NODE, [base])[-1] == "CPU 2 10 → 25…40 % busy."
+    base = minute(busy=[40, 40, 10], softirq=[20, 10, 0], cells=[(41, 0, 5), (42, 1, 5)])
+    assert expected(plan((41, "2"), (42, "2")), EMPTY, [base])[-1] == "CPU 2 10 → 25…40 % busy."
 
 
 @pytest.mark.parametrize(
     "history",
     [
         [],
-        [rates(busy=[50], softirq=[20], cells=[(41, 0, 5)], duration_s=1.0)],
-        [rates(busy=[50], softirq=None, cells=[(41, 0, 5)])],
+        [make_rates(busy=[50], softirq=[20], cells=[(41, 0, 5)])],
+        [minute(busy=[50], cells=[(41, 0, 5)])],
     ],
     ids=["nothing", "one second", "no softirq times"],
 )
 def test_without_a_base_nothing_is_promised(history: list[Rates]) -> None:
-    assert expected(plan((41, "1")), NODE, history) == []
+    assert expected(plan((41, "1")), EMPTY, history) == []
 
 
 def test_a_cpu_whose_load_is_unknown_has_no_sentence() -> None:
-    base = rates(busy=[50, ABSENT_SHARE], softirq=[20, ABSENT_SHARE], cells=[(41, 0, 5)])
-    assert expected(plan((41, "1")), NODE, [base]) == ["CPU 0 50 → 30…40 % busy."]
+    base = minute(busy=[50, None], softirq=[20, None], cells=[(41, 0, 5)])
+    assert expected(plan((41, "1")), EMPTY, [base]) == ["CPU 0 50 → 30…40 % busy."]
 
 
 @given(
@@ -123,25 +94,23 @@ def test_a_cpu_whose_load_is_unknown_has_no_sentence() -> None:
 def test_every_figure_is_a_percentage_and_every_range_runs_upwards(
     busy: list[int], cells: list[tuple[int, int, int]], moves: dict[int, str]
 ) -> None:
-    base = rates(busy=busy, softirq=[share // 2 for share in busy], cells=cells)
-    for sentence in expected(plan(*moves.items()), NODE, [base]):
+    base = minute(busy=busy, softirq=[share // 2 for share in busy], cells=cells)
+    for sentence in expected(plan(*moves.items()), EMPTY, [base]):
         if "→" in sentence:
             low, _, high = sentence.split("→ ")[1].split(" %")[0].partition("…")
             assert 0 <= int(low) <= int(high or low) <= 100
 
 
-def node(driver: str, params: dict[str, str], *, queues: list[Queue] | None = None) -> View:
+def node(driver: str, params: dict[str, str], *, queues: Sequence[Queue] = (Queue("rx-0", 41),)) -> View:
     """eth0 of 1 Gb/s with one receive queue on IRQ 41."""
-    queues = queues or [Queue("rx-0", 41)]
-    eth0 = Netdev("eth0", driver, 10**9, 9000, 0, True, virtual=False, management=False, queues=queues, params=params)
-    return View(Topology([], [], []), Inventory([eth0], []))
+    return make_view(netdevs=[make_netdev(driver=driver, mtu=9000, queues=list(queues), params=params)])
 
 
 def asked(**values: str) -> Plan:
     return Plan([Action(f"netdev/eth0/coalesce/{k.replace('_', '-')}", "", v, "") for k, v in values.items()])
 
 
-BULK = rates(
+BULK = minute(
     busy=[20],
     softirq=[10],
     cells=[(41, 0, 60 * 13_889)],
@@ -194,7 +163,7 @@ def test_of_an_unknown_timer_the_longest_wait_is_told_with_the_reason() -> None:
 def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
     view = node("virtio_net", {"coalesce/rx-usecs": "0"}, queues=[Queue("rx-0", 41), Queue("rx-1", 42)])
     plan = Plan([Action("netdev/eth0/rx-1/coalesce/rx-usecs", "0", "100", "")])
-    half = rates(
+    half = minute(
         busy=[20], softirq=[10], cells=[(41, 0, 30_000), (42, 0, 30_000)],
         netdevs=[NetdevCounts("eth0", 60 * 100_000, 0, 60_000, 0, 0, 0, 0, 0)],
     )  # fmt: skip
@@ -203,6 +172,6 @@ def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
 
 
 def test_a_netdev_or_queue_that_is_gone_has_no_sentence() -> None:
-    assert expected(asked(rx_usecs="50"), NODE, [BULK]) == []
+    assert expected(asked(rx_usecs="50"), EMPTY, [BULK]) == []
     gone = Plan([Action("netdev/eth0/rx-9/coalesce/rx-usecs", "0", "100", "")])
     assert expected(gone, node("virtio_net", {}), [BULK]) == []

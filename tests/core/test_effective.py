@@ -1,14 +1,13 @@
 """What coalescing does, judged by what was counted."""
 
-import sys
-from array import array
-
 import pytest
 from msgspec.structs import replace
+from tests.support.rates import UNREAD, make_rates
+from tests.support.views import make_netdev
 
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.nic import Timer, Verdict
-from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.node.rates import NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.policies.coalescing.effective import (
     CoalescingState,
     Measured,
@@ -25,7 +24,7 @@ def nic(driver: str = "igb", *, shared: bool = True, queues: int = 2, **params: 
     named = {f"coalesce/{name.replace('_', '-')}": value for name, value in params.items()}
     found = [Queue(f"rx-{n}", 40 + n) for n in range(queues)]
     found += [Queue(f"tx-{n}", (40 if shared else 80) + n) for n in range(queues)]
-    return Netdev("eth0", driver, 10**9, 1500, 0, True, False, False, found, params=named)
+    return make_netdev(driver=driver, queues=found, params=named)
 
 
 def standing(driver: str = "igb", *, shared: bool = True, queues: int = 2, **params: str) -> CoalescingState:
@@ -127,38 +126,29 @@ def test_a_contradiction_is_explained_with_its_figures() -> None:
     )
 
 
-def column(kind: str, numbers: list[int]) -> bytes:
-    found = array(kind, numbers)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found.tobytes()
-
-
-def interval(cells: list[tuple[int, int, int]] | None) -> Rates:
-    columns = [None] * 3 if cells is None else [column(kind, [c[i] for c in cells]) for i, kind in enumerate("IHI")]
-    tcp = TcpLatency(3, 150, 200, 300)
-    return Rates(1, 0, 2.0, 4, {}, {}, columns[0], columns[1], columns[2], None, tcp, None, None)
-
-
 def test_interrupts_of_receiving_queues_are_counted_over_all_cpus() -> None:
     loc = encode_irq_id("LOC")
     assert loc is not None
-    rates = interval([(40, 0, 5), (40, 1, 7), (41, 0, 20), (80, 0, 1000), (7, 0, 9), (loc, 0, 99)])
+    rates = make_rates(cells=[(40, 0, 5), (40, 1, 7), (41, 0, 20), (80, 0, 1000), (7, 0, 9), (loc, 0, 99)])
     assert receive_interrupts(rates, Inventory([nic(shared=False, rx_usecs="54")], [])) == {"eth0": (32, 20)}
 
 
 def test_an_interrupt_that_did_not_come_counts_nothing() -> None:
-    assert receive_interrupts(interval([(7, 0, 9)]), Inventory([nic(rx_usecs="54")], [])) == {"eth0": (0, 0)}
+    assert receive_interrupts(make_rates(cells=[(7, 0, 9)]), Inventory([nic(rx_usecs="54")], [])) == {"eth0": (0, 0)}
 
 
 def test_interrupts_of_a_queue_that_are_not_known_are_not_nothing() -> None:
     inventory = Inventory([replace(nic(rx_usecs="54"), queues=[Queue("rx-0", 40), Queue("rx-1")])], [])
-    assert receive_interrupts(interval([(40, 0, 5)]), inventory) == {}
-    assert receive_interrupts(interval(None), Inventory([nic(rx_usecs="54")], [])) == {}
+    assert receive_interrupts(make_rates(cells=[(40, 0, 5)]), inventory) == {}
+    assert receive_interrupts(UNREAD, Inventory([nic(rx_usecs="54")], [])) == {}
 
 
 def test_windows_add_up() -> None:
-    one = measured(interval([]), NetdevCounts("eth0", 1000, 500, 10, 5, 1, 0, 0, 0), (8, 6))
+    one = measured(
+        make_rates(duration_s=2.0, tcp=TcpLatency(3, 150, 200, 300), cells=[]),
+        NetdevCounts("eth0", 1000, 500, 10, 5, 1, 0, 0, 0),
+        (8, 6),
+    )
     assert one == Measured(2.0, 10, 1000, 5, 1, 8, 6, 300.0, 2.0)
     assert one + one == Measured(4.0, 20, 2000, 10, 2, 16, 12, 600.0, 4.0)
 

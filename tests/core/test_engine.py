@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
+from tests.core.policy_machines import CAPTURED, Machine, captured, machines
+from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import Inventory, Irq, Queue
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec, engine
@@ -410,9 +411,7 @@ def test_drift_caused_by_an_adaptive_driver_names_the_driver(
     wants: Wants, key: str, stands: dict[str, str], cause: str | None
 ) -> None:
     queue = Queue("rx-0", params={"coalesce/rx-usecs": "33"})
-    netdev = Netdev(
-        "eth0", "mlx5_core", None, None, None, True, virtual=False, management=False, queues=[queue], params=stands
-    )  # fmt: skip
+    netdev = make_netdev(driver="mlx5_core", queues=[queue], params=stands)
     now = replace(view(), inventory=Inventory([netdev], []))
     was = "off" if "adaptive" in key else "64"
     memory = EngineMemory({f"netdev/eth0/{key}": held(was)})

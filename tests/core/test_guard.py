@@ -1,5 +1,6 @@
 import pytest
 from msgspec.structs import replace
+from tests.support.views import EMPTY, make_netdev
 
 from coresteer_core.changes.guard import MAX_MOVES, refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, preview
@@ -24,7 +25,7 @@ def view() -> View:
         Irq(50, "timer", "IO", "0-7", "0", None, True),
     ]
     queues = [Queue("rx-0", 41), Queue("rx-1", 42), Queue("rx-2", 43)]
-    netdev = Netdev("eth0", "igb", None, None, 0, True, virtual=False, management=True, queues=queues)
+    netdev = make_netdev(management=True, queues=queues)
     return View(Topology(cpus, nodes, [], isolated="6", nohz_full="6"), Inventory([netdev], irqs, ["irqbalance"]))
 
 
@@ -107,8 +108,7 @@ def test_one_cpu_shares_and_several_share(view: View, wanted: list[tuple[int, st
 
 
 def test_an_unreadable_topology_is_said_and_not_shown_as_no_cpu() -> None:
-    empty = View(Topology([], [], []), Inventory([], []))
-    (refusal,) = refusals(empty, [(key(41), "1")], allow_isolated=False)
+    (refusal,) = refusals(EMPTY, [(key(41), "1")], allow_isolated=False)
     assert refusal.sentence == "CPU 1 is not online on this node; which CPUs it has could not be read."
 
 

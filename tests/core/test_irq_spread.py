@@ -3,11 +3,12 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
-from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
+from tests.core.policy_machines import CAPTURED, Machine, captured, machines
+from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
@@ -37,10 +38,7 @@ def machine(
         Irq(40 + n, f"eth0-rx-{n}", "PCI", str(cpu), str(cpu), node, True, None, names.format(n), [f"rx-{n}"])
         for n, (cpu, _) in enumerate(at)
     ]
-    netdevs = [
-        Netdev(name, "igb", None, None, node, True, virtual=False, management=False, queues=[])
-        for name in sorted({names.format(n) for n in range(len(at))})
-    ]
+    netdevs = [make_netdev(name, numa_node=node) for name in sorted({names.format(n) for n in range(len(at))})]
     busy = [(other or {}).get(cpu, 0.0) / 100 for cpu in range(cpus)]
     costs = {40 + n: cost / 100 for n, (_, cost) in enumerate(at)}
     rates = {number: 10_000 * cost + 1 for number, cost in costs.items()}

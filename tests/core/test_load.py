@@ -1,13 +1,14 @@
 """Load from the Rates of some intervals: what the netdevs moved, and the round trips."""
 
 import pytest
+from tests.support.rates import make_rates
 
 from coresteer_core.node.load import NetdevLoad, load_of
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
 
 
 def interval(netdevs: list[NetdevCounts] | None, *, seconds: float = 1.0, tcp: TcpLatency | None = None) -> Rates:
-    return Rates(1, 0, seconds, 0, {}, {}, None, None, None, netdevs, tcp, None, None)
+    return make_rates(duration_s=seconds, netdevs=netdevs, tcp=tcp)
 
 
 def eth0(packets: int, name: str = "eth0") -> NetdevCounts:

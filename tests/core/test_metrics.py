@@ -1,9 +1,7 @@
 """The registry of metrics, and the values that are computed from one interval's Rates."""
 
-from array import array
-
 import pytest
-from msgspec.structs import replace
+from tests.support.rates import UNREAD, make_rates, pack
 
 from coresteer_core.metrics import COUNTERS, FLEET, GUARDRAIL, HISTORY, METRICS, SCALARS, cpu_s_per_gbit
 from coresteer_core.node.metric_values import (
@@ -16,11 +14,9 @@ from coresteer_core.node.metric_values import (
 )
 from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, NetdevCounts, Rates, TcpLatency, encode_irq_id
 
-NOTHING = Rates(1, 0, 2.0, 3, {}, {}, None, None, None, None, None, None, None)
-
 
 def u32(*numbers: int) -> bytes:
-    return array("I", numbers).tobytes()
+    return pack("I", numbers)
 
 
 def test_every_metric_has_a_source_or_a_formula_and_both_languages() -> None:
@@ -42,16 +38,16 @@ def test_every_source_names_a_field_that_is_there() -> None:
 
 
 def test_what_could_not_be_read_is_none_and_not_zero() -> None:
-    assert set(metric_values(NOTHING, HISTORY, None).values()) == {None}
-    assert set(guardrail_values(NOTHING).values()) == {None}
-    assert guardrail_values(NOTHING).keys() == GUARDRAIL.keys()
+    assert set(metric_values(UNREAD, HISTORY, None).values()) == {None}
+    assert set(guardrail_values(UNREAD).values()) == {None}
+    assert guardrail_values(UNREAD).keys() == GUARDRAIL.keys()
 
 
 def test_traffic_is_that_of_the_physical_netdevs_or_of_all_but_loopback() -> None:
     netdevs = [
         NetdevCounts(name, 1000 * n, 0, 10 * n, 0, 0, 0, 0, 0) for n, name in enumerate(("lo", "eth0", "br0"), 1)
     ]
-    rates = replace(NOTHING, netdevs=netdevs)
+    rates = make_rates(duration_s=2.0, netdevs=netdevs)
     assert metric_values(rates, FLEET, frozenset({"eth0"}))["rx_bytes_per_s"] == 1000.0
     assert metric_values(rates, HISTORY, None)["rx_packets_per_s"] == 25.0
     assert metric_values(rates, METRICS, None)["rx_bit_per_s"] == 20_000.0
@@ -59,8 +55,8 @@ def test_traffic_is_that_of_the_physical_netdevs_or_of_all_but_loopback() -> Non
 
 
 def test_increments_are_rates_and_levels_are_as_they_are() -> None:
-    rates = replace(
-        NOTHING,
+    rates = make_rates(
+        duration_s=2.0,
         tcp=TcpLatency(3, 100, 200, 300),
         counts={"dropped": u32(4, ABSENT_U32, 2)},
         agent_cpu_s=0.01,
@@ -75,9 +71,9 @@ def test_increments_are_rates_and_levels_are_as_they_are() -> None:
 def test_interrupts_of_devices_are_those_with_a_number() -> None:
     loc, top = encode_irq_id("LOC"), 0x2100_0000 - 1
     assert loc is not None
-    cells = replace(NOTHING, irq_ids=u32(41, loc, 0, top), irq_cpus=b"", irq_counts=u32(5, 100, 2, 1))
+    cells = make_rates(cells=[(41, 0, 5), (loc, 0, 100), (0, 0, 2), (top, 0, 1)])
     assert device_interrupts(cells) == 8
-    assert device_interrupts(replace(NOTHING, irq_ids=b"", irq_cpus=b"", irq_counts=b"")) == 0
+    assert device_interrupts(make_rates(cells=[])) == 0
 
 
 def test_sums_and_maxima_leave_out_what_is_unknown() -> None:

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology, topologies
+from tests.core.policy_machines import CAPTURED, Machine, captured, machines, topologies
+from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
@@ -50,10 +51,7 @@ def view(
         running[each.cpu] = running.get(each.cpu, 0.0) + each.cpu_share
     shares = [(busy or {}).get(cpu, running.get(cpu, 0.0)) for cpu in range(count)]
     load = Load(5.0, shares, [(softirq or {}).get(cpu, 0.0) for cpu in range(count)], [IrqLoad(41, 0, 1000.0)])
-    netdevs = [
-        Netdev(name, driver, None, None, 0, True, virtual=False, management=False, queues=[])
-        for name, driver in (("eth0", "igb"), ("eth1", "mlx5_core"))
-    ]
+    netdevs = [make_netdev("eth0"), make_netdev("eth1", "mlx5_core")]
     return View(topology, Inventory(netdevs, irqs or []), load, list(tasks), time_s)
 
 

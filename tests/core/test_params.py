@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.views import make_netdev, make_view
 
 from coresteer_core.changes.guard import refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, inverse, preview
-from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.inventory import Queue
 from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
-from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.params import PARAMS
@@ -36,12 +36,10 @@ def view(
     params: dict[str, str], queue: dict[str, str] | None = None, learned: list[DriverResponse] = RESPONSES
 ) -> View:
     """eth0 of igb with these params and a queue that has its own."""
-    netdev = Netdev(
-        "eth0", "igb", None, None, None, True, virtual=False, management=False,
-        queues=[Queue("rx-0", params=queue or {}), Queue("rx-1")], params=params, params_max={"ring/rx": "4096"},
-    )  # fmt: skip
+    queues = [Queue("rx-0", params=queue or {}), Queue("rx-1")]
+    netdev = make_netdev(queues=queues, params=params, params_max={"ring/rx": "4096"})
     records = [DriverRecord("igb", "6.12.0", learned), DriverRecord("mlx5_core", "6.12.0", [])]
-    return View(Topology([], [], []), Inventory([netdev], []), learned=Learned(records))
+    return make_view(netdevs=[netdev], learned=Learned(records))
 
 
 DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": "256", "gro_flush_timeout": "0"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.placement import Case, best_cost, chosen, large_case, most_placed, small_case
-from tests.core.policy_machines import make_topology
+from tests.support.views import make_topology
 
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.network_process.capacity import PacketShares

@@ -2,11 +2,11 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.views import make_view
 
 from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Irq
-from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.inventory import Irq
 from coresteer_core.node.view import View
 from coresteer_core.settings import IrqAffinity, parse_setting
 
@@ -18,7 +18,6 @@ sets = st.frozensets(st.integers(0, CPUS - 1), min_size=1)
 def views(draw: st.DrawFn) -> View:
     online = draw(sets)
     isolated = draw(st.frozensets(st.integers(0, CPUS - 1), max_size=2))
-    cpus = [Cpu(cpu, cpu, 0, 0, cpu in online) for cpu in range(CPUS)]
     irqs = [
         Irq(
             40 + n,
@@ -31,7 +30,8 @@ def views(draw: st.DrawFn) -> View:
         )
         for n in range(4)
     ]
-    return View(Topology(cpus, [], [], isolated=format_cpu_list(isolated)), Inventory([], irqs))
+    offline = frozenset(range(CPUS)) - online
+    return make_view(CPUS, offline=offline, isolated=format_cpu_list(isolated), irqs=irqs)
 
 
 desired = st.lists(
@@ -96,11 +96,8 @@ def test_a_preview_of_anything_answers_instead_of_raising(view: View, wanted: li
 
 
 def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
-    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
     irq = Irq(41, "eth0-rx-0", "PCI", "0-7", None, None, movable=True)
-    answer = preview(
-        View(Topology(cpus, [], []), Inventory([], [irq])), [DesiredValue("irq/41/affinity", "3,2")], reason="test"
-    )
+    answer = preview(make_view(CPUS, irqs=[irq]), [DesiredValue("irq/41/affinity", "3,2")], reason="test")
     assert answer.sentence == "IRQ 41 (eth0-rx-0) changes from CPUs 0-7 to CPUs 2-3."
     assert answer.commands == ["echo 2-3 > /proc/irq/41/smp_affinity_list"]
 
@@ -117,8 +114,7 @@ def test_a_refused_preview_says_so_with_the_first_reason_and_gives_no_commands(
 
 
 def test_an_interrupt_that_is_named_twice_is_refused() -> None:
-    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
-    view = View(Topology(cpus, [], []), Inventory([], [Irq(41, "", "", "0-7", None, None, movable=True)]))
+    view = make_view(CPUS, irqs=[Irq(41, "", "", "0-7", None, None, movable=True)])
     twice = [DesiredValue("irq/41/affinity", "1"), DesiredValue("irq/41/affinity", "2")]
     answer = preview(view, twice, reason="test")
     assert [refusal.code for refusal in answer.refused] == ["invalid"]

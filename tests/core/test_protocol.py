@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from tests.support.rates import UNREAD, make_rates
 
 from coresteer_core.bounds import MAX_INTEGER, MAX_NAME
 from coresteer_core.changes.guardrail import Guardrail
@@ -11,7 +11,7 @@ from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, O
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.metrics import GUARDRAIL
 from coresteer_core.node.metric_values import guardrail_values
-from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, decode_irq_id, encode_irq_id
+from coresteer_core.node.rates import NetdevCounts, TcpLatency, decode_irq_id, encode_irq_id
 from coresteer_core.node.tasks import Task
 from coresteer_core.protocol import (
     PROTOCOL,
@@ -129,25 +129,19 @@ def test_a_label_that_is_no_row_of_proc_interrupts_is_none(label: str) -> None:
     assert encode_irq_id(label) is None
 
 
-def rates(**fields: object) -> Rates:
-    nothing = Rates(1, 0, 2.0, 3, {}, {}, None, None, None, None, None, None, None)
-    return replace(nothing, **fields)
-
-
 def test_the_guardrails_figures_are_read_from_one_interval() -> None:
     netdevs = [NetdevCounts("eth0", 0, 0, 0, 0, 6, 2, 0, 0), NetdevCounts("eth1", 0, 0, 0, 0, 2, 0, 0, 0)]
-    measured = guardrail_values(
-        rates(shares={"busy": bytes([10, 255, 181])}, netdevs=netdevs, tcp=TcpLatency(3, 1, 2, 9))
-    )
+    shares = {"busy": bytes([10, 255, 181])}
+    measured = guardrail_values(make_rates(duration_s=2.0, shares=shares, netdevs=netdevs, tcp=TcpLatency(3, 1, 2, 9)))
     assert measured == {"rtt_p99_us": 9.0, "dropped_per_s": 5.0, "busiest_cpu_percent": 90.5}
     assert measured.keys() == GUARDRAIL.keys()
 
 
 def test_what_was_not_read_is_none_and_not_zero() -> None:
-    assert set(guardrail_values(rates()).values()) == {None}
-    assert guardrail_values(rates(tcp=TcpLatency(0, 0, 0, 0)))["rtt_p99_us"] is None
+    assert set(guardrail_values(UNREAD).values()) == {None}
+    assert guardrail_values(make_rates(tcp=TcpLatency(0, 0, 0, 0)))["rtt_p99_us"] is None
     softnet = (4).to_bytes(4, "little") + b"\xff" * 4
-    assert guardrail_values(rates(counts={"dropped": softnet}))["dropped_per_s"] == 2.0
+    assert guardrail_values(make_rates(duration_s=2.0, counts={"dropped": softnet}))["dropped_per_s"] == 2.0
 
 
 def test_a_result_keeps_what_was_found_apart_from_what_was_not_read() -> None:

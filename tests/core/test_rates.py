@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.rates import make_rates
 
 from coresteer_core.node.derive import (
     CounterTable,
@@ -17,7 +18,6 @@ from coresteer_core.node.derive import (
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
     ABSENT_U32,
-    CPU_COUNTS,
     CPU_SHARES,
     SHARES_PER_UNIT,
     NetdevCounts,
@@ -187,22 +187,7 @@ def test_tcp_and_the_agent_itself_are_told() -> None:
 
 
 def test_a_source_that_was_not_read_is_none() -> None:
-    rates = derive(sample(1), sample(2), 7)
-    assert rates == Rates(
-        seq=7,
-        time_ms=2000,
-        duration_s=1.0,
-        cpus=2,
-        shares=dict.fromkeys(CPU_SHARES),
-        counts=dict.fromkeys(CPU_COUNTS),
-        irq_ids=None,
-        irq_cpus=None,
-        irq_counts=None,
-        netdevs=None,
-        tcp=None,
-        agent_cpu_s=None,
-        agent_rss_bytes=None,
-    )
+    assert derive(sample(1), sample(2), 7) == make_rates(seq=7, time_ms=2000, cpus=2)
 
 
 @pytest.mark.parametrize("at_s", [5.0, 4.0])

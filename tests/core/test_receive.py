@@ -1,12 +1,12 @@
 import pytest
 from msgspec.structs import replace
+from tests.support.views import make_netdev, make_view
 
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import Inventory, Irq, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import Timer
 from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.receive import Received, receive_irqs, received, wait_of
-from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings.overlay import overlay
 
@@ -15,25 +15,18 @@ def irq(number: int, netdev: str, *queues: str) -> Irq:
     return Irq(number, f"{netdev}-{number}", "PCI", "0", "0", 0, True, None, netdev, list(queues))
 
 
-def netdev(name: str, driver: str, params: dict[str, str], *queues: Queue) -> Netdev:
-    return Netdev(
-        name, driver, 10**9, 1500, 0, True, virtual=False, management=False, queues=list(queues), params=params
-    )
-
-
 def node(driver: str = "igb", packets_per_s: float = 40_000.0, **params: str) -> View:
     """eth0 with queues on IRQs 41 (three of four packets) and 42, and eth1, which is as busy."""
     params = {f"coalesce/{name.replace('_', '-')}": value for name, value in params.items()}
-    inventory = Inventory(
-        [netdev("eth0", driver, params, Queue("rx-0", 41), Queue("rx-1", 42)), netdev("eth1", driver, params)],
-        [irq(40, "eth0"), irq(41, "eth0", "rx-0", "tx-0"), irq(42, "eth0", "rx-1", "tx-1"), irq(43, "eth1", "rx-0")],
-    )
+    eth0 = make_netdev("eth0", driver, params=params, queues=[Queue("rx-0", 41), Queue("rx-1", 42)])
+    netdevs = [eth0, make_netdev("eth1", driver, params=params)]
+    irqs = [irq(40, "eth0"), irq(41, "eth0", "rx-0", "tx-0"), irq(42, "eth0", "rx-1", "tx-1"), irq(43, "eth1", "rx-0")]
     load = Load(
         seconds=10.0,
         irqs=[IrqLoad(40, 0, 1.0), IrqLoad(41, 0, 9_000.0), IrqLoad(42, 1, 3_000.0), IrqLoad(43, 1, 9_000.0)],
         netdevs=[NetdevLoad(name, packets_per_s, packets_per_s * 1000, 0.0, 0.0, 0.0) for name in ("eth0", "eth1")],
     )
-    return View(Topology([Cpu(cpu, cpu, 0, 0, True) for cpu in range(2)], [], []), inventory, load)
+    return make_view(2, netdevs=netdevs, irqs=irqs, load=load)
 
 
 def rates(view: View) -> dict[int, float]:

@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines
+from tests.support.views import make_view
 
 from coresteer_core.changes.guard import refusals
 from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
-from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
 from coresteer_core.policies.engine import step
@@ -53,7 +52,7 @@ def task(pid: int = 812, **fields: object) -> NetTask:
 
 
 def view(*tasks: NetTask, cgroups: dict[str, dict[str, str]] | None = None, time_s: float = 100.0) -> View:
-    return View(Topology([], [], []), Inventory([], []), tasks=list(tasks), cgroups=cgroups or {}, time_s=time_s)
+    return make_view(tasks=list(tasks), cgroups=cgroups or {}, time_s=time_s)
 
 
 # Matching

@@ -1,8 +1,8 @@
 """A server that has every kind of Setting, with one CPU offline and one isolated, for previews."""
 
 from msgspec.structs import replace
-from tests.core.policy_machines import make_topology
 from tests.golden.samples import made
+from tests.support.views import make_topology
 
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict

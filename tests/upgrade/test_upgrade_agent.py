@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.views import EMPTY
 from tests.upgrade.machine import Machine, stored
 from tests.upgrade.names import STORED, now, then
 
@@ -18,9 +19,6 @@ from coresteer_agent.runtime.nic_learning import NicLearningFile
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.transport.enrol import load_key
 from coresteer_core.changes.report import ChangeMessage
-from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.topology import Topology
-from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 
 STATE = STORED / "agent-state"
@@ -91,8 +89,7 @@ def originals(state: Path, machine: Machine) -> dict[str, str]:
 
 def keeper(state: Path, machine: Machine, told: list[ChangeMessage]) -> NodeChanges:
     """An agent's, when it starts."""
-    nothing = View(Topology([], [], []), Inventory([], []))
-    return NodeChanges(machine.root, state / "journal.jsonl", None, lambda: nothing, told.append)
+    return NodeChanges(machine.root, state / "journal.jsonl", None, lambda: EMPTY, told.append)
 
 
 def test_the_journal_still_knows_every_original(state: Path, machine: Machine, before: Machine) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.views import make_view
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_core.node.inventory import Inventory, Irq
-from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.inventory import Irq
 from coresteer_core.node.view import View
 
 
@@ -32,12 +32,11 @@ def journal(tmp_path: Path, root: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def view() -> View:
-    cpus = [Cpu(cpu, core=cpu, package=0, numa_node=0, online=cpu != 7) for cpu in range(8)]
     irqs = [
         Irq(irq, f"eth0-rx-{irq - 41}", "PCI-MSIX", "0-7", "0", 0, movable=irq != 44, netdev="eth0")
         for irq in range(41, 45)
     ]
-    return View(Topology(cpus, [], [], isolated="6"), Inventory([], irqs))
+    return make_view(8, offline=[7], isolated="6", irqs=irqs)
 
 
 @pytest.fixture

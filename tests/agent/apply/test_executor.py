@@ -8,6 +8,7 @@ from unittest.mock import create_autospec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.views import EMPTY
 
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.executor import Executor
@@ -16,9 +17,7 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.netdev_common import ENOTSUPP
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome
-from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Verdict
-from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.coalescing.effective import WriteAttempt
 
@@ -105,7 +104,7 @@ def test_isolated_cpus_are_written_when_the_plan_means_them(executor: Executor) 
 
 
 def test_the_guard_asks_for_the_view_again_before_each_write(root: Path, journal: Journal, view: View) -> None:
-    views = iter([view, View(Topology([], [], []), Inventory([], []))])
+    views = iter([view, EMPTY])
     executor = Executor(root, journal, lambda: next(views))
     assert executor.apply(action("2"), change_id="c").outcome == "applied"
     assert "not online" in executor.apply(action("3", irq=42), change_id="c").sentence

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.views import make_view
 
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.executor import Executor
@@ -16,9 +17,6 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome
-from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.topology import Cpu, Topology
-from coresteer_core.node.view import View
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
 RPS = "netdev/eth0/rx-0/rps"
@@ -55,8 +53,7 @@ def test_a_mask_is_written_as_the_kernel_takes_it_and_put_back(
 
 
 def test_a_mask_of_more_than_32_cpus_has_groups(root: Path, journal: Journal) -> None:
-    view = View(Topology([Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(64)], [], []), Inventory([], []))
-    executor = Executor(root, journal, lambda: view)
+    executor = Executor(root, journal, lambda: make_view(64))
     asked = Action("netdev/eth0/tx-0/xps", "none", "1,33-34", "test")
     assert executor.apply(asked, change_id="c").outcome is Outcome.APPLIED
     assert mask(root, "tx-0/xps_cpus") == "6,00000002"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.views import make_view
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
@@ -18,10 +19,7 @@ from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_core.changes.plan import Action, DesiredValue, preview
 from coresteer_core.changes.report import Outcome
-from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.node.topology import Cpu, Topology
-from coresteer_core.node.view import View
 from coresteer_core.settings import TaskAffinity
 
 ROOT = Path("/")
@@ -81,8 +79,7 @@ def journal(path: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def executor(journal: Journal) -> Executor:
-    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in ALL]
-    return Executor(ROOT, journal, lambda: View(Topology(cpus, [], []), Inventory([], [])))
+    return Executor(ROOT, journal, lambda: make_view(ALL))
 
 
 def threads(process: subprocess.Popen[str]) -> list[int]:
@@ -111,9 +108,8 @@ def test_a_process_that_has_the_number_of_the_one_that_was_looked_at_is_left_alo
     journal: Journal, child: subprocess.Popen[str]
 ) -> None:
     before = affinities(child)
-    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in ALL]
     ended = NetTask(child.pid, 1, "nginx", None, 1, BOTH, BOTH, FIRST, 0.0, 0.0, [])
-    executor = Executor(ROOT, journal, lambda: View(Topology(cpus, [], []), Inventory([], []), tasks=[ended]))
+    executor = Executor(ROOT, journal, lambda: make_view(ALL, tasks=[ended]))
     result = executor.apply(Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
     assert result.outcome is Outcome.REFUSED
     assert result.sentence == f"This node has no process {child.pid} that is known to use the network."
@@ -318,6 +314,5 @@ def test_the_cpuset_is_that_of_the_nearest_cgroup_with_one(
 
 
 def test_what_a_view_does_not_show_is_not_previewed() -> None:
-    view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), Inventory([], []))
-    [refusal] = preview(view, [DesiredValue("task/812/affinity", "0")], reason="").refused
+    [refusal] = preview(make_view(1), [DesiredValue("task/812/affinity", "0")], reason="").refused
     assert refusal.code == "unknown"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.views import make_view
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
@@ -15,14 +16,11 @@ from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome
-from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
 
 ROOT = Path("/")
 MINE = os.getpriority(os.PRIO_PROCESS, 0)
-TOPOLOGY = Topology([Cpu(0, 0, 0, 0, online=True)], [], [])
 live = pytest.mark.skipif(not is_running_kernel(ROOT), reason="There is no /proc of the running kernel here.")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="Only root may lower a nice value or write a cgroup's files.")
 
@@ -76,10 +74,6 @@ def open_executor(path: Path) -> Iterator[Callable[[Path, View], Executor]]:
         journal.close()
 
 
-def nothing() -> View:
-    return View(TOPOLOGY, Inventory([], []))
-
-
 def nices(process: subprocess.Popen[str]) -> dict[int, int]:
     threads = [int(folder.name) for folder in Path(f"/proc/{process.pid}/task").iterdir()]
     return {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
@@ -92,7 +86,7 @@ def test_every_thread_is_made_as_nice_and_gets_back_what_it_had_itself(
 ) -> None:
     before = nices(child)
     assert set(before.values()) == {MINE, MINE + 3}
-    executor = open_executor(ROOT, nothing())
+    executor = open_executor(ROOT, make_view(1))
     key = f"task/{child.pid}/nice"
     result = executor.apply(Action(key, str(MINE), str(MINE + 6), "test"), change_id="c")
     assert result.outcome is Outcome.APPLIED, result
@@ -115,7 +109,7 @@ def test_another_process_with_the_number_is_left_alone(
     key = f"task/{child.pid}/nice"
     before = nices(child)
     ended = NetTask(child.pid, 1, "nginx", None, 1, "", "", 0, 0.0, 0.0, [])
-    executor = open_executor(ROOT, View(TOPOLOGY, Inventory([], []), tasks=[ended]))
+    executor = open_executor(ROOT, make_view(1, tasks=[ended]))
     refused = executor.apply(Action(key, str(MINE), str(MINE + 1), "test"), change_id="c")
     assert refused.outcome is Outcome.REFUSED
     journal = Journal(path, ROOT)
@@ -131,7 +125,7 @@ def test_another_process_with_the_number_is_left_alone(
 def test_a_kernel_thread_and_a_real_time_task_are_refused(
     open_executor: Callable[[Path, View], Executor], child: subprocess.Popen[str]
 ) -> None:
-    executor = open_executor(ROOT, nothing())
+    executor = open_executor(ROOT, make_view(1))
     kernel = next(
         int(stat.parent.name)
         for stat in Path("/proc").glob("[0-9]*/stat")
@@ -152,9 +146,8 @@ def test_a_kernel_thread_and_a_real_time_task_are_refused(
 
 # Cgroups
 
-VIEW = View(
-    TOPOLOGY,
-    Inventory([], []),
+VIEW = make_view(
+    1,
     cgroups={"web.slice/a b.service": {"cpu.weight": "100", "io.weight": "100"}, "db": {"cpu.shares": "1024"}},
 )
 FILES = {
@@ -320,7 +313,7 @@ def test_a_cgroup_of_the_tests_own_is_weighed_and_goes_back(
         pytest.skip(f"No cgroup of version 1 with the CPU can be made here: {error.strerror}.")
     try:
         key = f"cgroup/{(home or '').lstrip('/')}/{name}/cpu.shares".replace("cgroup//", "cgroup/")
-        executor = open_executor(ROOT, nothing())
+        executor = open_executor(ROOT, make_view(1))
         assert executor.apply(Action(key, "1024", "2000", "test"), change_id="c").outcome is Outcome.APPLIED
         assert executor.steer(Action(key, "2000", "2500", "test")).outcome is Outcome.APPLIED
         assert (folder / "cpu.shares").read_text() == "2500\n"

@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.rates import make_rates, pack
+from tests.support.views import make_netdev
 
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
@@ -29,7 +30,7 @@ from coresteer_agent.observe.net_tasks import TaskReader, read_cgroup_ids
 from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget, softirq_cpu
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
-from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, Rates
+from coresteer_core.node.rates import Rates
 
 ROOT = Path("/")
 
@@ -161,27 +162,11 @@ def test_any_address_message_is_parsed_or_ignored(data: bytes) -> None:
 
 
 def rates(net_rx: list[int]) -> Rates:
-    counts: dict[str, bytes | None] = dict.fromkeys(CPU_COUNTS)
-    counts["net_rx"] = array("I", net_rx).tobytes()
-    return Rates(
-        seq=1,
-        time_ms=0,
-        duration_s=1.0,
-        cpus=len(net_rx),
-        shares=dict.fromkeys(CPU_SHARES),
-        counts=counts,
-        irq_ids=None,
-        irq_cpus=None,
-        irq_counts=None,
-        netdevs=None,
-        tcp=None,
-        agent_cpu_s=None,
-        agent_rss_bytes=None,
-    )
+    return make_rates(counts={"net_rx": pack("I", net_rx)})
 
 
 def netdev(name: str, queues: list[Queue], *, virtual: bool = False, driver: str = "igb") -> Netdev:
-    return Netdev(name, driver, None, 1500, None, True, virtual, False, queues)
+    return make_netdev(name, driver, numa_node=None, queues=queues, virtual=virtual)
 
 
 class Here(Addresses):
