@@ -41,7 +41,7 @@ test("the preview shows the processes of each class while typing", async () => {
   const matches = page.getByRole("region", { name: `Processes by class, ${NODE}` });
   await matches.getByRole("row", { name: /^gold 1 nginx/ }).waitFor();
   await matches.getByRole("row", { name: /^silver 2 .*postgres/ }).waitFor();
-  await matches.getByRole("row", { name: /^bronze 0 workers that request/ }).waitFor();
+  await matches.getByRole("row", { name: /^bronze 0 workers that name this class/ }).waitFor();
   const moves = page.getByRole("region", { name: `Changes, ${NODE}` });
   await moves.getByRole("row", { name: /nice.*nginx/ }).waitFor();
   await gold.getByLabel("Client networks").fill("office");

@@ -61,7 +61,7 @@ test("a new version shows its differences and does not change the one in force",
   await page.goto(policy);
   await field("Minimum load difference, percentage points").fill("35");
   await page.getByText("edited from v1, not saved").waitFor();
-  await page.getByText("version 1 stays in force until a rollout").waitFor();
+  await page.getByText("version 1 stays in force until version 2 is rolled out").waitFor();
   await field("Note").fill("a wider gap");
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Save as version 3" }).waitFor();
