@@ -1,4 +1,4 @@
-"""The agent: everything that accesses the machine, with the single write path and the link to the backend."""
+"""The agent: observes a machine, applies changes through a single write path, and connects to the backend."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload."""
+"""Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload."""
 
 import argparse
 import logging
@@ -33,7 +33,7 @@ _M_ARENA_MAX = -8
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code. Modules are imported per subcommand, to save memory."""
+    """Run the command line and return its exit code. Subcommands import their modules late, to save memory."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(arguments)
     args = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""``coresteer-agent capture``: copy the files that the collectors read, as a tree for ``--root``.
+"""``coresteer-agent capture``: copy the kernel files that the collectors read, as a tree for ``--root``.
 
 The collectors run once while their reads are recorded (collect.files.watched), and these files are copied. So the tree
 follows every change of the collectors; data that must not leave the machine is removed here.
@@ -63,14 +63,14 @@ _KERNEL_THREAD = 0x00200000
 
 
 class Captured(Struct, frozen=True):
-    """A capture. files: number of files with text; unread: why a file could not be read, by path."""
+    """Summary of a capture. files: number of files with text; unread: why a file could not be read, by path."""
 
     files: int
     unread: dict[str, str]
 
 
 def capture(root: Path, folder: Path) -> Captured:
-    """Copy what the collectors read below root into an empty folder. Raises OSError if it cannot be written."""
+    """Copy the files that collectors read below root into an empty folder. Raises OSError if it cannot be written."""
     with files.watched() as requested:
         _guarded(lambda: read_topology(root))
         _guarded(lambda: _sample(root))
@@ -115,16 +115,16 @@ def _sample(root: Path) -> None:
 
 
 def _guarded(read: Callable[[], T]) -> T | None:
-    """Return the result, None after any exception; a capture may be needed to debug a collector."""
+    """Return read()'s result, None after any exception: a capture may be needed to debug a collector."""
     try:
         return read()
     except Exception as error:
-        _log.warning("A collector failed; what it reads after this is missing: %s", error)
+        _log.warning("A collector failed; files that it reads after the failure are missing in the capture: %s", error)
         return None
 
 
 class _UnreadError(Exception):
-    """An existing file could not be read."""
+    """Raised for an existing file that cannot be read."""
 
 
 class _Tree:
@@ -140,7 +140,7 @@ class _Tree:
         self._modes: dict[Path, int] = {}
 
     def place(self, path: str) -> Path | None:
-        """Return the copy of a path, created empty; None if it does not exist below root."""
+        """Return the path of an empty copy of a file, folder or link; None if it does not exist below root."""
         if path not in self._places:
             self._places[path] = self._make(path)
         return self._places[path]
@@ -172,7 +172,7 @@ class _Tree:
         return mode & ~0o222 if found is not None and int(found[1]) in self._locked else mode
 
     def copy(self, path: str) -> None:
-        """Copy a file with its text. Raises _UnreadError."""
+        """Copy a file with its text, without secrets. Raises _UnreadError."""
         try:
             text = self._without_secrets(path, files.read_file(self._root, path))
         except OSError as error:
@@ -195,7 +195,7 @@ class _Tree:
         return _task_stat(text, pid)
 
     def finish(self) -> None:
-        """Set the modes of the files; they may not be writable after that."""
+        """Set the modes of the copied files; they may not be writable afterwards."""
         for place, mode in self._modes.items():
             place.chmod(mode)
 
@@ -207,7 +207,7 @@ def _default_routes(text: bytes) -> bytes:
 
 
 def _task_stat(text: bytes, pid: str) -> bytes:
-    """Return a process's stat line without addresses; empty if it cannot be parsed."""
+    """Return a process's /proc/PID/stat without memory addresses; empty if it cannot be parsed."""
     head, bracket, rest = text.rpartition(b") ")
     fields = rest.split()
     if not bracket or len(fields) <= _TASK_FLAGS:

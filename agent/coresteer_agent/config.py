@@ -1,4 +1,4 @@
-"""Configuration of an agent: its arguments, with defaults from the environment."""
+"""Configuration of an agent: command-line arguments, with defaults from the environment."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
 
 
 class ConfigError(ValueError):
-    """An argument is invalid; the message is a sentence for the person who gave it."""
+    """Raised for an invalid argument; the message is a sentence for the operator."""
 
 
 class Config(Struct, frozen=True):
@@ -31,38 +31,38 @@ class Config(Struct, frozen=True):
 
     @property
     def key_path(self) -> Path:
-        """Return the file of the node's key."""
+        """Return the path of the file with the node's key."""
         return self.state_dir / "agent/key.json"
 
     @property
     def journal_path(self) -> Path:
-        """Return the file of the original values."""
+        """Return the path of the journal, which contains the original values of settings."""
         return self.state_dir / "agent/journal.jsonl"
 
     @property
     def policies_path(self) -> Path:
-        """Return the file of the policies in force and their holdings."""
+        """Return the path of the file with the policies in force and the settings that they hold."""
         return self.state_dir / "agent/policies.json"
 
     @property
     def commands_path(self) -> Path:
-        """Return the file in which the operator allows commands for experiments; the agent never writes it."""
+        """Return the path of the operator's list of commands for experiments; the agent never writes it."""
         return self.state_dir / "agent/commands.toml"
 
     @property
     def gate_path(self) -> Path:
-        """Return the gate's socket: reachable by every account for the machine's own agent, else in state_dir."""
+        """Return the path of the gate's socket: in /run for the machine's own agent, else in state_dir."""
         own = os.geteuid() == 0 and self.state_dir == Path("/var/lib/coresteer")
         return Path("/run/coresteer/gate.sock") if own else self.state_dir / "agent/gate.sock"
 
     @property
     def nics_path(self) -> Path:
-        """Return the file of what was learned about the NICs."""
+        """Return the path of the file with measurements and driver responses of the NICs."""
         return self.state_dir / "agent/nics.json"
 
 
 def default_state_dir() -> Path:
-    """Return CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""
+    """Return the state directory: CORESTEER_STATE_DIR, else /var/lib/coresteer for root, else in XDG_STATE_HOME."""
     if configured := os.environ.get("CORESTEER_STATE_DIR"):
         return Path(configured)
     if os.geteuid() == 0:
@@ -72,7 +72,7 @@ def default_state_dir() -> Path:
 
 
 def default_name() -> str:
-    """Return CORESTEER_NODE_NAME, else the host name."""
+    """Return the node's name: CORESTEER_NODE_NAME, else the host name."""
     return os.environ.get("CORESTEER_NODE_NAME") or socket.gethostname()
 
 
@@ -86,7 +86,7 @@ def is_loopback(url: str) -> bool:
 
 
 def check_backend(url: str, *, insecure: bool) -> str:
-    """Return the backend's address in the form of Config.backend. Raises ConfigError."""
+    """Return the backend's address without a trailing slash. Raises ConfigError for an invalid or insecure one."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -105,7 +105,7 @@ def check_backend(url: str, *, insecure: bool) -> str:
 
 
 def check_interval(seconds: float) -> float:
-    """Return a valid interval in seconds. Raises ConfigError for one that is out of bounds."""
+    """Return the sampling interval in seconds. Raises ConfigError if it is out of bounds."""
     if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
         raise ConfigError(f"The interval is {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds, not {seconds:g}.")
     return seconds

@@ -17,12 +17,12 @@ _FIELDS = {
 
 
 def topology_json(root: Path) -> bytes:
-    """Return the Topology below root as indented JSON. Raises ParseError for an invalid file."""
+    """Return the CPU topology below root as indented JSON. Raises ParseError for an invalid file."""
     return _indented(msgspec.to_builtins(read_topology(root)))
 
 
 def sample_json(root: Path) -> bytes:
-    """Return one Sample as indented JSON: raw counters by source, then by CPU, row or netdev; null: not read."""
+    """Return one Sample as indented JSON: raw counters by source, then by CPU, row or netdev; null: unknown."""
     sampler = Sampler(root)
     sample = sampler.sample()
     sampler.close()

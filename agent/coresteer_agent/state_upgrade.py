@@ -1,4 +1,4 @@
-"""Upgrade of the files in the agent's state directory that an earlier version wrote.
+"""Upgrades files in the agent's state directory that an earlier version wrote.
 
 Format 1 is that of commit 602788d; format 2 has the terms of docs/GLOSSARY.md. A file states its format; it is read
 through upgrade() and has the current format from its next write on.
@@ -42,7 +42,7 @@ VALUES = {
 
 
 def upgrade(text: bytes, written_format: int) -> bytes:
-    """Return JSON of a state file with the current names. Raises msgspec.DecodeError for what is not JSON."""
+    """Return a state file's JSON with the current names. Raises msgspec.DecodeError for invalid JSON."""
     return text if written_format >= FORMAT else msgspec.json.encode(_renamed(msgspec.json.decode(text)))
 
 

@@ -1,3 +1,3 @@
-"""The agent's version. Here and not asked of the installed package, as importlib.metadata costs 1.6 MiB of memory."""
+"""The agent's version as a constant, because importlib.metadata would cost 1.6 MiB of memory."""
 
 VERSION = "0.1.0"

@@ -360,7 +360,7 @@ def test_the_command_lists_what_it_omitted_and_could_not_read(
     assert main(["capture", str(folder), "--root", str(tree.root)]) == 0
     said, manifest = capsys.readouterr().out, (folder / MANIFEST).read_text()
     assert "1 file could not be read" in said
-    assert "proc/net/snmp: It is not a regular file" in manifest
+    assert "proc/net/snmp: Not a regular file" in manifest
     for text in (said, manifest):
         assert "Left out: command lines, environments" in text
     assert not (folder / "proc/net/snmp").exists()

@@ -224,12 +224,12 @@ def test_a_repeated_run_request_is_ignored_and_another_run_replaces_it(node: Nod
     ("load", "workload", "sentence"),
     [
         ({"failed": "The client was refused."}, WORKLOAD, "The client was refused."),
-        ({"ready": False}, WORKLOAD, "The load did not start within 0 s."),
-        ({}, Classes(), "It was not finished after 0.01 s, the maximum of a run."),
+        ({"ready": False}, WORKLOAD, "The load of the run did not start within 0 s."),
+        ({}, Classes(), "The workload was not finished after 0.01 s, the maximum of a run."),
         (
             {"mistake": True},
             WORKLOAD,
-            "An internal error of the agent ended it: ZeroDivisionError('a mistake of ours')",
+            "An internal error of the agent ended the experiment's run: ZeroDivisionError('a mistake of ours')",
         ),
     ],
 )
@@ -342,7 +342,7 @@ def test_an_observing_agent_generates_no_load_and_measures_existing_traffic(tmp_
 
 def test_below_a_captured_tree_nothing_is_loaded(tmp_path: Path, fake: None) -> None:
     node = Node(tmp_path / "state", root=tmp_path)
-    assert "It reads the machine captured below" in node.begin().sentence
+    assert "reads a captured machine below" in node.begin().sentence
 
 
 def test_settings_changed_during_a_measurement_disturb_the_run(node: Node) -> None:

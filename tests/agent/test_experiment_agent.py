@@ -215,4 +215,4 @@ def test_an_agent_without_experiments_does_not_import_their_modules() -> None:
 def test_a_load_below_a_captured_tree_is_refused_by_the_agent(root: Path, said: list[ExperimentMessage]) -> None:
     agent = agent_here(root)
     agent._handle(BeginExperiment(1, TcpRequest(), "alone"))
-    assert (said[-1].state, "captured below" in said[-1].sentence) == (RunState.FAILED, True)
+    assert (said[-1].state, "a captured machine below" in said[-1].sentence) == (RunState.FAILED, True)

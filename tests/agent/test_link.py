@@ -587,7 +587,7 @@ def test_a_missing_token_file_is_transient_and_a_missing_token_is_explained(tmp_
     with pytest.raises(EnrolError) as caught:
         key_for(config(tmp_path, "http://localhost", tmp_path / "token"))
     assert caught.value.transient
-    with pytest.raises(EnrolError, match="Make an enrolment token") as caught:
+    with pytest.raises(EnrolError, match="Create an enrolment token") as caught:
         key_for(config(tmp_path, "http://localhost"))
     assert not caught.value.transient
 

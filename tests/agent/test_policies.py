@@ -433,7 +433,7 @@ def test_a_full_disk_stops_no_policy_and_is_logged_once(node: Node, caplog: pyte
     (node.root.parent / "state/policies.json").mkdir()
     enforced(node, wants={41: "2", 42: "3"})
     assert affinity(node.root, 41) == "2"
-    assert len([message for message in caplog.messages if "policies.json cannot be written" in message]) == 1
+    assert len([message for message in caplog.messages if "policies cannot be written to" in message]) == 1
 
 
 def test_an_internal_error_in_a_policy_does_not_stop_others_and_is_reported_once(

@@ -257,7 +257,7 @@ def test_the_last_line_of_a_command_may_be_its_metrics(script: str, expected: di
     ("name", "argv", "sentence"),
     [
         ("other", ["true"], "allows no command 'other'"),
-        ("mine", ["sh", "-c", "exit 3"], "ended with 3"),
+        ("mine", ["sh", "-c", "exit 3"], "ended with exit code 3"),
         ("mine", ["/nowhere/at-all"], "No such file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Client of the Coresteer gate: wait until a request may start; the class furthest from its target is first.
+"""Client of the Coresteer gate, which decides when a request of a service class may start.
 
     gate = Gate()
     with gate.enter("gold"):
@@ -27,7 +27,7 @@ LONGEST_REPLY = 256
 
 
 class Admission:
-    """The agent's answer to one request. name: its class; empty if it goes on without a slot.
+    """The agent's permission to start one request. name: the request's class; empty if it starts without a slot.
 
     ok: set it to False if the request failed without an exception. priority: for its socket; None without a class, and
     if the policy only observes.
@@ -44,7 +44,7 @@ class Admission:
             self.priority = int(priority) if priority else None
 
     def mark(self, connection: socket.socket) -> None:
-        """Set the priority of a connection's packets before those of later classes, where the qdisc uses priorities.
+        """Set the socket priority of a connection, so that the qdisc sends its packets before those of later classes.
 
         pfifo_fast, prio and mqprio do. Without a priority the connection is unchanged.
         """
@@ -53,7 +53,7 @@ class Admission:
 
 
 class BackOff:
-    """Back-off after an absent agent; then one request at a time tries again, because the agent may hang."""
+    """Decides when to connect again to an absent agent: after a growing delay, one request at a time."""
 
     __slots__ = ("_pause_s", "_until_s")
 
@@ -62,7 +62,7 @@ class BackOff:
         self._pause_s = 0.0
 
     def is_active(self) -> bool:
-        """Return whether not to try yet. If False, the caller must call failed(), answered() or gave_up()."""
+        """Return whether to wait before connecting. If False, call failed(), answered() or gave_up() afterwards."""
         if self._pause_s == 0:
             return False
         if time.monotonic() < self._until_s:
@@ -71,37 +71,37 @@ class BackOff:
         return False
 
     def failed(self) -> None:
-        """The agent was absent: extend the back-off."""
+        """Record that the agent could not be reached, and double the delay."""
         self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
         self._until_s = time.monotonic() + self._pause_s
 
     def answered(self) -> None:
-        """The agent answered: end the back-off."""
+        """Record that the agent answered, and end the delay."""
         self._pause_s = 0.0
 
     def gave_up(self) -> None:
-        """The attempt was interrupted; the next request may try."""
+        """Record that the attempt was interrupted; the next request may connect."""
         if self._until_s == inf:
             self._until_s = 0.0
 
 
 def enter_message(name: str) -> bytes:
-    """Return the message that requests admission for a class."""
+    """Return the wire message that requests admission for a service class by name."""
     return b"enter " + name.encode("ascii")
 
 
 def enter_message_for(connection: socket.socket) -> bytes:
-    """Return the message for a request over a TCP connection; the agent finds its class by the policy's matchers."""
+    """Return the wire message that requests admission for a TCP connection, whose class the agent determines."""
     return f"enter @{connection.getpeername()[0]} {connection.getsockname()[1]}".encode("ascii")
 
 
 def socket_path(path: str | None) -> str:
-    """Return the given path, else CORESTEER_GATE, else that of an agent that runs as root."""
+    """Return the path of the gate's socket: path, else CORESTEER_GATE, else that of an agent that runs as root."""
     return path or os.environ.get("CORESTEER_GATE") or PATH
 
 
 class Gate:
-    """The gate for threads and for processes that fork; concurrent requests have separate connections.
+    """Client of the gate for threads and forking processes; concurrent requests use separate connections.
 
     patience_s: maximum wait in seconds, after which a request starts without a slot; None: unlimited. Thread-safe.
     After a fork the child opens its own connections.
@@ -116,20 +116,20 @@ class Gate:
         _gates.add(self)
 
     def enter(self, name: str) -> "_Entry":
-        """Return a context manager that waits for a slot as a request of a class. Yields an Admission."""
+        """Return a context manager that waits for admission as a request of a class, and yields an Admission."""
         return _Entry(self, enter_message(name))
 
     def enter_for(self, connection: socket.socket) -> "_Entry":
-        """Return the same for a request over a TCP connection; the agent finds the class."""
+        """Return a context manager that waits for admission of a TCP connection, whose class the agent determines."""
         return _Entry(self, enter_message_for(connection))
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close the idle connections to the agent."""
         while self._idle:
             self._idle.pop().close()
 
     def _enter(self, message: bytes) -> tuple[socket.socket | None, Admission]:
-        """Return the connection on which to report the end, None if nothing is to be reported, and the answer."""
+        """Wait for admission; return it with the connection on which to report the end (None: nothing to report)."""
         if self._away.is_active():
             return None, Admission()
         try:
@@ -171,7 +171,7 @@ class Gate:
             self._release(connection)
 
     def _send(self, message: bytes) -> socket.socket | None:
-        """Return a connection on which the message was sent, None without an agent."""
+        """Send a message and return the connection used, None without an agent."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -202,7 +202,7 @@ class Gate:
         connection.close()
 
     def _forked(self) -> None:
-        """Close the parent's connections in a child, so that the parent's slots are released when it ends."""
+        """Close the parent's connections in a forked child, so that the parent's slots are released when it ends."""
         for connection in (*self._idle, *self._busy):
             connection.close()
         self._idle, self._busy, self._away = [], set(), BackOff()
@@ -227,7 +227,7 @@ class _Entry:
 
 
 def _timeval(seconds: float) -> bytes:
-    """Return a struct timeval; zero is no timeout (socket(7), SO_RCVTIMEO)."""
+    """Return a struct timeval for SO_RCVTIMEO (socket(7)); zero means no timeout."""
     return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 

@@ -1,4 +1,4 @@
-"""The gate for asyncio.
+"""Client of the Coresteer gate for asyncio.
 
 gate = AsyncGate()
 async with gate.enter("gold"):
@@ -13,7 +13,7 @@ from coresteer_gate import CONNECT_S, LONGEST_REPLY, Admission, BackOff, enter_m
 
 
 class AsyncGate:
-    """The gate for the tasks of one event loop; see Gate."""
+    """Client of the gate for the tasks of one event loop; see Gate."""
 
     def __init__(self, path: str | None = None, *, patience_s: float | None = 30.0) -> None:
         self._path = socket_path(path)
@@ -22,15 +22,15 @@ class AsyncGate:
         self._away = BackOff()
 
     def enter(self, name: str) -> "_Entry":
-        """Return an async context manager that waits for a slot as a request of a class. Yields an Admission."""
+        """Return an async context manager that waits for admission as a request of a class, and yields an Admission."""
         return _Entry(self, enter_message(name))
 
     def enter_for(self, connection: socket.socket) -> "_Entry":
-        """Return the same for a request over a TCP connection; the agent finds the class."""
+        """Return an async context manager that waits for admission of a TCP connection; the agent finds its class."""
         return _Entry(self, enter_message_for(connection))
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close the idle connections to the agent."""
         while self._idle:
             self._idle.pop().close()
 
@@ -95,7 +95,7 @@ class AsyncGate:
 
 
 class _Connection:
-    """A connection that the event loop always reads from, to notice its end."""
+    """A connection to the agent that the event loop always reads from, to detect its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
         self._loop = loop
@@ -112,7 +112,7 @@ class _Connection:
             return False
 
     async def reply(self, patience_s: float | None) -> bytes:
-        """Return the reply; empty without one in time or after the end of the connection."""
+        """Return the agent's reply; empty after patience_s seconds or at the end of the connection."""
         if patience_s is None:
             reply = await self._reply
         else:

@@ -1,4 +1,4 @@
-"""Weights of cgroups (kernel: kernel/sched/core.c, block/blk-iocost.c; Documentation/admin-guide/cgroup-v2.rst)."""
+"""Reads and writes CPU and IO weights of cgroups (Documentation/admin-guide/cgroup-v2.rst, block/blk-iocost.c)."""
 
 import errno
 from pathlib import Path
@@ -11,25 +11,28 @@ from coresteer_core.settings import CgroupWeight
 
 
 class CgroupWeightHandler(Handler[CgroupWeight]):
-    """Reads and writes a weight of a cgroup, in the mount of its version."""
+    """Reads and writes one weight of a cgroup, below the mount point of cgroup version 1 or 2."""
 
-    errors = not_permitted("The agent may not write this cgroup's files; it has to run as root.") | {
+    errors = not_permitted("The agent may not write the weight of this cgroup; it has to run as root.") | {
         errno.EROFS: (Outcome.REFUSED, "/sys/fs/cgroup is read-only for the agent, as in containers."),
-        errno.EINVAL: (Outcome.FAILED, "The kernel rejects a weight of this cgroup, as where cpu.idle is set."),
+        errno.EINVAL: (
+            Outcome.FAILED,
+            "The kernel rejects a weight of this cgroup, for example because cpu.idle is set.",
+        ),
         errno.ENODEV: (Outcome.UNSUPPORTED, "The cgroup was removed."),
     }
 
     def exists(self, root: Path, setting: CgroupWeight) -> bool:
-        """Return whether the cgroup exists and has that weight. Raises OSError."""
+        """Return whether the cgroup exists and has this weight file. Raises OSError."""
         return _file(root, setting) is not None
 
     def read(self, root: Path, setting: CgroupWeight) -> str:
-        """Return the weight. Raises OSError, or SettingError for a text that holds none."""
+        """Return the cgroup's weight as a number. Raises OSError, or SettingError for a file without a number."""
         text = rooted.read_text(root, _found(root, setting))
         return setting.canonical(parse_weight(text) or text)
 
     def write(self, root: Path, setting: CgroupWeight, value: str) -> None:
-        """Set the weight. Raises OSError or rooted.ReadOnlyModeError."""
+        """Write the cgroup's weight. Raises OSError or rooted.ReadOnlyModeError."""
         text = f"default {value}\n" if setting.weight == "io.weight" else f"{value}\n"
         rooted.write_text(root, _found(root, setting), text)
 
@@ -50,5 +53,5 @@ def _file(root: Path, setting: CgroupWeight) -> str | None:
 def _found(root: Path, setting: CgroupWeight) -> str:
     file = _file(root, setting)
     if file is None:
-        raise FileNotFoundError(errno.ENOENT, "there is no such cgroup any more")
+        raise FileNotFoundError(errno.ENOENT, "the cgroup no longer exists")
     return file

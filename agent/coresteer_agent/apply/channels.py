@@ -1,4 +1,4 @@
-"""Number of channels of a netdev, through ethtool. A captured tree has none."""
+"""Reads and writes the number of channels (queues) of a netdev, as ``ethtool -L``. A captured tree has none."""
 
 import errno
 from pathlib import Path
@@ -10,7 +10,7 @@ from coresteer_core.settings import Channels
 
 
 class ChannelsHandler(NetdevHandler[Channels]):
-    """Reads and writes the numbers of channels by kind."""
+    """Reads and writes a netdev's number of rx, tx and combined channels."""
 
     def exists(self, root: Path, setting: Channels) -> bool:
         """Return whether the netdev's driver reports channels. Raises OSError."""
@@ -25,15 +25,15 @@ class ChannelsHandler(NetdevHandler[Channels]):
         return found is not None and bool(found.counts)
 
     def read(self, root: Path, setting: Channels) -> str:
-        """Return the channels of each kind. Raises OSError."""
+        """Return the netdev's present number of channels by kind. Raises OSError."""
         return setting.value(_channels(setting).counts)
 
     def write(self, root: Path, setting: Channels, value: str) -> None:
-        """Set the number of each kind that the netdev can have. Raises OSError."""
+        """Set the netdev's number of channels of each kind that its driver supports. Raises OSError."""
         ethtool.set_channels(setting.netdev, dict.fromkeys(_channels(setting).maxima, 0) | setting.counts(value))
 
 
 def _channels(setting: Channels) -> ethtool.Channels:
     if (found := ethtool.channels(setting.netdev)) is None:
-        raise OSError(errno.EOPNOTSUPP, "the driver does not report them")
+        raise OSError(errno.EOPNOTSUPP, "the driver does not report its number of channels")
     return found

@@ -25,7 +25,7 @@ _LONG = 80
 
 
 class Executor:
-    """Carries out actions below a root directory.
+    """Applies, steers, undoes and verifies actions on the settings of the machine below a root directory.
 
     view_source: returns the node's present View, called before each write. attempted: called with the result of each
     write.
@@ -46,9 +46,9 @@ class Executor:
         """Values last written by steer(), by key."""
 
     def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
-        """Apply an action: known, supported, guard, read, journal, write only if different, read back.
+        """Apply an action: check support and guard, read, journal the original, write if different, read back.
 
-        Never raises for an action; the result states the failed stage.
+        Never raises; the Result's outcome and sentence state which step failed.
         """
         try:
             setting = parse_setting(action.key)
@@ -140,10 +140,11 @@ class Executor:
         return result
 
     def undo(self, action: Action) -> Result:
-        """Restore action.becomes, whatever the present value is; an empty action.was expects none.
+        """Write action.becomes back without the guard's checks, whatever value the setting has now.
 
-        The guard is not consulted: the value was in force before, even if it is unusual (kernels boot with masks that
-        name offline CPUs), and undo works even when the journal does not. Never raises.
+        action.was: the value expected now; a different one is mentioned in the sentence; empty: none is expected.
+        The value was in force before, even if the guard would refuse it (kernels boot with masks that name offline
+        CPUs). Works even if the journal does not. Never raises.
         """
         try:
             setting = parse_setting(action.key)
@@ -172,7 +173,7 @@ class Executor:
         return [Action(key, "", value, "") for key, value in found if isinstance(value, str)]
 
     def delegate(self, change_id: str, actions: Iterable[Action]) -> None:
-        """Record the originals of settings that another program is about to write. Raises OSError or JournalError.
+        """Journal the originals of settings that another program may write. Raises OSError or JournalError.
 
         actions: from restoring_actions().
         """
@@ -188,7 +189,7 @@ class Executor:
         return unsupported is not None and unsupported.outcome is Outcome.UNSUPPORTED
 
     def verify(self, action: Action) -> Result:
-        """Return whether a setting still has an action's value: unchanged, failed or unsupported."""
+        """Read whether a setting still has the value action.becomes: unchanged, failed or unsupported."""
         try:
             setting = parse_setting(action.key)
             value = setting.canonical(action.becomes)
@@ -225,7 +226,7 @@ class Executor:
         return result
 
     def _exact_original(self, setting: Setting, value: str) -> str:
-        """Return the original where a View shows it as this value, as it may contain more; else the value."""
+        """Return the journaled original if a View shows it like this value, as it may contain more; else the value."""
         original = self._journal.originals().get(setting.key)
         return original if original is not None and _shown_alike(setting, original, value) else value
 
@@ -239,7 +240,7 @@ class Executor:
         return setting.equal(found, value)
 
     def _reassigned(self, setting: Setting) -> Result | None:
-        """Return unsupported where the key belongs to another device since the write, as after a driver reload."""
+        """Return an unsupported Result if the key names another device now, as after a driver reload; else None."""
         before, now = self._journal.owners(setting.key), Tunable(self._root, setting).owners()
         if not before or not now or set(before) & set(now):
             return None
@@ -282,7 +283,9 @@ class Executor:
             )
         after = self._read(setting)
         if isinstance(after, Result):
-            return _result(setting, Outcome.FAILED, f"{done} But it could not be read back: {after.sentence}", found)
+            return _result(
+                setting, Outcome.FAILED, f"{done} But its value could not be read back: {after.sentence}", found
+            )
         accepted = self._has_value(setting, after, value)
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:
@@ -294,12 +297,12 @@ class Executor:
 
 
 def _shown_alike(setting: Setting, first: str, second: str) -> bool:
-    """Return whether a View shows the same for two values."""
+    """Return whether a View shows two values of a setting as the same value."""
     return setting.equal(setting.shown(first), setting.shown(second))
 
 
 def reason(error: OSError | JournalError) -> str:
-    """Return an error of the journal within a sentence."""
+    """Return the message of an error of the journal, to be embedded in a sentence."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).rstrip(".")
 
 
@@ -308,7 +311,7 @@ def _not_recorded(result: Result, error: OSError | JournalError) -> Result:
 
 
 def shorten(value: str) -> str:
-    """Return a value for a sentence, cut to 80 characters."""
+    """Return a setting's value for a sentence, cut to 80 characters."""
     return value if len(value) <= _LONG else f"{value[:_LONG]}…"
 
 

@@ -1,4 +1,4 @@
-"""Handler: how one kind of setting is read and written on a machine."""
+"""Base classes of handlers: a handler reads and writes one kind of setting on a machine."""
 
 import errno
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ S = TypeVar("S")
 Error: TypeAlias = OSError | ReadOnlyModeError
 Explanation: TypeAlias = tuple[Outcome, str]
 
-READ_ONLY: Explanation = (Outcome.REFUSED, "The kernel made it read-only.")
+READ_ONLY: Explanation = (Outcome.REFUSED, "The kernel has made this setting read-only.")
 
 
 class Handler(Generic[S]):
-    """Reads and writes the settings of one kind, stateless.
+    """Reads and writes all settings of one kind; has no state.
 
     root: the directory below which the machine is, ``/`` or a captured tree. A kind implements exists, read and write,
     and overrides what differs for it. errors: outcome and sentence of a failed write by errno.
@@ -29,34 +29,34 @@ class Handler(Generic[S]):
     read_only: ClassVar[Explanation] = READ_ONLY
 
     def exists(self, root: Path, setting: S) -> bool:
-        """Return whether the node has the setting. Raises OSError when that cannot be determined."""
+        """Return whether the node has the setting. Raises OSError if that cannot be determined."""
         raise NotImplementedError
 
     def read(self, root: Path, setting: S) -> str:
-        """Return the canonical value. Raises OSError, or SettingError for a text that is no value."""
+        """Return the setting's present value in canonical form. Raises OSError, or SettingError for invalid text."""
         raise NotImplementedError
 
     def write(self, root: Path, setting: S, value: str) -> None:
-        """Set a canonical value. Raises OSError or ReadOnlyModeError."""
+        """Write a canonical value to the setting. Raises OSError or ReadOnlyModeError."""
         raise NotImplementedError
 
     def attainable(self, root: Path, setting: S, value: str) -> str:
-        """Return a value as read() would return it, without parts that no longer exist, such as threads."""
+        """Return the value that read() will return after a write, without threads or queues that no longer exist."""
         return value
 
     def owners(self, root: Path, setting: S) -> list[str]:
-        """Return the identity of the device or process it belongs to, to detect a reused name; empty if unknown."""
+        """Return the identity of the device or process of a setting, to detect a reused name; empty if unknown."""
         return []
 
     def refresh(self, root: Path, setting: S, view: View) -> View:
-        """Return the View with what the guard needs to know of the setting at this moment."""
+        """Return the View with the setting's data read again for the guard."""
         return view
 
     def explain(self, error: Error, root: Path) -> Explanation:
-        """Return a failed write's outcome, refused or failed, with a sentence."""
+        """Return the outcome (refused or failed) and a sentence for the error of a failed write."""
         if isinstance(error, ReadOnlyModeError):
             return self.read_only
-        return self.errors.get(error.errno or 0, (Outcome.FAILED, f"The answer was: {error.strerror}."))
+        return self.errors.get(error.errno or 0, (Outcome.FAILED, f"The system call failed: {error.strerror}."))
 
 
 class HasPath(Protocol):
@@ -64,10 +64,10 @@ class HasPath(Protocol):
 
     @property
     def path(self) -> str:
-        """The file, below the root directory."""
+        """Return the file's path below the root directory."""
 
     def canonical(self, value: str) -> str:
-        """Return a value in its one spelling. Raises SettingError."""
+        """Return a value in its canonical form. Raises SettingError for an invalid value."""
 
 
 F = TypeVar("F", bound=HasPath)
@@ -77,18 +77,18 @@ class FileHandler(Handler[F]):
     """Reads and writes settings whose value is the text of a file at ``setting.path``."""
 
     def exists(self, root: Path, setting: F) -> bool:
-        """Return whether the file exists. Raises OSError."""
+        """Return whether the setting's file exists. Raises OSError."""
         return rooted.exists(root, setting.path)
 
     def read(self, root: Path, setting: F) -> str:
-        """Return the file's text in canonical form. Raises OSError or SettingError."""
+        """Return the text of the setting's file in canonical form. Raises OSError or SettingError."""
         return setting.canonical(rooted.read_text(root, setting.path))
 
     def write(self, root: Path, setting: F, value: str) -> None:
-        """Write the value as a line. Raises OSError or ReadOnlyModeError."""
+        """Write a value and a newline to the setting's file. Raises OSError or ReadOnlyModeError."""
         rooted.write_text(root, setting.path, f"{value}\n")
 
 
 def not_permitted(sentence: str) -> dict[int, Explanation]:
-    """Return the explanations of EPERM and EACCES for an agent without the privilege."""
+    """Return explanations by errno (EPERM, EACCES) for an agent without the required privilege."""
     return dict.fromkeys((errno.EPERM, errno.EACCES), (Outcome.REFUSED, sentence))

@@ -1,4 +1,4 @@
-"""IRQ affinity: ``/proc/irq/N/smp_affinity_list`` (kernel: kernel/irq/proc.c)."""
+"""Reads and writes the CPUs of an IRQ in ``/proc/irq/N/smp_affinity_list`` (kernel: kernel/irq/proc.c)."""
 
 import errno
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from coresteer_core.settings import IrqAffinity
 
 MANAGED = "The kernel manages this interrupt's affinity itself and rejects any change."
 READ_ONLY = (
-    "The kernel made its affinity read-only: it spreads this interrupt itself, or its controller can deliver it "
-    "to one CPU only."
+    "The kernel made the affinity of this interrupt read-only: it is a managed interrupt, or its interrupt controller "
+    "can deliver it to one CPU only."
 )
 
 
@@ -24,24 +24,27 @@ class IrqAffinityHandler(FileHandler[IrqAffinity]):
     errors: ClassVar[Mapping[int, Explanation]] = {
         errno.EIO: (Outcome.REFUSED, MANAGED),
         errno.EPERM: (Outcome.REFUSED, MANAGED),
-        errno.EACCES: (Outcome.REFUSED, "The agent may not write its affinity; it has to run as root."),
+        errno.EACCES: (
+            Outcome.REFUSED,
+            "The agent may not write the affinity of this interrupt; it has to run as root.",
+        ),
         errno.EROFS: (
             Outcome.REFUSED,
             "/proc/irq is read-only for the agent: by a systemd unit with ProtectKernelTunables, or in a container.",
         ),
-        errno.ENOSPC: (Outcome.FAILED, "That CPU's interrupt vectors are used up; choose another CPU."),
+        errno.ENOSPC: (Outcome.FAILED, "All interrupt vectors of that CPU are in use; choose another CPU."),
         errno.EINVAL: (Outcome.FAILED, "The kernel rejects this set of CPUs; at least one of them has to be online."),
     }
 
     def owners(self, root: Path, setting: IrqAffinity) -> list[str]:
-        """Return the names of the interrupt's actions, each a folder of its own; empty if unknown."""
+        """Return the names of the interrupt's handlers (subfolders of /proc/irq/N); empty if unknown."""
         try:
             return rooted.folders(root, str(Path(setting.path).parent))
         except OSError:
             return []
 
     def explain(self, error: Error, root: Path) -> Explanation:
-        """Return a failed write's outcome with a sentence. On a captured tree ENOSPC is the disk's."""
+        """Return the outcome and a sentence for a failed write; ENOSPC means that no interrupt vector is free."""
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and root != Path("/"):
-            return Outcome.FAILED, f"The answer was: {error.strerror}."
+            return Outcome.FAILED, f"The system call failed: {error.strerror}."
         return super().explain(error, root)

@@ -1,4 +1,4 @@
-"""Journal of the original value of each changed setting and of the changes in progress, safe against kill -9.
+"""Journal of the original values of changed settings and of the changes in progress; survives kill -9.
 
 JSON lines, appended and fsynced before the kernel is written to. Every operation holds a lock on a file beside it, so
 ``coresteer-agent restore`` works while an agent runs. A folder that disappears is recreated from the process's memory.
@@ -32,11 +32,11 @@ COMPACT_BYTES = 1024 * 1024
 
 
 class JournalError(Exception):
-    """The journal cannot be used; the message is a sentence for a person."""
+    """Raised if the journal cannot be used; the message is a sentence for the operator."""
 
 
 class Opened(Struct, frozen=True, tag="journal"):
-    """First line: the boot and the root directory that the originals belong to, and the file's format."""
+    """First line of the journal: boot id and root directory that the originals belong to, and the file's format."""
 
     boot_id: str
     root: str
@@ -44,7 +44,7 @@ class Opened(Struct, frozen=True, tag="journal"):
 
 
 class Writing(Struct, frozen=True, tag="writing"):
-    """A setting is about to be written. found: its value before; owners: of Handler.owners (empty: unknown)."""
+    """Journal record before a setting is written. found: its value; owners: its Handler.owners, empty if unknown."""
 
     change_id: str
     key: str
@@ -53,13 +53,13 @@ class Writing(Struct, frozen=True, tag="writing"):
 
 
 class Restored(Struct, frozen=True, tag="restored"):
-    """The setting has its original value again, or no longer exists."""
+    """Journal record: the setting has its original value again, or no longer exists."""
 
     key: str
 
 
 class Changed(Struct, frozen=True, tag="change"):
-    """State of a change; the last record of a change is valid."""
+    """Journal record of a change's state; the last record of a change is valid."""
 
     change: Change
 
@@ -69,7 +69,7 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 def read_boot_id(root: Path) -> str:
-    """Return the kernel's random identity of this boot; empty for a captured tree without one, which never reboots."""
+    """Return the kernel's boot_id (/proc/sys/kernel/random); empty for a captured tree without one."""
     try:
         return (root / "proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -77,7 +77,7 @@ def read_boot_id(root: Path) -> str:
 
 
 class Journal:
-    """The journal of one root directory. Raises JournalError when opened for another one.
+    """Reads and writes the journal of one root directory. Raises JournalError if it belongs to another one.
 
     read_only: acquire no lock and write nothing, for a read-only or full disk; every record method then raises OSError.
     """
@@ -102,14 +102,14 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the journal's file and its lock file."""
         for fd in (self._fd, self._lock):
             if fd >= 0:
                 os.close(fd)
 
     @contextmanager
     def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-        """Exclude every other process that uses this journal, after reading what they wrote. May be nested.
+        """Hold the journal's lock against other processes, after reading the records that they appended. Reentrant.
 
         Raises OSError when the journal cannot be read, JournalError when it belongs to another root now.
         """
@@ -139,17 +139,20 @@ class Journal:
             self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def originals(self) -> dict[str, str]:
-        """Return each changed setting's value before its first change, in the order of these changes."""
+        """Return each changed setting's value before its first change, by key, in the order of these changes."""
         with self.locked():
             return dict(self._originals)
 
     def changes(self) -> list[Change]:
-        """Return every change as last recorded, oldest first; the undo of an interrupted one has its begun writes."""
+        """Return every change in its last recorded state, oldest first.
+
+        The undo of an interrupted change includes the writes that had begun.
+        """
         with self.locked():
             return [self._with_undo(change) for change in self._changes.values()]
 
     def restored_by_others(self) -> frozenset[str]:
-        """Return the settings that another process restored since the last call; none while it still does."""
+        """Return the keys that another process restored since the last call; empty while it is still restoring."""
         try:
             with self.locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
                 keys = frozenset(self._foreign)
@@ -159,26 +162,26 @@ class Journal:
             return frozenset()
 
     def owners(self, key: str) -> list[str]:
-        """Return the owners of a setting when it was last written; empty if unknown."""
+        """Return the device or process that a setting belonged to when it was last written; empty if unknown."""
         with self.locked():
             return self._owners.get(key, [])
 
     def record_original(self, change_id: str, key: str, found: str, owners: list[str]) -> None:
-        """Record a setting's value before a write; on return it is on disk. Raises OSError."""
+        """Record a setting's value before its first write; it is on disk (fsync) on return. Raises OSError."""
         self._append(Writing(change_id, key, found, owners))
 
     def record_delegated(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
-        """Record values and owners of settings before another program may write them. Raises OSError."""
+        """Record the values and owners of settings that another program may write from now on. Raises OSError."""
         self._append(*(Writing(change_id, key, value, owners) for key, (value, owners) in found.items()))
 
     def record_restored(self, key: str) -> None:
-        """Record that a setting has its original value again, so that a later change has a new one. Raises OSError."""
+        """Record that a setting has its original value again; a later change records a new original. Raises OSError."""
         with self.locked():
             if key in self._originals:
                 self._append(Restored(key))
 
     def record(self, change: Change) -> None:
-        """Record the state of a change. Raises OSError."""
+        """Record the present state of a change. Raises OSError."""
         with self.locked():
             self._append(Changed(change))
             if self._size - self._compacted > COMPACT_BYTES:
@@ -200,7 +203,7 @@ class Journal:
         return replace(change, undo=inverse(Plan([a for a in change.plan.actions if a.key in begun])))
 
     def _read_appended(self) -> None:
-        """Read what was appended since the last call; all of it when the file is new or was rewritten."""
+        """Read the records appended since the last call; all records if the file is new or was rewritten."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -240,7 +243,9 @@ class Journal:
                 record = _decoder.decode(line if self._header is None else upgrade(line, self._header.format))
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 # torn by a crash before its fsync: nothing was written to the kernel because of it
-                log.warning("The journal %s has a torn line of %d bytes, which is ignored.", self.path, len(line))
+                log.warning(
+                    "The journal %s has an incomplete line of %d bytes, which is ignored.", self.path, len(line)
+                )
                 continue
             if isinstance(record, Restored):
                 self._foreign.add(record.key)
@@ -295,7 +300,7 @@ class Journal:
         self._rewrite()
 
     def _rewrite(self) -> None:
-        """Replace the file atomically by one with only the current records."""
+        """Replace the journal atomically by one that contains only the current records."""
         self._header = self._opened
         if self._read_only:
             return

@@ -1,4 +1,4 @@
-"""Parameters of the kernel as a whole: ``/proc/sys/kernel/FILE`` (kernel: kernel/sched/core.c)."""
+"""Reads and writes parameters of the whole kernel in ``/proc/sys/kernel/FILE`` (kernel: kernel/sched/core.c)."""
 
 import errno
 
@@ -8,12 +8,14 @@ from coresteer_core.settings import KernelParameter
 
 
 class KernelParameterHandler(FileHandler[KernelParameter]):
-    """Reads and writes a parameter's file."""
+    """Reads and writes a kernel parameter's file below /proc/sys/kernel."""
 
-    errors = not_permitted("The agent may not write it; it has to run as root with CAP_SYS_ADMIN.") | {
+    errors = not_permitted(
+        "The agent may not write this kernel parameter; it has to run as root with CAP_SYS_ADMIN."
+    ) | {
         errno.EROFS: (
             Outcome.REFUSED,
             "/proc/sys is read-only for the agent: by a systemd unit with ProtectKernelTunables, or in a container.",
         ),
-        errno.EINVAL: (Outcome.FAILED, "The kernel rejects this value."),
+        errno.EINVAL: (Outcome.FAILED, "The kernel rejects this value of the parameter."),
     }

@@ -1,4 +1,4 @@
-"""NetdevHandler: what settings of a netdev share."""
+"""NetdevHandler, the base class of handlers for settings of a netdev."""
 
 import errno
 import os
@@ -12,13 +12,13 @@ from coresteer_core.changes.report import Outcome
 ENOTSUPP = 524
 """Returned by some drivers instead of EOPNOTSUPP (kernel: include/linux/errno.h)."""
 NOT_SUPPORTED = (errno.EOPNOTSUPP, ENOTSUPP)
-"""The driver accepts no value at all."""
+"""Errors of a driver that accepts no value of a setting."""
 NOT_THIS_VALUE = (errno.EINVAL, errno.ERANGE, *NOT_SUPPORTED)
-"""The driver rejects the value; other errors are transient or about the caller."""
-NOT_THE_AGENT = not_permitted("The agent may not set it; it has to run as root.") | {
+"""Errors of a driver that rejects a value; other errors are transient or caused by missing privileges."""
+NOT_THE_AGENT = not_permitted("The agent may not change settings of network devices; it has to run as root.") | {
     errno.EROFS: (Outcome.REFUSED, "/sys is read-only for the agent: by a systemd unit or in a container.")
 }
-"""Explanations of errors that are about the agent's privileges."""
+"""Explanations of errors caused by the agent's missing privileges."""
 
 
 class HasNetdev(Protocol):
@@ -26,25 +26,25 @@ class HasNetdev(Protocol):
 
     @property
     def netdev(self) -> str:
-        """The netdev's name."""
+        """Return the netdev's name."""
 
 
 N = TypeVar("N", bound=HasNetdev)
 
 
 class NetdevHandler(Handler[N]):
-    """Identifies a netdev, and explains a driver's errors in its own words."""
+    """Identifies a netdev by its ifindex and explains errors with its driver's own message."""
 
     def owners(self, root: Path, setting: N) -> list[str]:
-        """Return the netdev's ifindex, which no later netdev with its name has."""
+        """Return the netdev's ifindex, which is not reused for another netdev of the same name."""
         ifindex = read_ifindex(root, setting.netdev)
         return [] if ifindex is None else [f"interface {ifindex}"]
 
     def explain(self, error: Error, root: Path) -> Explanation:
-        """Return a failed write's outcome, refused or failed, with the kernel's own words."""
+        """Return the outcome (refused or failed) and a sentence with the kernel's own message for a failed write."""
         if not isinstance(error, OSError) or error.errno in NOT_THE_AGENT:
             return self.read_only if not isinstance(error, OSError) else NOT_THE_AGENT[error.errno or 0]
         if error.errno in NOT_THIS_VALUE:
             answer = os.strerror(errno.EOPNOTSUPP) if error.errno == ENOTSUPP else error.strerror
-            return Outcome.REFUSED, f"The kernel or the network device's driver refuses it: {answer}."
+            return Outcome.REFUSED, f"The kernel or the network device's driver refuses this value: {answer}."
         return Outcome.FAILED, f"The kernel's answer was: {error.strerror}."

@@ -1,4 +1,4 @@
-"""Coalescing and rings of a netdev through ethtool, and when the kernel polls it: ``/sys/class/net/NAME/FILE``.
+"""Reads and writes a netdev's coalescing and ring parameters (ethtool), and its polling in ``/sys/class/net/NAME``.
 
 A captured tree has only the files.
 """
@@ -15,10 +15,10 @@ from coresteer_core.settings.params import IN_SYSFS
 
 
 class NetdevParamHandler(NetdevHandler[NetdevParam]):
-    """Reads and writes a parameter of a netdev as a whole."""
+    """Reads and writes a coalescing, ring or polling parameter of a whole netdev."""
 
     def exists(self, root: Path, setting: NetdevParam) -> bool:
-        """Return whether the netdev has it. Raises OSError."""
+        """Return whether the netdev has this parameter. Raises OSError."""
         try:
             if setting.param in IN_SYSFS:
                 return rooted.exists(root, _path(root, setting))
@@ -29,16 +29,16 @@ class NetdevParamHandler(NetdevHandler[NetdevParam]):
             raise
 
     def read(self, root: Path, setting: NetdevParam) -> str:
-        """Return the value. Raises OSError, or SettingError for a text that is none."""
+        """Return the parameter's value. Raises OSError, or SettingError for invalid text."""
         if setting.param in IN_SYSFS:
             return setting.canonical(rooted.read_text(root, _path(root, setting)))
         values = ethtool_params.params(setting.netdev).values
         if setting.param not in values:
-            raise OSError(errno.EOPNOTSUPP, "the driver does not report it")
+            raise OSError(errno.EOPNOTSUPP, "the driver does not report this parameter")
         return values[setting.param]
 
     def write(self, root: Path, setting: NetdevParam, value: str) -> None:
-        """Set a value. Raises OSError or rooted.ReadOnlyModeError."""
+        """Set the netdev's parameter. Raises OSError or rooted.ReadOnlyModeError."""
         if setting.param in IN_SYSFS:
             rooted.write_text(root, _path(root, setting), f"{value}\n")
         else:

@@ -1,4 +1,4 @@
-"""RPS and XPS: ``/sys/class/net/NAME/queues/*/rps_cpus`` and ``xps_cpus`` (kernel: net/core/net-sysfs.c)."""
+"""Reads and writes RPS and XPS masks: ``/sys/class/net/NAME/queues/*/{rps,xps}_cpus`` (net/core/net-sysfs.c)."""
 
 import errno
 from pathlib import Path
@@ -12,26 +12,27 @@ from coresteer_core.settings import Rps, SettingError, Xps
 
 
 class QueueCpusHandler(NetdevHandler[Rps | Xps]):
-    """Reads and writes the CPU mask of a queue."""
+    """Reads and writes the RPS or XPS CPU mask of a queue."""
 
-    errors = not_permitted("The agent may not write it; it has to run as root.") | {
+    errors = not_permitted("The agent may not write the CPU mask of this queue; it has to run as root.") | {
         errno.EROFS: (Outcome.REFUSED, "/sys is read-only for the agent: by a systemd unit or in a container."),
         errno.EINVAL: (
             Outcome.FAILED,
-            "The kernel rejects this set of CPUs; none of them exists, or isolcpus or nohz_full reserve all of them.",
+            "The kernel rejects this set of CPUs; none of them exists, or all of them are isolated by isolcpus or "
+            "nohz_full.",
         ),
         errno.ENOENT: (Outcome.UNSUPPORTED, "The kernel has no such setting for a network device with one queue."),
     }
 
     def exists(self, root: Path, setting: Rps | Xps) -> bool:
-        """Return whether the netdev has that queue with a mask. Raises OSError."""
+        """Return whether the netdev has this queue and the queue has a mask. Raises OSError."""
         try:
             return rooted.exists(root, _path(root, setting))
         except FileNotFoundError:
             return False
 
     def read(self, root: Path, setting: Rps | Xps) -> str:
-        """Return the CPUs. Raises OSError, or SettingError for a text that is no mask."""
+        """Return the CPUs of the queue's mask as a CPU list. Raises OSError, or SettingError for an invalid mask."""
         text = rooted.read_text(root, _path(root, setting))
         try:
             return setting.canonical(format_cpu_list(parse_cpu_mask(text)))
@@ -39,11 +40,11 @@ class QueueCpusHandler(NetdevHandler[Rps | Xps]):
             raise SettingError(str(error)) from None
 
     def write(self, root: Path, setting: Rps | Xps, value: str) -> None:
-        """Set the mask. Raises OSError or rooted.ReadOnlyModeError."""
+        """Set the queue's CPU mask. Raises OSError or rooted.ReadOnlyModeError."""
         rooted.write_text(root, _path(root, setting), f"{setting.mask(value)}\n")
 
     def explain(self, error: Error, root: Path) -> Explanation:
-        """Return a failed write's outcome, refused, failed or unsupported, with a sentence."""
+        """Return the outcome (refused, failed or unsupported) and a sentence for a failed write."""
         return Handler.explain(self, error, root)
 
 

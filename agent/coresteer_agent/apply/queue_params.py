@@ -1,4 +1,4 @@
-"""Coalescing of one queue through ethtool, and when the kernel polls it through netlink.
+"""Reads and writes one queue's coalescing (ethtool) and NAPI polling (netlink) parameters.
 
 A captured tree has neither.
 """
@@ -13,14 +13,14 @@ from coresteer_core.settings import QueueParam
 from coresteer_core.settings.params import IN_SYSFS
 
 _ABSENT = (errno.ENODEV, errno.ENOENT, errno.EOPNOTSUPP)
-"""No such netdev; no such queue; no such message before Linux 6.8, or no NAPI of the queue."""
+"""Errors for: no such netdev; no such queue; no such message before Linux 6.8, or no NAPI of the queue."""
 
 
 class QueueParamHandler(NetdevHandler[QueueParam]):
-    """Reads and writes a parameter of one queue."""
+    """Reads and writes a coalescing or polling parameter of one queue."""
 
     def exists(self, root: Path, setting: QueueParam) -> bool:
-        """Return whether the queue has a value of its own. Raises OSError."""
+        """Return whether the queue has this parameter separately from its netdev. Raises OSError."""
         try:
             return is_running_kernel(root) and setting.param in _values(setting)
         except OSError as error:
@@ -29,13 +29,13 @@ class QueueParamHandler(NetdevHandler[QueueParam]):
             raise
 
     def read(self, root: Path, setting: QueueParam) -> str:
-        """Return the value. Raises OSError."""
+        """Return the value of the queue's parameter. Raises OSError."""
         if (value := _values(setting).get(setting.param)) is None:
-            raise OSError(errno.EOPNOTSUPP, "the driver does not report it")
+            raise OSError(errno.EOPNOTSUPP, "the driver does not report this parameter for a single queue")
         return value
 
     def write(self, root: Path, setting: QueueParam, value: str) -> None:
-        """Set a value. Raises OSError."""
+        """Set the queue's parameter. Raises OSError."""
         if setting.param in IN_SYSFS:
             napi.set_param(napi.napi_of(setting.netdev, setting.queue), setting.param, value)
         else:

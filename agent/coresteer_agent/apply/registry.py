@@ -1,4 +1,4 @@
-"""Registry of handlers: how each kind of setting is read and written, one line a kind."""
+"""Registry of handlers: maps each kind of setting to the handler that reads and writes it."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
 
 
 class Tunable:
-    """One setting of one machine, with its kind's handler. root: ``/`` or a captured tree."""
+    """One setting of one machine, accessed through its kind's handler. root: ``/`` or a captured tree."""
 
     def __init__(self, root: Path, setting: Setting) -> None:
         self._root = root
@@ -43,29 +43,29 @@ class Tunable:
         self._handler = HANDLERS[type(setting)]
 
     def exists(self) -> bool:
-        """Return whether the node has it. Raises OSError."""
+        """Return whether the node has the setting. Raises OSError."""
         return self._handler.exists(self._root, self._setting)
 
     def read(self) -> str:
-        """Return the present value. Raises OSError or SettingError."""
+        """Return the setting's present value. Raises OSError or SettingError."""
         return self._handler.read(self._root, self._setting)
 
     def write(self, value: str) -> None:
-        """Set a value. Raises OSError or ReadOnlyModeError."""
+        """Write a value to the setting. Raises OSError or ReadOnlyModeError."""
         self._handler.write(self._root, self._setting, value)
 
     def attainable(self, value: str) -> str:
-        """Return a value as read() would return it."""
+        """Return the value that read() will return after this value is written."""
         return self._handler.attainable(self._root, self._setting, value)
 
     def owners(self) -> list[str]:
-        """Return the identity of the device or process it belongs to; empty if unknown."""
+        """Return the identity of the setting's device or process; empty if unknown."""
         return self._handler.owners(self._root, self._setting)
 
     def refresh(self, view: View) -> View:
-        """Return the View with what the guard needs to know of it at this moment."""
+        """Return the View with the setting's data read again for the guard."""
         return self._handler.refresh(self._root, self._setting, view)
 
     def explain(self, error: Error) -> Explanation:
-        """Return a failed write's outcome, refused or failed, with a sentence."""
+        """Return the outcome (refused or failed) and a sentence for the error of a failed write."""
         return self._handler.explain(error, self._root)

@@ -17,7 +17,7 @@ log = logging.getLogger("coresteer.restore")
 
 
 def restore(path: Path, root: Path) -> list[Result] | None:
-    """Restore every original of the journal at path, latest change first. Raises JournalError.
+    """Restore every original value in the journal at path, the latest change first. Raises JournalError.
 
     Returns one Result for each setting, None without a journal. Works while an agent runs, after kill -9 at any
     instant, on a full or read-only disk, and any number of times.

@@ -1,4 +1,4 @@
-"""Access to files below a root directory without following links out of it."""
+"""Reads and writes files below a root directory without following symbolic links out of it."""
 
 import errno
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class ReadOnlyModeError(Exception):
-    """The file has no write permission, which on procfs means that the kernel rejects every write."""
+    """Raised for a file without write permission; on procfs the kernel rejects every write to it."""
 
 
 def read_text(root: Path, path: str, limit: int = 4096) -> str:
-    """Return the text of a small file below root, without surrounding white space. Raises OSError."""
+    """Return the stripped text of a file below root. limit: of its size in bytes. Raises OSError."""
     fd = _open(root, path, os.O_RDONLY)
     try:
         return os.read(fd, limit).decode("ascii", "replace").strip()
@@ -21,7 +21,7 @@ def read_text(root: Path, path: str, limit: int = 4096) -> str:
 
 
 def write_text(root: Path, path: str, text: str) -> None:
-    """Write a small file below root in one write. Raises OSError with the kernel's errno, or ReadOnlyModeError."""
+    """Write text to a file below root in one write(2). Raises OSError with the kernel's errno, or ReadOnlyModeError."""
     fd = _open(root, path, os.O_PATH)
     try:
         mode = os.fstat(fd).st_mode
@@ -37,7 +37,7 @@ def write_text(root: Path, path: str, text: str) -> None:
 
 
 def netdev_folder(root: Path, name: str) -> str:
-    """Return the path below root of a netdev's folder, to which /sys/class/net has a link. Raises OSError."""
+    """Return the path below root of a netdev's folder, the target of its link in /sys/class/net. Raises OSError."""
     top = "sys/class/net"
     folder = _open(root, top, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -51,7 +51,7 @@ def netdev_folder(root: Path, name: str) -> str:
 
 
 def exists(root: Path, path: str) -> bool:
-    """Return whether a file exists below root. Raises OSError when that cannot be determined."""
+    """Return whether a file exists below root. Raises OSError if that cannot be determined."""
     try:
         os.close(_open(root, path, os.O_PATH))
     except (FileNotFoundError, NotADirectoryError):
@@ -69,7 +69,7 @@ def inode(root: Path, path: str) -> int:
 
 
 def folders(root: Path, path: str) -> list[str]:
-    """Return the sorted names of the folders in a folder below root. Raises OSError."""
+    """Return the sorted names of the subfolders of a folder below root. Raises OSError."""
     fd = _open(root, path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(fd) as entries:
@@ -79,7 +79,7 @@ def folders(root: Path, path: str) -> list[str]:
 
 
 def _open(root: Path, path: str, flags: int) -> int:
-    """Open a path one name at a time without following links, as a captured tree is untrusted."""
+    """Open a path component by component without following links, because a captured tree is untrusted."""
     *folders, name = path.split("/")
     if any(part in ("", ".", "..") for part in (*folders, name)):
         raise FileNotFoundError(path)

@@ -1,4 +1,4 @@
-"""The RSS indirection table of a netdev, through ethtool. A captured tree has none."""
+"""Reads and writes the RSS indirection table of a netdev (ethtool -X). A captured tree has none."""
 
 import errno
 from pathlib import Path
@@ -10,10 +10,10 @@ from coresteer_core.settings import RssTable
 
 
 class RssTableHandler(NetdevHandler[RssTable]):
-    """Reads and writes the indirection table as a pattern of queues."""
+    """Reads and writes a netdev's RSS indirection table as a repeated pattern of queues."""
 
     def exists(self, root: Path, setting: RssTable) -> bool:
-        """Return whether the netdev has a table. Raises OSError."""
+        """Return whether the netdev has an RSS indirection table. Raises OSError."""
         if not is_running_kernel(root):
             return False
         try:
@@ -24,11 +24,11 @@ class RssTableHandler(NetdevHandler[RssTable]):
             raise
 
     def read(self, root: Path, setting: RssTable) -> str:
-        """Return the table as a pattern. Raises OSError."""
+        """Return the shortest pattern of queues that the RSS indirection table repeats. Raises OSError."""
         return setting.pattern(_rss(setting).table)
 
     def write(self, root: Path, setting: RssTable, value: str) -> None:
-        """Fill the table. Raises OSError.
+        """Fill the RSS indirection table with a repeated pattern of queues. Raises OSError.
 
         The kernel refuses to remove channels that a configured table needs; so a table that equals the kernel's
         default, queues in turn, is reset to the default. Drivers with another default (igb) keep a configured table.
@@ -40,11 +40,11 @@ class RssTableHandler(NetdevHandler[RssTable]):
         ethtool.set_rss(setting.netdev, [] if default else table)
 
     def attainable(self, root: Path, setting: RssTable, value: str) -> str:
-        """Return the value as the table shows it. Raises OSError, or SettingError where it is longer than the table."""
+        """Return the pattern that read() returns after a write. Raises OSError; SettingError if it is too long."""
         return setting.pattern(setting.table(value, len(_rss(setting).table)))
 
 
 def _rss(setting: RssTable) -> ethtool.Rss:
     if (found := ethtool.rss(setting.netdev)) is None:
-        raise OSError(errno.EOPNOTSUPP, "the driver has no such table")
+        raise OSError(errno.EOPNOTSUPP, "the driver has no RSS indirection table")
     return found

@@ -1,4 +1,4 @@
-"""Affinity of every thread of a process: ``sched_setaffinity`` (kernel: kernel/sched/syscalls.c)."""
+"""Reads and writes the CPU affinity of every thread of a process (``sched_setaffinity``, kernel/sched/syscalls.c)."""
 
 import errno
 import os
@@ -19,10 +19,13 @@ from coresteer_core.settings import TaskAffinity
 
 
 class TaskAffinityHandler(TaskHandler[TaskAffinity]):
-    """Reads and writes the affinity of all threads of a process."""
+    """Reads and writes the CPU affinity of all threads of a process."""
 
     errors: ClassVar[Mapping[int, Explanation]] = {
-        errno.EPERM: (Outcome.REFUSED, "The agent may not place this process; it has to run as root."),
+        errno.EPERM: (
+            Outcome.REFUSED,
+            "The agent may not change the CPU affinity of this process; it has to run as root.",
+        ),
         errno.EINVAL: (
             Outcome.REFUSED,
             "The kernel rejects this set of CPUs: none of them is online and in the process's cpuset, "
@@ -32,11 +35,11 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
     }
 
     def read(self, root: Path, setting: TaskAffinity) -> str:
-        """Return the affinity of each thread. Raises OSError."""
+        """Return the CPU affinity of each thread of the process. Raises OSError."""
         return setting.join(read_each(setting.pid, lambda thread: frozenset(os.sched_getaffinity(thread))))
 
     def write(self, root: Path, setting: TaskAffinity, value: str) -> None:
-        """Set every thread, also those that start meanwhile. Raises OSError after all the others are set."""
+        """Set the affinity of every thread, also of new ones. Raises OSError after all other threads are set."""
         write_each(setting.pid, setting.split(value), os.sched_setaffinity)
 
     def attainable(self, root: Path, setting: TaskAffinity, value: str) -> str:
@@ -44,7 +47,7 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
         return setting.join(alive(setting.pid, setting.split(value)))
 
     def refresh(self, root: Path, setting: TaskAffinity, view: View) -> View:
-        """Return the View with the process's present name, scheduling and cpuset."""
+        """Return the View with the process's present name, scheduling policy and cpuset."""
         try:
             allowed = format_cpu_list(read_cpuset(root, setting.pid) or ())
         except (OSError, ParseError):

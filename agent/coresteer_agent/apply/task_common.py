@@ -1,4 +1,4 @@
-"""TaskHandler: what settings of every thread of a process share. A captured tree has no processes."""
+"""TaskHandler, the base class of handlers for settings of every thread of a process."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ from coresteer_core.settings.task import ByThread
 T = TypeVar("T")
 
 _ROUNDS = 20
-"""Limit on searches for threads that start meanwhile; they mostly inherit their creator's value."""
+"""Maximum number of searches for threads that started during a write; most inherit their creator's value."""
 _GONE = (errno.ESRCH, errno.ENOENT)
 
 
@@ -30,17 +30,17 @@ class HasPid(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Return the process's PID."""
 
 
 P = TypeVar("P", bound=HasPid)
 
 
 class TaskHandler(Handler[P]):
-    """Identifies a process by its start time and refreshes the View with it."""
+    """Identifies a process by PID and start time. A captured tree has no processes."""
 
     def exists(self, root: Path, setting: P) -> bool:
-        """Return whether the process exists; a thread of another one has a folder in /proc, too. Raises OSError."""
+        """Return whether the process exists; a thread's id, which /proc also lists, is not one. Raises OSError."""
         if not is_running_kernel(root):
             return False
         try:
@@ -52,7 +52,7 @@ class TaskHandler(Handler[P]):
         return f"Tgid:\t{setting.pid}".encode() in lines
 
     def owners(self, root: Path, setting: P) -> list[str]:
-        """Return its start time, which no later process with its PID has; its name may change."""
+        """Return the process's start time, which differs for a later process with the same PID."""
         try:
             stat = parse_task_stat(read_file(root, f"proc/{setting.pid}/stat"), f"proc/{setting.pid}/stat")
         except (OSError, ParseError):
@@ -60,14 +60,14 @@ class TaskHandler(Handler[P]):
         return [f"the process that started at tick {stat.started_ticks}"]
 
     def explain(self, error: Error, root: Path) -> Explanation:
-        """Return a failed write's outcome, refused or failed, with a sentence."""
+        """Return the outcome (refused or failed) and a sentence with the kernel's message for a failed write."""
         code = error.errno or 0 if isinstance(error, OSError) else 0
-        return self.errors.get(code, (Outcome.FAILED, f"The answer was: {error}."))
+        return self.errors.get(code, (Outcome.FAILED, f"The system call failed: {error}."))
 
     def refresh(self, root: Path, setting: P, view: View) -> View:
-        """Return the View with the process's present name and scheduling.
+        """Return the View with the process's present name and scheduling policy.
 
-        Without the process where another one has its PID now; unchanged where it has ended.
+        Without the process if another one has its PID now; unchanged if it has ended.
         """
         path = f"proc/{setting.pid}/stat"
         try:
@@ -87,7 +87,7 @@ class TaskHandler(Handler[P]):
 
 
 def read_each(pid: int, read: Callable[[int], T]) -> ByThread[T]:
-    """Return the value of each thread. read: returns that of a thread id. Raises OSError."""
+    """Return a value of each thread of a process, read by calling read(tid). Raises OSError."""
     found: dict[int, T] = {}
     for thread in _threads(pid):
         try:
@@ -100,7 +100,7 @@ def read_each(pid: int, read: Callable[[int], T]) -> ByThread[T]:
 
 
 def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -> None:
-    """Set every thread, also those that start meanwhile. Raises OSError after all the others are set."""
+    """Set a value of every thread, also of new ones. Raises OSError after all other threads are set."""
     done: set[int] = set()
     failed: OSError | None = None
     for _ in range(_ROUNDS):
@@ -123,13 +123,13 @@ def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -
 
 
 def alive(pid: int, wanted: ByThread[T]) -> ByThread[T]:
-    """Return values without threads that have ended."""
+    """Return the values of a process's threads without threads that have ended."""
     threads = _threads(pid) if wanted.threads else frozenset()
     return ByThread(wanted.main, {thread: its for thread, its in wanted.threads.items() if thread in threads})
 
 
 def _threads(pid: int) -> frozenset[int]:
-    """Return thread ids, empty where the process has ended. Raises OSError when they cannot be listed."""
+    """Return the thread ids of a process, empty if it has ended. Raises OSError if they cannot be listed."""
     try:
         return frozenset(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - names, not Paths
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Nice value of every thread of a process: ``setpriority`` (kernel: kernel/sys.c)."""
+"""Reads and writes the nice value of every thread of a process (``setpriority``, kernel: kernel/sys.c)."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ class TaskNiceHandler(TaskHandler[TaskNice]):
         return setting.join(read_each(setting.pid, lambda thread: os.getpriority(os.PRIO_PROCESS, thread)))
 
     def write(self, root: Path, setting: TaskNice, value: str) -> None:
-        """Set every thread, also those that start meanwhile. Raises OSError after all the others are set."""
+        """Set the nice value of every thread, also of new ones. Raises OSError after all other threads are set."""
         write_each(
             setting.pid, setting.split(value), lambda thread, nice: os.setpriority(os.PRIO_PROCESS, thread, nice)
         )

@@ -1,4 +1,4 @@
-"""Weights of cgroups: cpu.weight, io.weight, and cpu.shares of version 1."""
+"""Reads weights of cgroups: cpu.weight and io.weight of version 2, cpu.shares of version 1."""
 
 import re
 from collections.abc import Iterable
@@ -12,26 +12,26 @@ MOUNTS = {
     "cpu.shares": ("sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpuacct,cpu"),
     "io.weight": _VERSION_2,
 }
-"""Where the folders of cgroups with that file are, below the root directory."""
+"""Mount points below the root directory of the cgroup hierarchies, by weight file."""
 
 _WEIGHT = re.compile(r"(?:default )?(\d{1,10})$", re.ASCII | re.MULTILINE)
 
 
 def parse_weight(text: str) -> str | None:
-    """Parse ``100``, or the default of io.weight before those of single devices (``default 100``); None without one."""
+    """Parse a weight, ``100`` or ``default 100`` (io.weight), and return its number as text; None without one."""
     found = _WEIGHT.match(text)
     return None if found is None else str(int(found[1]))
 
 
 class CgroupWeights:
-    """Reads weights repeatedly; an absent file is searched once for each requested cgroup."""
+    """Reads weights of cgroups repeatedly; the path of a missing file is searched only once per cgroup."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[str, dict[str, str]] = {}
 
     def read(self, paths: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return weights by cgroup path (without the leading slash) and name; cgroups without weights are left out."""
+        """Return weights by cgroup path (without leading slash) and weight name, without cgroups that have none."""
         before, self._files = self._files, {}
         weights = {}
         for path in dict.fromkeys(paths):

@@ -1,4 +1,4 @@
-"""Other programs that move interrupts."""
+"""Detects other programs that set interrupt affinities, such as irqbalance."""
 
 from pathlib import Path
 
@@ -9,6 +9,6 @@ KNOWN = {b"irqbalance\n": "irqbalance", b"tuned\n": "tuned"}
 
 
 def find_controllers(root: Path) -> list[str]:
-    """Return the names of those that run. Reads every process, which takes some milliseconds."""
+    """Return the names of running programs that set interrupt affinities. Reads every process: milliseconds."""
     found = {KNOWN.get(read_bytes(root, f"proc/{pid}/comm") or b"") for pid in names(root, "proc") if pid.isdecimal()}
     return sorted(name for name in found if name is not None)

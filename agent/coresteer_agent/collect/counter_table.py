@@ -1,4 +1,4 @@
-"""The table of counters by row and CPU that /proc/interrupts and /proc/softirqs share.
+"""Parser of the table of counters by row and CPU in /proc/interrupts and /proc/softirqs.
 
 Kernel: fs/proc/softirqs.c, kernel/irq/proc.c show_interrupts(). A header names the CPUs of the columns. Each source has
 one row: a label, a colon, one cell for each CPU, and for interrupts a description.
@@ -13,13 +13,13 @@ from coresteer_core.node.derive import Counters, CounterTable
 _CELL = 11
 """Every cell is " %10u" or "%10u ": eleven bytes."""
 _LABEL = 40
-"""Above what a label has: a number of ten digits, or a word such as TASKLET."""
+"""Upper bound of a row label's length: a number of ten digits, or a name such as TASKLET."""
 _GROUP = 8 * _CELL
 """Cells are compared with the previous ones in groups, as most rows move in a cell or two."""
 
 
 class _Row:
-    """Offsets of a row in the text: its start, cells, end of cells and end."""
+    """Offsets of a row in the text: its start, its cells, the end of its cells and its end."""
 
     __slots__ = ("cells", "end", "label", "start", "stop")
 
@@ -32,7 +32,7 @@ class _Row:
 
 
 class CounterTableReader:
-    """Parses the table, and again only where its text differs from the previous one.
+    """Parses the table repeatedly; only rows whose text changed since the previous call are parsed again.
 
     Unchanged rows are the same object in the next table, so that coresteer_core.node.derive skips them by identity, a
     tenth of the work with 128 CPUs and 600 rows.
@@ -45,7 +45,7 @@ class CounterTableReader:
         self._table = CounterTable((), {})
 
     def parse(self, text: bytes | bytearray) -> CounterTable:
-        """Parse a text into a table; the text must not change until the next call.
+        """Parse the text of a counter table; the text must not change until the next call.
 
         Raises ParseError with the line that is wrong.
         """
@@ -58,7 +58,7 @@ class CounterTableReader:
         return table
 
     def _changed(self, text: bytes | bytearray) -> CounterTable | None:
-        """Return the table when only counters changed since the previous text; None when anything else did."""
+        """Return the table if only counters changed since the previous text, else None."""
         before = self._text
         rows = self._rows
         if len(text) != len(before) or not rows or text[: rows[0].start] != before[: rows[0].start]:
@@ -125,7 +125,7 @@ class CounterTableReader:
         return tuple(cpu_number(name[3:], self._path, 1) for name in names)
 
     def _cells(self, text: bytes | bytearray, columns: int, line: int) -> Counters | None:
-        """Return the counters; None for a row such as ERR, which counts for the whole machine."""
+        """Return a row's counters; None for a row such as ERR, which has one count for the whole machine."""
         parts = text.split(None, columns)
         if len(parts) == 1 and parts[0].isdigit() and columns > 1:
             return None

@@ -1,4 +1,4 @@
-"""CPUs that a process's cpuset allows (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1)."""
+"""Reads the CPUs that a process's cpuset allows (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1)."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _V2 = (("sys/fs/cgroup", "cpuset.cpus.effective"), ("sys/fs/cgroup/unified", "cp
 
 
 def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
-    """Return the allowed CPUs, None where they are unknown. Raises ParseError for a file that is not a CPU list.
+    """Return the CPUs that a process's cpuset allows, None if unknown. Raises ParseError for an invalid file.
 
     A cgroup without the cpuset controller has its parent's.
     """

@@ -1,8 +1,8 @@
-"""The error that collectors raise for a kernel file that they cannot parse."""
+"""ParseError, which collectors raise for a kernel file that they cannot parse."""
 
 
 class ParseError(ValueError):
-    """A kernel file whose text does not have its format.
+    """Raised for a kernel file whose text is not in the expected format.
 
     path: below the root directory; line: counted from 1, None when the whole file is meant.
     """

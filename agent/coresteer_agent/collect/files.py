@@ -1,4 +1,4 @@
-"""Reading kernel files below a root directory.
+"""Functions that read kernel files below a root directory.
 
 A captured tree is untrusted: only regular files of at most 16 MiB are read, and links that lead out of it are
 treated as absent. The running machine's own files are opened directly.
@@ -31,7 +31,7 @@ _MAX_NUMBER = 1 << 32
 
 
 class RequestedPaths(Struct):
-    """Paths below the root that were requested, whether they exist or not.
+    """Paths below the root directory that collectors requested, whether they exist or not.
 
     found: only resolved; read: files; listed: folders.
     """
@@ -46,7 +46,7 @@ _requested: ContextVar[RequestedPaths | None] = ContextVar("requested", default=
 
 @contextmanager
 def watched() -> Iterator[RequestedPaths]:
-    """Record the paths that this thread requests meanwhile, which are all that collectors read below a root."""
+    """Record the paths that this thread requests within the context, i.e. all that collectors read below a root."""
     requested = RequestedPaths()
     token = _requested.set(requested)
     try:
@@ -56,7 +56,7 @@ def watched() -> Iterator[RequestedPaths]:
 
 
 def open_file(root: Path, path: str) -> int:
-    """Return a descriptor to read a file. Raises OSError, also for what a captured tree must not contain."""
+    """Open a file for reading. Raises OSError, also for files that a captured tree must not contain."""
     if (requested := _requested.get()) is not None:
         requested.read.add(path)
     name = f"{root}/{path}"
@@ -67,18 +67,18 @@ def open_file(root: Path, path: str) -> int:
         found = os.fstat(place)
         where = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115 - hundreds of times a second; a Path costs more
         if not _holds(root, where):
-            raise FileNotFoundError(errno.ENOENT, "It leads out of the tree", path)
+            raise FileNotFoundError(errno.ENOENT, "The link leads out of the captured tree", path)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "It is not a regular file", path)
+            raise OSError(errno.EINVAL, "Not a regular file", path)
         if found.st_size > MAX_CAPTURED_BYTES:
-            raise OSError(errno.EFBIG, "It is larger than any kernel file", path)
+            raise OSError(errno.EFBIG, "The file is larger than any kernel file", path)
         return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     finally:
         os.close(place)
 
 
 def real_path(root: Path, path: str) -> Path | None:
-    """Return the path of a file or folder with all links resolved; None where it is absent or not below root."""
+    """Return a path with all links resolved; None if it does not exist or is not below root."""
     if (requested := _requested.get()) is not None:
         requested.found.add(path)
     try:
@@ -99,7 +99,7 @@ def _real_root(root: Path) -> str:
 
 
 def cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int = 10) -> int:
-    """Parse a CPU's number. Raises ParseError for one that Linux cannot have, as columns are that long."""
+    """Parse a CPU number. Raises ParseError for one of MAX_CPUS or more."""
     try:
         cpu = int(text, base) if text.isalnum() else -1
     except ValueError:
@@ -111,7 +111,7 @@ def cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int =
 
 
 def read_bytes(root: Path, path: str) -> bytes | None:
-    """Return the contents of a file, None where it is absent, empty or cannot be read.
+    """Return the contents of a file; None if it does not exist, is empty or cannot be read.
 
     Drivers answer a read with EINVAL, EOPNOTSUPP or ENODEV where an attribute does not apply (the speed of a link that
     is down), so every error means that the value is unknown.
@@ -123,7 +123,7 @@ def read_bytes(root: Path, path: str) -> bytes | None:
 
 
 def read_file(root: Path, path: str) -> bytes:
-    """Return the contents of a file. Raises OSError with the kernel's number."""
+    """Return the contents of a file. Raises OSError with the kernel's errno."""
     fd = open_file(root, path)
     try:
         data = chunk = os.read(fd, _CHUNK)
@@ -137,13 +137,13 @@ def read_file(root: Path, path: str) -> bytes:
 
 
 def read_text(root: Path, path: str) -> str | None:
-    """Return the stripped text of a file, as read_bytes(); bytes that are not ASCII become question marks."""
+    """Return the stripped text of a file, None as in read_bytes(); non-ASCII bytes become question marks."""
     data = read_bytes(root, path)
     return None if data is None else data.decode("ascii", "replace").strip()
 
 
 def read_int(root: Path, path: str) -> int | None:
-    """Read a file with one number of at most 32 bits, also a negative one. Raises ParseError for anything else."""
+    """Read a file that contains one signed 32-bit number, None as in read_bytes(). Raises ParseError."""
     text = read_text(root, path)
     if not text:
         return None
@@ -157,28 +157,28 @@ def read_int(root: Path, path: str) -> int | None:
 
 
 def read_natural(root: Path, path: str) -> int | None:
-    """Read a number, None where the kernel writes -1 for an unknown one. Raises ParseError."""
+    """Read a file that contains one number; None also for -1, the kernel's “unknown”. Raises ParseError."""
     number = read_int(root, path)
     return None if number is None or number < 0 else number
 
 
 def read_cpus(root: Path, path: str) -> frozenset[int] | None:
-    """Read a CPU list file. Raises ParseError."""
+    """Read a file that contains a CPU list; None as in read_bytes(). Raises ParseError."""
     return _cpus(root, path, parse_cpu_list)
 
 
 def read_mask(root: Path, path: str) -> frozenset[int] | None:
-    """Read a hexadecimal CPU mask file. Raises ParseError."""
+    """Read a file that contains a hexadecimal CPU mask; None as in read_bytes(). Raises ParseError."""
     return _cpus(root, path, parse_cpu_mask)
 
 
 def read_cpus_as_list(root: Path, path: str) -> str | None:
-    """Read a CPU list file in its shortest spelling. Raises ParseError."""
+    """Read a file that contains a CPU list and return the shortest equal one. Raises ParseError."""
     return _cpus(root, path, _shortest_list)
 
 
 def read_mask_as_list(root: Path, path: str) -> str | None:
-    """Read a hexadecimal CPU mask file as a CPU list. Raises ParseError."""
+    """Read a file that contains a hexadecimal CPU mask and return a CPU list. Raises ParseError."""
     return _cpus(root, path, _mask_as_list)
 
 
@@ -206,7 +206,7 @@ def _mask_as_list(text: str) -> str:
 
 
 def names(root: Path, path: str) -> list[str]:
-    """Return the sorted names in a folder; empty where it does not exist."""
+    """Return the sorted names of a folder's entries; empty if it does not exist."""
     if (requested := _requested.get()) is not None:
         requested.listed.add(path)
     folder = f"{root}/{path}"
@@ -221,13 +221,13 @@ def names(root: Path, path: str) -> list[str]:
 
 
 def numbered(root: Path, path: str, prefix: str) -> list[int]:
-    """Return the numbers below 10^9 of a folder's entries named prefix and number (cpu0, node3), ascending."""
+    """Return the numbers N (below 10^9) of a folder's entries named prefixN, such as cpu0 or node3, ascending."""
     number = re.compile(rf"{prefix}(\d{{1,9}})\Z", re.ASCII)
     return sorted(int(found[1]) for name in names(root, path) if (found := number.match(name)))
 
 
 class HotFile:
-    """Reads a file repeatedly through one descriptor, about ten times cheaper than opening it each time.
+    """Reads a file repeatedly through one descriptor, ten times faster than opening it for each read.
 
     Two buffers alternate: a large machine's /proc/interrupts has 1 MiB, and new memory for each read would keep two
     more buffers resident.
@@ -242,16 +242,16 @@ class HotFile:
         self._beyond = bytearray(_PAGE)
 
     def read(self) -> bytearray | None:
-        """Return the contents, valid until the read after the next; None where the file is absent or empty."""
+        """Return the file's contents, valid until the read after the next; None if it is absent or empty."""
         try:
             if self._fd is None:
                 self._fd = open_file(self._root, self.path)
             self._read(self._fd, self._next)
         except OSError:
-            self.close()  # a module that was unloaded comes back under the same name: open it anew next time
+            self.close()  # a reloaded module has a new file of the same name: open it again at the next read
             return None
         if not self._next:
-            return None  # and the contents of before still hold
+            return None  # the previous contents stay valid
         self._next, self._last = self._last, self._next
         return self._last
 
@@ -265,12 +265,12 @@ class HotFile:
             offset += count
             if offset > len(buffer):
                 if offset > self._limit:
-                    raise OSError(errno.EFBIG, "It grew larger than any kernel file", self.path)
+                    raise OSError(errno.EFBIG, "The file has become larger than any kernel file", self.path)
                 buffer += self._beyond[: offset - len(buffer)]
         del buffer[offset:]
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the file's descriptor."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -1,4 +1,4 @@
-"""A histogram on a Prometheus metrics page (the text format, prometheus.io/docs/instrumenting/exposition_formats)."""
+"""Reads histograms from Prometheus metrics pages (text format, prometheus.io/docs/instrumenting/exposition_formats)."""
 
 import math
 import re
@@ -15,11 +15,11 @@ _CHUNK = 64 * 1024
 
 
 class HistogramError(Exception):
-    """The histogram is unavailable; the message is a sentence."""
+    """Raised if a histogram is unavailable; the message is a sentence."""
 
 
 def fetch(url: str) -> bytes:
-    """Fetch the page at an http URL of this machine, within TIMEOUT_S and MAX_BYTES. Raises HistogramError.
+    """Fetch a metrics page at an http URL within TIMEOUT_S and MAX_BYTES. Raises HistogramError.
 
     No redirect is followed, so nothing leaves the machine.
     """
@@ -32,7 +32,7 @@ def fetch(url: str) -> bytes:
         connection.connect()
     except (OSError, ValueError) as error:
         raise HistogramError(f"{url} cannot be read: {error}.") from None
-    # the timeout is for each byte: a server that sends one now and then would hold the reader for ever
+    # the socket's timeout is per read: a server that sends single bytes would block the reader forever
     limit = Timer(TIMEOUT_S, _cut, (connection.sock, late))
     limit.daemon = True
     limit.start()
@@ -40,12 +40,12 @@ def fetch(url: str) -> bytes:
         connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""))
         response = connection.getresponse()
         if response.status != 200:
-            raise HistogramError(f"{url} answers with HTTP status {response.status}.")
+            raise HistogramError(f"The metrics page {url} answers with HTTP status {response.status}.")
         page = bytearray()
         while chunk := response.read(_CHUNK):
             page += chunk
             if len(page) > MAX_BYTES:
-                raise HistogramError(f"{url} has more than {MAX_BYTES >> 20} MiB.")
+                raise HistogramError(f"The metrics page {url} has more than {MAX_BYTES >> 20} MiB.")
     except (OSError, HTTPException, ValueError) as error:
         if not late.is_set():
             raise HistogramError(f"{url} cannot be read: {error}.") from None
@@ -53,7 +53,7 @@ def fetch(url: str) -> bytes:
         limit.cancel()
         connection.close()
     if late.is_set():
-        raise HistogramError(f"{url} takes longer than {TIMEOUT_S:g} s.")
+        raise HistogramError(f"The metrics page {url} takes longer than {TIMEOUT_S:g} s.")
     return bytes(page)
 
 
@@ -64,7 +64,10 @@ def _cut(connection: socket.socket, late: Event) -> None:
 
 
 def parse_histogram(page: bytes, name: str) -> dict[float, float]:
-    """Parse the cumulative count up to each bound, over all label sets; math.inf is the total. Empty without one."""
+    """Parse a histogram's cumulative count by upper bound, over all label sets; math.inf is the total.
+
+    Empty if the page does not contain the histogram.
+    """
     counts: dict[float, float] = {}
     for labels, value in _sample(name).findall(page):
         bound = _LE.search(labels)
@@ -86,7 +89,7 @@ def _sample(name: str) -> re.Pattern[bytes]:
 
 
 def passed(before: dict[float, float], after: dict[float, float]) -> list[tuple[float, int]] | None:
-    """Return the increments of each bucket by upper bound; None after a reset or where the buckets differ."""
+    """Return each bucket's increment by its upper bound; None after a reset or if the buckets differ."""
     if before.keys() != after.keys():
         return None
     increments = []

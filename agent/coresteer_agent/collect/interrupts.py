@@ -1,4 +1,4 @@
-"""/proc/interrupts: how often each interrupt arrived on each CPU (kernel: kernel/irq/proc.c)."""
+"""Parses descriptions of interrupts in /proc/interrupts (kernel: kernel/irq/proc.c)."""
 
 import os
 import re
@@ -17,14 +17,14 @@ _HWIRQ = re.compile(r"\d+(-\S+)?\Z|-\S+\Z", re.ASCII)
 
 
 class Description(Struct, frozen=True):
-    """chip: the interrupt controller, with the device for PCI-MSIX; name: of those that requested the interrupt."""
+    """Text of an interrupt. chip: the interrupt controller, with the device for PCI-MSIX; name: of its handlers."""
 
     chip: str
     name: str
 
 
 def parse_description(text: str) -> Description:
-    """Parse the text after the counters, ``PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0``.
+    """Parse the text after an interrupt's counters, e.g. ``PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0``.
 
     The hardware's number and the trigger are dropped. Several names are separated by commas.
     """
@@ -38,7 +38,7 @@ def parse_description(text: str) -> Description:
 
 
 def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
-    """Parse the descriptions of numbered interrupts. Invalid lines are left to CounterTableReader."""
+    """Parse the descriptions of numbered interrupts by IRQ; skip invalid lines, which CounterTableReader reports."""
     found = {}
     columns = -1
     for line in lines:
@@ -55,7 +55,10 @@ def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
 
 
 def read_descriptions(root: Path) -> dict[int, Description] | None:
-    """Read descriptions below root, None without the file. Line by line, as a large machine's file has 1 MiB."""
+    """Read descriptions by IRQ below root, None without the file.
+
+    Line by line, as the file has 1 MiB on a large machine.
+    """
     try:
         with os.fdopen(open_file(root, PATH), "rb") as lines:
             return parse_descriptions(lines)

@@ -1,4 +1,4 @@
-"""/proc/irq: the requested and effective affinity of interrupts, and whether they can be moved.
+"""Reads /proc/irq: requested and effective affinity of interrupts, and whether they can be moved.
 
 Kernel: kernel/irq/proc.c.
 """
@@ -28,26 +28,26 @@ _IS_FIXED = (
 
 
 class Movable(Struct, frozen=True):
-    """movable: None where it could not be determined. reason: a sentence where it is False."""
+    """Whether an interrupt's affinity can be set; None if unknown. reason: a sentence if it cannot."""
 
     movable: bool | None
     reason: str | None = None
 
 
 class Affinity(Struct, frozen=True):
-    """requested: smp_affinity_list; effective: effective_affinity_list, None before the interrupt was set up."""
+    """Affinity of an interrupt as CPU lists: smp_affinity_list, and effective_affinity_list (None before its setup)."""
 
     requested: str | None
     effective: str | None
 
 
 def irq_numbers(root: Path) -> list[int]:
-    """Return the numbers of all interrupts that have a folder."""
+    """Return the numbers of all interrupts that have a folder in /proc/irq."""
     return numbered(root, FOLDER, "")
 
 
 def read_affinity(root: Path, irq: int) -> Affinity:
-    """Read both affinities. Raises ParseError for a file that is not a CPU list."""
+    """Read the requested and the effective affinity of an interrupt. Raises ParseError for an invalid CPU list."""
     return Affinity(
         read_cpus_as_list(root, f"{FOLDER}/{irq}/smp_affinity_list") or None,
         read_cpus_as_list(root, f"{FOLDER}/{irq}/effective_affinity_list") or None,
@@ -55,12 +55,12 @@ def read_affinity(root: Path, irq: int) -> Affinity:
 
 
 def read_numa_node(root: Path, irq: int) -> int | None:
-    """Read the NUMA node of the interrupt's device; None where unknown. Raises ParseError."""
+    """Read the NUMA node of an interrupt's device; None if unknown. Raises ParseError."""
     return read_natural(root, f"{FOLDER}/{irq}/node")
 
 
 def read_movable(root: Path, irq: int) -> Movable:
-    """Determine whether the interrupt's affinity can be set, without moving it.
+    """Determine whether an interrupt's affinity can be set, without changing it.
 
     1. Since Linux 6.x the file has no write permission where the affinity cannot be set.
     2. debugfs, where it is mounted and readable, names interrupts that stay where they are. It does
@@ -82,18 +82,18 @@ def read_movable(root: Path, irq: int) -> Movable:
 
 
 def is_running_kernel(root: Path) -> bool:
-    """Return whether root's /proc is the running kernel's and not a captured tree."""
+    """Return whether the /proc below root is the running kernel's and not that of a captured tree."""
     return root == Path("/") and any(
         line.split()[1:3] == [b"/proc", b"proc"] for line in (read_bytes(root, "proc/self/mounts") or b"").splitlines()
     )
 
 
 def _probe(path: Path) -> Movable:
-    """Probe by a write that can never change anything, as “x” is no CPU list."""
+    """Write “x”, which is no CPU list, so that the error shows whether the affinity can be set."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
-        _log.debug("Whether %s may be written is not known: %s.", path, error.strerror)
+        _log.debug("It is not known whether %s can be written: %s.", path, error.strerror)
         return Movable(None)
     try:
         os.write(fd, b"x")
@@ -102,7 +102,7 @@ def _probe(path: Path) -> Movable:
             return Movable(True)
         if error.errno in (errno.EIO, errno.EPERM):
             return Movable(False, _IS_FIXED)
-        _log.debug("Whether %s may be written is not known: %s.", path, error.strerror)
+        _log.debug("It is not known whether %s can be written: %s.", path, error.strerror)
         return Movable(None)
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""/proc/net/snmp and files in its format: counters of the network stack by table and column.
+"""Parses counters of the network stack from /proc/net/snmp and /proc/net/netstat.
 
 Kernel: net/ipv4/proc.c.
 """
@@ -11,7 +11,7 @@ PATHS = tuple(dict.fromkeys(source.path for source in COUNTERS.values()))
 
 
 class NetCountersParser:
-    """Parses the counters that coresteer_core.metrics.COUNTERS names in one file."""
+    """Parses those counters of one file that coresteer_core.metrics.COUNTERS declares."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -22,7 +22,7 @@ class NetCountersParser:
         self._places: dict[str, tuple[bytes, list[tuple[str, int]]]] = {}
 
     def parse(self, data: bytes | bytearray) -> dict[str, int]:
-        """Return totals since boot by field, without the columns that this kernel does not have.
+        """Return totals since boot by counter name, without the columns that this kernel does not have.
 
         Raises ParseError when a table's lines are missing, cut or do not fit each other.
         """
@@ -47,7 +47,7 @@ class NetCountersParser:
         return found
 
     def _places_of(self, table: str, header: bytes) -> list[tuple[str, int]]:
-        """Return the fields of a table with their places in its lines; found once, as headers stay the same."""
+        """Return counter names with their column in a table; cached, because headers do not change."""
         known, places = self._places.get(table, (b"", []))
         if header != known:
             names = header.split()

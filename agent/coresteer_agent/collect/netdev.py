@@ -1,4 +1,4 @@
-"""Network devices: their counters (/proc/net/dev) and properties (/sys/class/net).
+"""Reads counters (/proc/net/dev) and properties (/sys/class/net) of network devices.
 
 Kernel: net/core/net-procfs.c dev_seq_printf_stats(), Documentation/ABI/testing/sysfs-class-net.
 """
@@ -22,7 +22,7 @@ _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 
 
 def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
-    """Parse totals by netdev, in the order of NetdevCounts. Raises ParseError for a line that is cut."""
+    """Parse counters since boot by netdev, in the order of NetdevCounts. Raises ParseError for a cut line."""
     lines = text.split(b"\n")
     if lines.pop() or len(lines) < 2:
         raise ParseError(PATH, len(lines) + 1, "The text ends in the middle of a line.")
@@ -51,7 +51,7 @@ def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
 
 
 def parse_default_routes(text: bytes) -> frozenset[str]:
-    """Parse the interfaces of IPv4 default routes in /proc/net/route. Raises ParseError for a line that is cut."""
+    """Parse the netdevs of IPv4 default routes in /proc/net/route. Raises ParseError for a cut line."""
     found = set()
     for number, line in enumerate(text.splitlines()[1:], start=2):
         fields = line.split()
@@ -68,14 +68,15 @@ def parse_default_routes(text: bytes) -> frozenset[str]:
 
 
 def read_default_routes(root: Path) -> frozenset[str]:
-    """Read the interfaces of IPv4 default routes below root."""
+    """Read the netdevs of IPv4 default routes below root."""
     return parse_default_routes(read_bytes(root, ROUTE_PATH) or b"")
 
 
 class Device(Struct, frozen=True):
-    """A netdev without its queues. bus_names: its device and the devices that one sits on, innermost first.
+    """Properties of a netdev without its queues.
 
-    polling: when the kernel polls it, by name of coresteer_core.settings.params.
+    bus_names: its device and the devices that this one is attached to, innermost first. polling: when the kernel polls
+    it, by name of coresteer_core.settings.params.
     """
 
     name: str
@@ -89,17 +90,17 @@ class Device(Struct, frozen=True):
 
 
 def netdev_names(root: Path) -> list[str]:
-    """Return the names of all netdevs; the folder also holds control files of bonding."""
+    """Return the names of all netdevs in /sys/class/net, without control files of bonding."""
     return [name for name in names(root, CLASS) if (place := real_path(root, f"{CLASS}/{name}")) and place.is_dir()]
 
 
 def read_ifindex(root: Path, name: str) -> int | None:
-    """Return the number by which netlink identifies a netdev; None where it does not exist. Raises ParseError."""
+    """Return a netdev's ifindex, by which netlink identifies it; None if it does not exist. Raises ParseError."""
     return read_int(root, f"{CLASS}/{name}/ifindex")
 
 
 def read_device(root: Path, name: str) -> Device:
-    """Read a netdev's properties from /sys/class/net. A device without hardware has no bus names.
+    """Read a netdev's properties from /sys/class/net. Raises ParseError.
 
     The speed is None while there is no link, and for devices that have none; a NUMA node of -1, which
     is what the kernel shows on a machine that has one, is None.
@@ -135,7 +136,7 @@ def read_device(root: Path, name: str) -> Device:
 
 
 def _bus_names(root: Path, path: str) -> list[str]:
-    """Return the device and, for virtio, its PCI function with the interrupts: ``["virtio2", "0000:00:03.0"]``."""
+    """Return the netdev's device and, for virtio, its PCI function, which has the interrupts."""
     place = real_path(root, path)
     if place is None:
         return []

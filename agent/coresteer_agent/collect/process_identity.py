@@ -1,4 +1,4 @@
-"""Identity of a process: its cgroups, systemd unit, user and command (/proc/PID)."""
+"""Reads the identity of a process: its cgroups, systemd unit, user and command (/proc/PID)."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ _LONGEST = 256
 
 
 class Groups(Struct, frozen=True):
-    """Paths in the hierarchies of control groups; None where there is no such hierarchy.
+    """A process's cgroup path by hierarchy, None if there is no such hierarchy, and its systemd unit.
 
     unified: of version 2. cpuset, cpu: where version 1 has that controller. unit: the systemd unit that they name.
     """
@@ -25,7 +25,10 @@ class Groups(Struct, frozen=True):
 
 
 class ProcessIdentity(Struct, frozen=True):
-    """user: its name, its number where /etc/passwd has none. command: the first word without its folder."""
+    """Cgroups, user and command of a process. user: name, or number if /etc/passwd has none.
+
+    command: the first word of its command line without its folder.
+    """
 
     groups: Groups
     user: str | None
@@ -33,7 +36,7 @@ class ProcessIdentity(Struct, frozen=True):
 
 
 def parse_cgroups(text: str) -> Groups:
-    """Parse /proc/PID/cgroup."""
+    """Parse a process's cgroup paths and systemd unit from /proc/PID/cgroup."""
     unified = cpuset = cpu = systemd = None
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -54,12 +57,12 @@ def parse_cgroups(text: str) -> Groups:
 
 
 def _unit(path: str) -> str | None:
-    """Return the innermost service or scope."""
+    """Return the innermost systemd service or scope in a cgroup path."""
     return next((part for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None)
 
 
 def parse_user(status: bytes) -> int | None:
-    """Parse the effective user's number from /proc/PID/status."""
+    """Parse a process's effective user id from /proc/PID/status; None without one."""
     for line in status.splitlines():
         if line.startswith(b"Uid:"):
             fields = line.split()
@@ -68,7 +71,7 @@ def parse_user(status: bytes) -> int | None:
 
 
 def parse_command(cmdline: bytes) -> str | None:
-    """Parse the first word without its folder from /proc/PID/cmdline; of “nginx: worker process” it is nginx."""
+    """Parse the program's name from /proc/PID/cmdline: the first word without its folder and a trailing colon."""
     words = cmdline.partition(b"\0")[0].split(None, 1)
     if not words:
         return None
@@ -77,7 +80,7 @@ def parse_command(cmdline: bytes) -> str | None:
 
 
 def parse_passwd(text: bytes) -> dict[int, str]:
-    """Parse the names of users by number; the first of several."""
+    """Parse user names by user id from /etc/passwd; the first of several."""
     names: dict[int, str] = {}
     for line in text.splitlines():
         fields = line.split(b":")
@@ -87,7 +90,7 @@ def parse_passwd(text: bytes) -> dict[int, str]:
 
 
 class ProcessIdentityReader:
-    """Reads the identity of processes below one root directory."""
+    """Reads the identity of processes below one root directory; caches /etc/passwd."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -95,7 +98,7 @@ class ProcessIdentityReader:
         self._names_read_s = float("-inf")
 
     def read(self, pid: int) -> ProcessIdentity:
-        """Read a process's identity, None for what is unknown; about 60 µs."""
+        """Read a process's identity, None for unknown parts; takes about 60 µs."""
         groups = parse_cgroups((self._read(pid, "cgroup") or b"").decode("utf-8", "replace"))
         number = parse_user(self._read(pid, "status") or b"")
         return ProcessIdentity(

@@ -1,4 +1,4 @@
-"""CPU time and memory of the agent."""
+"""Reads the agent's own CPU time and memory."""
 
 import os
 import resource
@@ -10,7 +10,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def read_self_usage() -> SelfUsage:
-    """Return the CPU seconds of this process, all threads, since it started, and its resident memory now."""
+    """Return the agent's CPU seconds since its start, of all threads, and its present resident memory in bytes."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     resident = int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
     return SelfUsage(used.ru_utime + used.ru_stime, resident)

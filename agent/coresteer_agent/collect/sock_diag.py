@@ -1,4 +1,4 @@
-"""Round-trip times of TCP sockets by NETLINK_SOCK_DIAG (kernel: include/uapi/linux/inet_diag.h, tcp.h)."""
+"""Reads round-trip times of TCP sockets by NETLINK_SOCK_DIAG (kernel: include/uapi/linux/inet_diag.h, tcp.h)."""
 
 import errno
 import logging
@@ -38,12 +38,12 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 def tcp_request(family: int, states: int) -> bytes:
-    """Return the request of the TCP sockets of an address family with their tcp_info. states: bits by TCP state."""
+    """Return the netlink request for all TCP sockets of an address family. states: bit set of TCP states."""
     return _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INFO - 1), states)
 
 
 def parse_message(message: bytes | memoryview) -> int | None:
-    """Parse the smoothed round-trip time in µs from an inet_diag_msg; None where the socket does not count.
+    """Parse a socket's smoothed round-trip time in µs from an inet_diag_msg; None for a local or idle socket.
 
     A socket counts when its peer is another host and data was sent or received within the last ten seconds.
     A closing socket has no tcp_info, and older kernels' tcp_info is shorter: None.
@@ -76,7 +76,7 @@ def _is_local(source: bytes, peer: bytes, family: int) -> bool:
 
 
 def summarize(rtts_us: Iterable[int]) -> TcpLatency | None:
-    """Return percentiles by nearest rank; None without a socket. Sockets without a measured time (0) are omitted."""
+    """Return percentiles (nearest rank) of round-trip times; None without any. Unmeasured ones (0) are omitted."""
     ordered = sorted(rtt for rtt in rtts_us if rtt)
     if not ordered:
         return None
@@ -88,7 +88,7 @@ def summarize(rtts_us: Iterable[int]) -> TcpLatency | None:
 
 
 class TcpLatencyReader:
-    """Reads the running kernel's sockets; more than 2,000 only every 5 s, between which the result is None.
+    """Reads round-trip times of TCP sockets; of more than 2,000 sockets only every 5 s, and None in between.
 
     After a refusal by the kernel the result is None from then on; after any other error the next read tries again.
     Both are logged once.
@@ -101,7 +101,7 @@ class TcpLatencyReader:
         self._next_s = 0.0
 
     def read(self) -> TcpLatency | None:
-        """Return the current round-trip times; None without active sockets to other hosts or if they cannot be read."""
+        """Return the present round-trip times; None without active remote sockets, or if they cannot be read."""
         now_s = time.monotonic()
         if self._refused or now_s < self._next_s:
             return None

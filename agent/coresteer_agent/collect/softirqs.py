@@ -1,3 +1,3 @@
-"""/proc/softirqs: runs of each kind of softirq on each CPU, with a column for every possible CPU."""
+"""/proc/softirqs: runs of each kind of softirq by CPU, with a column for every possible CPU."""
 
 PATH = "proc/softirqs"

@@ -1,4 +1,4 @@
-"""/proc/net/softnet_stat: packets processed by each CPU (kernel: net/core/net-procfs.c softnet_seq_show())."""
+"""Parses /proc/net/softnet_stat: packets processed by each CPU (kernel: net/core/net-procfs.c softnet_seq_show())."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ _CPU_FIELD = 12
 
 
 def parse_softnet(text: bytes, online: Iterable[int]) -> dict[int, SoftnetCounts]:
-    """Parse processed, dropped and time_squeeze by CPU; all are 32 bits wide and wrap.
+    """Parse processed, dropped and time_squeeze by CPU; all are 32-bit counters that wrap.
 
     Lines are of the online CPUs in ascending order. Since 5.14 a line names its CPU in the 13th
     column; before, the n-th line is the n-th CPU of online. Raises ParseError for a line that is cut.

@@ -1,4 +1,4 @@
-"""/proc/stat: the time of each online CPU by kind (kernel: fs/proc/stat.c)."""
+"""Parses /proc/stat: time of each online CPU by kind (kernel: fs/proc/stat.c)."""
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import cpu_number
@@ -11,7 +11,7 @@ _FIELDS = 8
 
 
 def parse_stat(text: bytes) -> dict[int, CpuTimes]:
-    """Parse times by CPU in ticks since boot. On kernels before 2.6.11, which have no steal, it is 0.
+    """Parse each CPU's time by kind, in ticks since boot; steal is 0 on kernels before 2.6.11.
 
     Raises ParseError when a CPU's line is cut or invalid, or when there is none.
     """

@@ -1,4 +1,4 @@
-"""/proc/PID/stat of every process: CPU time and last CPU (kernel: fs/proc/array.c, proc_pid_stat(5))."""
+"""Reads /proc/PID/stat of every process: CPU time and last CPU (kernel: fs/proc/array.c, proc_pid_stat(5))."""
 
 import os
 from pathlib import Path
@@ -18,9 +18,10 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class TaskStat(Struct, frozen=True):
-    """ticks: user and system time of all threads since it started; cpu: where its main thread last ran.
+    """CPU time of a process and the CPU of its main thread. ticks: user and system time of all threads.
 
-    The same of a thread's own stat file is about that thread, but for threads, which counts those of its process.
+    From a thread's own stat file: the same of that thread, but threads is the number of threads of its process. The
+    same of a thread's own stat file is about that thread, but for threads, which counts those of its process.
     """
 
     name: str
@@ -38,7 +39,7 @@ _NO_SETAFFINITY = 0x0400_0000
 
 
 class Scheduling(Struct, frozen=True):
-    """nice: of the main thread, as realtime. kernel: a kernel thread; bound: to its CPUs."""
+    """How the main thread of a process is scheduled. kernel: a kernel thread; bound: its CPUs cannot be changed."""
 
     nice: int
     realtime: bool
@@ -47,7 +48,7 @@ class Scheduling(Struct, frozen=True):
 
 
 def parse_scheduling(text: bytes, path: str) -> Scheduling:
-    """Parse how a process is scheduled from its stat file. Raises ParseError for a text that is cut."""
+    """Parse a process's nice value, scheduling policy and flags from its stat file. Raises ParseError."""
     fields = text.rpartition(b") ")[2].split(None, 39)
     try:
         flags = int(fields[6])
@@ -62,7 +63,7 @@ def parse_scheduling(text: bytes, path: str) -> Scheduling:
 
 
 def parse_task_stat(text: bytes, path: str) -> TaskStat:
-    """Parse a process's stat file, whose name may contain spaces and brackets. Raises ParseError for a cut text."""
+    """Parse a process's stat file, in which the name may contain spaces and brackets. Raises ParseError."""
     head, bracket, rest = text.rpartition(b") ")
     fields = rest.split(None, 38)
     if not bracket or len(fields) < 37:
@@ -82,7 +83,7 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
 
 
 def printable(name: str) -> str:
-    """Return a name without control characters, which processes may set (prctl PR_SET_NAME) and the backend rejects."""
+    """Return a process's name without control characters, which the backend rejects."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
 
@@ -93,7 +94,7 @@ def _natural(text: bytes) -> int:
 
 
 class TaskScanner:
-    """Finds the processes with the most CPU time since the previous scan. A scan costs 12 µs for each process."""
+    """Finds the processes with the most CPU time since the previous scan; takes 12 µs per process."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -101,7 +102,7 @@ class TaskScanner:
         self._scanned_s: float | None = None
 
     def scan(self) -> list[Task]:
-        """Return the busiest first; the first scan has no previous one and returns none.
+        """Return the processes with the most CPU time since the previous scan, busiest first; none at the first.
 
         A process that started since the previous scan counts with all of its time. One that ends
         while it is read is left out.

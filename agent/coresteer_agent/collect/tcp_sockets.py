@@ -1,4 +1,4 @@
-"""Bytes that each TCP socket of this network namespace sent and received since the last read.
+"""Reads the bytes that each TCP socket of this network namespace sent and received since the last read.
 
 NETLINK_SOCK_DIAG with tcp_info (kernel: include/uapi/linux/inet_diag.h, tcp.h). A kernel lists ten thousand sockets
 in about 5 ms; so that reading the list costs no more than that, runs of equally long messages are taken apart in one
@@ -38,7 +38,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 class TcpSocket:
-    """One socket, identified by its cookie, with data that is determined once.
+    """One TCP socket, identified by its kernel cookie, and its byte counters.
 
     acked, received: bytes so far. rtt_us: its smoothed round-trip time when it moved last. flow: set when it first
     moves. rss: the hash of its received packets, with what computed it and whether over ports.
@@ -56,7 +56,7 @@ class TcpSocket:
 
 
 class Flow:
-    """Endpoints of a socket.
+    """Addresses, ports and netdev of a socket.
 
     local and peer: addresses in network order, 4 or 16 bytes, IPv4 also where the socket is one of IPv6. ports: of
     peer and local, as a received packet has them; port: the local one. ifindex: the netdev it is bound to, 0 for
@@ -85,11 +85,11 @@ class Flow:
 
 
 Moved: TypeAlias = tuple[TcpSocket, Flow, int, int, int]
-"""A socket that sent or received: bytes sent and received since the last look, ms since the last of them."""
+"""A socket with traffic: bytes sent and received since the last read, ms since the last of them."""
 
 
 class Layout(Struct, frozen=True):
-    """Offsets of the fields that are read in messages of one length.
+    """Byte offsets of the fields in socket messages of one length.
 
     info: length and type of their tcp_info as one number.
 
@@ -102,7 +102,7 @@ class Layout(Struct, frozen=True):
 
 
 def layout_of(message: memoryview) -> Layout | None:
-    """Return the layout of a message with its header; None where it has no tcp_info, or one too short."""
+    """Return the layout of a socket message with its header; None if its tcp_info is missing or too short."""
     start = _HEADER + MESSAGE_BYTES
     for kind, value in attributes(message, start):
         if kind == INFO:
@@ -117,14 +117,14 @@ def layout_of(message: memoryview) -> Layout | None:
 
 
 class TcpSockets:
-    """Follows the sockets of the running kernel. Every method raises OSError with the kernel's own number."""
+    """Reads byte counters of the running kernel's TCP sockets. Methods raise OSError with the kernel's errno."""
 
     def __init__(self) -> None:
         self._netlink = Netlink(NETLINK_SOCK_DIAG)
         self._sockets: dict[int, TcpSocket] | None = None
 
     def read(self) -> tuple[list[Moved], set[int]]:
-        """Return sockets with traffic since the last read, and inodes of closed ones; the first read returns none.
+        """Return sockets with traffic since the last read and the inodes of closed ones; none at the first read.
 
         A socket that was made in between counts with all of its bytes; what one counted that was made and closed
         in between is missed.
@@ -140,7 +140,7 @@ class TcpSockets:
         return answer.moved, gone
 
     def listening(self) -> dict[int, int]:
-        """Return the local port by inode of each socket that accepts connections. Raises OSError."""
+        """Return the local port of each listening socket by its inode. Raises OSError."""
         ports = {}
         for family in (socket.AF_INET, socket.AF_INET6):
             for message in self._netlink.dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _LISTEN)):
@@ -156,7 +156,7 @@ class TcpSockets:
 
 
 class Answer:
-    """The kernel's list while it is received. before and sockets: by cookie; None before there was a list."""
+    """The kernel's list of sockets while it is received. before, sockets: by cookie; before is None at first."""
 
     def __init__(self, before: dict[int, TcpSocket] | None) -> None:
         self._first = before is None
@@ -166,12 +166,12 @@ class Answer:
         self._layouts: dict[int, Layout | None] = {}
 
     def parse(self, view: memoryview) -> bool:
-        """Parse one datagram; returns whether it was the last. Raises OSError for a cut one or a kernel error."""
+        """Parse one datagram of the list; return whether it was the last. Raises OSError if it is cut or an error."""
         position, end = 0, len(view)
         while position + _HEADER <= end:
             length, kind = _LENGTH_AND_KIND.unpack_from(view, position)
             if length < _HEADER or position + length > end:
-                raise OSError(errno.EBADMSG, "the kernel's answer is cut")
+                raise OSError(errno.EBADMSG, "the kernel's list of sockets is incomplete")
             if kind in (DONE, ERROR):
                 check(view[position + _HEADER : position + length])
                 return True
@@ -193,7 +193,7 @@ class Answer:
         return known
 
     def _run(self, layout: Layout, view: memoryview) -> int:
-        """Parse all messages with the layout of the first; returns their length in bytes."""
+        """Parse consecutive messages with the layout of the first; return their length in bytes."""
         length, info = layout.fields.size, layout.info
         before, sockets, moved, first = self._before, self.sockets, self.moved, self._first
         position = 0

@@ -1,4 +1,4 @@
-"""Packages, NUMA nodes, cores, SMT siblings and caches (kernel: Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+"""Reads packages, NUMA nodes, cores, SMT siblings and caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ _MEM_TOTAL = re.compile(rb"MemTotal:\s+(\d{1,15}) kB")
 
 
 def read_topology(root: Path) -> Topology:
-    """Read the topology below root, as far as its files show it. Raises ParseError.
+    """Read the CPU topology below root from sysfs, as far as its files show it. Raises ParseError.
 
     A core is numbered by the lowest CPU of its SMT siblings, so the number is unique on the machine
     and two CPUs share a core exactly when they share the number. (The kernel's core_id repeats in
@@ -45,7 +45,7 @@ def read_topology(root: Path) -> Topology:
     """
     numbers = numbered(root, _CPU, "cpu")
     if numbers and numbers[-1] >= MAX_CPUS:
-        raise ParseError(_CPU, None, f"CPU {numbers[-1]} is beyond the largest number Linux can have.")
+        raise ParseError(_CPU, None, f"CPU {numbers[-1]} exceeds the largest CPU number of Linux.")
     online = _online(root, numbers)
     nodes = _numa_nodes(root, online)
     node_of = {cpu: node.id for node in nodes for cpu in node.online}
@@ -61,7 +61,7 @@ def read_topology(root: Path) -> Topology:
 
 
 def topology_holds(root: Path, topology: Topology) -> bool:
-    """Return whether the online, isolated and tickless CPUs are still those of the topology; cheap.
+    """Return whether online, isolated and nohz_full CPUs are still those of the topology. Raises ParseError.
 
     Besides hot-plug, cpuset partitions change which are isolated. Raises ParseError.
     """
@@ -85,7 +85,7 @@ def _online(root: Path, numbers: list[int]) -> frozenset[int]:
 
 
 def _group(root: Path, folder: str, files: tuple[str, ...]) -> frozenset[int]:
-    """Read the CPUs of the first of these list or mask files that exists and is not empty."""
+    """Read the CPUs in the first of these list or mask files that exists and is not empty."""
     for name in files:
         read = read_cpus if name.endswith("list") else read_mask
         if found := read(root, f"{folder}/{name}"):
@@ -163,7 +163,7 @@ def _memory_bytes(root: Path, path: str) -> int | None:
 
 
 def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
-    """Return each cache once. A CPU has one of each level and type; a mask that contradicts it is a firmware error."""
+    """Return each cache once, with the CPUs that share it; skip masks that overlap an earlier one (firmware error)."""
     found: list[Cache] = []
     served: dict[tuple[int, str], frozenset[int]] = {}
     for cpu in sorted(online):
@@ -184,7 +184,7 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
 
 
 def parse_size(text: str | None, path: str) -> int | None:
-    """Parse a cache size such as ``1280K`` into bytes; None for 0, which drivers write for an unknown size."""
+    """Parse a cache size such as ``1280K`` into bytes; None for 0, which means unknown. Raises ParseError."""
     if not text:
         return None
     match = _SIZE.match(text)

@@ -1,4 +1,4 @@
-"""Addresses of netdevs (kernel: include/uapi/linux/if_addr.h, rtnetlink(7))."""
+"""Reads IP addresses of netdevs by rtnetlink (kernel: include/uapi/linux/if_addr.h, rtnetlink(7))."""
 
 import socket
 import struct
@@ -13,7 +13,7 @@ LOOPBACK = "lo"
 
 
 def parse_address(message: memoryview) -> tuple[bytes, int] | None:
-    """Parse an address of this host in network order and the number of its netdev; None where the message has none."""
+    """Parse a local address (network order) and the ifindex of its netdev from a message; None without one."""
     if len(message) < _HEADER.size:
         return None
     found = dict(attributes(message, _HEADER.size))
@@ -23,7 +23,7 @@ def parse_address(message: memoryview) -> tuple[bytes, int] | None:
 
 
 def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str]) -> dict[bytes, str | None]:
-    """Return netdevs by address; None for one that several netdevs have, such as fe80::1."""
+    """Return the netdev of each address; None for an address of several netdevs, such as fe80::1."""
     owners: dict[bytes, str | None] = {}
     for address, ifindex in found:
         name = names.get(ifindex)
@@ -32,7 +32,7 @@ def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str])
 
 
 class Addresses:
-    """The addresses of this network namespace, as of the last read(). Raises OSError with the kernel's number.
+    """Local IP addresses of this network namespace as of the last read(). Raises OSError with the kernel's errno.
 
     missed: an address that is not among them was requested since.
     """
@@ -44,7 +44,7 @@ class Addresses:
         self.read()
 
     def read(self) -> None:
-        """Read all addresses. Raises OSError."""
+        """Read all IP addresses of this network namespace again. Raises OSError."""
         self._names = dict(socket.if_nameindex())
         netlink = Netlink(NETLINK_ROUTE)
         try:
@@ -56,7 +56,7 @@ class Addresses:
         self.missed = False
 
     def netdev(self, local: bytes, peer: bytes, ifindex: int) -> str:
-        """Return the netdev that the local address of a socket is on; loopback where the peer is this host too.
+        """Return the netdev with a socket's local address; the loopback if the peer's address is local too.
 
         ifindex: the netdev that the socket is bound to, 0 for none. Empty where it is not known.
         """

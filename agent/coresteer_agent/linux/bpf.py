@@ -1,4 +1,4 @@
-"""Bytes that each process sent and received over TCP and UDP, counted by the kernel itself.
+"""Counts bytes that each process sent and received over TCP and UDP, by two eBPF programs.
 
 Two small eBPF programs on the tracepoints sock_send_length and sock_recv_length (Linux 6.3, net/socket.c) add up what
 each system call moved, 180 ns a call. They are put together here by hand and loaded by bpf(2), so that no compiler
@@ -38,11 +38,11 @@ _FAMILY, _PROTOCOL = "sock_common.skc_family", "sock.sk_protocol"
 
 
 class BpfRefusedError(Exception):
-    """The kernel refuses to count; the message is the reason."""
+    """Raised if the kernel does not allow the eBPF programs; the message is the reason."""
 
 
 class ByteCounters:
-    """Counts from its creation on. Raises BpfRefusedError where the kernel refuses."""
+    """Counts each process's TCP and UDP bytes from its creation on. Raises BpfRefusedError."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._fds: list[int] = []
@@ -64,7 +64,7 @@ class ByteCounters:
             raise
 
     def read(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Return the bytes received and sent so far, by process and protocol (6 is TCP, 17 UDP). Raises OSError."""
+        """Return bytes received and sent so far, by PID and protocol (6 is TCP, 17 UDP). Raises OSError."""
         keys = ctypes.create_string_buffer(_PROCESSES * _KEY.size)
         values = ctypes.create_string_buffer(_PROCESSES * _VALUE.size)
         place = ctypes.create_string_buffer(8)
@@ -104,7 +104,7 @@ class ByteCounters:
             first = False
 
     def close(self) -> None:
-        """Stop counting."""
+        """Unload the eBPF programs and stop counting."""
         while self._fds:
             os.close(self._fds.pop())
 
@@ -138,14 +138,15 @@ class ByteCounters:
             return self._open(_PROG_LOAD, attribute)
         except OSError:
             said = log.value.decode("ascii", "replace").strip().splitlines()
-            _log.debug("The eBPF verifier said: %s", "\n".join(said))
+            _log.debug("The eBPF verifier rejects the program that counts bytes: %s", "\n".join(said))
             raise
 
 
 def assemble(counters: int, side: int, family_at: int, protocol_at: int) -> bytes:
-    """Assemble one program, which adds the bytes of a call to its process's count. side: 0 for received, 1 for sent.
+    """Return the bytecode of the eBPF program that counts one direction. side: 0 for received, 1 for sent.
 
-    counters: the map's descriptor; family_at and protocol_at: where struct sock has them.
+    It adds the bytes of a system call to its process's entry. counters: the map's descriptor; family_at and
+    protocol_at: where struct sock has them.
     """
     return b"".join(_resolve(_program(counters, side, family_at, protocol_at)))
 
@@ -223,7 +224,7 @@ def _resolve(steps: list[_Step | str]) -> list[bytes]:
 def _bpf(command: int, attribute: "ctypes.Array[ctypes.c_char]") -> int:
     number = _CALLS.get(platform.machine())
     if number is None:
-        raise OSError(errno.ENOSYS, f"the number of bpf(2) on {platform.machine()} is not known")
+        raise OSError(errno.ENOSYS, f"the system call number of bpf(2) on {platform.machine()} is not known")
     found: int = _libc.syscall(number, command, attribute, len(attribute))
     if found < 0:
         error = ctypes.get_errno()

@@ -1,4 +1,4 @@
-"""Lookup in the kernel's type information (BTF; Documentation/bpf/btf.rst).
+"""Looks up types in the kernel's type information (/sys/kernel/btf/vmlinux; Documentation/bpf/btf.rst).
 
 It has about 5 MiB and 100,000 types, so it is read in pieces, of which nothing is kept: 0.1 s, once.
 """
@@ -25,18 +25,18 @@ _BYTES_EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 
 
 class BtfError(ValueError):
-    """Type information that is invalid or lacks the requested types."""
+    """Raised for type information that is invalid or lacks the requested types."""
 
 
 class Wanted(Struct, frozen=True):
-    """typedefs: their type ids. offsets: of members, in bytes, by ``struct.member``."""
+    """Types found in BTF. typedefs: type ids. offsets: of members in bytes, by ``struct.member``."""
 
     typedefs: dict[str, int]
     offsets: dict[str, int]
 
 
 class _File:
-    """A file read in pieces."""
+    """A file that is read in pieces."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -52,25 +52,25 @@ class _File:
 
 
 def find(path: Path, typedefs: list[str], members: list[str]) -> Wanted:
-    """Look up typedefs by name and members by ``struct.member``. Raises OSError, and BtfError where one is missing."""
+    """Look up typedefs by name and members by ``struct.member`` in BTF. Raises OSError; BtfError if one is missing."""
     file = _File(path)
     try:
         header = file.read(0, _HEADER.size)
         if len(header) < _HEADER.size or _HEADER.unpack(header)[0] != _MAGIC:
-            raise BtfError("The kernel's type information does not begin as BTF does.")
+            raise BtfError("The kernel's type information does not start with a BTF header.")
         _, _, _, length, type_offset, type_bytes, string_offset, string_bytes = _HEADER.unpack(header)
         names = {*typedefs, *(word for member in members for word in member.split("."))}
         where = _find_names(file, length + string_offset, string_bytes, names)
         types = _types(file, length + type_offset, type_bytes, {where[name.split(".")[0]] for name in members})
         return _choose(types, where, typedefs, members)
     except struct.error:
-        raise BtfError("The kernel's type information is cut.") from None
+        raise BtfError("The kernel's type information (BTF) is incomplete.") from None
     finally:
         file.close()
 
 
 def _find_names(file: _File, start: int, size: int, names: set[str]) -> dict[str, int]:
-    """Return the offset of each name among the strings, where each is unique."""
+    """Return the offset of each name in the string section."""
     found: dict[str, int] = {}
     overlap = max(map(len, names)) + 2
     for begin in range(0, size, _CHUNK):

@@ -1,4 +1,4 @@
-"""ethtool settings of a netdev: channels, and the receive-side scaling (RSS) of its queues.
+"""Reads and sets channels and receive-side scaling (RSS) of a netdev through ethtool's netlink and ioctl interfaces.
 
 By generic netlink (kernel: Documentation/networking/ethtool-netlink.rst). What netlink has no message for, the
 indirection table before Linux 6.2 and writing one, goes by ioctl (kernel: include/uapi/linux/ethtool.h).
@@ -38,7 +38,7 @@ _RXFH = struct.Struct("=IIIIBB6x")
 
 
 class Rss(Struct, frozen=True):
-    """Distribution of flows over the receive queues of a netdev.
+    """Receive-side scaling: the distribution of flows over a netdev's receive queues.
 
     key: of the hash, empty where the driver does not report it.
 
@@ -51,14 +51,14 @@ class Rss(Struct, frozen=True):
 
 
 class Channels(Struct, frozen=True):
-    """Present and greatest number of queues by kind (``rx``, ``tx``, ``combined``), without kinds that have none."""
+    """Present and maximum number of queues by kind (``rx``, ``tx``, ``combined``), without kinds that have none."""
 
     counts: dict[str, int]
     maxima: dict[str, int]
 
 
 def rss(netdev: str) -> Rss | None:
-    """Return the netdev's RSS; None where it has none. Raises OSError."""
+    """Return the netdev's RSS hash key and indirection table; None if it has no RSS. Raises OSError."""
     try:
         answer = exchange(_RSS_GET, netdev)
     except OSError as error:
@@ -71,14 +71,17 @@ def rss(netdev: str) -> Rss | None:
 
 
 def set_rss(netdev: str, table: list[int]) -> None:
-    """Set a table of the size that rss() returns, or the driver's default for an empty one; function and key stay."""
+    """Set the RSS indirection table, of the size that rss() returns; empty: the driver's default. Raises OSError.
+
+    The hash function and key stay.
+    """
     # a symmetric hash ends unless it is requested again
     input_xfrm = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
     ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
 
 
 def channels(netdev: str) -> Channels | None:
-    """Return the netdev's channels; None where its driver reports none. Raises OSError."""
+    """Return the netdev's channels; None if its driver reports none. Raises OSError."""
     try:
         answer = exchange(_CHANNELS_GET, netdev)
     except OSError as error:
@@ -89,7 +92,7 @@ def channels(netdev: str) -> Channels | None:
 
 
 def set_channels(netdev: str, counts: Mapping[str, int]) -> None:
-    """Set the number of channels of each kind named; a driver may restart the netdev for it."""
+    """Set a netdev's number of channels by kind; the driver may restart the netdev. Raises OSError."""
     content = b"".join(attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
     exchange(_CHANNELS_SET, netdev, content, timeout_s=WRITE_TIMEOUT_S)
 
@@ -100,7 +103,7 @@ def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict
 
 
 def exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
-    """Return the attributes of the answer to a message about a netdev."""
+    """Return the attributes of the reply to an ethtool netlink request about a netdev. Raises OSError."""
     header = attribute(_HEADER | _NESTED, attribute(_HEADER_NAME, netdev.encode() + b"\0"))
     return request("ethtool", command, header + payload, timeout_s=timeout_s)
 
@@ -121,7 +124,7 @@ def _rss_by_ioctl(netdev: str) -> Rss | None:
 
 
 def ioctl(netdev: str, command: bytes) -> bytes:
-    """Return a netdev's answer to a command: the command as the kernel modified it."""
+    """Execute an ethtool ioctl for a netdev and return the command as the kernel modified it. Raises OSError."""
     data = array("B", command)
     request = struct.pack("16sP16x", netdev.encode(), data.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:

@@ -1,4 +1,4 @@
-"""Coalescing, also of single queues, and rings through ethtool.
+"""Reads and sets coalescing (of a netdev or one queue) and ring sizes through ethtool.
 
 Of the running kernel, by names of coresteer_core.settings.params.PARAMS. Every function raises OSError with the
 kernel's own words where it has some. By netlink, except coalescing of one queue, for which there is only an ioctl
@@ -44,28 +44,28 @@ _QUEUE_COALESCE = struct.Struct("=23I")
 
 
 class Params(Struct, frozen=True):
-    """Values by name, and the greatest value of those with a bound; without those that the driver does not have."""
+    """Coalescing and ring values of a netdev by name, and the maximum of those that have one."""
 
     values: dict[str, str]
     maxima: dict[str, str]
 
 
 def params(netdev: str) -> Params:
-    """Return all parameters that the driver has. Raises OSError."""
+    """Return all coalescing and ring parameters that a netdev's driver supports. Raises OSError."""
     coalesce, rings = _request(_COALESCE_GET, netdev), _request(_RINGS_GET, netdev)
     values = _values(coalesce, _COALESCE) | _values(rings, _RINGS)
     return Params(values, _values(rings, _RINGS_MAX))
 
 
 def set_param(netdev: str, name: str, value: str) -> None:
-    """Set one; the kernel adds the others of its kind as they stand."""
+    """Set one coalescing or ring parameter of a netdev; the others keep their values. Raises OSError."""
     command, kinds = (_RINGS_SET, _RINGS) if name in _RINGS else (_COALESCE_SET, _COALESCE)
     content = bytes([value == "on"]) if PARAMS[name].is_switch else _U32.pack(_number(value))
     exchange(command, netdev, attribute(kinds[name], content), timeout_s=WRITE_TIMEOUT_S)
 
 
 def queue_params(netdev: str, queues: Sequence[int]) -> dict[int, dict[str, str]]:
-    """Return the coalescing of queues with these numbers; empty where the driver has none of single queues.
+    """Return coalescing by queue number; empty if the driver has none per queue. Raises OSError.
 
     It has a value for every parameter; only those that params() returns are the driver's.
     """
@@ -84,7 +84,7 @@ def queue_params(netdev: str, queues: Sequence[int]) -> dict[int, dict[str, str]
 
 
 def set_queue_param(netdev: str, queue: int, name: str, value: str) -> None:
-    """Set one of a queue; the others of its coalescing are written as they stand."""
+    """Set one coalescing parameter of a queue; its others are written with their present values. Raises OSError."""
     stands = _per_queue(netdev, _GCOALESCE, [queue], bytes(_QUEUE_COALESCE.size))
     fields = list(_QUEUE_COALESCE.unpack(stands))
     fields[0] = _SCOALESCE
@@ -93,7 +93,7 @@ def set_queue_param(netdev: str, queue: int, name: str, value: str) -> None:
 
 
 def _per_queue(netdev: str, command: int, queues: Sequence[int], content: bytes) -> bytes:
-    """Return the content as the kernel modified it, for each queue in the order of their numbers."""
+    """Return the ioctl's data as the kernel modified it, for each queue in the order of their numbers."""
     mask = sum(1 << queue for queue in queues if queue < _MAX_QUEUES)
     words = (mask >> bit & 0xFFFF_FFFF for bit in range(0, _MAX_QUEUES, 32))
     return ioctl(netdev, _PER_QUEUE.pack(_PERQUEUE, command, *words) + content)[_PER_QUEUE.size :]
@@ -118,5 +118,5 @@ def _format(name: str, value: int) -> str:
 
 def _number(value: str) -> int:
     if int(value) >= 1 << 32:
-        raise OSError(errno.ERANGE, "the kernel takes no number of more than 32 bits")
+        raise OSError(errno.ERANGE, "the value exceeds 32 bits")
     return int(value)

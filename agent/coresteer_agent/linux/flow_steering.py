@@ -1,4 +1,4 @@
-"""Flow steering of a netdev besides the RSS hash, by the ethtool ioctl.
+"""Reads how a netdev steers flows besides the RSS hash, through ethtool ioctls.
 
 Kernel: include/uapi/linux/ethtool.h, net/ethtool/ioctl.c.
 """
@@ -26,7 +26,7 @@ _NAME_BYTES = 16
 
 
 class Steering(Struct, frozen=True):
-    """tcp_4, tcp_6: whether the hash of a TCP packet includes the ports; None where unknown or otherwise.
+    """Flow steering of a netdev. tcp_4, tcp_6: whether the RSS hash of TCP includes ports; None if unknown.
 
     ntuple: the kernel may steer flows to queues (accelerated RFS). rules: a person configured some.
     """
@@ -38,7 +38,7 @@ class Steering(Struct, frozen=True):
 
 
 def read_steering(netdev: str) -> Steering:
-    """Read the steering of a netdev of this network namespace. Raises OSError, but not for an unsupported command."""
+    """Read a netdev's flow steering. Raises OSError, except for commands that the driver does not support."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         flags = _request(sock, netdev, _GET_FLAGS)
         rules = _request(sock, netdev, _COUNT_RULES)
@@ -57,7 +57,7 @@ def _takes_ports(answer: bytes | None) -> bool | None:
 
 
 def _request(sock: socket.socket, netdev: str, command: int, flow_type: int = 0) -> bytes | None:
-    """Return the struct as the driver filled it in, None where it does not support the command."""
+    """Return the struct as the driver filled it in, None if it does not support the command."""
     answer = array("B", _COMMAND.pack(command, flow_type, 0).ljust(_RXNFC_BYTES, b"\0"))
     request = struct.pack(f"={_NAME_BYTES}sQ16x", netdev.encode()[: _NAME_BYTES - 1], answer.buffer_info()[0])
     try:

@@ -1,4 +1,4 @@
-"""Hot-plug events: the kernel's uevents through libudev."""
+"""Receives hot-plug events (uevents) of the kernel through libudev."""
 
 import errno
 import logging
@@ -40,7 +40,7 @@ class HotplugMonitor:
         return monitor
 
     def changed(self) -> set[str]:
-        """Return the subsystems with changes since the last call; does not block.
+        """Return the subsystems with hot-plug events since the last call; does not block.
 
         When more happened than the buffer holds, events are lost and the monitor is started anew: then
         everything counts as changed.
@@ -50,7 +50,7 @@ class HotplugMonitor:
             while (device := self._monitor.poll(timeout=0)) is not None:
                 found.add(device.subsystem)
         except OSError as error:
-            _log.warning("Device events were lost (%s); everything is looked at again.", error)
+            _log.warning("Device events were lost (%s); topology and devices are read again.", error)
             self._monitor = self._listen()
             return set(SUBSYSTEMS)
         return found

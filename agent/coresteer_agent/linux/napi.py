@@ -1,4 +1,4 @@
-"""When the kernel polls the NAPI of one receive queue (Linux 6.13; Documentation/netlink/specs/netdev.yaml, napi-set).
+"""Reads and sets the NAPI parameters of one receive queue (Linux 6.13; Documentation/netlink/specs/netdev.yaml).
 
 Every function accesses the running kernel and raises OSError with the kernel's own message where there is one.
 """
@@ -20,24 +20,24 @@ _U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
 
 
 def napi_of(netdev: str, queue: int) -> int:
-    """Return the number of a receive queue's NAPI. Raises OSError."""
+    """Return the NAPI id of a receive queue. Raises OSError."""
     query = {_QUEUE_ID: queue, _QUEUE_IFINDEX: socket.if_nametoindex(netdev), _QUEUE_TYPE: _RX}
     answer = request("netdev", _QUEUE_GET, b"".join(attribute(kind, _U32.pack(each)) for kind, each in query.items()))
     if _QUEUE_NAPI_ID not in answer:
-        raise OSError(errno.EOPNOTSUPP, "the driver does not tell the queue's NAPI")
+        raise OSError(errno.EOPNOTSUPP, "the driver does not report the queue's NAPI id")
     return number(answer[_QUEUE_NAPI_ID])
 
 
 def params(napi_id: int) -> dict[str, str]:
-    """Return values by name of coresteer_core.settings.params; empty where the kernel does not report them."""
+    """Return a NAPI's parameters by name of coresteer_core.settings.params; empty if the kernel reports none."""
     answer = request("netdev", _NAPI_GET, attribute(_NAPI_ID, _U32.pack(napi_id)))
     return {name: str(number(answer[kind])) for name, kind in NAPI_PARAMS.items() if kind in answer}
 
 
 def set_param(napi_id: int, name: str, value: str) -> None:
-    """Set one of them."""
+    """Set one parameter of a NAPI. Raises OSError."""
     size = _U64 if name == "gro_flush_timeout" else _U32
     if int(value) >= 1 << 8 * size.size:
-        raise OSError(errno.ERANGE, "the kernel takes no number so large")
+        raise OSError(errno.ERANGE, "the value exceeds 32 bits")
     content = attribute(NAPI_PARAMS[name], size.pack(int(value)))
     request("netdev", _NAPI_SET, attribute(_NAPI_ID, _U32.pack(napi_id)) + content)

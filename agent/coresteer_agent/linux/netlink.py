@@ -1,4 +1,4 @@
-"""Netlink sockets (kernel: Documentation/userspace-api/netlink/intro.rst); a library would cost 10 MiB of memory."""
+"""Netlink sockets (Documentation/userspace-api/netlink/intro.rst), without a library, which would cost 10 MiB."""
 
 import errno
 import os
@@ -14,9 +14,9 @@ NETLINK_GENERIC = 16
 
 _HEADER = struct.Struct("=IHHII")
 ERROR = 2
-"""The type of a message that says what went wrong, or with 0 that nothing did."""
+"""Type of a message with an error number; 0 is an acknowledgement."""
 DONE = 3
-"""The type of a dump's last message."""
+"""Type of the last message of a dump."""
 _REQUEST_DUMP = 0x001 | 0x300
 _REQUEST_ACK = 0x001 | 0x004
 _CREATE = 0x200 | 0x400
@@ -37,7 +37,7 @@ _TIMEOUT_S = 1.0
 
 
 class Netlink:
-    """One netlink socket. Every method raises OSError with the kernel's own number."""
+    """One netlink socket. Every method raises OSError with the kernel's errno."""
 
     def __init__(self, protocol: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
@@ -46,7 +46,7 @@ class Netlink:
         self._sequence = 0
 
     def dump(self, kind: int, payload: bytes) -> Iterator[memoryview]:
-        """Yield the payload of each message of a dump; valid until the next one."""
+        """Yield the payload of each message of a dump request; valid until the next one."""
         self.begin_dump(kind, payload)
         while True:
             view = self.receive()
@@ -54,7 +54,7 @@ class Netlink:
             while position + _HEADER.size <= len(view):
                 length, found, _, sequence, _ = _HEADER.unpack_from(view, position)
                 if length < _HEADER.size or position + length > len(view):
-                    raise OSError(errno.EBADMSG, "the kernel's answer is cut")
+                    raise OSError(errno.EBADMSG, "the kernel's netlink reply is incomplete")
                 if sequence == self._sequence:
                     if found in (DONE, ERROR):
                         check(view[position + _HEADER.size : position + length])
@@ -63,13 +63,13 @@ class Netlink:
                 position += (length + 3) & ~3
 
     def begin_dump(self, kind: int, payload: bytes) -> None:
-        """Begin a dump: call receive() until a datagram has a message DONE or ERROR, then check() that."""
+        """Send a dump request; call receive() until a datagram has a message DONE or ERROR, then check() that."""
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
 
     def exchange(self, kind: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S, create: bool = False) -> bytes:
-        """Return the payload of the answer to a request that is not a dump; empty for a mere acknowledgement.
+        """Send a request that is not a dump and return the reply's payload; empty for an acknowledgement.
 
         create: the requested object must not exist yet. The OSError has the kernel's message where there is one
         (NLMSGERR_ATTR_MSG).
@@ -97,19 +97,19 @@ class Netlink:
             raise OSError(code, text or os.strerror(code))
 
     def receive(self) -> memoryview:
-        """Return the next datagram that answers the last request: messages with headers, valid until the next call."""
+        """Return the next datagram of the reply to the last request; valid until the next call."""
         while True:
             size = self._socket.recv_into(self._buffer)
             if size >= _HEADER.size and _HEADER.unpack_from(self._buffer)[3] == self._sequence:
                 return memoryview(self._buffer)[:size]
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the netlink socket."""
         self._socket.close()
 
 
 def request(family: str, command: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S) -> dict[int, memoryview]:
-    """Return the attributes of the answer to a request of a generic netlink family. Raises OSError as exchange()."""
+    """Return the attributes of the reply to a request of a generic netlink family. Raises OSError."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
         answer = netlink.exchange(family_id(family), GENERIC_HEADER.pack(command, 1, 0) + payload, timeout_s=timeout_s)
@@ -120,7 +120,7 @@ def request(family: str, command: int, payload: bytes, *, timeout_s: float = _TI
 
 @cache  # the kernel keeps a family's number
 def family_id(name: str) -> int:
-    """Return the number of a generic netlink family. Raises OSError, ENOENT where the kernel has no such family."""
+    """Return the id of a generic netlink family by its name. Raises OSError, ENOENT if there is no such family."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
         query = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + attribute(_FAMILY_NAME, name.encode() + b"\0")
@@ -131,13 +131,13 @@ def family_id(name: str) -> int:
 
 
 def check(payload: memoryview) -> None:
-    """Raise OSError where the payload of a message DONE or ERROR reports an error."""
+    """Raise OSError if the payload of a message DONE or ERROR reports an error."""
     if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
         raise OSError(-code, os.strerror(-code))
 
 
 def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield type and value of the attributes from start on; a cut rest is ignored."""
+    """Yield type and value of each netlink attribute from offset start on; an incomplete last one is ignored."""
     end = len(payload)
     while start + 4 <= end:
         length, kind = struct.unpack_from("=HH", payload, start)
@@ -148,11 +148,11 @@ def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryvie
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """Return an encoded attribute."""
+    """Return an encoded netlink attribute."""
     length = 4 + len(value)
     return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
 
 
 def number(value: memoryview) -> int:
-    """Parse an unsigned number of any size that netlink has (NLA_U8 to NLA_U64, NLA_UINT)."""
+    """Parse an unsigned number of a netlink attribute (NLA_U8 to NLA_U64, NLA_UINT)."""
     return int.from_bytes(value, sys.byteorder)

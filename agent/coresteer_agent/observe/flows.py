@@ -1,4 +1,4 @@
-"""Find the processes that communicate over the network, their traffic, and where their packets are handled."""
+"""Finds the processes that use the network, their traffic, and where their packets are handled."""
 
 import logging
 import time
@@ -63,7 +63,7 @@ class _ServedTraffic(Struct):
 
 
 class _Process(Struct):
-    """A process that communicates or listens.
+    """A process that has network traffic or listens.
 
     active_s: monotonic time of its last traffic, None before any. listens: ports at which it accepts connections.
     clients: bytes by client address, of the last read with traffic.
@@ -76,7 +76,7 @@ class _Process(Struct):
 
 
 class Connection(Struct, frozen=True):
-    """A connection that a process accepted, with traffic since the last read.
+    """A TCP connection that a process accepted and that had traffic since the last read.
 
     client: its address, 4 or 16 bytes. rtt_us: the smoothed round-trip time, None before it is measured.
     """
@@ -88,7 +88,7 @@ class Connection(Struct, frozen=True):
 
 
 class FlowReader:
-    """Reads the TCP sockets of this network namespace; call read() every few seconds.
+    """Finds the processes with TCP traffic in this network namespace; call read() every few seconds.
 
     Bytes are the kernel's counters of each TCP socket that is open at a read; UDP sockets, those closed before the next
     read and those of other network namespaces are not included. exact: eBPF programs count as well, so that all bytes
@@ -122,9 +122,9 @@ class FlowReader:
         self.exact = False
 
     def read(self, inventory: Inventory, rates: Iterable[Rates] = ()) -> list[NetTask]:
-        """Return the processes that communicate, the busiest first; none at the first read. rates: since the last read.
+        """Return the processes that use the network, the busiest first; none at the first read.
 
-        RX placements are of the sockets with traffic since then.
+        rates: of the intervals since the last read. RX placements are of the sockets with traffic since then.
         """
         if not self._live:
             return []
@@ -132,24 +132,24 @@ class FlowReader:
             return self._read(inventory, rates)
         except OSError as error:
             if not self._refused:
-                _log.warning("The processes that use the network are not known: %s.", error)
+                _log.warning("The processes that use the network cannot be determined: %s.", error)
             self._refused = True
             self.close()
             return []
 
     def connections(self) -> Iterator[Connection]:
-        """Yield the accepted connections with traffic between the last two reads."""
+        """Yield the accepted connections that had traffic between the last two reads."""
         for tcp, flow, *_ in self._moved:
             if flow.port in self._ports and (pid := self._owners.pid(tcp.inode)) is not None:
                 yield Connection(pid, flow.peer, flow.port, tcp.rtt_us or None)
 
     def cgroups(self, tasks: Iterable[NetTask]) -> dict[str, dict[str, str]]:
-        """Return the weights of the tasks' cgroups, as in View."""
+        """Return the weights of the tasks' cgroups, by cgroup path and weight name, as in View."""
         paths = [path.lstrip("/") for task in tasks for path in (task.cgroup, task.cpu_cgroup) if path is not None]
         return self._weights.read(paths)
 
     def close(self) -> None:
-        """Close the netlink socket and the counters."""
+        """Close the netlink socket and stop the eBPF byte counters."""
         self._moved, self._listening = [], {}
         if self._counters is not None:
             self._counters.close()
@@ -184,7 +184,7 @@ class FlowReader:
         return self._tasks(traffic, now_s - before_s, now_s)
 
     def _find_listeners(self) -> None:
-        """Search the processes of listening sockets, separately, so that sockets with traffic do not wait for it."""
+        """Find the processes of listening sockets, in a separate search so that active sockets do not wait for it."""
         if self._sockets is None:
             return
         before, self._listening = self._listening, self._sockets.listening()
@@ -222,7 +222,7 @@ class FlowReader:
 
     @staticmethod
     def _add_unlisted(targets: dict[int, _Traffic], tcp: _Bytes, udp: _Bytes) -> None:
-        """Add the bytes of no listed socket, with an unknown target.
+        """Add bytes that eBPF counted but no listed socket accounts for, with an unknown target.
 
         The kernel counts bytes of a listed socket when they are acknowledged, eBPF when they are written; a small
         difference is therefore ignored.
@@ -263,7 +263,7 @@ class FlowReader:
     def _count(
         self, moved: list[Moved], placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
     ) -> list[Moved]:
-        """Add to the traffic by process and target; return the sockets without a known process."""
+        """Add the sockets' traffic by process and target; return the sockets whose process is not known."""
         unknown = []
         ports = self._ports
         pid_of = self._owners.pid
@@ -323,7 +323,7 @@ class FlowReader:
         return tasks
 
     def _update_listeners(self) -> None:
-        """Update the listening ports: of processes that hold a listening socket or accepted a connection."""
+        """Update the listening ports of processes that hold a listening socket or accepted a connection."""
         for process in self._processes.values():
             process.listens &= self._ports
         for inode, port in self._listening.items():

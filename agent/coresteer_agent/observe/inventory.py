@@ -1,4 +1,4 @@
-"""Maintain the inventory: devices, queues, interrupts and other controllers, at low cost."""
+"""Maintains the inventory at low cost: devices, queues, interrupts and other controllers."""
 
 import logging
 import struct
@@ -80,11 +80,11 @@ class InventoryReader:
         self._machine_settings: dict[str, str] = {}
 
     def rescan(self) -> None:
-        """List devices and interrupts again at the next read(), e.g. after a hot-plug."""
+        """Make the next read() list devices and interrupts again, e.g. after a hot-plug."""
         self._rescan = True
 
     def reread(self, settings: Iterable[Setting]) -> None:
-        """Read settings again; params of netdevs and queues at the next read()."""
+        """Read the values of settings again, parameters of netdevs and queues at the next read()."""
         for setting in settings:
             if self._reread_setting(setting):
                 self._inventory = None
@@ -107,7 +107,7 @@ class InventoryReader:
         return False
 
     def read(self, rates: Rates | None = None) -> Inventory:
-        """Return the present inventory. rates: of the interval that just ended."""
+        """Return the present inventory; the same object if nothing changed. rates: of the last interval."""
         moved, unknown = self._find_moved(rates)
         if self._rescan or unknown or self._calls % _STRUCTURE_CALLS == 0:
             self._rescan = False
@@ -131,7 +131,7 @@ class InventoryReader:
         return self._inventory
 
     def _find_moved(self, rates: Rates | None) -> tuple[list[int], bool]:
-        """Return the interrupts that arrived outside their known affinity, and whether there are unknown ones."""
+        """Return interrupts counted on a CPU outside their known affinity, and whether there are unknown ones."""
         if rates is None or rates.irq_ids is None or rates.irq_cpus is None:
             return [], False
         count = len(rates.irq_ids) // 4
@@ -208,7 +208,7 @@ class InventoryReader:
                     self._reread_steering(name, queue)
 
     def _reread_params(self, name: str) -> bool:
-        """Read the params of one netdev and all its queues, which a write to the netdev changes too."""
+        """Read the parameters of a netdev and its queues again; a write to the netdev changes both."""
         before = self._netdev(self._devices[name])
         self._reread_device(name)
         self._scaling |= self._read_or_log(netdev_settings.read_scaling, self._root, [name]) or {}
@@ -324,7 +324,7 @@ class InventoryReader:
 
 
 def _read_machine_setting(root: Path, setting: Setting) -> str | None:
-    """Return a value of the machine as a whole; None where the node does not have it. Raises ParseError."""
+    """Return the value of a machine-wide setting; None if the node does not have it. Raises ParseError."""
     location = setting.location
     text = read_text(root, location.path) if isinstance(location, MachineLocation) else None
     if text is None:

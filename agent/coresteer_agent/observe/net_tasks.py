@@ -1,4 +1,4 @@
-"""Read the tasks that communicate: identity, scheduling, CPUs and utilization, from /proc/PID and its cgroup."""
+"""Reads tasks that use the network: identity, scheduling, CPUs and utilization, from /proc/PID and its cgroup."""
 
 import os
 import time
@@ -25,7 +25,7 @@ _IDENTITY_S = 30.0
 
 
 class TaskFacts(Struct, frozen=True):
-    """Fields of a NetTask without its traffic. affinity, allowed: CPU lists. cpu_share: CPUs used, 1.0 is one CPU."""
+    """Fields of a NetTask except its traffic. affinity, allowed: CPU lists. cpu_share: 1.0 is one full CPU."""
 
     started_ticks: int
     name: str
@@ -47,7 +47,7 @@ class _Thread(Struct):
 
 
 class _Previous(Struct):
-    """Values of the previous read. next_thread: index in the list of threads at which the next read continues."""
+    """Values of a process's previous read. next_thread: index of the thread at which the next read continues."""
 
     started_ticks: int
     ticks: int
@@ -59,7 +59,7 @@ class _Previous(Struct):
 
 
 class TaskReader:
-    """Reads processes periodically. At most _MAX_THREADS_PER_ROUND threads are read per round."""
+    """Reads processes periodically, at most _MAX_THREADS_PER_ROUND threads of each process per round."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -70,17 +70,17 @@ class TaskReader:
         self._identity_reader = ProcessIdentityReader(root)
 
     def begin_round(self) -> None:
-        """Begin a round: reset the limit of threads, and read cgroups again."""
+        """Begin a round of reads: reset the limit of threads, and read cgroups again."""
         self._threads_left = _MAX_THREADS_PER_ROUND
         self._allowed = {}
         self._now_s = time.monotonic()
 
     def forget(self, pid: int) -> None:
-        """Forget a process that ended or is no longer needed."""
+        """Remove the cached values of a process that has ended or is no longer needed."""
         self._previous.pop(pid, None)
 
     def read(self, pid: int) -> TaskFacts | None:
-        """Return the facts about a process, None if it has ended.
+        """Return a process's identity, scheduling, CPUs and utilization; None if it has ended.
 
         Its first CPU share is the mean since its start. cpu is that of its busiest thread, among those read so far.
         """
@@ -119,7 +119,7 @@ class TaskReader:
         )
 
     def _threads(self, pid: int, previous: _Previous, main: TaskStat) -> tuple[frozenset[int], int]:
-        """Return the CPUs on which the threads may run, and the last CPU of the busiest."""
+        """Return the CPUs on which a process's threads may run, and the last CPU of its busiest thread."""
         if main.threads == 1:
             previous.threads = {}
             return frozenset(os.sched_getaffinity(pid)), main.cpu
@@ -170,7 +170,7 @@ class TaskReader:
 
 
 def read_cgroup_ids(root: Path) -> dict[int, str]:
-    """Return the path below root of each cgroup's folder, by the cgroup ID that sockets report."""
+    """Return the path below root of each cgroup's folder by cgroup id, which the kernel reports for sockets."""
     mount = next((m for m in reversed(_CGROUP_2) if (root / m / "cgroup.procs").exists()), None)
     if mount is None:
         return {}
@@ -182,6 +182,6 @@ def read_cgroup_ids(root: Path) -> dict[int, str]:
 
 
 def read_cgroup_processes(root: Path, folder: str) -> list[int]:
-    """Return the processes of one cgroup, the latest PID first."""
+    """Return the PIDs of the processes in one cgroup, the highest first."""
     text = read_bytes(root, f"{folder}/cgroup.procs") or b""
     return sorted((int(line) for line in text.split() if line.isdigit()), reverse=True)

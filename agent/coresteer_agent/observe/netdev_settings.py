@@ -1,4 +1,4 @@
-"""Read netdev settings by ethtool: channels, RSS, interrupt coalescing and rings."""
+"""Reads netdev settings through ethtool: channels, RSS, interrupt coalescing and ring sizes."""
 
 import logging
 from collections.abc import Callable, Container
@@ -26,7 +26,7 @@ SCALING_PATH = "ethtool.json"
 
 
 class Scaling(Struct, frozen=True):
-    """Settings as in Netdev; None or empty where the netdev has none or they are unknown. queues: params by queue."""
+    """Settings of a netdev through ethtool, as in Netdev; None or empty if absent or unknown. queues: by queue name."""
 
     channels: str | None = None
     channels_max: str | None = None
@@ -37,7 +37,7 @@ class Scaling(Struct, frozen=True):
 
 
 def read_scaling(root: Path, netdevs: list[str]) -> dict[str, Scaling]:
-    """Return ethtool's settings by netdev, for a captured tree those at its capture.
+    """Return each netdev's ethtool settings; for a captured tree those at its capture.
 
     RSS is read of netdevs with several receive queues only. Raises ParseError for an invalid file.
     """
@@ -65,7 +65,10 @@ def _read_ethtool(root: Path, netdev: str) -> Scaling:
 
 
 def _read_queue_params(root: Path, netdev: str, names: Container[str]) -> dict[str, dict[str, str]]:
-    """Return the coalescing params by queue, where queues have their own, limited to those of its direction."""
+    """Return coalescing parameters by queue name, for drivers that have them per queue.
+
+    Limited to those of the queue's direction.
+    """
     queues = queue_names(root, netdev)
     numbers = sorted({int(queue.partition("-")[2]) for queue in queues})
     by_number = _read_or_none(netdev, lambda: ethtool_params.queue_params(netdev, numbers)) or {}
@@ -83,5 +86,5 @@ def _read_or_none(netdev: str, read: Callable[[], T]) -> T | None:
     try:
         return read()
     except OSError as error:
-        _log.debug("A request of ethtool for %s failed: %s.", netdev, error.strerror)
+        _log.debug("An ethtool request for netdev %s failed: %s.", netdev, error.strerror)
         return None

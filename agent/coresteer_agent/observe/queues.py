@@ -1,4 +1,4 @@
-"""Map the queues of a netdev to interrupts, from the most to the least reliable source.
+"""Maps the queues of a netdev to interrupts.
 
 First the netlink family netdev (Linux 6.8, Documentation/netlink/specs/netdev.yaml), if the driver supports it; then
 the names of the interrupts that sysfs lists for the device; then the names of all interrupts.
@@ -41,7 +41,7 @@ ParamValue = Annotated[str, Meta(pattern=r"^(on|off|[0-9]{1,20})\Z")]
 
 
 class QueueIrq(Struct, frozen=True):
-    """Interrupt of a queue, and the source of that information. params: of its NAPI, by name."""
+    """Interrupt and NAPI of a queue, and where that was read from. params: of its NAPI, by name."""
 
     irq: U32 | None
     source: Source | None
@@ -50,20 +50,20 @@ class QueueIrq(Struct, frozen=True):
 
 
 class DeviceIrqs(Struct, frozen=True):
-    """queues: by queue name. irqs: all interrupts of the netdev, including those of no queue."""
+    """Interrupts of a netdev. queues: by queue name. irqs: all of them, including those of no queue."""
 
     queues: dict[str, QueueIrq]
     irqs: frozenset[int]
 
 
 def queue_names(root: Path, netdev: str) -> list[str]:
-    """Return all queues, receive queues first, by number."""
+    """Return the names of a netdev's queues (``rx-0``), receive queues first, by number."""
     folder = f"{CLASS}/{netdev}/queues"
     return [f"{kind}-{number}" for kind in ("rx", "tx") for number in numbered(root, folder, f"{kind}-")]
 
 
 def read_steering(root: Path, netdev: str, queue: str) -> str | None:
-    """Return the CPU list of RPS for a receive queue, of XPS for a transmit queue; None where it has none.
+    """Return a queue's CPU list: RPS of a receive queue, XPS of a transmit queue; None if it has none.
 
     Raises ParseError for a file that is not a mask.
     """
@@ -72,7 +72,7 @@ def read_steering(root: Path, netdev: str, queue: str) -> str | None:
 
 
 def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tuple[bool, list[str]]:
-    """Return whether an interrupt's name belongs to a netdev, and the queues in it (``rx-3``, ``tx-3``).
+    """Return whether an interrupt's name belongs to a netdev, and the queues that it names (``rx-3``, ``tx-3``).
 
     ``eth0-TxRx-3`` and ``eth0-Tx-Rx-3`` serve both directions, ``eth0-rx-3`` and ``virtio2-input.0``
     (virtio2 is the netdev's device) one; ``mlx5_comp3@pci:0000:3b:00.0`` names the PCI function.
@@ -110,7 +110,7 @@ def map_device(
     msi_irqs: frozenset[int],
     from_netlink: Mapping[str, QueueIrq],
 ) -> DeviceIrqs:
-    """Return the interrupts of one netdev. from_netlink: netlink's answers, by queue."""
+    """Return the interrupts of a netdev's queues. from_netlink: the kernel's own mapping by queue."""
     queue_irqs = {queue: from_netlink.get(queue, QueueIrq(None, None)) for queue in queues}
     own = set(msi_irqs) | {q.irq for q in from_netlink.values() if q.irq is not None}
     named: dict[int, list[str]] = {}
@@ -134,7 +134,7 @@ def map_device(
 
 
 def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
-    """Return the message-signalled interrupts of the netdev's device; none if several netdevs share the device."""
+    """Return the message-signalled interrupts (MSI) of a netdev's device; none if several netdevs share it."""
     folder = f"{CLASS}/{device.name}/device"
     for depth in range(len(device.bus_names)):
         above = f"{folder}/{'../' * depth}"
@@ -151,9 +151,10 @@ _KINDS = {0: "rx", 1: "tx"}
 
 
 def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
-    """Return the kernel's interrupts by ifindex and queue. Empty before Linux 6.8 and if netlink is refused.
+    """Return each queue's interrupt by ifindex and queue name, read by netlink (Linux 6.8).
 
-    For a captured tree, those at its capture. Raises ParseError for an invalid file.
+    Empty before Linux 6.8 and if netlink is refused. For a captured tree, those at its capture. Raises ParseError for
+    an invalid file.
     """
     if not is_running_kernel(root):
         try:
@@ -191,7 +192,7 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
 
 
 def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
-    """Return the numeric attributes of every answer."""
+    """Return the numeric attributes of every message in a netlink dump."""
     return [
         {kind: number(value) for kind, value in attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
         for m in netlink.dump(family, GENERIC_HEADER.pack(command, 1, 0))

@@ -1,4 +1,4 @@
-"""Determine where a flow's received packets are handled: netdev, queue, interrupt, CPU.
+"""Determines where a flow's received packets are handled: netdev, queue, interrupt, CPU.
 
 Uncertain parts are None. They are certain if the NIC reports its RSS and nothing else steers flows: the hash with its
 key selects the queue in its indirection table, the queue's interrupt the CPU; RPS passes packets on to another CPU
@@ -40,7 +40,7 @@ _NEARLY_ALL = 0.95
 
 
 class RxTarget(Struct, frozen=True):
-    """The queue, interrupt and CPU that handle packets: an RxPlacement without its traffic."""
+    """The queue, interrupt and CPU that handle received packets: an RxPlacement without its traffic."""
 
     netdev: str
     queue: str | None = None
@@ -50,7 +50,7 @@ class RxTarget(Struct, frozen=True):
 
 
 class _Spreading(Struct):
-    """Distribution of a netdev's flows: all to the target single, or by hash if toeplitz is set.
+    """How a netdev distributes flows: all to one target (single), or by hash if toeplitz is set.
 
     tcp_4, tcp_6: whether the hash includes ports, None where it is unknown. targets: by entry of the indirection table.
     rps: by entry of the table, the targets among which RPS selects by the hash over ports; often none.
@@ -65,7 +65,7 @@ class _Spreading(Struct):
 
 
 def softirq_cpu(rates: Iterable[Rates]) -> int | None:
-    """Return the CPU that handled nearly all received packets during some intervals, None if there was none."""
+    """Return the CPU that handled nearly all received packets in some intervals, None if there is none."""
     handled: dict[int, int] = {}
     for one in rates:
         column = one.counts.get("net_rx")
@@ -79,7 +79,7 @@ def softirq_cpu(rates: Iterable[Rates]) -> int | None:
 
 
 class RxPlacements:
-    """Determines the RX placement of flows in one round. Settings of netdevs are read once, when needed.
+    """Determines RX placements of flows in one round; reads each netdev's settings once, when needed.
 
     rates: since the previous round.
     """
@@ -105,7 +105,7 @@ class RxPlacements:
         self._online: frozenset[int] | None = None
 
     def target(self, tcp: TcpSocket, flow: Flow) -> RxTarget:
-        """Return where the packets of a socket are handled; equal targets are usually the same object."""
+        """Return where a TCP or UDP flow's received packets are handled; equal targets are mostly one object."""
         netdev = self._addresses.netdev(flow.local, flow.peer, flow.ifindex)
         spreading = self._spreadings.get(netdev)
         if spreading is None:
@@ -146,11 +146,11 @@ class RxPlacements:
                 return _Spreading(RxTarget(target.netdev, target.queue, target.irq, target.cpu, how))
             return self._spread(netdev, steering, queues, targets, rfs)
         except (OSError, ParseError, CpuListError) as error:
-            _log.debug("The distribution of flows by %s is not known: %s", name, error)
+            _log.debug("The distribution of flows by netdev %s cannot be determined: %s", name, error)
             return unknown
 
     def _lower_netdev(self, name: str) -> str | None:
-        """Return the netdev whose queues receive the packets: the lower one of a VLAN, the active one of a bond."""
+        """Return the netdev that receives the packets: the lower one of a VLAN, the active one of a bond."""
         for _ in range(4):
             if active := read_text(self._root, f"{CLASS}/{name}/bonding/active_slave"):
                 name = active
@@ -175,7 +175,7 @@ class RxPlacements:
         return RxTarget(name, None, None, self._softirq_cpu, "softirq")
 
     def _queue(self, name: str, queue: Queue, steered: bool) -> RxTarget:
-        """Return where a queue's packets are handled. steered: by flow or by a kernel thread, not by interrupt."""
+        """Return where a queue's packets are handled. steered: per flow or by a kernel thread, not by interrupt."""
         cpus = self._rps(queue)
         if steered or len(cpus) > 1:
             return RxTarget(name, queue.name, queue.irq)
@@ -221,7 +221,7 @@ class RxPlacements:
             return b""
 
     def _flow_steered(self, name: str, queues: list[Queue]) -> frozenset[str]:
-        """Return the queues whose packets are passed to the CPU that reads their flow (RFS)."""
+        """Return the queues whose packets are passed to the CPU of the reading process (RFS)."""
         if not read_int(self._root, _FLOW_LIMIT):
             return frozenset()
         return frozenset(
@@ -231,7 +231,7 @@ class RxPlacements:
         )
 
     def _rps(self, queue: Queue) -> list[int]:
-        """Return the online CPUs of a queue's RPS, in the kernel's order."""
+        """Return the online CPUs in a queue's RPS mask, in the kernel's order."""
         if not queue.rps:
             return []
         if self._online is None:

@@ -1,4 +1,4 @@
-"""Sampler: reads every counter through open descriptors and parses what changed."""
+"""Sampler: reads the kernel's counter files through open descriptors and parses what has changed."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ PRESENT_PATH = "sys/devices/system/cpu/present"
 
 
 class Sampler:
-    """Reads the kernel files below root. A source that fails is None in the Sample; each failure is logged once."""
+    """Reads all counters below root. A source that fails is None in the Sample; each failure is logged once."""
 
     def __init__(self, root: Path) -> None:
         self._stat = HotFile(root, stat.PATH)
@@ -40,7 +40,7 @@ class Sampler:
         self._cpus = 1 + max(self._present(root), default=-1)
 
     def sample(self) -> Sample:
-        """Return the counters now; reading takes some milliseconds on a large machine."""
+        """Read all counters and return them as a Sample; takes some milliseconds on a large machine."""
         time_ms = time.time_ns() // 1_000_000
         monotonic_s = time.monotonic()
         times = self._read(self._stat, lambda text: stat.parse_stat(bytes(text)))
@@ -91,10 +91,10 @@ class Sampler:
     def _fails(self, path: str, why: str) -> None:
         if path not in self._failing:
             self._failing.add(path)
-            _log.warning("%s %s; its metrics are unknown until that changes.", path, why)
+            _log.warning("%s %s; the metrics from it are unknown until that changes.", path, why)
 
     def close(self) -> None:
-        """Close all descriptors."""
+        """Close the descriptors of all counter files."""
         files = (self._stat, self._interrupts, self._softirqs, self._softnet, self._netdev)
         for file in (*files, *(file for file, _ in self._net_counters)):
             file.close()

@@ -1,4 +1,4 @@
-"""Find the process that holds a socket, by the links of /proc/PID/fd (kernel: fs/proc/fd.c).
+"""Finds the process that holds a socket through the links in /proc/PID/fd (kernel: fs/proc/fd.c).
 
 A link costs 2 to 3 µs to read and a machine has tens of thousands, so only sockets with traffic and without a known
 process are searched, a bounded number of links at a time. Known links are cached, and read again in turn.
@@ -24,7 +24,7 @@ _SOCKET = "socket:["
 
 
 class SocketOwners:
-    """Caches which process holds which socket. proc: path of /proc.
+    """Cache of the process that holds each socket. proc: path of /proc.
 
     If several processes hold a socket, the first one found counts. They are searched in this order: those given to
     find(), those known to hold sockets, all others, each group by descending PID. So if a server forks for each
@@ -44,16 +44,16 @@ class SocketOwners:
         self._done_fd = -1
 
     def pid(self, inode: int) -> int | None:
-        """Return the PID that holds a socket, None if unknown."""
+        """Return the PID of the process that holds a socket, by the socket's inode; None if unknown."""
         found = self._holders.get(inode)
         return None if found is None else found[0]
 
     def sockets_of(self, pid: int) -> Collection[int]:
-        """Return the inodes that a process is known to hold."""
+        """Return the inodes of the sockets that a process is known to hold."""
         return self._sockets.get(pid, {}).values()
 
     def forget_sockets(self, inodes: Iterable[int]) -> None:
-        """Forget closed sockets."""
+        """Remove closed sockets from the cache, by inode."""
         for inode in inodes:
             self._unowned_until.pop(inode, None)
             self._missed_since.pop(inode, None)
@@ -61,13 +61,13 @@ class SocketOwners:
                 self._forget_link(*held)
 
     def forget_process(self, pid: int) -> None:
-        """Forget a process that ended, or whose PID was reused."""
+        """Remove a process that has ended, or whose PID was reused, from the cache."""
         for fd in list(self._sockets.get(pid, ())):
             self._forget_link(pid, fd)
         self._sockets.pop(pid, None)
 
     def find(self, inodes: Iterable[int], first: Iterable[int] = ()) -> None:
-        """Search for the processes of sockets with traffic. first: processes to search before all others."""
+        """Search for the processes that hold sockets, by inode. first: PIDs to search before all others."""
         self._calls += 1
         self._check_some()
         missing = {i for i in inodes if i not in self._holders and self._unowned_until.get(i, 0) <= self._calls}
@@ -114,7 +114,7 @@ class SocketOwners:
         self._queue.extend(pids)
 
     def _newest(self, pids: list[int]) -> int:
-        """Return the last PID given; PIDs wrap around (kernel: fs/proc/loadavg.c)."""
+        """Return the PID that the kernel assigned last; PIDs wrap around (kernel: fs/proc/loadavg.c)."""
         try:
             return int((Path(self._proc) / "loadavg").read_bytes().split()[4])
         except (OSError, ValueError, IndexError):
@@ -123,7 +123,7 @@ class SocketOwners:
     def _search(
         self, pid: int, missing: set[int], links: int, done_fd: int = -1, *, fresh: bool = False
     ) -> tuple[int, int]:
-        """Read links of one process; return their number, and the last descriptor read, -1 when all are read."""
+        """Read links of one process; return their number, and the last descriptor read (-1: all are read)."""
         try:
             folder = os.open(f"{self._proc}/{pid}/fd", _FOLDER)
         except OSError:

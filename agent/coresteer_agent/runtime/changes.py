@@ -1,4 +1,4 @@
-"""Carries out the instructions of the change state machine: executor, journal, messages to the backend."""
+"""Runs the change state machine on a node: applies its instructions, journals changes, reports to the backend."""
 
 import logging
 import time
@@ -50,20 +50,20 @@ log = logging.getLogger("coresteer.changes")
 DELEGATED_CHANGE_ID = "delegated"
 """The id of the change that restores delegated settings."""
 
-_OBSERVES = "This agent only observes."
+_OBSERVES = "This agent only observes and changes no settings."
 
 
 class ChangeExecutor(Protocol):
-    """Carries out single actions: the single write path of a node, or of a simulated one."""
+    """Writes single actions: the single write path of a node, or of a simulated one."""
 
     def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
-        """Apply an action after the guard's checks. Never raises for an action."""
+        """Apply an action after the guard's checks and return its Result; never raises."""
 
     def undo(self, action: Action) -> Result:
-        """Restore action.becomes without the guard's checks."""
+        """Write action.becomes back without the guard's checks."""
 
     def verify(self, action: Action) -> Result:
-        """Read whether a setting still has action.becomes. Raises OSError or JournalError."""
+        """Read whether a setting still has the value action.becomes. Raises OSError or JournalError."""
 
 
 class ChangeRunner:
@@ -89,7 +89,7 @@ class ChangeRunner:
         self._state = Changes(observe_reason=observe_reason)
 
     def handle(self, message: Apply | Confirm | Rollback | Extend | ChangeAck) -> frozenset[str]:
-        """Handle a request of the backend. Returns the settings that were written or tried, as feed() does."""
+        """Handle a message of the backend about a change; return the keys of settings that were written or tried."""
         match message:
             case Apply():
                 return self.feed(
@@ -105,19 +105,19 @@ class ChangeRunner:
                 return self.feed(AcknowledgedByBackend(message.change_id, message.state))
 
     def tick(self) -> frozenset[str]:
-        """Advance the timers; call it once a second."""
+        """Advance confirmation and retry timers; call it once a second. Returns keys as handle() does."""
         return self.feed(Tick())
 
     def check_guardrails(self, rates: Rates) -> frozenset[str]:
-        """Check an interval against the guardrails of the open changes."""
+        """Check an interval's rates against the guardrails of open changes. Returns keys as handle() does."""
         if any(change.open and change.guardrails for change in self._state.changes.values()):
             return self.feed(Measured(guardrail_values(rates), rates.duration_s))
         return frozenset()
 
     def feed(self, event: Event) -> frozenset[str]:
-        """Advance the state machine by an event and carry out its instructions.
+        """Pass an event to the state machine and carry out its instructions.
 
-        Returns the settings that were written or tried.
+        Returns the keys of settings that were written or tried. Returns the settings that were written or tried.
         """
         touched: set[str] = set()
         events = deque([event])
@@ -136,7 +136,7 @@ class ChangeRunner:
         return frozenset(touched)
 
     def change(self, change_id: str) -> Change | None:
-        """Return a change by its id, None where it is unknown."""
+        """Return a change by its id, None if it is unknown."""
         return self._state.changes.get(change_id)
 
     def _now_s(self) -> float:
@@ -186,7 +186,7 @@ class ChangeRunner:
         return self._actions.verify(action)
 
     def _record(self, instruction: RecordChange, before: Changes) -> ConfirmFailed | None:
-        """Record a change durably; here it lasts as long as the process. before: the state before the event."""
+        """Record a change durably, which this class does not do. before: the state before the event."""
         return None
 
     def _send(self, message: ChangeMessage) -> None:
@@ -201,7 +201,7 @@ class ChangeRunner:
 
 
 class NodeChanges(ChangeRunner):
-    """The changes of one machine, recorded in a journal. Raises JournalError when the journal cannot be used.
+    """Applies the changes of one machine and records them in a journal. Raises JournalError if it is unusable.
 
     observe_reason: why nothing may be changed here, None when it may. view_source, attempted: as the executor's.
     """
@@ -225,7 +225,7 @@ class NodeChanges(ChangeRunner):
             self.feed(Restarted(self._journal.changes()))
 
     def tick(self) -> frozenset[str]:
-        """Advance the timers, and apply what ``coresteer-agent restore`` restored meanwhile."""
+        """Advance timers, and handle settings that ``coresteer-agent restore`` restored meanwhile."""
         keys = self._restored_by_others()
         touched = keys | self.feed(RestoredExternally(keys)) if keys else frozenset()
         return touched | super().tick()
@@ -237,7 +237,7 @@ class NodeChanges(ChangeRunner):
         return self._executor.steer(action)
 
     def delegate(self, keys: Iterable[str]) -> frozenset[str]:
-        """Let another program write settings until revoke(); returns those delegated. Open changes keep theirs.
+        """Let another program write settings until revoke(); return the keys delegated, without those of open changes.
 
         The settings are restored whatever ends the agent or the connection meanwhile. Raises OSError or JournalError,
         and delegates nothing then.
@@ -256,7 +256,7 @@ class NodeChanges(ChangeRunner):
         return frozenset(action.key for action in actions)
 
     def revoke(self, at_most: int) -> list[Result] | None:
-        """Restore some delegated settings; returns the results of all of them once it is done, None before.
+        """Restore some delegated settings per call; return all results once every one is restored, None before.
 
         The program must have ended.
         """
@@ -272,7 +272,7 @@ class NodeChanges(ChangeRunner):
         return self._state.changes[DELEGATED_CHANGE_ID].results
 
     def gone(self, keys: Iterable[str]) -> list[str]:
-        """Return the settings that the node no longer has, or whose owner changed; none where that is unknown."""
+        """Return the keys of settings that the node no longer has, or whose device or process was replaced."""
         if self._executor is None:
             return []
         try:

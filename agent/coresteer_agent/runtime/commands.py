@@ -1,4 +1,4 @@
-"""Commands that an experiment may run on this node: agent/commands.toml in the state directory.
+"""Reads the commands that experiments may run on this node, from agent/commands.toml in the state directory.
 
     [commands]
     web-load = ["/usr/bin/wrk", "-t2", "-c64", "-d10s", "http://127.0.0.1/"]
@@ -18,7 +18,7 @@ _MOST_BYTES = 64 * 1024
 
 
 class CommandsError(Exception):
-    """A command is not available; the message is a sentence."""
+    """Raised if a command is not available; the message is a sentence."""
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def allowed_command(path: Path, name: str) -> list[str]:
-    """Return the program and its arguments, never for a shell. Raises CommandsError."""
+    """Return program and arguments of an allowed command, to be run without a shell. Raises CommandsError."""
     try:
         argv = _read(path).commands.get(name)
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def allowed_command(path: Path, name: str) -> list[str]:
 
 
 def _read(path: Path) -> _File:
-    """Read the file. Raises CommandsError for one that others may change."""
+    """Read the file of allowed commands. Raises CommandsError if other accounts may change it."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with os.fdopen(fd, "rb") as file:
         for what, found in ((path, os.fstat(fd)), (path.parent, path.parent.stat())):

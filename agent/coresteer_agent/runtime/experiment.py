@@ -1,4 +1,4 @@
-"""An experiment's runs on this node: load, warm-up, measurement, end.
+"""Carries out the runs of an experiment on this node: load, warm-up, measurement, end.
 
 Nothing here blocks: the loop calls step() when it is due. Whatever a run leaves (namespaces, processes, irqbalance and
 the affinities that it moved) is removed by end(), and ends with the process.
@@ -36,11 +36,11 @@ MAX_DISTURBED = 10
 
 
 class RunError(Exception):
-    """A run is not possible; the message is a sentence."""
+    """Raised if a run is not possible; the message is a sentence."""
 
 
 class Session:
-    """The experiments of one node, one at a time.
+    """Carries out the experiments of one node, one at a time.
 
     inventory: returns the present one. report: sends to the backend. observe_reason: why this agent changes nothing,
     None if it may. If it may not, or the root is not the machine's, no load is generated and only Observe is measured.
@@ -62,7 +62,7 @@ class Session:
         self._send = report
         self._refuses = observe_reason
         if observe_reason is None and root != Path("/"):
-            self._refuses = f"It reads the machine captured below {root}."
+            self._refuses = f"The agent reads a captured machine below {root}."
         self._begun: BeginExperiment | None = None
         self._prepared: Prepared | None = None
         self._is_ready = False
@@ -73,7 +73,7 @@ class Session:
         """Monotonic time of the next step()."""
 
     def handle(self, message: BeginExperiment | RunExperiment | EndExperiment) -> frozenset[str]:
-        """Handle a message of the backend. Return the settings that were restored."""
+        """Handle a message of the backend about an experiment; return the keys of settings that were restored."""
         match message:
             case BeginExperiment():
                 return self.end() | self._attempt(lambda: self._begin(message))
@@ -84,25 +84,25 @@ class Session:
         return frozenset()
 
     def add_latency(self, latency: TcpLatency | None) -> None:
-        """Add the kernel's round-trip times of the agent's last interval."""
+        """Add TCP round-trip times that the kernel reported for the last interval to the measurement."""
         if self._run is not None and latency is not None and self._run.before is not None:
             self._run.tcp.append(latency)
 
     def note_disturbance(self, keys: frozenset[str]) -> None:
-        """Note settings that were changed during a measurement."""
+        """Record the keys of settings that were changed during a measurement."""
         run = self._run
         if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED:
             named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
             run.disturbed.append(f"{named} changed during the measurement.")
 
     def step(self) -> frozenset[str]:
-        """Proceed as far as possible without waiting. Return the settings that were restored."""
+        """Proceed as far as possible without blocking; return the keys of settings that were restored."""
         if time.monotonic() < self.due:
             return frozenset()
         return self._attempt(self._check_ready if self._run is None else self._proceed)
 
     def end(self) -> frozenset[str]:
-        """End everything at once. Return the settings that were restored."""
+        """End the experiment and its run at once; return the keys of settings that were restored."""
         self._stop_serving()
         touched = self._drop_run()
         if self._prepared is not None:
@@ -113,14 +113,14 @@ class Session:
         return touched
 
     def _attempt(self, run: Callable[[], frozenset[str]]) -> frozenset[str]:
-        """Run a part; report a failure, so that the backend does not wait."""
+        """Run one part of an experiment and report its failure, so that the backend does not wait."""
         try:
             return run()
         except (RunError, IrqbalanceError) as error:
             return self._fail(str(error))
         except Exception as error:
             log.exception("An internal error ends the experiment's run.")
-            return self._fail(f"An internal error of the agent ended it: {error!r}"[:500])
+            return self._fail(f"An internal error of the agent ended the experiment's run: {error!r}"[:500])
 
     def _begin(self, begin: BeginExperiment) -> frozenset[str]:
         self._begun = begin
@@ -136,7 +136,7 @@ class Session:
         return frozenset()
 
     def _check_workload(self, workload: Workload) -> dict[str, list[str]]:
-        """Return the allowed command by name for a Command workload, else {}. Raises RunError if it is not allowed."""
+        """Return the allowed command by its name for a Command workload, else {}. Raises RunError."""
         if self._refuses is not None and not isinstance(workload, Observe):
             raise RunError(
                 f"This agent generates no load, because it only observes. {self._refuses} It can measure the node's "
@@ -180,7 +180,7 @@ class Session:
         running, prepared = _Running(run, self._root), self._prepared
         self._run = running
         if prepared is None or not (0 <= run.warmup_s <= MEASURE_S and 0 < run.measure_s <= MEASURE_S):
-            raise RunError(f"A run warms up for at most {MEASURE_S:g} s and measures for at most {MEASURE_S:g} s.")
+            raise RunError(f"Warm-up and measurement of a run may each last at most {MEASURE_S:g} s.")
         running.load = Load(prepared, self._check_workload(run.workload))
         if run.irqbalance:
             if self._refuses is not None:
@@ -208,7 +208,9 @@ class Session:
             if load is not None and load.done:
                 running.end_window()
             elif now_s >= self._until_s:
-                raise RunError(f"It was not finished after {running.run.measure_s:g} s, the maximum of a run.")
+                raise RunError(
+                    f"The workload was not finished after {running.run.measure_s:g} s, the maximum of a run."
+                )
         elif now_s >= self._until_s:
             if running.before is None:
                 self._until_s = running.begin_window() + running.run.measure_s
@@ -219,7 +221,7 @@ class Session:
         return frozenset()
 
     def _await_load(self, running: "_Running") -> None:
-        """Wait until the load has started; for a server until its client's traffic arrives, which starts only then."""
+        """Wait until the load has started; for a server, until its client's traffic arrives."""
         load, now_s = running.load, time.monotonic()
         if not running.load_reported and load is not None and load.ready:
             running.load_reported = True
@@ -229,7 +231,11 @@ class Session:
             running.loaded = True
             self._until_s = now_s + (running.run.measure_s if running.is_finite else running.run.warmup_s)
         elif now_s >= self._until_s:
-            what = "No traffic of the client arrived" if running.load_reported else "The load did not start"
+            what = (
+                "No traffic of the client arrived at the server"
+                if running.load_reported
+                else "The load of the run did not start"
+            )
             raise RunError(f"{what} within {READY_S:g} s.")
 
     def _check_failures(self, running: "_Running") -> None:
@@ -276,7 +282,7 @@ class Session:
         return touched | self._drop_run()
 
     def _fail(self, sentence: str) -> frozenset[str]:
-        """Fail the run, or without one the experiment, which then has not begun."""
+        """Report the run as failed; without a run the experiment, which has then not begun."""
         if self._run is None:
             self._report(RunState.FAILED, sentence=sentence)
             self.end()
@@ -327,7 +333,7 @@ class Session:
 
 
 class _Running:
-    """One run. load_reported: the load has started; loaded: its traffic arrives, so the warm-up has begun.
+    """State of one run. load_reported: the load has started; loaded: its traffic arrives and the warm-up has begun.
 
     before, after: readings at the start and end of the measurement. is_finite: the workload ends by itself.
     """
@@ -347,20 +353,20 @@ class _Running:
         self._meter = Meter(root)
 
     def begin_window(self) -> float:
-        """Begin the measurement; return its monotonic time."""
+        """Begin the measurement; return its start in monotonic seconds."""
         self.before = self._meter.read()
         if self.load is not None:
             self.load.begin_window()
         return self.before.sample.monotonic_s
 
     def end_window(self) -> None:
-        """End the measurement."""
+        """End the measurement of the workload and of the node's counters."""
         if self.load is not None:
             self.load.end_window()
         self.after = self._meter.read()
 
     def close(self) -> None:
-        """End the load."""
+        """Stop the run's load and its readings."""
         try:
             if self.load is not None:
                 self.load.stop()

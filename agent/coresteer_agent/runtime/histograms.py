@@ -1,4 +1,4 @@
-"""Response times from the Prometheus pages of servers, polled each second by a thread."""
+"""Polls response-time histograms from the Prometheus pages of servers, once a second in a thread."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ PERIOD_S = 1.0
 
 
 class Histograms:
-    """Polls histograms, each given as ``URL#NAME`` of its page."""
+    """Polls the histograms given as ``URL#NAME`` in a thread."""
 
     def __init__(self, wanted: Collection[str]) -> None:
         self._wanted = sorted(set(wanted))
@@ -26,11 +26,11 @@ class Histograms:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after its current request."""
+        """Stop the polling thread after its current request."""
         self._stopping.set()
 
     def poll(self) -> list[tuple[str, list[tuple[float, int]]]]:
-        """Return new requests per histogram: pairs of a bucket's upper bound in seconds and a count."""
+        """Return new requests by histogram since the last call: upper bound of a bucket in seconds, and count."""
         found = []
         try:
             while True:
@@ -50,12 +50,12 @@ class Histograms:
                 except HistogramError as error:
                     self._warn_once(wanted, str(error))
                 except Exception as error:  # a page is data of unknown origin; the other pages go on
-                    self._warn_once(wanted, f"{url} cannot be parsed: {error!r}")
+                    self._warn_once(wanted, f"The metrics page {url} cannot be parsed: {error!r}")
 
     def _update(self, wanted: str, name: str, page: bytes) -> None:
         now = parse_histogram(page, name)
         if math.inf not in now:
-            raise HistogramError(f"{wanted.partition('#')[0]} has no histogram {name}.")
+            raise HistogramError(f"{wanted.partition('#')[0]} contains no histogram {name}.")
         before = self._before.get(wanted)
         self._before[wanted] = now
         self._failing.discard(wanted)

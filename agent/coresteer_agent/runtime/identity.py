@@ -1,4 +1,4 @@
-"""Identity of this node, and whether it may be changed."""
+"""Determines this node's identity, and whether its settings can be changed."""
 
 import os
 import uuid
@@ -17,14 +17,14 @@ def observe_reason(root: Path) -> str | None:
     if not affinities:
         return f"{irqs} has no interrupt with an affinity."
     if os.statvfs(irqs).f_flag & os.ST_RDONLY:
-        return f"{irqs} is read-only here; a unit with ProtectKernelTunables or an unprivileged container does that."
+        return f"{irqs} is read-only, because of ProtectKernelTunables in a systemd unit or an unprivileged container."
     if not any(os.access(path, os.W_OK) for path in affinities):
-        return f"It may not write below {irqs}; run it as root to change interrupts."
+        return f"The agent may not write below {irqs}; run it as root to change interrupts."
     return None
 
 
 def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
-    """Return the first message of a connection, with a new random stream name for this process."""
+    """Return the Hello message that opens connections, with a new random stream name for this process."""
     return Hello(
         protocol=PROTOCOL,
         agent_version=VERSION,
@@ -41,12 +41,12 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
 
 
 def _text(root: Path, path: str) -> str:
-    """Return a file's text; empty where a captured tree or a small system does not have it."""
+    """Return a file's text; empty if a captured tree or a small system does not have it."""
     return (read_text(root, path) or "")[:200]
 
 
 def netdev_with(address: str) -> str | None:
-    """Return the netdev that has an address of this machine, None without one."""
+    """Return the netdev that has a local IP address, None without one."""
     import psutil  # noqa: PLC0415 - memory that an agent beside its backend need not spend
 
     for netdev, addresses in psutil.net_if_addrs().items():

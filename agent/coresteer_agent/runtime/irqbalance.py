@@ -1,4 +1,4 @@
-"""Run irqbalance for an experiment's run: it may move interrupts, and all affinities are restored afterwards."""
+"""Runs irqbalance during an experiment's run and restores all IRQ affinities afterwards."""
 
 import os
 import shutil
@@ -18,11 +18,11 @@ _AT_ONCE = 16
 
 
 class IrqbalanceError(Exception):
-    """It cannot run here; the message is a sentence."""
+    """Raised if irqbalance cannot run here; the message is a sentence."""
 
 
 class Irqbalance:
-    """irqbalance, running from construction until stop() is done or end() was called; then all affinities are restored.
+    """irqbalance as a child process; all IRQ affinities are restored by stop() or end(). Raises IrqbalanceError.
 
     If the agent is killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open
     changes are not delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child). Raises
@@ -34,7 +34,9 @@ class Irqbalance:
         if program is None:
             raise IrqbalanceError("irqbalance is not installed on this node.")
         if "irqbalance" in inventory.controllers:
-            raise IrqbalanceError("irqbalance already runs on this node, in all runs; stop it before the experiment.")
+            raise IrqbalanceError(
+                "irqbalance already runs on this node and would affect all runs; stop it before the experiment."
+            )
         self._changes = changes
         movable = [irq.irq for irq in inventory.irqs if irq.movable is not False]
         try:
@@ -51,19 +53,19 @@ class Irqbalance:
 
     @property
     def failed(self) -> str | None:
-        """Return why it ended without being stopped, None while it runs."""
+        """Return a sentence if irqbalance ended by itself, None while it runs."""
         output = self._child.lines()
         code = self._child.code
         return None if code is None else f"irqbalance ended unexpectedly with code {code}. {' '.join(output)}".rstrip()
 
     def stop(self) -> list[str] | None:
-        """End irqbalance, then restore some affinities per call. Return the failures once it is done, None before."""
+        """Stop irqbalance and restore some affinities per call; return failures when all are done, None before."""
         self._child.end()
         results = self._changes.revoke(_AT_ONCE)
         return None if results is None else [result.sentence for result in results if result.stuck]
 
     def end(self) -> list[str]:
-        """End irqbalance and restore all affinities at once; return the failures."""
+        """Stop irqbalance and restore all affinities at once; return the failures."""
         self._child.end()
         return self._restore()
 

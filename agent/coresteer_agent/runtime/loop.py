@@ -1,4 +1,4 @@
-"""The agent's event loop: sample, derive, check guardrails, report; and handle messages of the backend at once."""
+"""The agent's event loop: sample, derive rates, check guardrails, report, and handle the backend's messages."""
 
 import gc
 import logging
@@ -66,11 +66,11 @@ RESCAN_POLLS = 30
 
 
 class Stop(Struct, frozen=True):
-    """A signal requests the end of the agent."""
+    """Event: a signal or another thread requests the end of the agent."""
 
 
 class Agent:
-    """The agent of one node. Raises JournalError if the journal cannot be used; nothing has been changed then."""
+    """The agent of one node. Raises JournalError, before any change, if the journal cannot be used."""
 
     def __init__(self, config: Config, key: NodeKey, renew_key: Callable[[], NodeKey] | None = None) -> None:
         self._root = config.root
@@ -86,7 +86,7 @@ class Agent:
             whose = "this machine's interrupts" if self._root == Path("/") else f"the interrupts below {self._root}"
             log.info("This agent may change %s.", whose)
         else:
-            log.info("This agent changes nothing. %s", reason)
+            log.info("This agent only observes and changes no settings. %s", reason)
         self._observe_reason = reason
         hello = make_hello(self._root, self._interval_s, reason)
         self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
@@ -124,11 +124,11 @@ class Agent:
         self._lost_since_s: float | None = None
 
     def stop(self) -> None:
-        """Stop the loop; callable from a signal handler or another thread."""
+        """Stop the agent's loop; callable from a signal handler or another thread."""
         self._inbox.put(Stop())
 
     def run(self) -> None:
-        """Run until stop() is called. However it ends, unconfirmed changes are rolled back."""
+        """Run the agent until stop() is called. However it ends, unconfirmed changes are rolled back."""
         self._link.send_state(self._topology)
         self._link.send_state(self._inventory)
         self._link.send_state(self._nics.learned)
@@ -230,7 +230,7 @@ class Agent:
         return self._experiment
 
     def _check_backend(self) -> None:
-        """End the experiment and leased policies when the backend stays away."""
+        """End the experiment and leased policies if the backend has been away for too long."""
         if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
             self._end_experiment()
             self._policies.end_leases()
@@ -242,7 +242,7 @@ class Agent:
             self._reread_settings(self._attempt("experiment", session.end) or frozenset())
 
     def _note_connection(self) -> None:
-        """Note the netdev of the backend connection, which needs care."""
+        """Mark the netdev of the backend connection as a management netdev in the inventory."""
         address = self._link.local_address
         outside = self._root == Path("/") and address is not None and not ip_address(address).is_loopback
         self._inventory_reader.connection_netdev = netdev_with(address) if outside and address is not None else None
@@ -293,7 +293,7 @@ class Agent:
         return self._policies.step(replace(self._timed_view(), load=load_of(self._recent)))
 
     def _check_node(self) -> None:
-        """Read again what may have changed about the node itself."""
+        """Read the parts of the node again that may have changed: topology and inventory."""
         if self._hotplug is not None:
             changed = self._attempt("hot-plug events", self._hotplug.changed) or set()
         else:
@@ -306,7 +306,7 @@ class Agent:
         self._attempt("inventory", self._read_inventory)
 
     def _reread_settings(self, touched: frozenset[str]) -> None:
-        """Read settings again at once after they were written or tried."""
+        """Read settings again right after they were written or tried."""
         if touched:
             self._attempt("inventory", lambda: self._reread(touched))
 
@@ -332,7 +332,7 @@ class Agent:
         return self._attempt("CPU lists", lambda: topology_holds(self._root, self._topology)) is not False
 
     def _view(self) -> View:
-        """Return the node as it is now, for the guard."""
+        """Return the node's present View for the guard."""
         if not self._topology_holds():
             self._attempt("topology", self._read_topology)
         return View(
@@ -348,7 +348,7 @@ class Agent:
         return replace(self._view(), time_s=time.monotonic())
 
     def _attempt(self, what: str, run: Callable[[], T]) -> T | None:
-        """Return the result, None after any exception, which is logged once until it succeeds again.
+        """Return run()'s result; None after any exception, which is logged once until run() succeeds again.
 
         Also for programming errors: unconfirmed changes need the loop to continue.
         """
@@ -358,14 +358,14 @@ class Agent:
             if what not in self._failing:
                 self._failing.add(what)
                 expected = isinstance(error, OSError | ParseError)
-                log.warning("The %s failed: %s", what, error, exc_info=None if expected else error)
+                log.warning("The step “%s” of the agent failed: %s", what, error, exc_info=None if expected else error)
             return None
         self._failing.discard(what)
         return value
 
 
 class Schedule:
-    """Periodic times on the monotonic clock without drift; missed ones are skipped."""
+    """Periodic times on the monotonic clock without drift; missed times are skipped."""
 
     def __init__(self, interval_s: float, start: float) -> None:
         self._interval_s = interval_s
@@ -374,11 +374,11 @@ class Schedule:
 
     @property
     def due(self) -> float:
-        """Return the next time."""
+        """Return the next time, in monotonic seconds."""
         return self._start + self._period * self._interval_s
 
     def is_due(self, now: float) -> bool:
-        """Return whether the time has come; then the next one, after now, is set."""
+        """Return whether the next time has come, and if so schedule the one after now."""
         if now < self.due:
             return False
         self._period = max(self._period, int((now - self._start) / self._interval_s))
@@ -388,7 +388,7 @@ class Schedule:
 
 
 def run_until_signal(agent: Agent) -> None:
-    """Run until SIGTERM or SIGINT. SIGHUP, sent by a closed terminal, is ignored."""
+    """Run an agent until SIGTERM or SIGINT. SIGHUP, sent by a closed terminal, is ignored."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Readings at the start and end of an experiment's run: a Sample, and counters that only experiments read."""
+"""Counters at the start and end of an experiment's run: a Sample, and counters that only experiments read."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ _CLOEXEC = 8
 
 
 class Meter:
-    """Reads the machine below root with a Sampler of its own, so that the agent's intervals are not affected."""
+    """Reads counters for experiments with a Sampler of its own, so that the agent's intervals are unaffected."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -30,7 +30,7 @@ class Meter:
         self._sampler.sample()  # the first sample parses every counter, so it is taken before the measurement
 
     def read(self) -> Reading:
-        """Return the counters now."""
+        """Read all counters now."""
         text = read_bytes(self._root, stat.PATH)
         return Reading(
             self._sampler.sample(),
@@ -40,14 +40,14 @@ class Meter:
         )
 
     def close(self) -> None:
-        """Close all descriptors."""
+        """Close the descriptors of all counters."""
         self._sampler.close()
         if self._migrations is not None:
             self._migrations.close()
 
 
 def parse_context_switches(text: bytes) -> int | None:
-    """Return context switches of all CPUs since boot from /proc/stat, None without them (kernel: fs/proc/stat.c)."""
+    """Parse context switches of all CPUs since boot from /proc/stat, None without them (fs/proc/stat.c)."""
     for line in text.splitlines():
         name, _, number = line.partition(b" ")
         if name == b"ctxt" and number.isdigit():
@@ -56,14 +56,14 @@ def parse_context_switches(text: bytes) -> int | None:
 
 
 def parse_numastat(text: bytes) -> tuple[int, int] | None:
-    """Return pages allocated on a NUMA node by its own CPUs and by others since boot (kernel: drivers/base/node.c)."""
+    """Parse numastat: pages allocated on a NUMA node by its own CPUs and by others since boot (drivers/base/node.c)."""
     counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
     local, other = counts.get(b"local_node", b""), counts.get(b"other_node", b"")
     return (int(local), int(other)) if local.isdigit() and other.isdigit() else None
 
 
 def read_numa_pages(root: Path) -> tuple[int, int] | None:
-    """Return the sums over all NUMA nodes; None on a machine with one node, or if a node's file is missing."""
+    """Return pages allocated locally and remotely, over all NUMA nodes; None with one node or a missing file."""
     texts = [read_bytes(root, f"{_NODES}/node{node}/numastat") for node in numbered(root, _NODES, "node")]
     counts = [None if text is None else parse_numastat(text) for text in texts]
     if len(counts) < 2:
@@ -75,7 +75,7 @@ def read_numa_pages(root: Path) -> tuple[int, int] | None:
 
 
 class MigrationCounter:
-    """Counts moves of tasks between CPUs since its creation (perf_event_open(2), cpu-migrations).
+    """Counts task migrations between CPUs since its creation (perf_event_open(2), cpu-migrations).
 
     Needs the right to observe all CPUs; without it there is no number. /proc/schedstat has no total of all tasks, and
     most kernels leave it at 0.
@@ -94,12 +94,12 @@ class MigrationCounter:
                 self._fds.append(fd)
 
     def read(self) -> int | None:
-        """Return migrations of all CPUs that were online at creation; None where the kernel does not count."""
+        """Return migrations on all CPUs that were online at its creation; None if the kernel does not count them."""
         if not self._fds:
             return None
         return sum(int.from_bytes(os.read(fd, 8), sys.byteorder) for fd in self._fds)
 
     def close(self) -> None:
-        """Stop counting."""
+        """Close the perf events."""
         while self._fds:
             os.close(self._fds.pop())

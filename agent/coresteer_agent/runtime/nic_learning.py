@@ -1,4 +1,4 @@
-"""NIC learning: drivers' responses to requested values, and measurements by coalescing values."""
+"""Learns drivers' responses to requested values, and interrupt rates by coalescing values, of a node's NICs."""
 
 import logging
 import time
@@ -73,7 +73,7 @@ class _Watched(Struct):
 
 
 class NicLearner:
-    """Learns about one node's NICs.
+    """Learns drivers' responses and interrupt rates of one node's NICs.
 
     kernel: its release; responses of another one's drivers are dropped. publish: stores what was learned and sends it
     to the backend. count_interrupts: replaces receive_interrupts where the counts are already known.
@@ -107,7 +107,7 @@ class NicLearner:
 
     @property
     def learned(self) -> Learned:
-        """Return everything learned."""
+        """Return everything learned about the node's NICs."""
         if self._learned is None:
             records = [
                 DriverRecord(driver, self._kernel, list(response.values()))
@@ -117,7 +117,7 @@ class NicLearner:
         return self._learned
 
     def record_attempt(self, attempt: WriteAttempt) -> None:
-        """Record a driver's response to a write."""
+        """Record a driver's response to a written value."""
         setting = attempt.setting
         if not isinstance(setting, NetdevParam | QueueParam):
             return
@@ -139,7 +139,7 @@ class NicLearner:
                 self.save()  # the next preview must know
 
     def step(self, rates: Sequence[Rates], inventory: Inventory, now_s: float) -> None:
-        """Learn from the rates of the last seconds, without those already processed. inventory: the present one.
+        """Learn from the rates of the last seconds that are not processed yet. inventory: the present one.
 
         now_s: monotonic.
         """
@@ -157,7 +157,7 @@ class NicLearner:
             self.save()
 
     def save(self) -> None:
-        """Publish changes that are not published yet."""
+        """Store and report everything learned since the last call."""
         if self._changed:
             self._changed = False
             self._reported = {key: point.seconds for key, point in self._points.items()}
@@ -210,7 +210,7 @@ class NicLearner:
         self._learned = None
 
     def _bound_points(self, netdev: str) -> None:
-        """Drop the points that were updated longest ago; points are in that order."""
+        """Remove the points that were updated longest ago; points are in that order."""
         mine = [key for key in self._points if key[0] == netdev]
         netdevs = list(dict.fromkeys(key[0] for key in reversed(self._points)))
         gone = {key for key in self._points if key[0] in netdevs[MAX_NETDEVS:]}
@@ -239,7 +239,7 @@ class NicLearner:
                 )
 
     def _forget(self, now_ms: int) -> None:
-        """Drop rejections old enough that the value may be requested again."""
+        """Remove rejections that are old enough for the value to be requested again."""
         for driver, values in self._responses.items():
             fresh = {
                 key: response
@@ -252,7 +252,7 @@ class NicLearner:
                 self._changed = True
 
     def _record(self, driver: str, response: DriverResponse) -> None:
-        """Store the last response to a value; the oldest is dropped."""
+        """Store a driver's last response to a value; the oldest is removed."""
         values = self._responses.pop(driver, {})
         values.pop((response.name, response.requested), None)
         values[response.name, response.requested] = response
@@ -283,7 +283,7 @@ def _halved(point: Point) -> Point:
 
 
 def _changed(watched: _Watched, state: CoalescingState) -> _Watched:
-    """Return the state after a change of values, whose effect is verified if they decide about interrupts."""
+    """Return the state after values changed; their effect is verified if they influence interrupts."""
     was, now = watched.state.values, state.values
     changed = {name: value for name, value in now.items() if was.get(name, value) != value}
     if not changed:
@@ -301,14 +301,14 @@ class _File(Struct):
 
 
 class NicLearningFile:
-    """File with what was learned, state_dir/agent/nics.json."""
+    """Reads and writes the file of everything learned about NICs, state_dir/agent/nics.json."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._complaint = ""
 
     def read(self) -> Learned:
-        """Return what was stored; nothing where it cannot be read."""
+        """Return everything stored about NICs; nothing if the file cannot be read."""
         try:
             text = self._path.read_bytes()
             if msgspec.json.decode(text, type=_Format).format < FORMAT:
@@ -317,7 +317,7 @@ class NicLearningFile:
         except FileNotFoundError:
             return Learned()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            log.warning("%s cannot be read (%s); it is learned again.", self._path, error)
+            log.warning("The NIC measurements in %s cannot be read (%s); they are learned again.", self._path, error)
             return Learned()
 
     def write(self, learned: Learned) -> None:
@@ -328,4 +328,8 @@ class NicLearningFile:
         except OSError as error:
             if self._complaint != str(error):
                 self._complaint = str(error)
-                log.error("%s cannot be written: %s. A restarted agent learns it again.", self._path, error)
+                log.error(
+                    "The NIC measurements cannot be written to %s: %s. A restarted agent learns them again.",
+                    self._path,
+                    error,
+                )

@@ -1,4 +1,4 @@
-"""The node's loop over its policies: evaluate, report, apply, and restore what no policy wants any more.
+"""The agent's policy loop: evaluate policies, report, apply, and restore settings that no policy holds any more.
 
 The evaluation is coresteer_core.policies.engine's. Here is what it needs of a machine: a state that outlives the agent,
 the changes that apply its actions, and back-off after failures.
@@ -43,7 +43,7 @@ SKIPPED_REPORT_S = 60.0
 
 
 class PolicyRunner:
-    """The policies of one node.
+    """Evaluates and applies the policies of one node.
 
     state: saved by the last run; save: saves it. report: sends to the backend. ended: returns the held settings that no
     longer exist. observe_only: the agent may not write, so every policy only observes.
@@ -74,12 +74,12 @@ class PolicyRunner:
 
     @property
     def idle(self) -> bool:
-        """Return whether there is nothing to evaluate or restore, so that step() would do nothing."""
+        """Return whether step() would do nothing: no policy to evaluate and no setting to restore."""
         return self._state == PolicyState()
 
     @property
     def in_force(self) -> list[PolicyInForce]:
-        """Return the policies in force."""
+        """Return the policies in force on this node."""
         return self._state.policies
 
     def steerable(self, policy_id: str) -> dict[str, str]:
@@ -93,11 +93,11 @@ class PolicyRunner:
         }
 
     def record_steering(self, key: str, value: str) -> None:
-        """Record that a steerable setting was given another value. It is saved with the next step."""
+        """Record another value of a steerable setting; it is saved with the next step."""
         self._tracked.remember(record_steering(self._state.memory, key, value, time.monotonic()))
 
     def set_policies(self, policies: list[PolicyInForce]) -> None:
-        """Replace the policies in force; the next step acts on it.
+        """Replace the policies in force; the next step evaluates them.
 
         If one of them is leased, all of them are temporary: a restarted agent must not know an experiment's policy, and
         must resume those that pause for it.
@@ -115,11 +115,11 @@ class PolicyRunner:
         self._save()
 
     def end_leases(self) -> None:
-        """End leased policies: the backend stays away. The policies from before the experiment are in force again."""
+        """End leased policies while the backend is away; the policies from before the experiment are in force again."""
         self.set_policies(self._unleased)
 
     def stop(self, view: View) -> frozenset[str]:
-        """Restore what leased policies set, before the agent ends. Return the settings that were written or tried."""
+        """Restore the settings of leased policies before the agent ends; return the keys written or tried."""
         if not any(policy.leased for policy in self._state.policies):
             return frozenset()
         self.end_leases()
@@ -129,12 +129,15 @@ class PolicyRunner:
         return touched
 
     def report_again(self) -> None:
-        """Report the last evaluations again after a reconnect; what was sent just before may be lost."""
+        """Report the last evaluations again after a reconnect, because the latest messages may be lost."""
         for message in self._reported.values():
             self._report(message)
 
     def step(self, view: View) -> frozenset[str]:
-        """Run one round. Return the settings that were written or tried. view.time_s: now, monotonic."""
+        """Evaluate and apply all policies once; return the keys of settings written or tried.
+
+        view.time_s: now, monotonic.
+        """
         if self.idle:
             return frozenset()
         self._tracked.settle(view.time_s)
@@ -187,7 +190,7 @@ class PolicyRunner:
         name, version, mode = (policy.name, policy.version, policy.mode) if policy else (policy_id, 1, Mode.OBSERVE)
         why = f"Policy {name} is no longer enforced here."
         many = "1 setting is" if len(actions) == 1 else f"{len(actions)} settings are"
-        sentence = f"{why} {many} restored to the value from before the policy."
+        sentence = f"{why} {many} restored to the value before the policy."
         change_id = str(uuid.uuid4())
         self._send(Evaluation(policy_id, version, mode, sentence, actions), change_id)
         touched = self._changes.feed(RestoreRequested(change_id, Plan(actions, allow_isolated=True), name, why))
@@ -221,14 +224,14 @@ class PolicyRunner:
         return evaluations
 
     def _is_sound(self, view: View, policy: PolicyInForce, memory: EngineMemory) -> bool:
-        """Return whether a policy can be evaluated; a programming error in one must not stop the others."""
+        """Return whether a policy can be evaluated without an exception; an error in one must not stop the others."""
         try:
             step(view, [policy], memory)
         except Exception as error:
             known = (policy.policy_id, policy.version)
             if known not in self._failing:
                 self._failing.add(known)
-                sentence = f"Policy {policy.name} is left out because of an internal error; its settings stay."
+                sentence = f"Policy {policy.name} is not evaluated because of an internal error; its settings stay."
                 log.error("%s", sentence, exc_info=error)
                 self._send(Evaluation(policy.policy_id, policy.version, policy.mode, f"{sentence} {error!r}"[:500]))
             return False
@@ -258,7 +261,7 @@ class PolicyRunner:
         return touched
 
     def _is_news(self, evaluation: Evaluation) -> bool:
-        """Return whether an evaluation differs from the last one that was reported."""
+        """Return whether an evaluation differs from the last reported one."""
         before = self._reported.get(evaluation.policy_id)
         if before is None or not same_outcome(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
             return True
@@ -285,7 +288,7 @@ class PolicyRunner:
             self._saved = significant
 
     def _without_leases(self) -> PolicyState:
-        """Return the state for a restarted agent: leased policies only as former ones, to be restored."""
+        """Return the state for a restarted agent, in which leased policies are only to be restored."""
         if self._unleased is self._state.policies:
             return self._state
         held = {holding.policy_id for holding in self._state.memory.holdings.values()}

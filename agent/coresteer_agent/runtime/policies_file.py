@@ -1,4 +1,4 @@
-"""File of the policies in force on a node and of the settings that they hold: state_dir/agent/policies.json."""
+"""File with the policies in force on a node and the settings that they hold: state_dir/agent/policies.json."""
 
 import logging
 from collections.abc import Iterable
@@ -31,13 +31,13 @@ class _File(Struct, frozen=True):
 
 
 def absent_from_views(keys: Iterable[str]) -> list[str]:
-    """Return the keys of settings that may exist while no View shows them, but for those of processes."""
+    """Return the keys of settings that may exist without being in a View, except those of processes."""
     settings = [parse_setting(key) for key in keys]
     return [setting.key for setting in settings if not setting.complete_in_view and setting.process is None]
 
 
 class PoliciesFile:
-    """Reads and writes the file of one root directory. An error is logged once, and the agent goes on without it."""
+    """Reads and writes the policies file of one root directory. An error is logged once; the agent continues."""
 
     def __init__(self, path: Path, root: Path) -> None:
         self._path = path
@@ -46,7 +46,7 @@ class PoliciesFile:
         self._last_error = ""
 
     def read(self) -> PolicyState:
-        """Return what the last run saved, after a reboot only its policies; an empty state where it cannot be read."""
+        """Return the last saved state, after a reboot only its policies; an empty state if it cannot be read."""
         try:
             text = self._path.read_bytes()
             written = msgspec.json.decode(text, type=_Format).format
@@ -54,22 +54,28 @@ class PoliciesFile:
         except FileNotFoundError:
             return PolicyState()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            log.warning("%s cannot be read (%s); policies start again when the backend sends them.", self._path, error)
+            log.warning(
+                "The policies in %s cannot be read (%s); they start again when the backend sends them.",
+                self._path,
+                error,
+            )
             return PolicyState()
         return file.state if file.boot_id == self._boot_id else PolicyState(file.state.policies)
 
     def write(self, state: PolicyState) -> None:
-        """Replace the file atomically; on return it is on disk."""
+        """Replace the policies file atomically; it is on disk (fsync) on return."""
         try:
             replace_file(self._path, msgspec.json.encode(_File(self._boot_id, state)))
             self._last_error = ""
         except OSError as error:
             if self._last_error != str(error):
                 self._last_error = str(error)
-                log.error("%s cannot be written: %s. A restarted agent will not know its policies.", self._path, error)
+                log.error(
+                    "The policies cannot be written to %s: %s. A restarted agent will not know them.", self._path, error
+                )
 
     def ended(self, memory: EngineMemory) -> list[str]:
-        """Return the held settings of processes that have ended."""
+        """Return the keys of held settings whose process has ended."""
         pids = {key: parse_setting(key).process for key in memory.holdings}
         return [key for key, pid in pids.items() if pid is not None and not self._runs(pid, key, memory)]
 

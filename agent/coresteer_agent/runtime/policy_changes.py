@@ -1,4 +1,4 @@
-"""Outcomes of the changes made for policies: the settings they hold, and those not written for a while."""
+"""Records the outcomes of changes made for policies: settings held, and settings not written for a while."""
 
 from typing import Protocol
 
@@ -18,10 +18,10 @@ class ChangeHandler(Protocol):
     """Applies changes: the agent's NodeChanges, or a simulated node's."""
 
     def feed(self, event: Event) -> frozenset[str]:
-        """Handle an event; return the settings that were written or tried."""
+        """Handle an event of a change; return the keys of settings that were written or tried."""
 
     def change(self, change_id: str) -> Change | None:
-        """Return a change, None for an unknown one."""
+        """Return a change by its id, None for an unknown one."""
 
 
 class PolicyChanges:
@@ -32,11 +32,11 @@ class PolicyChanges:
         self.state = state
 
     def remember(self, memory: EngineMemory) -> None:
-        """Replace the engine's memory."""
+        """Replace the policy engine's memory."""
         self.state = replace(self.state, memory=memory)
 
     def record(self, policy_id: str, change: Change, now_s: float) -> None:
-        """Record what a new change has written at once, or why it failed."""
+        """Record a new change of a policy: the settings it wrote at once, or why it failed."""
         results = {result.key: result for result in change.results}
         written = set(results) if change.open else {action.key for action in change.undo.actions}
         done: list[Action] = []
@@ -53,7 +53,7 @@ class PolicyChanges:
             self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored)
 
     def settle(self, now_s: float) -> None:
-        """Record the outcomes of earlier changes, the latest first, and forget expired refusals."""
+        """Record the outcomes of earlier changes, the latest first, and remove expired refusals."""
         for change_id, own in reversed(list(self.state.changes.items())):
             change = self._changes.change(change_id)
             if change is not None and change.open:
@@ -73,16 +73,18 @@ class PolicyChanges:
             del self.state.refusals[key]
 
     def blocked(self, now_s: float) -> dict[str, str]:
-        """Return the settings that must not be written now, each with the reason as a sentence."""
+        """Return the settings that policies must not write now, each with the reason as a sentence."""
         blocked = {key: refusal.sentence for key, refusal in self.state.refusals.items() if now_s < refusal.until_s}
         for change_id, own in self.state.changes.items():
             change = self._changes.change(change_id)
             if change is not None and change.open:
-                blocked |= {action.key: "Its last change is not confirmed yet." for action in own.actions}
+                blocked |= {
+                    action.key: "The last change of this setting is not confirmed yet." for action in own.actions
+                }
         return blocked
 
     def refuse(self, key: str, why: str, now_s: float) -> None:
-        """Do not write a setting for a while, which doubles with each consecutive refusal."""
+        """Do not let policies write a setting for a while, doubled with each consecutive refusal."""
         before = self.state.refusals.get(key)
         times = 1 if before is None else before.times + 1
         pause_s = min(FIRST_PAUSE_S * 2 ** min(times - 1, 10), LONGEST_PAUSE_S)

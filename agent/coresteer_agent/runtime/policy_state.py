@@ -1,4 +1,4 @@
-"""State of a node's policies that outlives the agent: what they are, hold and have changed."""
+"""State of a node's policies that survives a restart of the agent: policies, held settings and changes."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 
 
 class PolicyChange(Struct, frozen=True):
-    """A change made for a policy.
+    """A change made for a policy, and what it wrote.
 
     actions: those that wrote, with the values that they found. restored: keys that got their original values.
     """
@@ -19,7 +19,7 @@ class PolicyChange(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A setting that policies do not write until a time. until_s: monotonic; times: consecutive refusals."""
+    """A setting that policies must not write until until_s (monotonic). times: consecutive refusals."""
 
     sentence: str
     until_s: float
@@ -27,7 +27,7 @@ class Refusal(Struct, frozen=True):
 
 
 class PolicyState(Struct, frozen=True):
-    """Policies of a node and their effects. All but policies is valid for one boot, which resets every setting.
+    """Policies of a node and what they set. All but policies is valid for one boot, which resets every setting.
 
     former: policies that set something and are no longer enforced, until that is restored. changes: by change id.
     refusals: by setting key.

@@ -1,4 +1,4 @@
-"""Service classes of a node: the gate's policy, the attainment of each class, and the weights that follow it.
+"""Runs the service classes of a node: the gate, the attainment of each class, and CPU weights that follow it.
 
 The decisions are coresteer_core's (policies/service_class); here is what they need of a machine. A node has one gate,
 so one policy is effective: the one with the strongest mode, and of these the first in rank.
@@ -59,17 +59,17 @@ _ORDER = {Mode.ENFORCE: 0, Mode.RECOMMEND: 1, Mode.OBSERVE: 2}
 
 
 class SteerableSettings(Protocol):
-    """Knows which settings may be steered: the PolicyRunner."""
+    """Provides the settings whose values may be steered: the PolicyRunner."""
 
     def steerable(self, policy_id: str) -> dict[str, str]:
         """Return the values of the settings that an enforced policy may steer now, by key."""
 
     def record_steering(self, key: str, value: str) -> None:
-        """Record that a steerable setting was given another value."""
+        """Record another value of a steerable setting."""
 
 
 class _Counts(Struct):
-    """Counts of a class without requests at the gate. source, reported_s: of the last report (monotonic)."""
+    """Request counts of a class that does not use the gate. source, reported_s: of the last report (monotonic)."""
 
     attainment: Attainment
     source: str | None = None
@@ -77,13 +77,16 @@ class _Counts(Struct):
 
 
 def effective_policy(policies: Iterable[PolicyInForce]) -> PolicyInForce | None:
-    """Return the policy that classifies work here: the strongest mode, then the lowest rank; None without any."""
+    """Return the policy that classifies requests here: the strongest mode, then the lowest rank; None without any."""
     ours = [policy for policy in policies if isinstance(policy.spec, ServiceClasses)]
     return min(ours, key=lambda each: (_ORDER[each.mode], *each.precedence), default=None)
 
 
 class ServiceClassRunner:
-    """The service classes of one node. write: gives a held setting another value. report: sends to the backend."""
+    """Runs the gate, measures and steers the service classes of one node.
+
+    write: gives a held setting another value. report: sends to the backend.
+    """
 
     def __init__(
         self,
@@ -116,16 +119,16 @@ class ServiceClassRunner:
 
     @property
     def active(self) -> bool:
-        """Return whether a policy with classes is in force."""
+        """Return whether a policy with service classes is in force."""
         return self._policy is not None
 
     @property
     def steers(self) -> bool:
-        """Return whether there are weights to steer."""
+        """Return whether there are CPU weights to steer."""
         return bool(self._settings) and self._policy is not None and self._policy.mode is Mode.ENFORCE
 
     def set_policies(self, policies: Iterable[PolicyInForce]) -> None:
-        """Replace the policies in force."""
+        """Replace the policies in force, and with them the classes."""
         policy = effective_policy(policies)
         if policy == self._policy:
             return
@@ -145,7 +148,7 @@ class ServiceClassRunner:
         self._open_gate()
 
     def close(self) -> None:
-        """Close the gate; waiting requests go on without a slot."""
+        """Close the gate; waiting requests continue without a slot."""
         self._policy = None
         self._settings = {}
         if self._gate is not None:
@@ -154,7 +157,10 @@ class ServiceClassRunner:
         self._follow_histograms([])
 
     def observe(self, view: View, connections: Iterable[Connection]) -> None:
-        """Take the processes of a new view. connections: accepted ones that moved bytes since the last call."""
+        """Update the processes of the classes from a new View, and count requests of connections.
+
+        connections: accepted ones that had traffic since the last call.
+        """
         if self._policy is None:
             return
         self._by_pid = {task.pid: task for task in view.tasks}
@@ -164,7 +170,7 @@ class ServiceClassRunner:
         self._count_connections(connections)
 
     def step(self) -> None:
-        """Collect counts and report the attainment; call it each second."""
+        """Count requests and report each class's attainment; call it once a second."""
         if self._policy is None:
             return
         if self._gate is not None and self._gate.ended:
@@ -178,7 +184,7 @@ class ServiceClassRunner:
         self._report(ClassesMessage(time.time_ns() // 1_000_000, self._policy.policy_id, figures))
 
     def steer(self) -> None:
-        """Move each weight one step towards equal F; call it every STEER_S."""
+        """Move each class's CPU weight one step towards equal attainment; call it every STEER_S seconds."""
         if self._policy is None or not self.steers:
             return
         now_s = time.monotonic()
@@ -194,7 +200,7 @@ class ServiceClassRunner:
             self._follow(key, name, held, now_s)
 
     def _current_weights(self, held: Mapping[str, str]) -> dict[str, float]:
-        """Return the current weights; after a start those of the first held setting of each class."""
+        """Return each class's current weight; after a start, that of its first held setting."""
         if self._weights:
             return self._weights
         weights = initial_weights(self._spec.classes)
@@ -212,7 +218,7 @@ class ServiceClassRunner:
         value = step_toward(setting, held[key], self._weights[name])
         if value is None:
             return
-        result = self._write(Action(key, held[key], value, f"Steered for class {name}."))
+        result = self._write(Action(key, held[key], value, f"The weight was steered for service class {name}."))
         if result.done:
             self._steerable.record_steering(key, value)
         else:
@@ -240,7 +246,7 @@ class ServiceClassRunner:
         return _Counts(Attainment(service_class.target, window_s))
 
     def _open_gate(self) -> None:
-        """Open the gate and set its policy; a gate that cannot be opened is tried again each second."""
+        """Open the gate and set its policy; if that fails, it is tried again each second."""
         if self._policy is None:
             return
         if self._gate is None:
@@ -250,13 +256,13 @@ class ServiceClassRunner:
             except GateError as error:
                 if self._last_error != str(error):
                     self._last_error = str(error)
-                    log.warning("%s It is tried again.", error)
+                    log.warning("%s Opening the gate is tried again.", error)
                 return
             self._gate, self._last_error = gate, ""
         self._gate.set_policy(self._spec, self._classify, enforced=self._policy.mode is Mode.ENFORCE)
 
     def _classify(self, client: Address, port: int, pid: int) -> str | None:
-        """Return the class of a connection that a process serves, None for none; called by the gate's thread."""
+        """Return the class of a connection served by process pid, None for none; called by the gate's thread."""
         classes = self._spec.classes
         needs_process = any(service_class.match.needs_process for service_class in classes)
         service_class = class_of_connection(
@@ -322,7 +328,7 @@ class ServiceClassRunner:
 
 
 def _count(attainment: Attainment, now_s: float, buckets: list[tuple[float, int]]) -> None:
-    """Record requests of a histogram with the upper bound of their bucket, the last one with that of the one before."""
+    """Count requests of a histogram by bucket; those above the last bound count with the bound before."""
     deadline_us = attainment.target.deadline_us
     longest_us = 0
     for bound_s, requests in buckets:

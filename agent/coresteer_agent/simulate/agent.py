@@ -54,7 +54,7 @@ _PERMANENT_CODES = {Close.BAD_KEY, Close.VERSION, 401, 403}
 
 
 class FleetStatistics(Struct):
-    """Statistics of a fleet. latencies_ms: from the first sending of a sample to its acknowledgement."""
+    """Counters of all simulated agents. latencies_ms: from the first sending of a sample to its acknowledgement."""
 
     sent: int = 0
     acked: int = 0
@@ -63,9 +63,10 @@ class FleetStatistics(Struct):
 
 
 class SimulatedAgent:
-    """Agent of one node. connected: between Welcome and the end of the connection. rejected: the backend refused it.
+    """Simulated agent of one node: connects, samples, evaluates policies and handles the backend's messages.
 
-    record_latencies: record the latency of each sample in stats, for a run of limited length.
+    connected: between Welcome and the end of the connection. rejected: the backend refused it. record_latencies: record
+    the latency of each sample in stats, for a run of limited length.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class SimulatedAgent:
         self._sent_seq = 0  # on this connection
 
     async def maintain_connection(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
-        """Connect, and reconnect after growing, jittered pauses, until cancelled or rejected."""
+        """Connect, and reconnect after growing random pauses, until cancelled or rejected by the backend."""
         pause = _MIN_PAUSE_S
         while True:
             try:
@@ -104,7 +105,7 @@ class SimulatedAgent:
             except OSError as error:
                 why = str(error)
             if self.rejected:
-                _log.error("%s gives up: %s", self.node.name, why)
+                _log.error("Simulated node %s does not reconnect: %s", self.node.name, why)
                 return
             _log.debug("%s: %s", self.node.name, why)
             self._stats.reconnects += 1
@@ -112,7 +113,7 @@ class SimulatedAgent:
             pause = min(2 * pause, _MAX_PAUSE_S)
 
     def sample(self, now_s: float) -> None:
-        """Sample an interval that ends at a Unix time; it is sent when connected and buffered until acknowledged."""
+        """Sample the interval that ends at now_s (Unix time), and send and buffer it until it is acknowledged."""
         self._changes.advance(self.node.sample(now_s))
         learned = None
         if now_s >= self._next_step_s:
@@ -150,7 +151,7 @@ class SimulatedAgent:
             link.abort()
 
     async def _connect(self, tls: ssl.SSLContext | None) -> Link:
-        """Return a connection that is welcomed or already closed."""
+        """Return a connection that has received Welcome or is already closed."""
         self._settled.clear()
         self._ended.clear()
         _, link = await asyncio.get_running_loop().create_connection(
@@ -230,7 +231,7 @@ class SimulatedAgent:
             self._stats.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]
 
     def _send_pending(self) -> None:
-        """Send the samples that this connection has not sent yet, as far as the backend reads them."""
+        """Send the samples that this connection has not sent yet, while its send buffer has space."""
         pending = min(self.node.seq - self._sent_seq, len(self.node.unacknowledged))
         for back in range(pending, 0, -1):
             if self._link is None or not self.connected or not self._link.writable:

@@ -21,7 +21,7 @@ _MAX_CLASSES = 256
 
 
 class SimulationCache:
-    """Intervals, tasks and service classes by machine and load. duration_s: of an interval."""
+    """Caches generated intervals, tasks and service classes by machine and load. duration_s: of an interval."""
 
     def __init__(self, duration_s: float) -> None:
         self.duration_s = duration_s
@@ -34,7 +34,7 @@ class SimulationCache:
     def interval(
         self, machine: Machine, placement: tuple[int, ...], wait: TimerParams | None, level: int, variant: int
     ) -> Interval:
-        """Return an interval, generated at its first use; the cache is cleared when it is full."""
+        """Return an interval's rates, generated on first use; the cache is cleared when it is full."""
         key = (machine.seed, machine.fault, placement, wait, level, variant)
         if (interval := self._intervals.get(key)) is None:
             if len(self._intervals) >= _MAX_INTERVALS:
@@ -45,7 +45,7 @@ class SimulationCache:
         return interval
 
     def interrupts(self, machine: Machine, rates: Rates) -> Interrupts:
-        """Return the interrupts of receive queues in an interval, counted once for all nodes that share it."""
+        """Return the receive queues' interrupts in an interval, counted once for all nodes that share it."""
         key = (machine.seed, rates.irq_ids, rates.irq_counts)
         if (found := self._interrupts.get(key)) is None:
             if len(self._interrupts) >= _MAX_INTERVALS:
@@ -54,7 +54,7 @@ class SimulationCache:
         return found
 
     def tasks(self, machine: Machine, level: int) -> list[Task]:
-        """Return the busiest processes at a load level."""
+        """Return the processes with the most CPU time at a load level."""
         key = (machine.seed, len(machine.topology.cpus), level)
         if (tasks := self._tasks.get(key)) is None:
             tasks = self._tasks[key] = busiest_tasks(machine, level)
@@ -68,7 +68,7 @@ class SimulationCache:
         level: int,
         params: dict[int, dict[str, str]],
     ) -> list[NetTask]:
-        """Return the processes that communicate over the network at a load level."""
+        """Return the processes that use the network at a load level, with their RX placements."""
         values = sorted((pid, *item) for pid, named in params.items() for item in named.items())
         placed = (placement_of(inventory), *sorted(affinities.items()), None, *values)
         key = (machine.seed, machine.fault, len(machine.topology.cpus), level, placed)
@@ -79,7 +79,10 @@ class SimulationCache:
         return tasks
 
     def classes(self, spec: ServiceClasses, variant: int, cpus: int, now_s: float) -> list[ClassFigures]:
-        """Return the attainment of a policy's classes, shared by a variant. now_s: Unix time, must not decrease."""
+        """Return the attainment of a policy's service classes, shared by all nodes with the same variant.
+
+        now_s: Unix time, must not decrease.
+        """
         key = (msgspec.json.encode(spec), variant, cpus)
         if (classes := self._classes.get(key)) is None:
             if len(self._classes) >= _MAX_CLASSES:

@@ -1,4 +1,4 @@
-"""Changes of a simulated node: the agent's ChangeRunner with an executor for a simulated machine."""
+"""Changes of a simulated node: the agent's ChangeRunner with an executor that changes simulated settings."""
 
 import logging
 from collections.abc import Callable
@@ -24,15 +24,15 @@ class SimulatedExecutor:
         self._node = node
 
     def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
-        """Apply an action: known, supported, guard, still as previewed, write, read back."""
+        """Apply an action: check support, guard and action.was, write the simulated setting, read it back."""
         return self._write(action, allow_isolated=allow_isolated)
 
     def undo(self, action: Action) -> Result:
-        """Restore action.becomes whatever the present value is, without the guard."""
+        """Write action.becomes back without the guard's checks, whatever value the setting has now."""
         return self._write(action, undo=True)
 
     def verify(self, action: Action) -> Result:
-        """Read whether a setting still has action.becomes: unchanged or failed."""
+        """Read whether a setting still has the value action.becomes: unchanged or failed."""
         found = parse_setting(action.key).current(self._view())
         outcome = Outcome.UNCHANGED if found == action.becomes else Outcome.FAILED
         return Result(action.key, outcome, f"{action.key} is {found}.", found, found)
@@ -63,7 +63,7 @@ class SimulatedExecutor:
         except UnsupportedError:
             return Result(action.key, Outcome.UNSUPPORTED, unsupported)
         except OSError as error:
-            sentence = f"{name} cannot be set to {value}. The kernel's answer was: {error.strerror}."
+            sentence = f"{name} cannot be set to {value}. The simulated driver refuses this value: {error.strerror}."
             return Result(action.key, Outcome.FAILED, sentence, found, found)
         if read_back != value:
             sentence = f"{name} was set to {value}, but the kernel changed it to {read_back}."
@@ -81,7 +81,7 @@ class SimulatedExecutor:
 
 
 class SimulatedChanges(ChangeRunner):
-    """The changes of one simulated node. There is no journal: the node ends with its process.
+    """Applies the changes of one simulated node, without a journal: the node ends with its process.
 
     Messages are collected for messages(), as a simulated agent sends them together with its inventory.
     """
@@ -91,20 +91,20 @@ class SimulatedChanges(ChangeRunner):
         super().__init__(SimulatedExecutor(node), self._collect, clock=clock, logger=_log)
 
     def messages(self) -> list[ChangeMessage]:
-        """Return the messages since the last call."""
+        """Return the messages for the backend since the last call."""
         messages, self._messages = self._messages, []
         return messages
 
     def connected(self) -> None:
-        """Handle that the backend welcomed the node."""
+        """Start reporting changes: the backend has welcomed the node."""
         self.feed(BackendBack())
 
     def disconnected(self) -> None:
-        """Handle that the connection ended; what is undone meanwhile is reported after the next welcome."""
+        """Handle the end of the connection: undo unconfirmed changes, and report that after the next Welcome."""
         self.feed(BackendLost())
 
     def advance(self, rates: Rates) -> None:
-        """Advance timers and guardrails by an interval."""
+        """Advance confirmation timers, and check guardrails against the rates of one interval."""
         if any(change.open for change in self._state.changes.values()):
             self.tick()
             self.check_guardrails(rates)

@@ -21,7 +21,7 @@ _MAX_GAP_S = 5.0
 
 
 class SimulatedClasses:
-    """The gate of one policy with its clients. Times are Unix seconds and must not decrease."""
+    """Simulates clients at the gate of one service-class policy. Times are Unix seconds and must not decrease."""
 
     def __init__(self, spec: ServiceClasses, seed: int, *, cpus: int) -> None:
         self.spec = spec
@@ -33,7 +33,7 @@ class SimulatedClasses:
         self._now_s: float | None = None
 
     def figures(self, now_s: float) -> list[ClassFigures]:
-        """Simulate until now_s and return the attainment; a gap of more than 5 s between calls is not simulated."""
+        """Simulate until now_s and return each class's attainment; a gap of over 5 s between calls is not simulated."""
         if self._now_s is None:
             for worker in range(_CLIENTS * len(self._names)):
                 heappush(self._events, (now_s + self._random.random(), worker, True))

@@ -26,9 +26,7 @@ _log = logging.getLogger("coresteer.simulate")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``coresteer-agent simulate``."""
-    parser.description = (
-        "Simulated nodes that use the real protocol, to try the user interface or to measure a backend."
-    )
+    parser.description = "Simulate nodes that use the real protocol, to try the user interface or to measure a backend."
     parser.add_argument("--backend", default=DEFAULT_BACKEND, metavar="URL", help="default: %(default)s")
     parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are stored")
     parser.add_argument("--nodes", type=_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
@@ -39,13 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--duration", type=_seconds(1, 1e6), metavar="S", help="end after S s and print statistics")
     parser.add_argument("--insecure", action="store_true", help="connect without TLS to a backend on another machine")
     parser.add_argument(
-        "--state-dir", type=Path, default=default_state_dir(), metavar="DIR", help="for the keys; default: %(default)s"
+        "--state-dir",
+        type=Path,
+        default=default_state_dir(),
+        metavar="DIR",
+        help="directory for the keys of simulated nodes; default: %(default)s",
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format of the statistics")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run until Ctrl-C or --duration. Returns 1 if it could not start or the backend rejected every node, else 0."""
+    """Simulate nodes until Ctrl-C or --duration. Return 1 if that cannot start or all nodes are rejected, else 0."""
     backend = check_backend(args.backend, insecure=args.insecure)
     try:
         names = node_names(args.nodes, args.cpus)

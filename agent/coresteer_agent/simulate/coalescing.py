@@ -52,10 +52,10 @@ _IGB_STEP_US = 8
 
 
 def driver_response(driver: str | None, param: str, value: str, was: str) -> str:
-    """Return the value that reads back after a write. was: the value before. Raises OSError where the driver refuses.
+    """Return the value of a NIC parameter that reads back after a write. Raises OSError if the driver refuses it.
 
-    As real drivers do: mlx5_core refuses long waits, igb rounds to steps, ena acknowledges adaptive-rx and leaves it
-    off (as virtio_net does).
+    was: the value before. As real drivers do: mlx5_core refuses long waits, igb rounds to steps, ena acknowledges
+    adaptive-rx and leaves it off (as virtio_net does).
     """
     if driver == "mlx5_core" and param == "coalesce/rx-usecs" and int(value) > _MLX5_MAX_US:
         raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
@@ -65,10 +65,10 @@ def driver_response(driver: str | None, param: str, value: str, was: str) -> str
 
 
 def interrupts_per_s(wait: TimerParams | None, packets_per_s: float) -> float:
-    """Return the interrupt rate of a queue for Poisson arrivals while its CPU does not poll.
+    """Return the interrupt rate of a queue for Poisson arrivals of packets_per_s.
 
-    wait: None where the NIC adapts its coalescing. Closed form of the renewal process that
-    coresteer_core.node.nic_model.predict simulates.
+    It applies while the queue's CPU does not poll. wait: None where the NIC adapts its coalescing. Closed form of the
+    renewal process that coresteer_core.node.nic_model.predict simulates.
     """
     if packets_per_s <= 0:
         return 0.0

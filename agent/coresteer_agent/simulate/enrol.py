@@ -1,4 +1,4 @@
-"""Keys of simulated nodes: requested once with a one-time token, then stored."""
+"""Enrolment of simulated nodes: request their keys once with a one-time token, then store them."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ _FILE = "simulated-keys.json"
 
 
 class SimulationError(Exception):
-    """The simulation cannot start; the text says what to do."""
+    """Raised if the simulation cannot start; the message says what to do."""
 
 
 def node_names(nodes: int, cpus: int) -> list[str]:
-    """Return ``sim64-0001`` and so on; the number of CPUs keeps fleets of different machines apart on one backend."""
+    """Return the nodes' names, ``sim64-0001`` and so on, with the number of CPUs to distinguish fleets."""
     return [f"sim{cpus}-{number:04}" for number in range(1, nodes + 1)]
 
 

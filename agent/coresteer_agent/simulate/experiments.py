@@ -1,4 +1,4 @@
-"""Simulated experiments: runs generate no load and produce plausible figures in a tenth of their time.
+"""Simulated experiments: runs generate no load and return plausible metrics in a tenth of their time.
 
 A small model derives the figures from the node's settings: the CPUs that serve the NIC's interrupts process a limited
 number of packets, the server has the remaining CPU time, and the NIC's timer (coresteer_core.node.nic_model) trades
@@ -62,8 +62,9 @@ _SPREAD = {
 
 
 class WorkloadModel(Struct):
-    """Result of the model before noise, per second. packets: received. works: packets or requests the server processed.
+    """Modelled packets, work and interrupts per second and CPU shares of a workload, without noise.
 
+    packets: received. works: packets or requests that the server processed. dropped: packets. rtt_us: median, p95, p99.
     shares: by kind, of each CPU's time.
     """
 
@@ -76,7 +77,7 @@ class WorkloadModel(Struct):
 
 
 class SimulatedExperiments:
-    """The agent's side of experiments on one simulated node. call_later: as of an event loop."""
+    """Handles experiments on one simulated node. call_later: as of an asyncio event loop."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class SimulatedExperiments:
 
 
 def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
-    """Return the result of a run with the node's present settings."""
+    """Return the metrics of an experiment's run with the node's present settings, with noise."""
     own = seeded_random("experiment", node.name, run.run_id)
     modelled = model(node, run.workload)
     speed = own.lognormvariate(0, _SPEED_NOISE)
@@ -154,7 +155,7 @@ def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
 
 
 def model(node: SimulatedNode, workload: Workload) -> WorkloadModel:
-    """Return the model's result without noise. Unlimited workloads are limited by link, interrupts or server."""
+    """Return a workload's modelled rates without noise; an unlimited one is limited by link, interrupts or server."""
     cpus = len(node.machine.topology.cpus)
     irq_cpus = node.receive_irq_cpus()
     listed = workload.server_cpus if isinstance(workload, Traffic) else ""
@@ -185,7 +186,7 @@ def model(node: SimulatedNode, workload: Workload) -> WorkloadModel:
 
 
 def _offered(node: SimulatedNode, workload: Workload) -> float:
-    """Return the offered packets per second; 0 for requests, which follow from their response time."""
+    """Return the packets per second that a workload sends; 0 for requests, which depend on their response time."""
     link = node.inventory.netdevs[0].speed_bits_per_s or 10**9
     match workload:
         case TcpStream(limit_mbit_per_s=limit) | Iperf3(limit_mbit_per_s=limit):
@@ -204,7 +205,7 @@ def _packets_of(workload: TcpRequest) -> float:
 
 
 def _handled(arriving: float, irq_cpus: dict[int, int]) -> float:
-    """Return the packets per second that are processed of those arriving. irq_cpus: number of queues by CPU."""
+    """Return how many of the arriving packets per second are processed. irq_cpus: number of queues by CPU."""
     queues = sum(irq_cpus.values())
     return sum(min(arriving * count / queues, _FULL * 1e6 / _SOFTIRQ_US) for count in irq_cpus.values())
 
@@ -229,7 +230,7 @@ def _share(
     irq_cpus: dict[int, int],
     server_cpus: list[int],
 ) -> None:
-    """Update the shares of each CPU. server_us: CPU time per second, over all of the server's CPUs."""
+    """Update each CPU's utilization by kind. server_us: CPU time per second, over all of the server's CPUs."""
     queues = max(1, sum(irq_cpus.values()))
     for cpu in range(len(shares["irq"])):
         part = irq_cpus.get(cpu, 0) / queues
@@ -241,7 +242,7 @@ def _share(
 
 
 def _figures(workload: Workload, found: WorkloadModel, uniform: float) -> dict[str, float]:
-    """Return figures by the names of metrics.EXPERIMENT, and one of a command. uniform: random, 0 to 1."""
+    """Return metrics by their names in metrics.EXPERIMENT, and one for a Command. uniform: random, 0 to 1."""
     percent = {kind: 100 * sum(shares) for kind, shares in found.shares.items()}
     figures = {f"cpu_{kind}_percent": share for kind, share in percent.items()}
     figures["cpu_busy_percent"] = sum(percent.values())

@@ -1,4 +1,4 @@
-"""Fleet of simulated nodes on one event loop, with one scheduler for all samples."""
+"""Runs all simulated nodes on one event loop, with one scheduler for all samples."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ _LAST_ACK_S = 90.0
 async def run(
     agents: list[SimulatedAgent], *, interval_s: float, duration_s: float | None, tls: ssl.SSLContext | None
 ) -> float:
-    """Run until cancelled, until the backend rejects all nodes, or for duration_s after all are connected.
+    """Run all agents until cancelled, rejected by the backend, or for duration_s after all are connected.
 
     Returns the duration of the run in seconds.
     """
@@ -47,7 +47,7 @@ async def run(
 
 
 async def _sample(agents: list[SimulatedAgent], interval_s: float) -> None:
-    """Sample each node once per interval, evenly spread over it; samples missed by a stalled process are skipped."""
+    """Sample each node once per interval, evenly spread over it; skip samples that a stalled process missed."""
     began = time.monotonic()
     apart = interval_s / len(agents)
     turn = 0

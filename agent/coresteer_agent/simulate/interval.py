@@ -1,4 +1,4 @@
-"""Rates of one interval of a simulated machine: CPU time of its packets, interrupts and programs."""
+"""Simulated rates of one interval: CPU time, interrupts, network counters and TCP latency of a machine."""
 
 import random
 from array import array
@@ -19,7 +19,7 @@ _MAX_SHARE = 0.96  # of a CPU's time for interrupts and softirqs
 
 
 class Interval(Struct, frozen=True):
-    """The columns of Rates that depend on the load."""
+    """Columns of Rates that depend on a simulated machine's load."""
 
     shares: dict[str, bytes | None]
     counts: dict[str, bytes | None]
@@ -32,7 +32,7 @@ class Interval(Struct, frozen=True):
 
 
 class _CpuShares(Struct):
-    """Shares of each CPU's time, 0 to 1."""
+    """Shares of each CPU's time by kind, 0 to 1."""
 
     irq: list[float]
     softirq: list[float]
@@ -51,9 +51,10 @@ def make_interval(
     *,
     wait: TimerParams | None = None,
 ) -> Interval:
-    """Return the rates of one interval. placement: the CPU of each of inventory.irqs, in their order.
+    """Return a machine's simulated rates in one interval of duration_s.
 
-    wait: coalescing of the queues of the first NIC; None where the NIC adapts it.
+    placement: the CPU of each of inventory.irqs, in their order. wait: coalescing of the queues of the first NIC; None
+    where the NIC adapts it.
     """
     noise = seeded_random("interval", machine.seed, level, variant)
     load = level / (LEVELS - 1)
@@ -114,7 +115,7 @@ def _interrupts(
 def _cpu_shares(
     machine: Machine, load: float, irq_time: list[float], handled: list[float], noise: random.Random
 ) -> _CpuShares:
-    """Return the shares of each CPU. handled: packets per second that it processes."""
+    """Return the shares of each CPU's time. handled: packets per second that it processes."""
     softirq = [packets * _SOFTIRQ_S_PER_PACKET + 0.002 for packets in handled]
     kernel = sum(handled) * _SYSTEM_S_PER_PACKET / len(handled)
     programs = seeded_random("programs", machine.seed)
@@ -132,7 +133,7 @@ def _cpu_shares(
 def _netdevs(
     machine: Machine, received: float, lost: float, duration_s: float, noise: random.Random
 ) -> list[NetdevCounts]:
-    """Return the counts of each netdev. received: packets of the first one; lost: per second, for want of CPU time."""
+    """Return each netdev's counts. received: packets of the first one; lost: packets per second dropped at its ring."""
     netdevs = []
     for place, netdev in enumerate(machine.inventory.netdevs):
         packets = int(received) if place == 0 else int(noise.uniform(20, 60) * duration_s)
@@ -159,7 +160,7 @@ def _share_columns(shares: _CpuShares) -> dict[str, bytes | None]:
 def _count_columns(
     shares: _CpuShares, interrupts: list[float], offered: list[float], handled: list[float], duration_s: float
 ) -> dict[str, bytes | None]:
-    """Return the counts of each CPU. interrupts: delivered to it per second."""
+    """Return each CPU's counts of packets and interrupts. interrupts: delivered to it per second."""
     return {
         "net_rx": _u32([(i + p / 64) * duration_s for i, p in zip(interrupts, handled, strict=True)]),
         "net_tx": _u32([p / 500 * duration_s for p in handled]),
@@ -179,7 +180,7 @@ def _weights(machine: Machine, queues: int) -> list[float]:
 def _cells(
     machine: Machine, placement: tuple[int, ...], interrupts: list[float], busy: list[float], duration_s: float
 ) -> tuple[bytes, bytes, bytes]:
-    """Return the IRQ × CPU cells that are not 0: irq_ids, irq_cpus and irq_counts; devices, then rows such as LOC."""
+    """Return the nonzero IRQ × CPU counts as columns irq_ids, irq_cpus, irq_counts; devices, then rows such as LOC."""
     cells = [
         (irq.irq, placement[row], int(interrupts[row] * duration_s)) for row, irq in enumerate(machine.inventory.irqs)
     ]
@@ -196,7 +197,10 @@ def _cells(
 
 
 def _latency(load: float, worst: float, noise: float, wait_us: float) -> TcpLatency:
-    """Return round-trip times with the wait in the NIC and in the busiest CPU's queue, 1 / (1 - use) as in M/M/1."""
+    """Return round-trip times that include the NIC's coalescing delay and the queue of the busiest CPU.
+
+    The queue adds 1 / (1 - utilization), as in M/M/1.
+    """
     median = 180 * (1 + 0.6 * load) * noise + wait_us
     waiting = 1 / (1 - min(worst, 0.97))
     return TcpLatency(

@@ -1,4 +1,4 @@
-"""WebSocket to the backend: the protocol of the websockets package on an asyncio transport.
+"""WebSocket connection of a simulated agent: the protocol of the websockets package on an asyncio transport.
 
 Unlike in the package's own client, sending never waits, so a connection that the backend does not read cannot block the
 scheduler that serves all nodes. The cost is the same: 18 µs for a sample of 4 kB.
@@ -19,7 +19,7 @@ from coresteer_core.protocol import MAX_FRAME_BYTES
 
 
 class Link(asyncio.Protocol):
-    """One connection. writable: False while the transport's buffer is full.
+    """One WebSocket connection of a simulated agent. writable: False while the transport's buffer is full.
 
     opened, received, resumed, ended: called when the WebSocket is open, on each binary message, when the connection is
     writable again, and when it is closed (see close_reason()).
@@ -45,7 +45,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the opening handshake."""
+        """Send the opening handshake of the WebSocket."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - create_connection gives nothing else
         self._transport = transport
         request = self._protocol.connect()
@@ -54,7 +54,7 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Handle received bytes."""
+        """Parse bytes received from the backend and report complete messages."""
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if not isinstance(event, Frame):
@@ -65,11 +65,11 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def pause_writing(self) -> None:
-        """Note that the backend reads too slowly."""
+        """Mark the connection as not writable: the backend reads too slowly."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """Continue after pause_writing()."""
+        """Mark the connection as writable again."""
         self.writable = True
         self._resumed()
 
@@ -79,17 +79,17 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Report the end of the connection."""
+        """Report that the TCP connection has ended."""
         self._ended()
 
     def send(self, frame: bytes) -> None:
-        """Send a binary message. Dropped while the connection is closing; the node sends it again on the next one."""
+        """Send a binary message; dropped while the connection is closing, as the node sends it again later."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_binary(frame)
             self._flush()
 
     def close(self) -> None:
-        """Start the closing handshake."""
+        """Start the closing handshake of the WebSocket."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1001, "The simulation has ended.")
             self._flush()
@@ -102,7 +102,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def close_reason(self) -> tuple[int | None, str]:
-        """Return the close code or HTTP status, and the backend's reason."""
+        """Return the WebSocket close code or HTTP status (None if lost without one), and the backend's reason."""
         refused = self._protocol.handshake_exc
         if isinstance(refused, InvalidStatus):
             return refused.response.status_code, str(refused)

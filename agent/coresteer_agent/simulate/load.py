@@ -1,4 +1,4 @@
-"""Load of a simulated node over time, its processes, and the counts of a failing NIC."""
+"""Load of a simulated node over a day, its processes, and the error counts of a failing NIC."""
 
 import math
 
@@ -12,7 +12,7 @@ from coresteer_core.node.tasks import Task
 LEVELS = 32
 """Steps of load from idle to full. Intervals are generated once per level and shared."""
 VARIANTS = 8
-"""Variants of the noise at one level, so that a steady load varies."""
+"""Number of variants of the random noise at one load level, so that a steady load varies."""
 
 BYTES_PER_PACKET = 700
 ANSWERS_PER_PACKET = 0.8
@@ -21,7 +21,7 @@ _TASKS = ("nginx", "memcached", "postgres", "envoy", "java", "ksoftirqd", "kubel
 
 
 class LoadProfile(Struct, frozen=True):
-    """Load of a node over a day. size: its peak load, 0 to 1; phase: 0 to 2π."""
+    """Daily load of a simulated node. size: its peak load, 0 to 1; phase: of the daily cycle, 0 to 2π."""
 
     size: float
     phase: float
@@ -45,7 +45,7 @@ def load_level(time_s: float, profile: LoadProfile, fault: Fault) -> int:
 
 
 def busiest_tasks(machine: Machine, level: int) -> list[Task]:
-    """Return the processes at a load level, the busiest first."""
+    """Return the processes with the most CPU time at a load level, the busiest first."""
     own = seeded_random("tasks", machine.seed)
     cpus = len(machine.topology.cpus)
     load = level / (LEVELS - 1)
@@ -57,7 +57,7 @@ def busiest_tasks(machine: Machine, level: int) -> list[Task]:
 
 
 def failing_nic_counts(counts: NetdevCounts, age_s: float, duration_s: float) -> NetdevCounts:
-    """Return the counts of a failing NIC: errors and drops double every 30 s; all 0 while its link is down."""
+    """Return a failing NIC's counts: errors and drops double every 30 s; all 0 while its link is down."""
     if link_is_down(age_s):
         return NetdevCounts(counts.name, 0, 0, 0, 0, 0, 0, 0, 0)
     bad = min(counts.rx_packets // 4, int(2 ** min(age_s / 30, 20) * duration_s))
@@ -75,12 +75,12 @@ def failing_nic_counts(counts: NetdevCounts, age_s: float, duration_s: float) ->
 
 
 def link_is_down(age_s: float) -> bool:
-    """Return whether the link is down: after three minutes for eight seconds of every minute."""
+    """Return whether a failing NIC's link is down: 8 s of every minute, from the third minute on."""
     return age_s > 180 and age_s % 60 < 8
 
 
 def peak_packets_per_s(machine: Machine, queues: int) -> float:
-    """Return the packets per second that its first NIC receives at full load.
+    """Return the packets per second that a machine's first NIC receives at full load.
 
     A CPU per queue is enough for it; a hot queue receives slightly more than one CPU can process.
     """

@@ -1,4 +1,4 @@
-"""Simulated machines: their NICs, queues and interrupts, and their faults."""
+"""Simulated machines: their NICs, queues, interrupts and faults."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -22,7 +22,7 @@ _KINDS = 12
 
 
 class Fault(StrEnum):
-    """Fault of a node, so that the fleet has hot spots."""
+    """Fault of a simulated node, so that the fleet has hot spots."""
 
     NONE = "none"
     HOT_QUEUE = "hot_queue"
@@ -31,7 +31,7 @@ class Fault(StrEnum):
 
 
 class Nic(Struct, frozen=True):
-    """A NIC model. queue_name, other_name: names of its interrupts. max_packets_per_s: at full load."""
+    """A model of NIC. queue_name, other_name: names of its interrupts. max_packets_per_s: at full load."""
 
     netdev: str
     driver: str
@@ -57,7 +57,7 @@ NICS = (MLX5, IGB, ENA)
 
 
 class Machine(Struct, frozen=True):
-    """A machine that many nodes share. The first of inventory.netdevs carries the load."""
+    """Hardware that many simulated nodes share. The first of inventory.netdevs carries the load."""
 
     seed: str
     nic: Nic
@@ -72,17 +72,17 @@ def fault_of(index: int) -> Fault:
 
 
 def kind_of(index: int) -> int:
-    """Return the kind of machine by the node's index; the three with a fault have the NIC that shows it best."""
+    """Return the kind of machine of a node by its index; a node with a fault has the NIC that shows it best."""
     return (2, 1, 0)[index] if index < 3 else index % _KINDS
 
 
 def labels_of(index: int) -> dict[str, str]:
-    """Return rack and role of a node by its index in the fleet."""
+    """Return the labels rack and role of a node by its index in the fleet."""
     return {"rack": f"r{index // _NODES_PER_RACK + 1:02}", "role": _ROLES[index % len(_ROLES)]}
 
 
 def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = Fault.NONE) -> Machine:
-    """Return a machine with these numbers of CPUs and numbered interrupts. kind: selects NIC and spread of load."""
+    """Return a machine with this number of CPUs and IRQs. kind: selects its NIC and the spread of its load."""
     topology = make_topology(cpus)
     nic = NICS[kind % len(NICS)]
     netdevs: list[Netdev] = []

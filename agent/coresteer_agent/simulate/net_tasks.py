@@ -1,4 +1,4 @@
-"""Simulated processes that communicate over the network, with their traffic and RX placements."""
+"""Simulated processes that use the network, with their traffic and RX placements."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ _USERS = {"nginx": "www-data", "memcached": "memcache", "postgres": "postgres"}
 
 
 def cgroup_of(name: str) -> str:
-    """Return the cgroup of a program as in /proc/PID/cgroup."""
+    """Return the cgroup path of a program as /proc/PID/cgroup shows it."""
     return f"/system.slice/{name}.service"
 
 
@@ -34,9 +34,10 @@ def net_tasks(
     *,
     params: Mapping[int, Mapping[str, str]],
 ) -> list[NetTask]:
-    """Return the processes at a load level, the busiest first. Each uses a few fixed queues of the first NIC.
+    """Return the processes that use the network at a load level, the busiest first.
 
-    affinities: by PID, all online CPUs where missing. params: values by PID and name that differ from the defaults.
+    Each uses a few fixed queues of the first NIC. affinities: by PID, all online CPUs where missing. params: values by
+    PID and name that differ from the defaults.
     """
     queues = [irq for irq in inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
     if not queues:

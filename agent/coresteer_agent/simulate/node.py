@@ -1,4 +1,4 @@
-"""Simulated node: its machine with its present settings, and its unacknowledged samples."""
+"""Simulated node: its machine, present settings and unacknowledged samples."""
 
 import errno
 from collections import Counter, deque
@@ -50,18 +50,18 @@ _KERNEL = "6.12.0-simulated"
 
 
 class UnsupportedError(Exception):
-    """The simulation has no such setting."""
+    """Raised for a setting that the simulation does not have."""
 
 
 class UnacknowledgedSample(Struct):
-    """A sample in the unacknowledged buffer. sent_s: monotonic time of its first sending, None before."""
+    """A sample that the backend has not acknowledged. sent_s: monotonic time of its first sending, None before."""
 
     rates: Rates
     sent_s: float | None = None
 
 
 class SimulatedNode:
-    """State of a node between its machine and its connection. The caller passes all times."""
+    """State of a simulated node: machine, settings and unacknowledged samples. The caller passes all times."""
 
     def __init__(
         self, *, name: str, key: str, index: int, seed: int, machine: Machine, cache: SimulationCache, stream: str
@@ -92,7 +92,7 @@ class SimulatedNode:
         self._first_s: float | None = None
 
     def hello(self) -> Hello:
-        """Return the first message of each connection."""
+        """Return the Hello message that opens each connection."""
         return Hello(
             protocol=PROTOCOL,
             agent_version="0.1.0",
@@ -109,7 +109,10 @@ class SimulatedNode:
         )
 
     def sample(self, now_s: float) -> Rates:
-        """Return the next interval, which ends at a Unix time; it stays buffered until acknowledged or overflow."""
+        """Return the rates of the next interval, which ends at now_s (Unix time), and buffer them until acknowledged.
+
+        The oldest are dropped when the buffer is full.
+        """
         if self._first_s is None:
             self._first_s = now_s
         self.seq += 1
@@ -144,7 +147,7 @@ class SimulatedNode:
         return rates
 
     def update_link_state(self, now_s: float) -> bool:
-        """Update the inventory with the link state of a failing NIC. Returns whether the state changed."""
+        """Update the link state of a failing NIC in the inventory; return whether it changed. now_s: Unix time."""
         if self.machine.fault is not Fault.FAILING_NIC or self._first_s is None:
             return False
         up = not link_is_down(now_s - self._first_s)
@@ -155,15 +158,15 @@ class SimulatedNode:
         return True
 
     def tasks(self, now_s: float) -> list[Task]:
-        """Return the busiest processes."""
+        """Return the processes with the most CPU time. now_s: Unix time."""
         return self._cache.tasks(self.machine, load_level(now_s, self._profile, self.machine.fault))
 
     def net_tasks(self) -> list[NetTask]:
-        """Return the processes that communicate over the network at the load of the last interval."""
+        """Return the processes that use the network, at the load of the last interval."""
         return self._cache.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.task_params)
 
     def cgroups(self) -> dict[str, dict[str, str]]:
-        """Return the weights of its programs' cgroups."""
+        """Return the weights of the cgroups of its programs, by cgroup and weight name."""
         paths = {task.cgroup.lstrip("/") for task in self.net_tasks() if task.cgroup is not None}
         defaults = {path: {"cpu.weight": "100", "io.weight": "100"} for path in paths}
         return {
@@ -172,7 +175,7 @@ class SimulatedNode:
         }
 
     def classes(self, policy: PolicyInForce, now_s: float) -> list[ClassFigures]:
-        """Return the attainment of the classes of a policy in force. now_s: Unix time."""
+        """Return the attainment of the service classes of a policy in force. now_s: Unix time."""
         if not isinstance(policy.spec, ServiceClasses):
             return []
         cpus = len(self.machine.topology.online())
@@ -181,37 +184,37 @@ class SimulatedNode:
         return [replace(figures, tasks=len(tasks[figures.name])) for figures in attainment]
 
     def view(self, time_s: float) -> View:
-        """Return its view for policies. time_s: monotonic."""
+        """Return the node's View for policies and the guard. time_s: monotonic."""
         load = load_of(self._recent)
         return View(
             self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned, cgroups=self.cgroups()
         )
 
     def receive_irq_cpus(self) -> dict[int, int]:
-        """Return by CPU the number of receive queues of the first NIC that interrupt it."""
+        """Return the number of the first NIC's receive queues by the CPU that they interrupt."""
         receiving = receive_irqs(self.inventory, self.inventory.netdevs[0])
         rows = zip(self._placement, self.inventory.irqs, strict=True)
         return Counter(cpu for cpu, row in rows if row.irq in receiving)
 
     @property
     def first_nic_coalescing(self) -> TimerParams | None:
-        """Return the coalescing of the first NIC's receive queues, None where the NIC adapts it."""
+        """Return the coalescing of the first NIC's receive queues, None if it is adaptive."""
         return self._coalescing
 
     @property
     def packets_per_s(self) -> float:
-        """Return the received packets per second of the first NIC in the last interval; 0 before the first."""
+        """Return the packets per second that the first NIC received in the last interval; 0 before the first one."""
         if not self._recent or not self._recent[-1].netdevs:
             return 0.0
         return self._recent[-1].netdevs[0].rx_packets / self._recent[-1].duration_s
 
     @property
     def learned(self) -> Learned:
-        """Return what it has learned about its NICs."""
+        """Return drivers' responses and measurements learned about the node's NICs."""
         return self._nics.learned
 
     def learn(self, now_s: float) -> Learned | None:
-        """Learn from the last interval. Returns what is to be reported, None for nothing. now_s: monotonic."""
+        """Learn about NICs from the last interval; return new results to report, None without any. now_s: monotonic."""
         self._nics.step(list(self._recent)[-1:], self.inventory, now_s)
         learned, self._learned = self._learned, None
         return learned
@@ -220,16 +223,16 @@ class SimulatedNode:
         self._learned = learned
 
     def acknowledged(self, seq: int) -> list[UnacknowledgedSample]:
-        """Remove the samples up to seq from the buffer and return them."""
+        """Remove samples up to number seq, which the backend has stored, from the buffer and return them."""
         done = []
         while self.unacknowledged and self.unacknowledged[0].rates.seq <= seq:
             done.append(self.unacknowledged.popleft())
         return done
 
     def write(self, setting: Setting, value: str) -> str:
-        """Set a setting and return the value that reads back.
+        """Write a simulated setting and return the value that reads back.
 
-        Raises OSError where a driver refuses it, UnsupportedError where the simulation has no such setting.
+        Raises OSError if a driver refuses it, UnsupportedError if the simulation has no such setting.
         """
         match setting.location:
             case IrqLocation(irq):
@@ -251,7 +254,7 @@ class SimulatedNode:
         return value
 
     def set_irq_affinity(self, irq: int, cpus: str) -> str:
-        """Set the affinity of an interrupt and return the value that reads back. Its load moves with it."""
+        """Set the CPUs of an interrupt and return those that read back. The simulated load moves with it."""
         allowed = parse_cpu_list(cpus) & self.machine.topology.online()
         others = [cpu for cpu, row in zip(self._placement, self.inventory.irqs, strict=True) if row.irq != irq]
         # the kernel assigns the vector to the allowed CPU with the fewest
@@ -265,7 +268,7 @@ class SimulatedNode:
         return cpus
 
     def set_param(self, setting: Setting, netdev: str, name: str, value: str) -> str:
-        """Set a NIC's parameter and return the value that reads back. Raises OSError where the driver refuses it."""
+        """Set a NIC's parameter and return the value that reads back. Raises OSError if the driver refuses it."""
         was = self._netdev(netdev).params[name]
         try:
             read_back = driver_response(self._netdev(netdev).driver, name, value, was)
@@ -288,7 +291,7 @@ class SimulatedNode:
         self.inventory = replace(self.inventory, netdevs=netdevs)
 
     def _first_nic_params(self) -> TimerParams | None:
-        """Return the coalescing parameters of the first NIC, None where it adapts them."""
+        """Return the coalescing parameters of the first NIC, None if its coalescing is adaptive."""
         nic = self.inventory.netdevs[0]
         return wait_of(nic.driver, nic.params)
 

@@ -1,8 +1,8 @@
-"""Reproducible randomness for simulated data."""
+"""Reproducible random numbers for simulated data."""
 
 import random
 
 
 def seeded_random(*key: object) -> random.Random:
-    """Return a generator that depends only on the key."""
+    """Return a random generator whose sequence depends only on the key."""
     return random.Random("/".join(str(part) for part in key))  # noqa: S311 - simulated data, no secret

@@ -1,4 +1,4 @@
-"""Enrolment: exchange a one-time token for this node's key, and store the key."""
+"""Enrolment: exchanges a one-time token for this node's key, and stores the key."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
 
 
 class EnrolError(Exception):
-    """Enrolment failed; the message is a sentence. transient: the backend could not be reached, so retry later."""
+    """Raised if enrolment failed; the message is a sentence. transient: the backend was unreachable, retry later."""
 
     def __init__(self, sentence: str, *, transient: bool = False) -> None:
         super().__init__(sentence)
@@ -21,7 +21,7 @@ class EnrolError(Exception):
 
 
 class NodeKey(Struct, frozen=True):
-    """This node's identity and key at one backend."""
+    """This node's id, name and key at one backend."""
 
     backend: str
     node_id: int
@@ -47,7 +47,7 @@ class _Problem(Struct):
 
 
 def load_key(path: Path) -> NodeKey | None:
-    """Return the stored key, None without one. Raises EnrolError if it cannot be read."""
+    """Return the node's stored key, None without one. Raises EnrolError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=NodeKey)
     except FileNotFoundError:
@@ -71,13 +71,13 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
     except OSError as error:
         raise EnrolError(
             f"This node was enrolled, but its key cannot be stored in {path}: {error.strerror}. "
-            "Correct that and enrol again with a new token."
+            "Correct the cause and enrol again with a new token."
         ) from None
     return key
 
 
 def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNode]:
-    """Return the keys that the backend issues for a one-time token. Raises EnrolError."""
+    """Return the keys that the backend issues for a one-time token, one per name. Raises EnrolError."""
     # imported here: an agent with a key saves the memory
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
@@ -111,24 +111,24 @@ def _problem_detail(body: bytes) -> str:
 
 
 def enrol_with_file(config: Config) -> NodeKey:
-    """Enrol with the token in config.token_file. Raises EnrolError; transient while there is no such file yet."""
+    """Enrol with the one-time token in config.token_file. Raises EnrolError, transient until the file exists."""
     path = config.token_file
     if path is None:
         raise EnrolError(
-            f"This node has no key for {config.backend}. Make an enrolment token on the settings page and run "
+            f"This node has no key for {config.backend}. Create an enrolment token on the settings page and run "
             f"coresteer-agent enrol --backend {config.backend} --token TOKEN"
         )
     try:
         token = path.read_text("ascii").strip()
     except FileNotFoundError:
-        raise EnrolError(f"There is no token file {path} yet.", transient=True) from None
+        raise EnrolError(f"The token file {path} does not exist yet.", transient=True) from None
     except (OSError, UnicodeDecodeError) as error:
         raise EnrolError(f"The token file {path} cannot be read: {error}.") from None
     return enrol(config.backend, token, config.name, config.key_path)
 
 
 def key_for(config: Config) -> NodeKey:
-    """Return the stored key if it is for config.backend, else enrol with config.token_file. Raises EnrolError."""
+    """Return the stored key if it belongs to config.backend, else enrol with config.token_file. Raises EnrolError."""
     key = load_key(config.key_path)
     if key is None:
         return enrol_with_file(config)

@@ -1,4 +1,4 @@
-"""The gate: a local socket at which workers request admission and report the end of requests (docs/GATE.md).
+"""Server of the gate: a local socket at which workers request admission of requests (docs/GATE.md).
 
 It has its own thread. If that fails for any reason, its connections close, and workers go on without the gate.
 """
@@ -48,11 +48,11 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class GateError(Exception):
-    """The gate cannot be opened; the message is a sentence."""
+    """Raised if the gate's socket cannot be opened; the message is a sentence."""
 
 
 class _Worker(Struct):
-    """A client connection. pid: of the process that opened it. request: its last ``enter`` message."""
+    """A client's connection. pid: of the process that opened it. request: its last ``enter`` message."""
 
     connection: socket.socket
     pid: int
@@ -60,7 +60,7 @@ class _Worker(Struct):
 
 
 class GateServer:
-    """A gate at a path; without a policy it admits every request. Methods are callable from any thread."""
+    """Serves the gate at a path; without a policy it admits every request. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,7 +79,7 @@ class GateServer:
         self._warned: set[str] = set()
 
     def start(self) -> None:
-        """Open the socket; call set_policy() afterwards. Raises GateError if that is impossible."""
+        """Open the gate's socket and serve it; call set_policy() afterwards. Raises GateError."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = MAX_WORKERS if soft == resource.RLIM_INFINITY else min(MAX_WORKERS, soft // 2)
         self._listener, self._inode = _listen(self.path)
@@ -93,11 +93,11 @@ class GateServer:
 
     @property
     def ended(self) -> bool:
-        """Return whether it failed by an internal error: stop() it, and start another one."""
+        """Return whether an internal error ended the server; then stop() it and start another one."""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Close the gate; waiting workers go on without a slot."""
+        """Close the gate; waiting workers continue without a slot."""
         if self._thread is None:
             return
         os.eventfd_write(self._stopping, 1)
@@ -109,7 +109,7 @@ class GateServer:
     def set_policy(
         self, policy: ServiceClasses | None, classify: Classify | None = None, *, enforced: bool = True
     ) -> None:
-        """Replace the policy; None: admit every request. Waiting requests are classified again.
+        """Replace the gate's policy; None: admit every request. Waiting requests are classified again.
 
         Not enforced: every request is admitted at once, without a socket priority, and counted.
         """
@@ -142,7 +142,7 @@ class GateServer:
             self._admit(admitted)
 
     def figures(self, *, percentiles: bool = True) -> list[ClassFigures]:
-        """Return the attainment of the classes in order of precedence; empty without a policy.
+        """Return each class's attainment, in order of precedence; empty without a policy.
 
         percentiles: include those of response times, which delays workers by a millisecond.
         """
@@ -154,7 +154,7 @@ class GateServer:
             while self._poll():
                 pass
         except Exception:
-            log.exception("An internal error closes the gate; workers go on without it.")
+            log.exception("An internal error closes the gate; workers continue without it.")
         finally:
             with self._lock:
                 self._close()
@@ -209,7 +209,7 @@ class GateServer:
             self._admit(admitted)
 
     def _class_of(self, worker: int) -> str | None:
-        """Return the class that a worker requests; None for an unknown one."""
+        """Return the class that a worker's message requests; None for an unknown one."""
         state = self._workers[worker]
         if (name := self._class_by_message.get(state.request)) is not None:
             return name
@@ -237,7 +237,7 @@ class GateServer:
             self._reply(worker, b"go" if name is None else self._replies[name])
 
     def _reply(self, worker: int, reply: bytes) -> None:
-        """Send a reply; a worker that does not read or has ended is detected at its next event."""
+        """Send a reply to a worker; one that has ended is detected at its next event."""
         try:
             os.write(worker, reply)
         except OSError:
@@ -258,7 +258,7 @@ class GateServer:
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             return
         if len(self._workers) >= self._most:
-            self._warn_once("The gate refuses connections", f"It has {self._most} connections.")
+            self._warn_once("The gate refuses connections", f"It already has the maximum of {self._most} connections.")
             connection.close()
             return
         connection.setblocking(False)
@@ -286,7 +286,7 @@ class GateServer:
         return None if first is None else first.pid
 
     def _cpus(self) -> int:
-        """Return how many CPUs the first worker may use; all CPUs where that is not known."""
+        """Return the number of CPUs that the first worker may use; all CPUs if that is unknown."""
         try:
             return len(os.sched_getaffinity(self._first)) if self._first else os.cpu_count() or 1
         except OSError:

@@ -71,7 +71,7 @@ MAX_DECISIONS_BYTES = 2 * 1024 * 1024
 
 
 class Timing(Struct, frozen=True):
-    """Times in seconds.
+    """Delays and timeouts of the connection to the backend, in seconds.
 
     slow_retry: between attempts that need a person. settled: a connection of this duration resets the back-off.
     """
@@ -85,7 +85,7 @@ class Timing(Struct, frozen=True):
 
 
 class LinkError(Exception):
-    """An attempt failed or a connection ended; the message is a sentence.
+    """Raised if a connection attempt failed or a connection ended; the message is a sentence.
 
     slow: retry slowly. bad_key: the backend does not accept this node's key.
     """
@@ -97,15 +97,16 @@ class LinkError(Exception):
 
 
 _CLOSED = {
-    Close.BAD_KEY: "It does not accept this node's key. Enrol this node again with a new token: coresteer-agent enrol.",
-    Close.VERSION: "It speaks another version of the protocol. Bring agent and backend to the same version.",
+    Close.BAD_KEY: "The backend does not accept this node's key. Enrol this node again with a new token: "
+    "coresteer-agent enrol.",
+    Close.VERSION: "The backend speaks another version of the protocol. Bring agent and backend to the same version.",
     Close.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
     "stop one of them, or enrol it separately.",
 }
 
 
 class Link:
-    """Sends messages of the loop and delivers those of the backend. Methods are callable from any thread at any time.
+    """Connection to the backend: sends the agent's messages and delivers the backend's. Thread-safe.
 
     deliver: called by the link's thread; must not block. renew_key: returns another key when the backend does not
     accept the present one; raises EnrolError.
@@ -145,17 +146,17 @@ class Link:
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
     def start(self) -> None:
-        """Start connecting."""
+        """Start the thread that connects to the backend."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """Send what is buffered, close and stop. Gives up after timeout_s."""
+        """Send what is buffered, close the connection and stop, after at most timeout_s seconds."""
         self._stopping.set()
         self._wakeup.wake()
         self._thread.join(timeout_s)
 
     def send_rates(self, rates: Rates) -> None:
-        """Buffer one interval until it is acknowledged. rates.seq: consecutive."""
+        """Buffer one interval's rates and send them until they are acknowledged. rates.seq: consecutive."""
         frame = encode(RatesMessage(rates))
         with self._lock:
             if self._rates.append(rates.seq, frame) and not self._overflowed:
@@ -167,7 +168,7 @@ class Link:
         self._wakeup.wake()
 
     def send_state(self, state: Topology | Inventory | Learned) -> None:
-        """Send the present state, and again after each reconnect; only the latest is buffered."""
+        """Send a state now and after each reconnect; only the latest of its type is buffered."""
         message: TopologyMessage | InventoryMessage | LearnedMessage
         match state:
             case Topology():
@@ -187,7 +188,7 @@ class Link:
         self._wakeup.wake()
 
     def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage) -> None:
-        """Send while connected, else drop. (Changes and experiments are reported again after BackendBack.)"""
+        """Send a message if connected, else drop it. Changes and experiments are reported again after BackendBack."""
         frame = encode(message)
         with self._lock:
             if self._welcomed:
@@ -195,7 +196,7 @@ class Link:
         self._wakeup.wake()
 
     def send_flows(self, message: FlowsMessage) -> None:
-        """Send while connected, replacing one that is still buffered; else drop."""
+        """Send flows if connected, else drop them; replaces flows that are still buffered."""
         frame = encode(message)
         if len(frame) > MAX_FRAME_BYTES:
             log.error("This node's flows, of %d processes, do not fit into a message.", len(message.tasks))
@@ -245,10 +246,10 @@ class Link:
         return True
 
     def _warn_once(self, sentence: str) -> None:
-        """Log once why the backend is away, not at every attempt."""
+        """Log once why the backend is unreachable, not at every attempt."""
         if sentence not in self._warned:
             self._warned.add(sentence)
-            log.warning("%s The agent retries.", sentence)
+            log.warning("%s The agent connects again.", sentence)
 
     def _connect_once(self) -> None:
         """Run one connection until it ends. Returns when stopping, else raises LinkError."""
@@ -333,7 +334,7 @@ class Link:
         self._deliver(BackendBack())
 
     def _exchange(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
-        """Send and receive until stopped (then until all is sent) or closed. frames: arrived together with Welcome."""
+        """Send and receive until stopped (then until all is sent) or closed. frames: received together with Welcome."""
         while True:
             for frame in frames:
                 self._handle(self._decode(websocket, frame))

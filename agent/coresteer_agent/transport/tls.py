@@ -1,4 +1,4 @@
-"""TLS to a backend on another machine; apart, because the ssl module takes 5 MiB of memory."""
+"""TLS to a backend on another machine; a separate module, because the ssl module takes 5 MiB of memory."""
 
 import socket
 import ssl
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Socket(ssl.SSLSocket):
-    """Raises BlockingIOError like a plain socket where TLS needs more I/O."""
+    """A TLS socket that raises BlockingIOError like a plain one if TLS needs more I/O."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
@@ -22,7 +22,7 @@ class _Socket(ssl.SSLSocket):
 
 
 def wrap(connected: socket.socket, host: str) -> socket.socket:
-    """Return the connection with TLS, established within the socket's timeout.
+    """Perform the TLS handshake on a connected socket, within its timeout, and return the TLS socket.
 
     The certificate must be valid for host and signed by an authority that this machine trusts (changed by SSL_CERT_FILE
     and SSL_CERT_DIR). Raises ssl.SSLError, an OSError.

@@ -1,4 +1,4 @@
-"""Buffer of messages that the backend has not acknowledged yet, as encoded frames."""
+"""Buffer of encoded messages that the backend has not acknowledged yet."""
 
 import zlib
 from collections import deque
@@ -7,7 +7,7 @@ _FASTEST = 1
 
 
 class UnacknowledgedBuffer:
-    """A queue of frames with consecutive numbers, bounded by count and bytes; the oldest are dropped first.
+    """A queue of frames with consecutive numbers, limited in count and bytes; drops the oldest first.
 
     Frames are compressed: on a large machine that takes a third of the memory, so an outage may be three times as long.
     Not thread-safe; callers that share it lock it.
@@ -26,11 +26,11 @@ class UnacknowledgedBuffer:
 
     @property
     def first_seq(self) -> int:
-        """Return the number of the oldest frame; of the next one to be appended if the buffer is empty."""
+        """Return the number of the oldest frame, or of the next one to be appended if the buffer is empty."""
         return self._frames[0][0] if self._frames else self.next_seq
 
     def append(self, seq: int, frame: bytes) -> bool:
-        """Append a frame; return whether an older one that was not sent yet was dropped for it."""
+        """Append a frame with its number; return whether an unsent older one was dropped for it."""
         compressed = zlib.compress(frame, _FASTEST)
         self._frames.append((seq, compressed))
         self._bytes += len(compressed)
@@ -42,16 +42,16 @@ class UnacknowledgedBuffer:
         return lost
 
     def acknowledge(self, seq: int) -> None:
-        """Remove everything up to seq, which the backend has stored."""
+        """Remove the frames up to number seq, which the backend has stored."""
         while self._frames and self._frames[0][0] <= seq:
             self._drop_oldest()
 
     def rewind(self) -> None:
-        """Send everything in the buffer again."""
+        """Make next_frame() start again with the oldest frame, after a reconnect."""
         self._next_to_send = self.first_seq
 
     def next_frame(self) -> bytes | None:
-        """Return the next frame to send, None when all are sent."""
+        """Return the next frame to send, None if all are sent."""
         self._next_to_send = max(self._next_to_send, self.first_seq)
         at = self._next_to_send - self.first_seq
         if at >= len(self._frames):

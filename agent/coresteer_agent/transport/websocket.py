@@ -1,4 +1,4 @@
-"""One WebSocket to the backend on a non-blocking socket, for one thread.
+"""WebSocket connection to the backend on a non-blocking socket, for one thread.
 
 The protocol is that of the websockets package; its own client would add HTTP and e-mail modules and two threads per
 connection, 4 MiB of memory in all.
@@ -18,7 +18,7 @@ _CLOSE_TIMEOUT_S = 1.0
 
 
 class ClosedError(Exception):
-    """The connection has ended. close: the backend's code and reason, None if it was lost without one."""
+    """Raised when the connection has ended. close: the backend's code and reason, None if it was lost without."""
 
     def __init__(self, close: Close | None) -> None:
         super().__init__(close)
@@ -26,7 +26,7 @@ class ClosedError(Exception):
 
 
 class Wakeup:
-    """Wakes another thread that polls; a wake-up before the poll ends it at once."""
+    """Wakes a thread that polls its descriptor; a wake-up before the poll ends the poll at once."""
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -35,21 +35,21 @@ class Wakeup:
         os.close(self._fd)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable after wake()."""
+        """Return the descriptor that is readable after wake()."""
         return self._fd
 
     def wake(self) -> None:
-        """Wake the thread. Callable from any thread; never blocks."""
+        """Wake the polling thread. Callable from any thread; never blocks."""
         os.eventfd_write(self._fd, 1)
 
     def clear(self) -> None:
-        """Reset after waking."""
+        """Reset the descriptor after a wake-up."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._fd)
 
 
 def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
-    """Return a connected socket, with TLS for wss. Raises OSError, and UnicodeError for invalid host names."""
+    """Return a socket connected to the URI's host, with TLS for wss. Raises OSError, UnicodeError (invalid host)."""
     plain = socket.create_connection((uri.host, uri.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -64,7 +64,7 @@ def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
 
 
 class WebSocket:
-    """A WebSocket over a connected socket, which is closed with it. Call shake_hands() first.
+    """A WebSocket over a connected socket, which it closes. Call shake_hands() first.
 
     keepalive_s: interval of pings; the connection is lost if one is not answered within the next interval.
     """
@@ -91,7 +91,7 @@ class WebSocket:
         self._closing = False
 
     def shake_hands(self, timeout_s: float) -> None:
-        """Perform the opening handshake.
+        """Perform the opening handshake of the WebSocket.
 
         Raises InvalidHandshake for another answer, TimeoutError, and ClosedError.
         """
@@ -103,7 +103,7 @@ class WebSocket:
         self._due = until + self._keepalive_s  # no pings before it is open
         while self._protocol.state is State.CONNECTING:
             if time.monotonic() >= until:
-                raise TimeoutError("it accepted the connection but did not answer")
+                raise TimeoutError("the backend accepted the connection but did not answer")
             self._poll_once(until)
             if self._protocol.handshake_exc is not None:
                 raise self._protocol.handshake_exc
@@ -111,11 +111,11 @@ class WebSocket:
 
     @property
     def idle(self) -> bool:
-        """Return whether everything sent was handed to the kernel."""
+        """Return whether all sent data was handed to the kernel."""
         return not self._out
 
     def send(self, frame: bytes) -> None:
-        """Send one binary message. It is buffered while the kernel accepts no more; see idle.
+        """Send one binary message; it is buffered while the kernel accepts no more (see idle).
 
         No effect on a closing connection; the next receive() raises then.
         """
@@ -124,7 +124,7 @@ class WebSocket:
             self._flush()
 
     def receive(self, until: float | None = None) -> list[bytes | str]:
-        """Return messages; wait until some arrive, the wakeup, everything is sent or the monotonic time until.
+        """Return received messages; wait for some, a wakeup, all data sent, or the monotonic time until.
 
         A str is a text message. Raises ClosedError.
         """
@@ -136,7 +136,7 @@ class WebSocket:
         return messages
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Perform the closing handshake with a timeout. May be called repeatedly and after any failure."""
+        """Perform the closing handshake with a timeout; idempotent."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)
             self._flush()
@@ -162,7 +162,7 @@ class WebSocket:
             self._handle_timeout()
 
     def _handle_timeout(self) -> None:
-        """A close or ping was not answered in time, or the next ping is due."""
+        """Handle that a close or ping was not answered in time, or that the next ping is due."""
         if self._closing or self._pinged:
             self._protocol.receive_eof()
         elif self._protocol.state is State.OPEN:
@@ -183,7 +183,7 @@ class WebSocket:
             self._out.clear()  # what the backend sent before it closed can still be read
 
     def _read(self) -> None:
-        """Read all available data; TLS may hold data that poll does not report."""
+        """Read all available data, as TLS may hold data that poll(2) does not report."""
         if self._protocol.state is State.CLOSED:
             return
         try:

@@ -1,4 +1,4 @@
-"""The parts of the websockets package that the agent uses, imported without importlib.metadata.
+"""Imports the parts of the websockets package that the agent uses, without importlib.metadata.
 
 websockets needs that module only for its unreleased versions, and it costs 1.4 MiB of the agent's budget of 32. So an
 empty module replaces it during the import.

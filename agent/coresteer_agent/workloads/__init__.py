@@ -1,1 +1,1 @@
-"""Experiments that make their own load, on this machine only, bounded in time and count."""
+"""Workloads of experiments: load generated on this machine only, bounded in time and count."""

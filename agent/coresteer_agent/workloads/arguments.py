@@ -1,4 +1,4 @@
-"""``coresteer-agent workload``: its arguments and output."""
+"""``coresteer-agent workload``: arguments, execution and output of workloads on the command line."""
 
 import argparse
 import logging
@@ -26,7 +26,7 @@ log = logging.getLogger("coresteer")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add one subcommand per workload."""
+    """Add one subcommand per workload to the parser of ``coresteer-agent workload``."""
     workloads = parser.add_subparsers(title="workloads", required=True, metavar="WORKLOAD", dest="workload")
     what = "an echo server that forks for each request of five service classes, ten threads each"
     classes = workloads.add_parser("classes", help=what, description=what[0].upper() + what[1:] + ".")
@@ -39,7 +39,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--window", type=float, default=2.0, metavar="S", help="averaging window of the methods gate and weight, s"
     )
     classes.add_argument("--disturbance", choices=get_args(Disturbance), default="none", help="a fault to inject")
-    classes.add_argument("-o", "--output", choices=["json"], default="json", help="format (default: %(default)s)")
+    classes.add_argument(
+        "-o", "--output", choices=["json"], default="json", help="output format (default: %(default)s)"
+    )
     for name, workload in _TRAFFIC.items():
         what = f"{name} from another network namespace to this one, over a veth pair (requires root)"
         traffic = workloads.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
@@ -56,13 +58,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _help(field: dict[str, str]) -> str:
-    """Return a field's label, unit and help text on one line."""
+    """Return a workload field's label, unit and help text on one line."""
     unit = f" in {field['unit']}" if "unit" in field else ""
     return ". ".join(filter(None, (f"{field['title']}{unit}", field.get("description", "").rstrip("."))))
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the workload and print its result; return the exit code. Raises ConfigError for invalid arguments."""
+    """Run the workload that the arguments select, print its result and return the exit code. Raises ConfigError."""
     try:
         return _classes(args) if args.workload == "classes" else _traffic(args)
     except WorkloadError as error:
@@ -101,7 +103,7 @@ def _traffic(args: argparse.Namespace) -> int:
 
 
 def _until(ready: Callable[[], bool], load: Prepared | Load) -> None:
-    """Wait until ready() is true. Raises WorkloadError if the load fails or is not ready after 15 s."""
+    """Poll ready() until it is true. Raises WorkloadError if the load fails or is not ready after 15 s."""
     until_s = time.monotonic() + _START_S
     while not ready():
         if load.failed is not None:

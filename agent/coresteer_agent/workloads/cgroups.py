@@ -1,4 +1,4 @@
-"""Temporary cgroups with CPU weights for the classes of an experiment."""
+"""Temporary cgroups with CPU weights for the classes of the service classes' experiment."""
 
 import os
 import time
@@ -15,11 +15,11 @@ _REALTIME_SHARE = 0.9
 
 
 class NoCgroupError(Exception):
-    """No cgroups with CPU weights can be created; the message has the reason."""
+    """Raised if no cgroups with CPU weights can be created; the message has the reason."""
 
 
 class WeightedCgroup:
-    """The cgroup of one class. home: where its tasks came from. scale: weight of nice 0, 1024 or 100 by version."""
+    """The cgroup of one class. home: the cgroup its tasks came from. scale: weight of nice 0 (1024 or 100)."""
 
     def __init__(self, folder: Path, home: Path, file: str, scale: int) -> None:
         self.folder = folder
@@ -28,13 +28,13 @@ class WeightedCgroup:
         self._scale = scale
 
     def set_weight(self, weight: float) -> None:
-        """Set the CPU weight in the scheduler's unit, in which a task of nice 0 has 1024."""
+        """Set the cgroup's CPU weight, in the scheduler's unit (a task of nice 0 has 1024)."""
         self._file.write_text(str(round(weight * self._scale / 1024)))
 
 
 @contextmanager
 def weighted_cgroups(names: Sequence[str]) -> Iterator[list[WeightedCgroup]]:
-    """Yield a cgroup for each name inside one of default weight; they are removed at the end, after their tasks.
+    """Create a temporary cgroup per name inside one of default weight, yield them, and remove them at the end.
 
     Version 1 if it has the CPU controller, below the current cgroup. Else version 2, below the nearest ancestor that
     delegates the CPU controller, which a cgroup with processes does not. Raises NoCgroupError.
@@ -82,11 +82,11 @@ def _find_base() -> tuple[Path, Path, str, int, bool]:
             if "cpu" in (base / "cgroup.controllers").read_text().split():
                 lacks = "cpu" not in (base / "cgroup.subtree_control").read_text().split()
                 return home, base, "cpu.weight", 100, lacks
-    raise NoCgroupError("This method requires a cgroup with the CPU controller; there is none here.")
+    raise NoCgroupError("This method requires a cgroup with the CPU controller, which this node does not have.")
 
 
 def _allow_realtime(base: Path, parent: Path, folders: Sequence[Path]) -> None:
-    """Give each cgroup an equal share of the real-time runtime, where the kernel has one per cgroup."""
+    """Give each cgroup an equal share of the real-time runtime, if the kernel has one per cgroup."""
     name = "cpu.rt_runtime_us"
     if not (base / name).exists():
         return
@@ -105,7 +105,7 @@ def _allow_realtime(base: Path, parent: Path, folders: Sequence[Path]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a cgroup; retries, because ended tasks remain in it for a moment."""
+    """Remove a cgroup; retry, because ended tasks remain in it for a moment."""
     until = time.monotonic() + _REMOVE_S
     while folder.is_dir():
         try:

@@ -1,4 +1,4 @@
-"""A process of a workload, started, polled and ended without blocking. It ends with this process."""
+"""A workload's child process: started, polled and ended without blocking; it ends with this process."""
 
 import os
 import select
@@ -20,7 +20,7 @@ _MAX_READS = 16
 
 
 class Child:
-    """A program of this package, with its configuration as JSON.
+    """A child process that runs a module of this package, with its configuration as a JSON argument.
 
     Start it from the main thread: the kernel ends the program when the thread that started it ends (prctl(2),
     PR_SET_PDEATHSIG, set by process_control.end_with_parent).
@@ -40,7 +40,7 @@ class Child:
         self.last_line = ""
 
     def lines(self) -> list[str]:
-        """Return the lines of output since the last call; an incomplete line follows when complete or at the end."""
+        """Return the complete lines that the process printed since the last call; the last one also without newline."""
         lines: list[str] = []
         for _ in range(_MAX_READS):
             try:
@@ -60,11 +60,11 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """Return its exit code, negative for a signal; None while it runs."""
+        """Return the process's exit code, negative for a signal; None while it runs."""
         return self._wait(0)
 
     def end(self) -> None:
-        """End it by SIGTERM and, after 5 s, by SIGKILL; idempotent."""
+        """End the process by SIGTERM and, after 5 s, by SIGKILL; idempotent."""
         if self._output < 0:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -78,7 +78,7 @@ class Child:
         self._output = -1
 
     def _wait(self, seconds: float) -> int | None:
-        """Wait without Popen.wait(), which blocks forever once an exception in a signal handler left its lock taken."""
+        """Wait for the process's end, without Popen.wait(), which may block forever after an interrupt."""
         if self._process.returncode is None:
             watch = select.poll()
             watch.register(self._ended, select.POLLIN)

@@ -1,4 +1,4 @@
-"""The percentile scheduler's experiment: service order of an echo server that forks a child for each request.
+"""The percentile scheduler's experiment: compares service orders of an echo server that forks per request.
 
 Kim, Song and Lee, percentile scheduling for differentiated services. Five clients, one per class, have ten threads
 each that send the next request as soon as the last is answered, so that fifty requests are pending until the first
@@ -34,7 +34,7 @@ from coresteer_agent.workloads.echo_client import ClientResult
 
 
 def run(setup: Setup) -> Result:
-    """Run the experiment once. Raises WorkloadError."""
+    """Run the service classes' experiment once and return each class's response times. Raises WorkloadError."""
     *client_cpus, server_cpu = sorted(os.sched_getaffinity(0))
     if not client_cpus:
         raise WorkloadError("This process has one CPU only; the servers require one that the clients do not use.")

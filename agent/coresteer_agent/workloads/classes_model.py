@@ -1,4 +1,4 @@
-"""Setup and result of the service classes' experiment."""
+"""Parameters and result of the service classes' experiment."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -16,11 +16,11 @@ THREADS = 10
 
 
 class WorkloadError(Exception):
-    """The workload could not be run; the message has the reason."""
+    """Raised if a workload could not be run; the message has the reason."""
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """Parameters of one run. requests: of each of the ten threads of each class.
+    """Parameters of one run of the service classes' experiment. requests: of each of the ten threads of a class.
 
     disturbance: worker: one child of each class is killed at a random request in the middle half; gate: the gate is
     killed after a fifth of all requests and restarted after 1 s; silent: the third class sends no requests.
@@ -34,7 +34,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class ClassResult(Struct, frozen=True):
-    """Result of one class. Response times are from connect to answer, None without an answer.
+    """Response times of one class, from connect to answer in µs; None without an answer.
 
     longest_wait_us: from accept until the request got a CPU. finished_s: from the start until the last answer.
     """
@@ -53,7 +53,7 @@ class ClassResult(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """Result of one run. all: of all classes together.
+    """Result of one run of the service classes' experiment. all: of all classes together.
 
     server_busy, clients_busy: utilization of the servers' CPU and the clients' CPUs, 0 to 1; the first is near 1 if the
     servers are the bottleneck. server_us: CPU time of the servers and their children per request, waiting excluded.

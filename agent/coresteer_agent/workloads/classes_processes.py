@@ -1,4 +1,4 @@
-"""Processes of the service classes' experiment: servers, clients and the gate, started, disturbed and ended."""
+"""Processes of the service classes' experiment: starts, disturbs and ends its servers, clients and gate."""
 
 import os
 import random
@@ -44,7 +44,7 @@ _SILENT = 2
 
 
 class Process:
-    """A process that writes a byte when it is ready and ends when its stdin is closed, also by this process's end."""
+    """A process that writes a byte when it is ready, and ends when its stdin is closed or this process ends."""
 
     def __init__(self, stack: ExitStack, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         self._process = subprocess.Popen(
@@ -59,12 +59,12 @@ class Process:
             raise WorkloadError(f"{arguments[-2]} ended before it was ready; its output is above.")
 
     def start(self) -> None:
-        """Let the process begin its work."""
+        """Let the ready process begin its work."""
         if self._process.stdin is not None:
             self._process.stdin.write(b"g")
 
     def wait(self, seconds: float | None) -> int | None:
-        """Return its exit code, None while it runs. seconds: timeout, None to wait without one.
+        """Wait for the process and return its exit code, None while it runs. seconds: timeout, None without one.
 
         Popen.wait() is not used: it blocks for ever once an exception in a signal handler has left its lock taken.
         """
@@ -87,20 +87,20 @@ class Process:
             self.wait(None)
 
     def close_pipes(self) -> None:
-        """Close its stdin, which makes it end."""
+        """Close the process's stdin, which makes it end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
 
     def end(self) -> None:
-        """Close its stdin, and kill it if it does not end."""
+        """Close the process's stdin, and kill it if it does not end."""
         self.close_pipes()
         if self.wait(_END_S) is None:
             self.kill()
 
 
 class Processes:
-    """The processes of one run; the stack ends them."""
+    """Servers, clients and gate of one run of the service classes' experiment; the ExitStack ends them."""
 
     def __init__(self, setup: Setup, stack: ExitStack, server_cpu: int, client_cpus: list[int]) -> None:
         self._setup = setup
@@ -132,7 +132,7 @@ class Processes:
             stack.callback(process.close_pipes)
 
     def measure(self) -> list[ClientResult]:
-        """Start the clients and wait for them; return their results. Raises WorkloadError."""
+        """Start the clients, wait until they are done and return their results. Raises WorkloadError."""
         for client in self._random.sample(self._clients, len(self._clients)):
             client.start()
         until_s = time.monotonic() + _LIMIT_S
@@ -142,13 +142,13 @@ class Processes:
                 next(disturbances, None)
                 next(steering, None)
                 if time.monotonic() > until_s:
-                    raise WorkloadError(f"The workload was not complete after {_LIMIT_S} s.")
+                    raise WorkloadError(f"The service classes' workload was not complete after {_LIMIT_S} s.")
             if code != 0:
                 raise WorkloadError(f"A client ended with exit code {code}; its output is above.")
         return [msgspec.json.decode(self._output(index).read_bytes(), type=ClientResult) for index in range(len(NAMES))]
 
     def server_s(self) -> float:
-        """Return the CPU time of servers and their children so far, s."""
+        """Return the CPU seconds that the servers and their children have used so far."""
         return sum(sum(psutil.Process(server.pid).cpu_times()[:4]) for server in self._servers)
 
     def _output(self, index: int) -> Path:
@@ -193,7 +193,7 @@ class Processes:
         return list(_COUNTS.iter_unpack(counts))
 
     def _disturb_gate(self) -> Iterator[None]:
-        """Kill and restart the gate; one step per tick."""
+        """Kill and restart the gate, one step per iteration."""
         if self._setup.disturbance != "gate" or self._gate is None:
             return
         due = _GATE_KILLED_AFTER * len(NAMES) * THREADS * self._setup.requests
@@ -206,7 +206,7 @@ class Processes:
         self._gate = self._open_gate()
 
     def _adjust_weights(self) -> Iterator[None]:
-        """Adjust the CPU weights from the servers' counters, as the agent does; one step per tick."""
+        """Adjust CPU weights from the servers' counters as the agent does, one step per iteration."""
         if self._setup.method != "weight":
             return
         attainments = [Attainment(graded.target, self._setup.window_s) for graded in self._policy.classes]

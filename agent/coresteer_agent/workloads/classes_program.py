@@ -1,4 +1,4 @@
-"""The service classes' experiment as a workload of runs; its metrics are the last line of output.
+"""Program that runs the service classes' experiment as a workload and prints its metrics as the last line.
 
 python -m coresteer_agent.workloads.classes_program CONFIG         (ClassesConfig as JSON)
 """
@@ -17,14 +17,14 @@ from coresteer_core.experiments.model import Classes
 
 
 class ClassesConfig(Struct):
-    """parent: process id of the parent."""
+    """Configuration of the program. parent: PID of the process with which it ends."""
 
     parent: int
     workload: Classes
 
 
 def main() -> None:
-    """Run the experiment once and print its metrics."""
+    """Run the service classes' experiment once and print its metrics as JSON."""
     config = msgspec.json.decode(sys.argv[1], type=ClassesConfig)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     end_with_parent(config.parent, signal.SIGTERM)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def figures(result: Result) -> dict[str, float]:
-    """Return the metrics of a result; a class without answers has none."""
+    """Return metrics by name from a result of the service classes' experiment; none for a class without answers."""
     means = {row.name: row.mean_us for row in result.classes}
     found = {f"{name}_mean_us": mean for name, mean in means.items()} | {
         "all_mean_us": result.all.mean_us,

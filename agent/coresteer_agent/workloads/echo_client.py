@@ -1,4 +1,4 @@
-"""Client of one service class: threads that send requests to the echo server, each on a new connection.
+"""Client program of one service class: threads that send requests to the echo server on new connections.
 
     python -m coresteer_agent.workloads.echo_client CONFIG     (JSON; stdin: starts with a byte, ends when it is closed)
 
@@ -25,7 +25,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Config(Struct):
-    """Configuration. requests: of each thread. output: the file for ClientResult."""
+    """Configuration of the client. requests: of each thread. output: the file for ClientResult."""
 
     port: int
     threads: int
@@ -36,7 +36,7 @@ class Config(Struct):
 
 
 class ClientResult(Struct):
-    """Times of all answered requests, and the failed ones.
+    """Response times and waiting times of all answered requests, and the number of failed ones.
 
     responses_us: from connect to answer. waits_us: from accept until the request got a CPU. begin_s, end_s:
     CLOCK_MONOTONIC. cpu_s: CPU time of this process.
@@ -51,7 +51,7 @@ class ClientResult(Struct):
 
 
 class ThreadResult:
-    """Times measured by one thread."""
+    """Response and waiting times measured by one thread."""
 
     def __init__(self) -> None:
         self.responses_us: list[int] = []
@@ -60,7 +60,7 @@ class ThreadResult:
 
 
 def request_once(port: int, request: bytes) -> int:
-    """Send one request; return its wait at the server, ns. Raises OSError, also for a wrong answer."""
+    """Send one request; return its waiting time at the server in ns. Raises OSError, also for a wrong answer."""
     with socket.socket() as connection:
         connection.settimeout(TIMEOUT_S)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -78,7 +78,7 @@ def request_once(port: int, request: bytes) -> int:
 
 
 def run_thread(port: int, requests: int, request: bytes, result: ThreadResult) -> None:
-    """Send requests one after the other."""
+    """Send requests one after the other and append their times to the result."""
     for _ in range(requests):
         begin_ns = time.monotonic_ns()
         try:
@@ -96,7 +96,7 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """Start the threads on the first byte of stdin, and write their result."""
+    """Start the client's threads on the first byte of stdin, and write their result to a file."""
     config = msgspec.json.decode(sys.argv[1], type=Config)
     os.sched_setaffinity(0, config.cpus)
     random_ = random.Random(config.seed)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""Echo server of one service class that forks a child for each request, as in the percentile scheduler's experiment.
+"""Echo server of one service class, which forks a child for each request.
 
     python -IS echo_server.py CONFIG          (JSON, see main; stdin: ends when it is closed)
 
@@ -22,11 +22,11 @@ from zlib import crc32
 
 REQUEST_BYTES = 64
 WAIT_BYTES = 8
-"""The answer: nanoseconds from accept until a CPU worked on the request, its checksum, the request."""
 ANSWER_BYTES = WAIT_BYTES + 4 + REQUEST_BYTES
+"""An answer: ns from accept until a CPU worked on the request, its checksum, the request."""
 WORK = bytes(range(256)) * 64
 WORK_ROUNDS = 64
-"""The work of a request: the CRC-32 of 1 MiB, 0.3 ms here."""
+"""Data whose CRC-32 is the work of a request: 1 MiB, about 0.3 ms."""
 CHILD_LIFE_S = 60
 _RETRY_S = 0.1
 """Delay before connecting again to a gate that was unreachable."""
@@ -43,7 +43,7 @@ class GatePool:
         self._retry_at = 0.0
 
     def enter(self) -> socket.socket | None:
-        """Request a slot; return the connection on which the gate answers, None without a gate (start at once)."""
+        """Request a slot; return the connection on which the gate replies, None if there is no gate."""
         if monotonic() < self._retry_at:
             return None
         connection = None
@@ -64,7 +64,7 @@ class GatePool:
         return connection
 
     def release(self, connection: socket.socket, *, left: bool) -> None:
-        """Return a connection after its child ended. left: the child released its slot; else close it."""
+        """Return a connection after its child ended. left: the child released its slot; else the connection closes."""
         if left:
             self._free.append(connection)
         else:
@@ -74,7 +74,7 @@ class GatePool:
 
 
 def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int, *, is_killed: bool) -> None:
-    """Do a child's work. is_killed: the child kills itself after the work, before it answers."""
+    """Do the work of a request in a child and answer it. is_killed: the child kills itself before it answers."""
     waited_ns = monotonic_ns() - arrived_ns
     request = connection.recv(REQUEST_BYTES, socket.MSG_WAITALL)
     checksum = crc32(request)
@@ -91,7 +91,7 @@ def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: in
 
 
 class Server:
-    """Accepts requests and forks a child for each."""
+    """Accepts connections and forks a child for each request."""
 
     def __init__(
         self, *, listener: int, counts: int, offset: int, nice: int, killed_request: int | None, gate: GatePool | None
@@ -113,7 +113,7 @@ class Server:
         self._arrived = self._ended = self._completed = 0
 
     def run(self) -> None:
-        """Serve until stdin is closed."""
+        """Serve requests until stdin is closed."""
         listener = self._listener.fileno()
         self._poll.register(listener, select.POLLIN)
         self._poll.register(0, select.POLLHUP)
@@ -144,7 +144,7 @@ class Server:
         self._publish_counts()
 
     def _admit(self, descriptor: int) -> None:
-        """Start a request that the gate admitted, or whose gate is gone or has no such class."""
+        """Start a request that the gate admitted, or whose gate has ended or does not know its class."""
         self._poll.unregister(descriptor)
         connection, gate, number, arrived_ns = self._waiting.pop(descriptor)
         with suppress(OSError):
@@ -184,7 +184,7 @@ class Server:
 
 
 def main() -> None:
-    """Move to the CPU and cgroup, report readiness, serve, and move back.
+    """Run the echo server: move to its CPU and cgroup, report readiness, serve, and move back.
 
     CONFIG: cpu; cgroup to run in, or null, and home, the one to return to; gate: a path or null; name: of the class;
     the rest: see Server. Writes 1 to standard output when it is ready as a real-time task, 0 when it is ready without
@@ -220,7 +220,7 @@ def move_to(cgroup: str) -> None:
 
 
 def remove_cgroups(parent: str) -> None:
-    """Remove all empty cgroups below a parent; the last server does so, as the creator may have been killed."""
+    """Remove all empty cgroups below a parent, because their creator may have been killed."""
     with suppress(OSError):
         for entry in os.scandir(parent):
             if entry.is_dir():

@@ -1,4 +1,4 @@
-"""A gate in its own process, which an experiment can kill.
+"""Program that serves a gate in its own process, which an experiment can kill.
 
 python -m coresteer_agent.workloads.gate_process PATH POLICY CPUS     (JSON; stdin: ends when it is closed)
 """
@@ -14,7 +14,7 @@ from coresteer_core.policies.service_class.policy import ServiceClasses
 
 
 def main() -> None:
-    """Serve until stdin is closed; write a byte when ready."""
+    """Serve the gate until stdin is closed; write a byte when it is ready."""
     path, policy, cpus = sys.argv[1:]
     os.sched_setaffinity(0, msgspec.json.decode(cpus, type=list[int]))
     server = GateServer(Path(path))

@@ -1,4 +1,4 @@
-"""The load of an experiment's runs on this node: what all runs share, and the processes of each run.
+"""Load of an experiment's runs on this node: what all runs share, and the processes of each run.
 
 Nothing here blocks: callers poll ready, failed and done. All processes end with the process that started them, even if
 it is killed. Both classes are for the main thread (see child_process.Child).
@@ -26,10 +26,11 @@ _ANYWHERE = "192.0.2.1"
 
 
 class Prepared:
-    """State that all runs of an experiment share on this node: the server's sockets and, alone, the client's namespace.
+    """State that all runs of an experiment share on a node: server sockets, and the client's network namespace.
 
-    address: of the server as HOST:PORT, and netdev, by which it is reached; empty without a server on this node.
-    network: path of the client's network namespace, empty for this one. sockets: the server's. Valid once ready.
+    The namespace exists if client and server are both on this node (role alone). address: of the server as HOST:PORT,
+    and netdev, by which it is reached; empty without a server on this node. network: path of the client's network
+    namespace, empty for this one. sockets: the server's. Valid once ready.
     """
 
     def __init__(self, workload: Workload, role: Role, netdevs: Sequence[str] = ()) -> None:
@@ -51,18 +52,18 @@ class Prepared:
 
     @property
     def ready(self) -> bool:
-        """Return whether everything is prepared; polls the namespace's process."""
+        """Return whether sockets and network namespace are prepared; polls the namespace's process."""
         return self.failed is None and self._is_ready
 
     @property
     def failed(self) -> str | None:
-        """Return why preparation failed, in a sentence, or None; polls the namespace's process."""
+        """Return why the preparation failed, as a sentence, or None; polls the namespace's process."""
         if self._holder is not None and self._failed is None:
             self._poll(self._holder)
         return self._failed
 
     def close(self) -> None:
-        """Close the sockets and end the namespace; idempotent."""
+        """Close the server's sockets and end the network namespace; idempotent."""
         self._is_ready = False
         for one in self.sockets:
             one.close()
@@ -80,7 +81,9 @@ class Prepared:
             elif line.startswith(FAILED):
                 self._failed = line.removeprefix(FAILED)
         if self._failed is None and holder.code is not None:
-            self._failed = f"The client's network namespace was removed: its process ended with {holder.code}."
+            self._failed = (
+                f"The client's network namespace was removed: its process ended with exit code {holder.code}."
+            )
 
     def _listen(self, host: str | None) -> None:
         if host is None:
@@ -101,7 +104,7 @@ class Prepared:
 
 
 class _Load(Protocol):
-    """One kind of load. poll(): update failed and done, return whether it is ready. has_traffic(): see Load."""
+    """Interface of a kind of load. poll(): update failed and done, return whether it is ready."""
 
     @property
     def failed(self) -> str | None: ...
@@ -116,7 +119,7 @@ class _Load(Protocol):
 
 
 class Load:
-    """One run's load on this node. Use it once: start, wait until ready, begin_window, end_window; stop at any time.
+    """Load of one run on this node. Use it once: start, wait until ready, begin_window, end_window, stop.
 
     Metrics of traffic cover exactly the window; those of Classes and Command, which end by themselves, the whole run.
     """
@@ -131,7 +134,7 @@ class Load:
         self._measured = False
 
     def start(self, workload: Workload, role: Role, address: str = "") -> None:
-        """Start the load; errors are reported by failed. The workload has the type of the prepared one.
+        """Start the load; failed reports errors. The workload has the same type as the prepared one.
 
         address: of the server, for a client; else the prepared one is used.
         """
@@ -166,42 +169,42 @@ class Load:
 
     @property
     def has_traffic(self) -> bool:
-        """Return whether a server has received data from its client on another node; for other loads as ready."""
+        """Return whether a server has received data from a client on another node; for other loads same as ready."""
         return self.ready and (self._load is None or self._load.has_traffic())
 
     @property
     def failed(self) -> str | None:
-        """Return why the load failed, in a sentence, or None; errors after the window are ignored."""
+        """Return why the load failed, as a sentence, or None; errors after the measuring window are ignored."""
         self._poll()
         return self._failed
 
     @property
     def done(self) -> bool:
-        """Return whether the load ended by itself without error; only Classes and Command do."""
+        """Return whether the load ended by itself without error, as only Classes and Command do."""
         self._poll()
         return self._load is not None and self._load.done
 
     def begin_window(self) -> None:
-        """Start the measuring window."""
+        """Start the measuring window of the load."""
         if self._load is not None:
             self._load.begin_window()
 
     def end_window(self) -> None:
-        """End the measuring window."""
+        """End the measuring window of the load."""
         if self._load is not None:
             self._poll()
             self._load.end_window()
         self._measured = True
 
     def figures(self) -> dict[str, float]:
-        """Return metrics by the names of METRICS and command.NAME; empty without a window or result.
+        """Return metrics by their names in METRICS and command.NAME; empty without a window or result.
 
         These are measured by the workload itself and replace those of the node's counters.
         """
         return {} if self._load is None else self._load.figures()
 
     def stop(self) -> None:
-        """End the load at once and drop its metrics."""
+        """End the load at once and discard its metrics."""
         load, self._load = self._load, None
         if load is not None:
             load.end()
@@ -215,7 +218,7 @@ class Load:
 
 
 def _server_address(netdevs: Sequence[str]) -> str | None:
-    """Return an address for the server: of the given netdevs, else of the default route, else of any netdev that is up.
+    """Return an IPv4 address for the server: of the given netdevs, else of the default route, else of any that is up.
 
     None if there is only the loopback's.
     """

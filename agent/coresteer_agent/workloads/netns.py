@@ -1,9 +1,9 @@
-"""A network namespace for the client of an experiment, joined to this one by a veth pair. It lives with this process.
+"""Program that creates a network namespace for an experiment's client, connected by a veth pair.
 
     python -m coresteer_agent.workloads.netns ORDERS
 
-Says ``ready NETDEV ADDRESS PATH``: the server's end, which stays in the namespace of the parent, its address, and the
-namespace as a path. The client's end sends packets as they would be on a wire, none larger than its MTU.
+Prints ``ready NETDEV ADDRESS PATH``: the server's end, which stays in the namespace of the parent, its address, and the
+namespace as a path. The client's end sends no packet larger than its MTU. Everything ends with this process.
 """
 
 import errno
@@ -38,20 +38,20 @@ _IFREQ = struct.Struct("16sP16x")
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RANGE = IPv4Network("198.18.0.0/15")
-"""For measuring network devices (RFC 2544, RFC 6890): nobody should have it."""
+"""Networks for benchmarks of network devices (RFC 2544, RFC 6890), not used elsewhere."""
 _PREFIX = 30
 _CLIENT_END = "client0"
 _MOST_NAMES = 100
 
 
 class HolderOrders(Struct):
-    """parent: its process id."""
+    """Configuration of the program. parent: PID of the process with which it ends."""
 
     parent: int
 
 
 def main() -> None:
-    """Make it and keep it."""
+    """Create the network namespace and the veth pair, print them, and keep them until this process is ended."""
     end_with_parent(msgspec.json.decode(sys.argv[1], type=HolderOrders).parent)
     outside = Netlink(NETLINK_ROUTE)
     try:
@@ -66,22 +66,22 @@ def main() -> None:
         with server_end, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client_end:
             _packets_as_on_a_wire(client_end, netdev, server_end)
     except OSError as error:
-        needs = " It needs root." if error.errno == errno.EPERM else ""
-        exit_with_error(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
+        needs = " It requires root." if error.errno == errno.EPERM else ""
+        exit_with_error(f"A network namespace for the client could not be created: {error.strerror or error}.{needs}")
     print_line(f"{READY} {netdev} {server} /proc/{os.getpid()}/ns/net")
     while True:
         signal.pause()
 
 
 def _networks_in_use(netlink: Netlink) -> list[IPv4Network]:
-    """The namespace's IPv4 addresses, and the parts of the range to which it has routes of their own."""
+    """Return this namespace's IPv4 addresses and its routes into _RANGE, as networks."""
     messages = netlink.dump(_GET_ADDRESS, _ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0))
     used = [IPv4Network(bytes(found[0])) for message in messages if (found := parse_address(message)) is not None]
     return used + [route for route in parse_routes(Path("/proc/self/net/route").read_text()) if route.subnet_of(_RANGE)]
 
 
 def parse_routes(text: str) -> list[IPv4Network]:
-    """Where the routes lead of /proc/net/route (kernel: net/ipv4/fib_trie.c), both numbers as the CPU has them."""
+    """Parse the destination networks of /proc/net/route (kernel: net/ipv4/fib_trie.c), in host byte order."""
     columns = [line.split() for line in text.splitlines()[1:]]
     return [
         IPv4Network((_in_order(column[1]), int(IPv4Address(_in_order(column[7]))).bit_count())) for column in columns
@@ -93,7 +93,10 @@ def _in_order(text: str) -> bytes:
 
 
 def free_network(used: Sequence[IPv4Network]) -> IPv4Network:
-    """From a place that depends on the process on, so that two that begin together take different ones."""
+    """Return an unused /30 network of 198.18.0.0/15. Raises OSError if all are in use.
+
+    The search starts at a place that depends on the PID, so that two processes choose different ones.
+    """
     bits = _PREFIX - _RANGE.prefixlen
     for number in range(1 << bits):
         place = (number + os.getpid()) % (1 << bits)
@@ -104,7 +107,7 @@ def free_network(used: Sequence[IPv4Network]) -> IPv4Network:
 
 
 def _make_pair(outside: Netlink) -> str:
-    """The name of the server's end."""
+    """Create the veth pair with one end in each namespace; return the name of the server's end."""
     own = attribute(_NAME, _text(_CLIENT_END)) + attribute(_NETWORK_OF_PID, _u32(os.getpid()))
     peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES
     kind = attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
@@ -116,7 +119,7 @@ def _make_pair(outside: Netlink) -> str:
         except FileExistsError:
             continue
         return name
-    raise OSError(errno.EEXIST, f"there are {_MOST_NAMES} netdevs named coresteer already")
+    raise OSError(errno.EEXIST, f"{_MOST_NAMES} netdevs named coresteerN already exist")
 
 
 def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
@@ -128,10 +131,11 @@ def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
 
 
 def _packets_as_on_a_wire(client_end: socket.socket, netdev: str, server_end: socket.socket) -> None:
-    """TCP's segments are cut before they reach the other end, as a NIC cuts them, instead of passing in one piece.
+    """Make the veth pair carry packets of at most its MTU, received with NAPI, as a NIC does.
 
-    There the kernel polls for them (NAPI), which a veth does with GRO alone (drivers/net/veth.c), so that
-    gro_flush_timeout and napi_defer_hard_irqs mean what they mean for a NIC. The sockets are of the ends' namespaces.
+    TCP segmentation offload is off, so that segments are split before they reach the other end. There the kernel polls
+    for them (NAPI), which a veth does with GRO alone (drivers/net/veth.c), so that gro_flush_timeout and
+    napi_defer_hard_irqs have the same effect as on a NIC. The sockets are of the ends' namespaces.
     """
     for where, name, *value in ((client_end, _CLIENT_END, _SET_TSO, 0), (server_end, netdev, _SET_GRO, 1)):
         asked = array("I", value)

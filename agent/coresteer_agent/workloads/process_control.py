@@ -1,4 +1,4 @@
-"""Settings of the calling process of a workload: end with its parent, network namespace, CPUs."""
+"""Settings of a workload's own process: end with its parent, network namespace, CPUs."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel send a signal to this process when its parent ends. parent: expected parent process id."""
+    """Make the kernel send a signal to this process when its parent ends. parent: expected PID of the parent."""
     _call(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0))
     if os.getppid() != parent:
         os._exit(1)
@@ -31,19 +31,19 @@ def wake_exactly() -> None:
 
 
 def own_network() -> None:
-    """Move to a new network namespace, which ends with its last process. Raises OSError."""
+    """Move this process to a new network namespace, which ends with its last process. Raises OSError."""
     _call(_libc.unshare(_CLONE_NEWNET))
 
 
 def enter_network(path: str) -> None:
-    """Move to a network namespace. path: /proc/PID/ns/net, empty for the present one. Raises OSError."""
+    """Move this process to a network namespace. path: /proc/PID/ns/net, empty: no move. Raises OSError."""
     if path:
         with Path(path).open() as namespace:
             _call(_libc.setns(namespace.fileno(), _CLONE_NEWNET))
 
 
 def pin(cpus: Sequence[int], index: int) -> None:
-    """Pin this process to one of the CPUs, by its index in turn; no CPUs leave it to the kernel. Raises OSError."""
+    """Pin this process to one of the CPUs, chosen by its index in turn; without CPUs do nothing. Raises OSError."""
     if cpus:
         os.sched_setaffinity(0, {cpus[index % len(cpus)]})
 

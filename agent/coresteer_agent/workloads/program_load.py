@@ -1,4 +1,4 @@
-"""Workloads that end by themselves and then report their metrics: the service classes, a command."""
+"""Loads that end by themselves and then report their metrics: the service classes' experiment, a command."""
 
 import os
 from collections.abc import Sequence
@@ -13,17 +13,20 @@ from coresteer_core.experiments.model import Classes, Command
 
 
 def classes_program(workload: Classes) -> Child:
-    """Start the service classes' experiment."""
+    """Start the service classes' experiment as a child process."""
     return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
 
 
 def command_program(workload: Command, argv: Sequence[str]) -> Child:
-    """Start a command that the operator allowed."""
+    """Start a command that the operator allowed as a child process."""
     return Child("workloads.supervisor", Config(os.getpid(), [*argv], name=f"The command {workload.name!r}"))
 
 
 class ProgramLoad:
-    """A load by a program (see load.Load), whose last line of output may be a JSON object of numbers."""
+    """Load of a program that ends by itself; its last line of output may be a JSON object of metrics.
+
+    Same interface as load.Load.
+    """
 
     def __init__(self, child: Child, *, custom_metrics: bool = False) -> None:
         """custom_metrics: its metrics are not those of METRICS and get the prefix command."""
@@ -33,28 +36,32 @@ class ProgramLoad:
         self._prefix = "command." if custom_metrics else ""
 
     def poll(self) -> bool:
-        """Return True: a program is ready once it is started."""
+        """Update done and failed; return True, because a program is ready once it is started."""
         code = self._child.code
         for line in self._child.lines():
             if line.startswith(FAILED):
                 self.failed = line.removeprefix(FAILED)
         if code is not None and self.failed is None:
             self.done = code == 0
-            self.failed = None if self.done else f"The program ended with {code}; its output is in the agent's log."
+            self.failed = (
+                None
+                if self.done
+                else f"The workload's program ended with exit code {code}; its output is in the agent's log."
+            )
         return True
 
     def has_traffic(self) -> bool:
-        """Return True: a program has no traffic of its own."""
+        """Return True, because a program does not wait for a client's traffic."""
         return True
 
     def begin_window(self) -> None:
-        """Do nothing: a program is measured from its start."""
+        """Accept the start of the measuring window; a program's metrics cover its whole run."""
 
     def end_window(self) -> None:
-        """Do nothing: a program is measured to its end."""
+        """Accept the end of the measuring window; a program's metrics cover its whole run."""
 
     def figures(self) -> dict[str, float]:
-        """Return the metrics of the last line; empty before the end, and if it is not an object of numbers."""
+        """Return the metrics in the last line of output; empty before the program's end and for an invalid line."""
         if not self.done:
             return {}
         try:
@@ -64,5 +71,5 @@ class ProgramLoad:
         return {self._prefix + name: value for name, value in metrics.items()}
 
     def end(self) -> None:
-        """End the program at once."""
+        """End the program's process at once."""
         self._child.end()

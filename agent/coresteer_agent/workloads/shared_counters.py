@@ -1,4 +1,4 @@
-"""Counters of a workload's processes in memory shared with the agent, so that reading them does not disturb the load.
+"""Counters of a workload's processes in memory shared with the agent, so that reading does not disturb the load.
 
 Each process has a row of 64-bit numbers: a count (bytes, requests or packets), then a histogram of times. Only that
 process writes its row and the numbers never decrease, so a window is the difference of two readings.
@@ -20,7 +20,7 @@ _BYTES = 8
 
 
 class SharedCounters:
-    """Rows of zeros. fd: descriptor for the processes."""
+    """Counters of several processes, one row per process, initially 0. fd: descriptor for the processes."""
 
     def __init__(self, rows: int) -> None:
         self.fd = os.memfd_create("coresteer-workload")
@@ -28,21 +28,21 @@ class SharedCounters:
         os.ftruncate(self.fd, self._size)
 
     def read(self) -> "array[int]":
-        """Return all rows, one after the other."""
+        """Return the rows of all processes, one after the other."""
         return array("Q", os.pread(self.fd, self._size, 0))
 
     def close(self) -> None:
-        """Close this process's descriptor."""
+        """Close this process's descriptor of the shared memory."""
         os.close(self.fd)
 
 
 def open_row(fd: int, row: int) -> memoryview:
-    """Return a process's own row for writing."""
+    """Return a process's own row of the shared memory for writing."""
     return memoryview(mmap.mmap(fd, 0)).cast("Q")[row * ROW : (row + 1) * ROW]
 
 
 def bucket_of(ns: int) -> int:
-    """Return the index of a time's bucket in a row."""
+    """Return the index in a row of the histogram bucket for a time in ns."""
     shift = ns.bit_length() - 6
     if shift <= 0:
         return FIRST_BUCKET + ns
@@ -50,18 +50,18 @@ def bucket_of(ns: int) -> int:
 
 
 def count_between(before: "array[int]", after: "array[int]") -> int:
-    """Return the count of all processes between two readings."""
+    """Return the increase of all processes' counts between two readings."""
     return sum(after[COUNT::ROW]) - sum(before[COUNT::ROW])
 
 
 def histogram(before: "array[int]", after: "array[int]") -> list[int]:
-    """Return the times per bucket between two readings, of all processes together."""
+    """Return the increase of each histogram bucket between two readings, over all processes."""
     buckets = range(FIRST_BUCKET, ROW)
     return [sum(after[bucket::ROW]) - sum(before[bucket::ROW]) for bucket in buckets]
 
 
 def quantiles_us(buckets: Sequence[int], shares: Sequence[float]) -> list[float] | None:
-    """Return the quantiles of ascending shares (0.5: the median), µs; None if nothing was counted.
+    """Return quantiles in µs of a histogram, for ascending shares (0.5: the median); None if it is empty.
 
     Times are assumed to be distributed evenly within a bucket.
     """
@@ -82,7 +82,7 @@ def quantiles_us(buckets: Sequence[int], shares: Sequence[float]) -> list[float]
 
 
 def _bounds_ns(bucket: int) -> tuple[int, int]:
-    """Return the smallest time of a bucket, and its width."""
+    """Return the smallest time of a bucket and its width, both in ns."""
     if bucket < 2 * _STEPS:
         return bucket, 1
     shift = bucket // _STEPS - 1

@@ -1,4 +1,4 @@
-"""Run one program so that it and all its descendants end with the agent.
+"""Program that runs a command so that it and all its descendants end with the agent.
 
 python -m coresteer_agent.workloads.supervisor CONFIG               (Config as JSON; SIGTERM ends everything)
 """
@@ -17,7 +17,10 @@ from coresteer_agent.workloads.traffic_protocol import exit_with_error
 
 
 class Config(Struct):
-    """parent: process id of the parent. name: of the program, for messages. network: path of a namespace, or empty."""
+    """Configuration of the supervisor. parent: PID of the process with which it ends. name: of the command.
+
+    network: path of a network namespace, or empty.
+    """
 
     parent: int
     argv: list[str]
@@ -27,7 +30,7 @@ class Config(Struct):
 
 
 def main() -> None:
-    """Run the program and exit with its exit code."""
+    """Run the command and exit with its exit code."""
     config = msgspec.json.decode(sys.argv[1], type=Config)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
@@ -60,7 +63,7 @@ def _run(config: Config) -> int:
 
 
 def _end_descendants() -> None:
-    """Kill all descendants; orphans have become children of this process."""
+    """Kill all descendants, including orphans, which this process has adopted."""
     while True:
         for child in psutil.Process().children():
             with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""The client of a traffic workload: generates the load at up to its rate limit, and counts.
+"""Client program of a traffic workload: generates load at up to its rate limit, and counts it.
 
     python -m coresteer_agent.workloads.traffic_client CONFIG          (traffic_protocol.ClientConfig)
 
@@ -28,7 +28,7 @@ _MIN_SLEEP_NS = 500_000
 
 
 def main() -> None:
-    """Generate load until this process is ended."""
+    """Generate the traffic workload's load until this process is ended."""
     config = msgspec.json.decode(sys.argv[1], type=ClientConfig)
     workload = config.workload
     cpus = cpus_of(workload.client_cpus)
@@ -37,7 +37,7 @@ def main() -> None:
     try:
         enter_network(config.network)
     except OSError as error:
-        exit_with_error(f"The client cannot enter its network namespace: {error.strerror}.")
+        exit_with_error(f"The client of the workload cannot enter its network namespace: {error.strerror}.")
 
     def work(index: int, ready: SignalReady) -> None:
         pin(cpus, index)
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def stream(connection: socket.socket, workload: TcpStream, row: memoryview, ready: SignalReady) -> NoReturn:
-    """Send at maximum speed, or at this connection's share of the rate limit by the kernel's pacing."""
+    """Send a TCP stream at maximum speed, or at this connection's share of the rate limit (kernel pacing)."""
     if workload.limit_mbit_per_s < _UNPACED_MBIT_PER_S:
         bytes_per_s = workload.limit_mbit_per_s * 1_000_000 // 8 // workload.connections
         connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, bytes_per_s.to_bytes(8, sys.byteorder))
@@ -67,7 +67,7 @@ def stream(connection: socket.socket, workload: TcpStream, row: memoryview, read
 
 
 def send_requests(connection: socket.socket, workload: TcpRequest, row: memoryview, ready: SignalReady) -> NoReturn:
-    """Send each request after the last answer, at this connection's share of the rate limit."""
+    """Send requests, each after the previous answer, at this connection's share of the rate limit."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     request, size = bytes(workload.request_bytes), workload.response_bytes
     buffer = bytearray(size)
@@ -88,7 +88,7 @@ def send_requests(connection: socket.socket, workload: TcpRequest, row: memoryvi
 
 
 def flood(server: tuple[str, int], workload: UdpFlood, flows: range, row: memoryview, ready: SignalReady) -> NoReturn:
-    """Send a packet of each flow in turn, evenly spaced as far as sleeping allows; late packets are omitted."""
+    """Send UDP packets of each flow in turn at an even rate; packets that would be late are omitted."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in flows]
     for one in sockets:
         one.connect(server)

@@ -1,4 +1,4 @@
-"""Configuration and output of the two ends of a traffic workload, and their number of processes."""
+"""Configuration and output of the client and server programs of a traffic workload."""
 
 import os
 import socket
@@ -18,7 +18,10 @@ _PACKETS_PER_S_OF_ONE = 100_000
 
 
 class ServerConfig(Struct):
-    """sockets: descriptors, one listening for TCP, one per process for UDP. counts: descriptor of SharedCounters."""
+    """Configuration of the server. sockets: descriptors, one listening for TCP, one per process for UDP.
+
+    counts: descriptor of SharedCounters.
+    """
 
     parent: int
     workload: Generated
@@ -27,7 +30,7 @@ class ServerConfig(Struct):
 
 
 class ClientConfig(Struct):
-    """network: path of the client's namespace, empty for this one."""
+    """Configuration of the client. network: path of its network namespace, empty for this one."""
 
     parent: int
     workload: Generated
@@ -38,7 +41,7 @@ class ClientConfig(Struct):
 
 
 def process_count_of(workload: Generated) -> int:
-    """Return the processes per end: one per connection; for a flood as its rate requires, at most one per CPU."""
+    """Return the number of processes per end: one per connection; for UDP by packet rate, at most one per CPU."""
     if not isinstance(workload, UdpFlood):
         return workload.connections
     needed = -(-workload.packets_per_s // _PACKETS_PER_S_OF_ONE)
@@ -63,12 +66,12 @@ def open_sockets(workload: Generated, host: str) -> tuple[list[socket.socket], i
 
 
 def join_address(host: str, port: int) -> str:
-    """Return HOST:PORT, as it is sent to a client on another node."""
+    """Return host and port as HOST:PORT."""
     return f"{host}:{port}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port. Raises ValueError."""
+    """Return host and port of HOST:PORT. Raises ValueError."""
     host, _, port = address.rpartition(":")
     if not host:
         raise ValueError(f"{address!r} is not HOST:PORT.")
@@ -76,17 +79,17 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def cpus_of(text: str) -> list[int]:
-    """Return the CPUs of a CPU list in order, none for an empty one. Raises ValueError."""
+    """Return the CPUs of a CPU list, ascending; none for an empty one. Raises ValueError."""
     return sorted(parse_cpu_list(text)) if text else []
 
 
 def print_line(line: str) -> None:
-    """Write one line to standard output in a single write."""
+    """Write a line to standard output in a single write(2)."""
     os.write(1, line.encode() + b"\n")
 
 
 def exit_with_error(sentence: str) -> NoReturn:
-    """Print why the program fails, and exit with 1."""
+    """Print a line with the reason of a failure and exit with code 1."""
     print_line(FAILED + sentence)
     sys.stdout.flush()
     os._exit(1)

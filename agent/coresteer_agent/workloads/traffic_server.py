@@ -1,4 +1,4 @@
-"""The server of a traffic workload: receives and counts data, and answers requests.
+"""Server program of a traffic workload: receives and counts data, and answers requests.
 
     python -m coresteer_agent.workloads.traffic_server CONFIG          (traffic_protocol.ServerConfig)
 
@@ -24,7 +24,7 @@ _READ_BYTES = 256 * 1024
 
 
 def main() -> None:
-    """Serve until this process is ended."""
+    """Serve the traffic workload's client until this process is ended."""
     config = msgspec.json.decode(sys.argv[1], type=ServerConfig)
     workload = config.workload
     cpus = cpus_of(workload.server_cpus)
@@ -49,14 +49,14 @@ def main() -> None:
 
 
 def discard(connection: socket.socket, row: memoryview) -> None:
-    """Count the bytes until the client closes the connection."""
+    """Count a connection's received bytes until the client closes it."""
     buffer = bytearray(_READ_BYTES)
     while size := connection.recv_into(buffer):
         row[COUNT] += size
 
 
 def answer(connection: socket.socket, workload: TcpRequest, row: memoryview) -> None:
-    """Answer each complete request until the client closes the connection."""
+    """Answer a connection's requests until the client closes it."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     size = workload.request_bytes
     buffer, response, work_ns = bytearray(size), bytes(workload.response_bytes), workload.work_us * 1000
@@ -70,7 +70,7 @@ def answer(connection: socket.socket, workload: TcpRequest, row: memoryview) -> 
 
 
 def count_packets(packets: socket.socket, size: int, row: memoryview) -> NoReturn:
-    """Count packets until this process is ended."""
+    """Count received UDP packets until this process is ended."""
     buffer = bytearray(size)
     while True:
         packets.recv_into(buffer)

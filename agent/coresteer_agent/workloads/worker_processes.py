@@ -14,7 +14,7 @@ SignalReady: TypeAlias = Callable[[], None]
 
 
 def run_processes(parent: int, size: int, work: Callable[[int, SignalReady], None]) -> None:
-    """Fork a process for each index below size, print READY when all are ready, and never return.
+    """Fork a worker process for each index below size, print READY when all are ready, and never return.
 
     Exits with the parent, and when one of the processes ends, which prints its reason; all processes end with this one.
     """
@@ -43,7 +43,7 @@ def _work(parent: int, index: int, ready_writer: int, work: Callable[[int, Signa
         work(index, lambda: _signal_ready(ready_writer))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        exit_with_error(f"Process {index} of the traffic failed: {reason}.")
+        exit_with_error(f"Process {index} of the traffic workload failed: {reason}.")
     except Exception:
         traceback.print_exc()
     os._exit(1)

@@ -214,7 +214,7 @@ def test_a_file_that_nobody_may_write_is_a_managed_interrupt_even_for_root(
     (root / "proc/irq/41/smp_affinity_list").chmod(0o444)
     result = executor.apply(action("2"), change_id="c")
     assert result.outcome == "refused"
-    assert "made its affinity read-only" in result.sentence
+    assert "read-only: it is a managed interrupt" in result.sentence
     assert affinity(41) == "0-7"
 
 

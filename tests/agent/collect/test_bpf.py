@@ -56,7 +56,7 @@ def test_a_kernel_without_type_information_says_so(tmp_path: Path) -> None:
     file = tmp_path / btf.PATH
     file.parent.mkdir(parents=True)
     file.write_bytes(b"not that")
-    with pytest.raises(bpf.BpfRefusedError, match="does not begin as BTF does"):
+    with pytest.raises(bpf.BpfRefusedError, match="does not start with a BTF header"):
         bpf.ByteCounters(tmp_path)
 
 
