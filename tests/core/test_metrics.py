@@ -64,7 +64,7 @@ def test_increments_are_rates_and_levels_are_as_they_are() -> None:
         counters={"tcp_retransmits": 8},
     )
     values = metric_values(rates, HISTORY, None)
-    assert (values["rtt_p99_us"], values["dropped_per_s"], values["retransmits_per_s"]) == (300, 3.0, 4.0)
+    assert (values["rtt_p99_us"], values["softnet_dropped_per_s"], values["retransmits_per_s"]) == (300, 3.0, 4.0)
     assert (values["agent_cpu_percent"], values["agent_rss_bytes"]) == (0.5, 5)
 
 

@@ -114,7 +114,8 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         ),
         "packets_per_interrupt": Metric(
             "Packets per interrupt", "", label_ko="인터럽트당 패킷 수",
-            formula="received packets / interrupts; in experiments of netdevs that have interrupts of their own",
+            formula="received packets / interrupts (coresteer_core.metrics.packets_per_interrupt); in experiments of "
+            "netdevs that have interrupts of their own",
             experiment=True, report=True,
         ),
         "cpu_busy_percent": Metric(
@@ -167,11 +168,14 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             guardrail="TCP round-trip time p99 in µs",
         ),
         "dropped_per_s": Metric(
-            "Packets dropped", "1/s", "less", label_ko="초당 손실 패킷 수",
+            "Packets dropped by netdevs", "1/s", "less", label_ko="초당 네트워크 장치 손실 패킷 수",
+            formula="rx_dropped + tx_dropped of the netdevs, which include softnet's drops",
+            short="dropped packets", experiment=True, guardrail="dropped packets per second",
+        ),
+        "softnet_dropped_per_s": Metric(
+            "Packets dropped by softnet", "1/s", "less", label_ko="초당 softnet 손실 패킷 수",
             source=Source("cpu", "dropped", column="dropped"),
-            formula="for guardrails and experiments: dropped by netdevs, received and sent",
-            short="dropped packets", history=True, chart="losses", fleet=True, experiment=True, report=True,
-            guardrail="dropped packets per second",
+            short="softnet drops", history=True, chart="losses", fleet=True, report=True,
         ),
         "squeezed_per_s": Metric(
             "Softirq budget used up", "1/s", "less", label_ko="초당 softirq 예산 소진 횟수",
@@ -256,3 +260,8 @@ def cpu_s_per_gbit(cpu_percent: float | None, bit_per_s: float | None) -> float 
     cpu_percent: of one CPU, over all CPUs.
     """
     return cpu_percent / 100 / (bit_per_s / 1e9) if cpu_percent is not None and bit_per_s else None
+
+
+def packets_per_interrupt(packets: float | None, interrupts: float | None) -> float | None:
+    """Return the received packets for each interrupt, None where either is unknown or there was no interrupt."""
+    return packets / interrupts if packets is not None and interrupts else None

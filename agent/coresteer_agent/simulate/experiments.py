@@ -28,7 +28,7 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
-from coresteer_core.metrics import cpu_s_per_gbit
+from coresteer_core.metrics import cpu_s_per_gbit, packets_per_interrupt
 from coresteer_core.node.nic_model import Host, QueueTraffic, predict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
@@ -137,8 +137,8 @@ def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
         name: value * speed ** (-1 if name.endswith("_us") else 1) * own.lognormvariate(0, _OWN_NOISE)
         for name, value in _figures(run.workload, modelled, own.random()).items()
     }
-    if modelled.packets:
-        figures["packets_per_interrupt"] = max(1.0, figures["packets_per_s"] / figures["interrupts_per_s"])
+    if modelled.packets and (ratio := packets_per_interrupt(figures["packets_per_s"], figures["interrupts_per_s"])):
+        figures["packets_per_interrupt"] = max(1.0, ratio)
     cpus: dict[str, list[float | None]] = {
         kind: [min(100.0, 100 * share * own.lognormvariate(0, 3 * _OWN_NOISE)) for share in shares]
         for kind, shares in modelled.shares.items()

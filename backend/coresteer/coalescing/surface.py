@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import at_ms
+from coresteer_core.metrics import packets_per_interrupt
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, selects_adaptive_mode
 from coresteer_core.node.nic_model import Prediction, TimerParams
@@ -75,7 +76,7 @@ def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) ->
         packets_per_s=seen.packets_per_s,
         frame_bytes=seen.frame_bytes,
         interrupts_per_s=point.interrupts / point.seconds,
-        packets_per_interrupt=point.rx_packets / point.interrupts if point.interrupts else None,
+        packets_per_interrupt=packets_per_interrupt(point.rx_packets, point.interrupts),
         dropped_per_s=point.dropped / point.seconds,
         rtt_p50_us=point.rtt_us_s / point.rtt_s if point.rtt_s > 0 else None,
         last_at=at_ms(point.last_ms),

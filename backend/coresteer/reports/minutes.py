@@ -11,7 +11,7 @@ from scipy import stats
 from coresteer.experiments.spec import Comparison, Interval, Verdict
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.metrics import REPORT, Metric, cpu_s_per_gbit
+from coresteer_core.metrics import REPORT, Metric, cpu_s_per_gbit, packets_per_interrupt
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 MIN_MINUTES = 10
@@ -57,11 +57,12 @@ def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
         known = [percent for percent in percents if percent is not None]
         if known:
             figures[f"cpu_{kind}_percent"] = sum(known)
-    if figures.get("interrupts_per_s") and "packets_per_s" in figures:
-        figures["packets_per_interrupt"] = figures["packets_per_s"] / figures["interrupts_per_s"]
     bits = figures.get("rx_bit_per_s", 0) + figures.get("tx_bit_per_s", 0)
-    effort = cpu_s_per_gbit(figures.get("cpu_busy_percent"), bits)
-    figures |= {} if effort is None else {"cpu_s_per_gbit": effort}
+    ratios = {
+        "packets_per_interrupt": packets_per_interrupt(figures.get("packets_per_s"), figures.get("interrupts_per_s")),
+        "cpu_s_per_gbit": cpu_s_per_gbit(figures.get("cpu_busy_percent"), bits),
+    }
+    figures |= {name: ratio for name, ratio in ratios.items() if ratio is not None}
     return Minute(rollup.start_ms, figures, cpus)
 
 

@@ -32,7 +32,7 @@ export function Figures({ nodes, changes }: { nodes: Schemas["NodeSummary"][]; c
   const healths = { live: 0, stale: 0, away: 0, new: 0 };
   for (const node of nodes) healths[figures.health(node.id)] += 1;
   const hot = known("softirq_cpu_percent").filter((value) => value > HOT_PERCENT).length;
-  const drops = sum("dropped_per_s");
+  const drops = sum("softnet_dropped_per_s");
   const others = [
     healths.stale && `${healths.stale} stale`,
     healths.away && `${healths.away} away`,

@@ -47,7 +47,7 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
       <div className="muted">
         receive {formatFigure(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
         {formatFigure(perSecond(figures.get(node.id, "interrupts_per_s")))} · dropped{" "}
-        {formatFigure(perSecond(figures.get(node.id, "dropped_per_s")))}
+        {formatFigure(perSecond(figures.get(node.id, "softnet_dropped_per_s")))}
       </div>
     </>
   );

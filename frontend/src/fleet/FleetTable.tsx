@@ -21,7 +21,7 @@ const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[] = [
   { sort: "rx", column: "rx_bytes_per_s" },
   { sort: "tx", column: "tx_bytes_per_s" },
   { sort: "interrupts", column: "interrupts_per_s" },
-  { sort: "dropped", column: "dropped_per_s" },
+  { sort: "dropped", column: "softnet_dropped_per_s" },
   { sort: "squeezed", column: "squeezed_per_s" },
   { sort: "rtt", column: "rtt_p99_us" },
 ];

@@ -32,7 +32,7 @@ export const COLOURINGS: Record<ColorBy, Colouring> = {
   },
   drops: {
     explanation: "packets dropped, logarithmic",
-    column: "dropped_per_s",
+    column: "softnet_dropped_per_s",
     ends: ["≤ 1 /s", "10 k/s"],
     position: decades(1, 10_000),
   },

@@ -16,7 +16,7 @@ const FIGURES: NonNullable<Node["figures"]> = {
     tx_bytes_per_s: 0,
     rx_packets_per_s: 0,
     interrupts_per_s: 18_200,
-    dropped_per_s: 0,
+    softnet_dropped_per_s: 0,
     squeezed_per_s: 3,
     rtt_p99_us: null,
   },
@@ -47,7 +47,7 @@ const NODES = [
   node(1, "db-1", { labels: { role: "db", rack: "a" } }),
   node(2, "db-2", {
     labels: { role: "db" },
-    figures: { ...FIGURES, metrics: { ...FIGURES.metrics, softirq_cpu_percent: 12, dropped_per_s: 40 } },
+    figures: { ...FIGURES, metrics: { ...FIGURES.metrics, softirq_cpu_percent: 12, softnet_dropped_per_s: 40 } },
   }),
   node(3, "web-1", { labels: { role: "web" }, simulated: true, drivers: ["virtio_net"], mode: "observe" }),
   node(4, "web-2", { health: "away", figures: null, cpus: 64, kernel: "5.15.0", open_changes: 1 }),

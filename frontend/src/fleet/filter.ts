@@ -22,7 +22,7 @@ const FIGURES: Record<string, Figure> = {
   rx: column("rx_bytes_per_s", 8),
   tx: column("tx_bytes_per_s", 8),
   interrupts: column("interrupts_per_s"),
-  drops: column("dropped_per_s"),
+  drops: column("softnet_dropped_per_s"),
   squeezed: column("squeezed_per_s"),
   rtt: column("rtt_p99_us"),
   cpus: (node) => node.cpus ?? Number.NaN,

@@ -20,9 +20,9 @@ const node = (id: number, name: string, figures: Cpus & Metrics = {}, over: Part
 
 const NODES = [
   node(3, "db-10", { softirq_cpu_percent: 20, softirq_cpu: 2, busiest_cpu_percent: 97, busiest_cpu: 5 }),
-  node(9, "db-2", { softirq_cpu_percent: 94, softirq_cpu: 7, dropped_per_s: 0 }, { health: "stale" }),
+  node(9, "db-2", { softirq_cpu_percent: 94, softirq_cpu: 7, softnet_dropped_per_s: 0 }, { health: "stale" }),
   node(4, "web-1", {}, { labels: { rack: "r1" }, drivers: ["igb"] }),
-  node(5, "web-2", { dropped_per_s: 3, softirq_cpu_percent: 1 }),
+  node(5, "web-2", { softnet_dropped_per_s: 3, softirq_cpu_percent: 1 }),
 ];
 const FIGURES = new FleetFigures(frameOfNodes(NODES));
 const names = (nodes: Node[]) => nodes.map(({ name }) => name);
@@ -30,7 +30,7 @@ const names = (nodes: Node[]) => nodes.map(({ name }) => name);
 test("figures are looked up by node; unknown ones are NaN, not zero", () => {
   expect(FIGURES.get(9, "softirq_cpu_percent")).toBe(94);
   expect(FIGURES.get(9, "softirq_cpu")).toBe(7);
-  expect(FIGURES.get(9, "dropped_per_s")).toBe(0);
+  expect(FIGURES.get(9, "softnet_dropped_per_s")).toBe(0);
   expect(FIGURES.get(4, "softirq_cpu_percent")).toBeNaN();
   expect(FIGURES.get(4, "softirq_cpu")).toBeNaN();
   expect(FIGURES.get(77, "softirq_cpu_percent")).toBeNaN();

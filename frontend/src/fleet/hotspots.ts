@@ -13,7 +13,7 @@ const unbroken = (figure: Figure) => formatFigure(figure).replace(" ", "\u00a0")
 export function hotSpotReasons(nodeId: number, figures: FleetFigures): string[] {
   const get = (column: Parameters<FleetFigures["get"]>[1]) => figures.get(nodeId, column);
   const found: string[] = [];
-  if (get("dropped_per_s") > 0) found.push(`dropped ${unbroken(perSecond(get("dropped_per_s")))}`);
+  if (get("softnet_dropped_per_s") > 0) found.push(`dropped ${unbroken(perSecond(get("softnet_dropped_per_s")))}`);
   if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeeze ${unbroken(perSecond(get("squeezed_per_s")))}`);
   if (get("softirq_cpu_percent") >= SOFTIRQ_PERCENT)
     found.push(`softirq ${unbroken(percent(get("softirq_cpu_percent")))}`);
@@ -34,7 +34,7 @@ export function hottestCpu(nodeId: number, figures: FleetFigures): { cpu: number
 export function hotSpots(nodes: Schemas["NodeSummary"][], figures: FleetFigures): Schemas["NodeSummary"][] {
   const known = (value: number) => (Number.isNaN(value) ? 0 : value);
   const rank = (node: Schemas["NodeSummary"]) =>
-    known(figures.get(node.id, "softirq_cpu_percent")) + (figures.get(node.id, "dropped_per_s") > 0 ? 1000 : 0);
+    known(figures.get(node.id, "softirq_cpu_percent")) + (figures.get(node.id, "softnet_dropped_per_s") > 0 ? 1000 : 0);
   return nodes
     .filter((node) => hotSpotReasons(node.id, figures).length > 0)
     .toSorted((a, b) => rank(b) - rank(a))

@@ -29,7 +29,7 @@ export function chartMetrics(chart: ChartName): HistoryMetric[] {
   return HISTORY_METRICS.filter((name) => METRICS[name].chart === chart);
 }
 
-/** `Packets dropped, 1/s`; a name that is not a metric is returned unchanged. */
+/** `Packets dropped by softnet, 1/s`; a name that is not a metric is returned unchanged. */
 export function labelWithUnit(name: string): string {
   const metric = name in METRICS ? METRICS[name as MetricName] : null;
   if (metric === null) return name;

@@ -8,7 +8,7 @@ const BEFORE_MS = 60_000;
 const REFRESH_MS = 5_000;
 const MIN_VALUES = 3;
 
-const COMPARED = ["rtt_p99_us", "dropped_per_s", "interrupts_per_s"] as const;
+const COMPARED = ["rtt_p99_us", "softnet_dropped_per_s", "interrupts_per_s"] as const;
 
 function median(values: number[]): number | null {
   if (values.length < MIN_VALUES) return null;

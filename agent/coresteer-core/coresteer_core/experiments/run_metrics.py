@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import Measured
-from coresteer_core.metrics import EXPERIMENT, cpu_s_per_gbit
+from coresteer_core.metrics import EXPERIMENT, cpu_s_per_gbit, packets_per_interrupt
 from coresteer_core.node.derive import CpuTimes, Sample, derive
 from coresteer_core.node.metric_values import sum_known
 from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency, unpack
@@ -113,8 +113,8 @@ def _counted(
     found = {name: count / rates.duration_s for name, count in counts.items() if count is not None}
     with_irqs = [netdev for netdev in chosen or () if irqs.get(netdev.name)]
     interrupts = sum((by_irq or {}).get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])
-    if interrupts:
-        found["packets_per_interrupt"] = sum(netdev.rx_packets for netdev in with_irqs) / interrupts
+    if (ratio := packets_per_interrupt(sum(netdev.rx_packets for netdev in with_irqs), interrupts)) is not None:
+        found["packets_per_interrupt"] = ratio
     if before.numa_pages is not None and after.numa_pages is not None:
         local, remote = (b - a for a, b in zip(before.numa_pages, after.numa_pages, strict=True))
         if local >= 0 <= remote and local + remote:

@@ -87,9 +87,9 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
       />
       <One
         label="Dropped"
-        figure={perSecond(values.dropped_per_s)}
+        figure={perSecond(values.softnet_dropped_per_s)}
         note={`squeezed ${formatFigure(perSecond(values.squeezed_per_s))}`}
-        bad={(values.dropped_per_s ?? 0) > 0}
+        bad={(values.softnet_dropped_per_s ?? 0) > 0}
       />
     </section>
   );
