@@ -18,6 +18,7 @@ CPU_LIST_SCHEMA: dict[str, object] = {"type": "string", "format": "cpu-list"}
 
 NUMBER = r"(0|[1-9]\d{0,6})"
 PID = r"([1-9]\d{0,6})"
+_DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 
 
 class SettingError(ValueError):
@@ -202,9 +203,20 @@ def format_cpus(cpus: frozenset[int] | set[int]) -> str:
     return f"CPU{'s' if len(cpus) > 1 else ''} {format_cpu_list(cpus)}" if cpus else "no CPU"
 
 
-def no_netdev(name: str) -> str:
-    """Return the sentence that says that a node has no network device of this name."""
-    return f"This node has no network device {name}."
+def whole_number(value: str, name: str, example: int) -> str:
+    """Return a number without leading zeros. Raises SettingError for other text.
+
+    name: of the value in the error's sentence, ``a weight``; example: a number that the sentence suggests.
+    """
+    text = value.strip()
+    if _DECIMAL.match(text):
+        return str(int(text))
+    raise SettingError(f"“{text[:40]}” is not {name}; write a number, for example {example}.")
+
+
+def bounds_refusals(name: str, value: str, least: int, most: int) -> list[tuple[str, str]]:
+    """Return code ``bounds`` and a sentence for a number out of bounds; an empty list for one within them."""
+    return [] if least <= int(value) <= most else [("bounds", f"{name} can be from {least} to {most}, not {value}.")]
 
 
 def number_schema(minimum: int, maximum: int, unit: str = "") -> dict[str, object]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, SettingError, number_schema
+from coresteer_core.settings.base import Form, Setting, bounds_refusals, number_schema, whole_number
 from coresteer_core.settings.location import CgroupLocation
 
 WEIGHTS = {"cpu.weight": (1, 10_000), "cpu.shares": (2, 262_144), "io.weight": (1, 10_000)}
 """Minimum and maximum of each weight, by the name of its cgroup file; cpu.shares is of cgroup version 1."""
 
-_DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 _MOUNTS = {"cpu.shares": "cpu/"}
 _FOLDER = r"(?!\.\.?/)[ -.0-~]{1,255}"
 _GROUP = rf"({_FOLDER}(?:/{_FOLDER}){{0,31}})"
@@ -74,10 +73,7 @@ class CgroupWeight(Setting, frozen=True):
 
     def canonical(self, value: str) -> str:
         """Return a weight without leading zeros. Raises SettingError for text that is not a number."""
-        text = value.strip()
-        if _DECIMAL.match(text):
-            return str(int(text))
-        raise SettingError(f"“{text[:40]}” is not a weight; write a number, for example 100.")
+        return whole_number(value, "a weight", example=100)
 
     def missing_reason(self, view: View) -> str | None:
         """Return a sentence that says why a node lacks this cgroup or weight; None where the node has it."""
@@ -92,9 +88,7 @@ class CgroupWeight(Setting, frozen=True):
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return ``bounds`` for a weight outside of the kernel's range."""
         least, most = WEIGHTS[self.weight]
-        if least <= int(value) <= most:
-            return []
-        return [("bounds", f"{self.describe()} can be from {least} to {most}, not {value}.")]
+        return bounds_refusals(self.describe(), value, least, most)
 
     def shell_command(self, value: str) -> str:
         """Return a shell command that writes the weight to its cgroup file."""

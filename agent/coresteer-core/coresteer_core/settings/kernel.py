@@ -1,18 +1,15 @@
 """sysctl parameters of the whole machine in /proc/sys/kernel (Documentation/admin-guide/sysctl/kernel.rst)."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, SettingError, number_schema
+from coresteer_core.settings.base import Form, Setting, bounds_refusals, number_schema, whole_number
 from coresteer_core.settings.location import MachineLocation
 from coresteer_core.settings.modified_view import ModifiedView
 
 PARAMETERS = {"numa_balancing": (0, 1, 1)}
 """Minimum, maximum and default of each parameter, by the name of its file in /proc/sys/kernel."""
-
-_DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 
 
 class KernelParameter(Setting, frozen=True):
@@ -78,10 +75,7 @@ class KernelParameter(Setting, frozen=True):
 
     def canonical(self, value: str) -> str:
         """Return a number without leading zeros. Raises SettingError for text that is not a number."""
-        text = value.strip()
-        if _DECIMAL.match(text):
-            return str(int(text))
-        raise SettingError(f"“{text[:40]}” is not a value of {self.title}; write a number, for example 0.")
+        return whole_number(value, f"a value of {self.title}", example=0)
 
     def missing_reason(self, view: View) -> str | None:
         """Return a sentence that says that a node's kernel lacks the parameter; None where the node has it."""
@@ -96,9 +90,7 @@ class KernelParameter(Setting, frozen=True):
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return code ``bounds`` and a sentence for a value out of bounds."""
         least, most, _ = PARAMETERS[self.parameter]
-        if least <= int(value) <= most:
-            return []
-        return [("bounds", f"{self.title} can be from {least} to {most}, not {value}.")]
+        return bounds_refusals(self.title, value, least, most)
 
     def describe(self, view: View | None = None) -> str:
         """Return the parameter's name as sysctl spells it, for use in a sentence."""

@@ -1,11 +1,12 @@
-"""Number of queues of a network device (ethtool -L), and its RSS indirection table (ethtool -X)."""
+"""NetdevSetting, the base class of settings of a NIC; its number of queues and its RSS table (ethtool -L, -X)."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from coresteer_core.node.inventory import Queue
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, SettingError, no_netdev
+from coresteer_core.settings.base import Form, Setting, SettingError
 from coresteer_core.settings.location import QueuesLocation
 
 NETDEV = r"([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
@@ -19,10 +20,48 @@ _QUEUE = re.compile(r"\d{1,4}\Z", re.ASCII)
 _CHANNEL = re.compile(r"(rx|tx|combined) (\d{1,4})\Z", re.ASCII)
 
 
-class _OfNetdev(Setting, frozen=True):
-    """Base of the settings that change which queues a network device has or uses."""
+class NetdevSetting(Setting, frozen=True):
+    """Base class of settings of a netdev as a whole, and of settings of one of its queues."""
 
     netdev: str
+
+    @property
+    def queue_name(self) -> str | None:
+        """The queue that the setting belongs to, ``rx-0`` as in sysfs; None for a setting of the netdev as a whole."""
+        return None
+
+    @property
+    def key(self) -> str:
+        """The setting's key, such as ``netdev/eth0/rss`` or ``netdev/eth0/rx-0/rps``."""
+        owner = self.netdev if self.queue_name is None else f"{self.netdev}/{self.queue_name}"
+        return f"netdev/{owner}/{self.name}"
+
+    @property
+    def subject(self) -> str:
+        """The netdev or the queue that the setting belongs to, ``eth0`` or ``eth0 rx-0``."""
+        return self.netdev if self.queue_name is None else f"{self.netdev} {self.queue_name}"
+
+    def missing_reason(self, view: View) -> str | None:
+        """Return a sentence that says that a node lacks the netdev or the queue; None where the node has it."""
+        if view.inventory.netdev(self.netdev) is None:
+            return f"This node has no network device {self.netdev}."
+        if self.queue_name is None or self.queue_in(view) is not None:
+            return None
+        return f"{self.netdev} has no queue {self.queue_name}."
+
+    def affected_netdev(self, view: View) -> str | None:
+        """Return the name of the netdev that the setting belongs to."""
+        return self.netdev
+
+    def queue_in(self, view: View) -> Queue | None:
+        """Return the setting's queue from a View of the node; None where the node has no such queue."""
+        netdev = view.inventory.netdev(self.netdev)
+        queues = netdev.queues if netdev is not None else []
+        return next((queue for queue in queues if queue.name == self.queue_name), None)
+
+
+class _OfNetdev(NetdevSetting, frozen=True):
+    """Base of the settings that change which queues a network device has or uses."""
 
     _name: ClassVar[str] = ""
 
@@ -32,32 +71,14 @@ class _OfNetdev(Setting, frozen=True):
         return [cls("eth0")]
 
     @property
-    def key(self) -> str:
-        """The setting's key: ``netdev/eth0/rss``, ``netdev/eth0/channels``."""
-        return f"netdev/{self.netdev}/{self._name}"
-
-    @property
     def name(self) -> str:
         """The last part of the setting's key: ``rss``, ``channels``."""
         return self._name
 
     @property
-    def subject(self) -> str:
-        """The name of the network device that the setting belongs to."""
-        return self.netdev
-
-    @property
     def location(self) -> QueuesLocation:
         """The place in a View of the node that holds the setting's value."""
         return QueuesLocation(self.netdev)
-
-    def missing_reason(self, view: View) -> str | None:
-        """Return a sentence that says that a node lacks this network device; None where the node has it."""
-        return None if view.inventory.netdev(self.netdev) is not None else no_netdev(self.netdev)
-
-    def affected_netdev(self, view: View) -> str | None:
-        """Return the name of the network device, whose packets the setting affects."""
-        return self.netdev
 
 
 class RssTable(_OfNetdev, frozen=True):

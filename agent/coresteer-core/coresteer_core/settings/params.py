@@ -13,11 +13,11 @@ from msgspec import Struct
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import RETRY_AFTER_S, Verdict, timer_of
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, SettingError, no_netdev, number_schema
+from coresteer_core.settings.base import Form, Setting, SettingError, number_schema
 from coresteer_core.settings.latency import latency_warnings
 from coresteer_core.settings.location import ParamsLocation
 from coresteer_core.settings.modified_view import ModifiedView
-from coresteer_core.settings.netdev import NETDEV, QUEUE
+from coresteer_core.settings.netdev import NETDEV, QUEUE, NetdevSetting
 from coresteer_core.settings.plan_effect import PlanEffect
 
 _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
@@ -99,10 +99,9 @@ _TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "ad
 """Parameters that the model of a NIC's receive interrupts reads."""
 
 
-class _OfParam(Setting, frozen=True):
+class _OfParam(NetdevSetting, frozen=True):
     """Base of the settings for parameters of a network device or queue. param: a name of PARAMS."""
 
-    netdev: str
     param: str
 
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {"PARAM": tuple(PARAMS)}
@@ -123,14 +122,9 @@ class _OfParam(Setting, frozen=True):
         return self._param.unit
 
     @property
-    def queue_of(self) -> str | None:
-        """The name of the queue that the parameter belongs to; None for one of the whole network device."""
-        return None
-
-    @property
     def location(self) -> ParamsLocation:
         """The place in a View of the node that holds the parameter's value."""
-        return ParamsLocation(self.netdev, self.queue_of, self.param)
+        return ParamsLocation(self.netdev, self.queue_name, self.param)
 
     @property
     def schema(self) -> dict[str, object]:
@@ -157,11 +151,8 @@ class _OfParam(Setting, frozen=True):
 
     def values_of_subject(self, view: View) -> dict[str, str]:
         """Return by name all known parameters of the network device or queue that the setting belongs to."""
-        raise NotImplementedError
-
-    def affected_netdev(self, view: View) -> str | None:
-        """Return the name of the network device, whose packets the parameter affects."""
-        return self.netdev
+        subject = view.inventory.netdev(self.netdev) if self.queue_name is None else self.queue_in(view)
+        return subject.params if subject is not None else {}
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return (code, sentence) pairs: ``bounds``, or ``learned`` if the driver rejected the value before."""
@@ -186,12 +177,12 @@ class _OfParam(Setting, frozen=True):
 
     def overlay(self, view: ModifiedView, value: str) -> None:
         """Set the parameter in a modified View; the interrupt rate follows the NIC model."""
-        view.set_param(self.netdev, self.queue_of, self.param, value)
+        view.set_param(self.netdev, self.queue_name, self.param, value)
 
     def add_effect(self, effect: PlanEffect, value: str) -> None:
         """Add a value of receive coalescing to the input of a plan's predicted effect; other parameters add nothing."""
         if self.param in _TIMING:
-            effect.coalescing.setdefault((self.netdev, self.queue_of), {})[self.param] = value
+            effect.coalescing.setdefault((self.netdev, self.queue_name), {})[self.param] = value
 
     @property
     def direction(self) -> str | None:
@@ -260,28 +251,9 @@ class NetdevParam(_OfParam, frozen=True):
         return [cls("eth0", name) for name in PARAMS]
 
     @property
-    def key(self) -> str:
-        """The setting's key: ``netdev/eth0/coalesce/rx-usecs`` or ``netdev/eth0/rx-3/coalesce/rx-usecs``."""
-        return f"netdev/{self.netdev}/{self.param}"
-
-    @property
     def path(self) -> str:
         """The name of the parameter's file in /sys/class/net/NAME, for those in IN_SYSFS."""
         return self.param
-
-    @property
-    def subject(self) -> str:
-        """The name of the network device that the parameter belongs to."""
-        return self.netdev
-
-    def values_of_subject(self, view: View) -> dict[str, str]:
-        """Return by name all known parameters of the network device."""
-        netdev = view.inventory.netdev(self.netdev)
-        return netdev.params if netdev is not None else {}
-
-    def missing_reason(self, view: View) -> str | None:
-        """Return a sentence that says that a node lacks the network device or queue; None where the node has it."""
-        return None if view.inventory.netdev(self.netdev) is not None else no_netdev(self.netdev)
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return code ``restart`` and a sentence for a ring size, whose change may restart the NIC."""
@@ -326,35 +298,6 @@ class QueueParam(_OfParam, frozen=True):
     def queue(self) -> int:
         """The number of the queue: 3 for ``rx-3``."""
         return int(self.queue_name.partition("-")[2])
-
-    @property
-    def key(self) -> str:
-        """The setting's key: ``netdev/eth0/coalesce/rx-usecs`` or ``netdev/eth0/rx-3/coalesce/rx-usecs``."""
-        return f"netdev/{self.netdev}/{self.queue_name}/{self.param}"
-
-    @property
-    def queue_of(self) -> str:
-        """The name of the queue that the parameter belongs to, ``rx-3``."""
-        return self.queue_name
-
-    @property
-    def subject(self) -> str:
-        """The queue that the parameter belongs to, for a sentence: ``eth0 rx-3``."""
-        return f"{self.netdev} {self.queue_name}"
-
-    def values_of_subject(self, view: View) -> dict[str, str]:
-        """Return by name all known parameters of the queue."""
-        netdev = view.inventory.netdev(self.netdev)
-        queues = netdev.queues if netdev is not None else []
-        return next((queue.params for queue in queues if queue.name == self.queue_name), {})
-
-    def missing_reason(self, view: View) -> str | None:
-        """Return a sentence that says that a node lacks the network device or queue; None where the node has it."""
-        netdev = view.inventory.netdev(self.netdev)
-        if netdev is None:
-            return no_netdev(self.netdev)
-        has = any(queue.name == self.queue_name for queue in netdev.queues)
-        return None if has else f"{self.netdev} has no queue {self.queue_name}."
 
     def shell_command(self, value: str) -> str:
         """Return a shell command (ethtool, sysfs or ynl) that gives the parameter a value."""

@@ -4,19 +4,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from coresteer_core.cpuset import format_cpu_mask, parse_cpu_list
-from coresteer_core.node.inventory import Queue
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import CPU_LIST_SCHEMA, Form, Setting, cpu_list, format_cpus, no_netdev
+from coresteer_core.settings.base import CPU_LIST_SCHEMA, Form, Setting, cpu_list, format_cpus
 from coresteer_core.settings.location import QueueCpusLocation
-from coresteer_core.settings.netdev import NETDEV, QUEUE
+from coresteer_core.settings.netdev import NETDEV, QUEUE, NetdevSetting
 
 NONE = "none"
 
 
-class _QueueCpus(Setting, frozen=True):
+class _QueueCpus(NetdevSetting, frozen=True):
     """Base of RPS and XPS. The value is a CPU list, or ``none`` where RPS or XPS is off."""
 
-    netdev: str
     queue: int
 
     _kind: ClassVar[str] = ""
@@ -34,11 +32,6 @@ class _QueueCpus(Setting, frozen=True):
         return f"{self._direction}-{self.queue}"
 
     @property
-    def key(self) -> str:
-        """The setting's key: ``netdev/eth0/rx-0/rps``."""
-        return f"netdev/{self.netdev}/{self.queue_name}/{self.name}"
-
-    @property
     def name(self) -> str:
         """The last part of the setting's key: ``rps``, ``xps``."""
         return self._kind.lower()
@@ -47,11 +40,6 @@ class _QueueCpus(Setting, frozen=True):
     def title(self) -> str:
         """The setting's name in the kernel's documentation: ``RPS``, ``XPS``."""
         return self._kind
-
-    @property
-    def subject(self) -> str:
-        """The queue that the setting belongs to, for a sentence: ``eth0 rx-0``."""
-        return f"{self.netdev} {self.queue_name}"
 
     @property
     def path(self) -> str:
@@ -80,21 +68,11 @@ class _QueueCpus(Setting, frozen=True):
         """Return the CPU numbers in a value; none where RPS or XPS is off."""
         return frozenset() if value == NONE else parse_cpu_list(value)
 
-    def missing_reason(self, view: View) -> str | None:
-        """Return a sentence that says that a node lacks the network device or queue; None where the node has it."""
-        if view.inventory.netdev(self.netdev) is None:
-            return no_netdev(self.netdev)
-        return None if self._found(view) is not None else f"{self.netdev} has no queue {self.queue_name}."
-
     def current(self, view: View) -> str | None:
         """Return the queue's present CPUs from a View of the node; None where they are unknown."""
-        queue = self._found(view)
+        queue = self.queue_in(view)
         value = None if queue is None else queue.rps if self._direction == "rx" else queue.xps
         return None if value is None else self.canonical(value)
-
-    def affected_netdev(self, view: View) -> str | None:
-        """Return the name of the network device that the queue belongs to."""
-        return self.netdev
 
     def format_value(self, value: str) -> str:
         """Return the CPUs in a value as text for a sentence: ``CPUs 0-3``, ``no CPU``."""
@@ -107,11 +85,6 @@ class _QueueCpus(Setting, frozen=True):
     def shell_command(self, value: str) -> str:
         """Return a shell command that writes the CPU mask to the queue's file in sysfs."""
         return f"echo {self.mask(value)} > /sys/class/net/{self.netdev}/{self.path}"
-
-    def _found(self, view: View) -> Queue | None:
-        netdev = view.inventory.netdev(self.netdev)
-        queues = netdev.queues if netdev is not None else []
-        return next((queue for queue in queues if queue.name == self.queue_name), None)
 
 
 class Rps(_QueueCpus, frozen=True):
