@@ -36,7 +36,7 @@ class Machine:
         found = sorted(path for path in self.root.rglob("*") if path.is_file())
         return {str(path.relative_to(self.root)): path.read_text() for path in found}
 
-    def tunable(self, root: Path, setting: Setting) -> "registry.Tunable | KernelTunable":
+    def tunable(self, root: Path, setting: Setting, handler: None = None) -> "registry.Tunable | KernelTunable":
         """In the place of registry.Tunable: settings without a file are the kernel's."""
         return KernelTunable(self, setting) if setting.key in self.kernel else registry.Tunable(root, setting)
 

@@ -6,10 +6,13 @@ value, and workloads of experiments write to objects that they created.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
+from coresteer_agent.apply.handler import Handler
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.netdev_common import NOT_SUPPORTED, NOT_THIS_VALUE
 from coresteer_agent.apply.registry import Tunable
@@ -28,7 +31,7 @@ class Executor:
     """Applies, steers, undoes and verifies actions on the settings of the machine below a root directory.
 
     view_source: returns the node's present View, called before each write. attempted: called with the result of each
-    write.
+    write. handler: reads and writes every setting; None for the handler of each setting's kind.
     """
 
     def __init__(
@@ -37,11 +40,14 @@ class Executor:
         journal: Journal,
         view_source: Callable[[], View],
         attempted: Callable[[WriteAttempt], None] = lambda _: None,
+        *,
+        handler: Handler[Any] | None = None,
     ) -> None:
         self._root = root
         self._journal = journal
         self._view = view_source
         self._attempted = attempted
+        self._handler = handler
         self._steered: dict[str, str] = {}
         """Values last written by steer(), by key."""
 
@@ -50,6 +56,14 @@ class Executor:
 
         Never raises; the Result's outcome and sentence state which step failed.
         """
+        return self._locked(action, partial(self._apply, change_id=change_id, allow_isolated=allow_isolated), "written")
+
+    def _locked(self, action: Action, write: Callable[[Setting, str, str], Result], need: str) -> Result:
+        """Parse an action and write it while the journal is locked; return the write's Result.
+
+        write: called with the setting and the action's canonical values was and becomes. need: ``read`` or ``written``,
+        for the sentence about a journal that cannot be used.
+        """
         try:
             setting = parse_setting(action.key)
             was, value = setting.canonical(action.was), setting.canonical(action.becomes)
@@ -57,13 +71,13 @@ class Executor:
             return Result(action.key, Outcome.REFUSED, str(error))
         try:
             with self._journal.locked():
-                return self._apply(setting, was, value, change_id, allow_isolated=allow_isolated)
+                return write(setting, was, value)
         except (OSError, JournalError) as error:
-            sentence = f"The journal cannot be written ({reason(error)}), so {setting.describe()} was not changed."
+            sentence = f"The journal cannot be {need} ({reason(error)}), so {setting.describe()} was not changed."
             return _result(setting, Outcome.FAILED, sentence)
 
     def _apply(  # noqa: PLR0911 - one return a stage
-        self, setting: Setting, was: str, value: str, change_id: str, *, allow_isolated: bool
+        self, setting: Setting, was: str, value: str, *, change_id: str, allow_isolated: bool
     ) -> Result:
         if (unsupported := self._unsupported(setting)) is not None:
             return unsupported
@@ -87,7 +101,7 @@ class Executor:
             )
             return _result(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
-        self._journal.record_original(change_id, setting.key, found, Tunable(self._root, setting).owners())
+        self._journal.record_original(change_id, setting.key, found, self._tunable(setting).owners())
         done = f"{setting.describe()} was changed from {shorten(found)} to {shorten(value)}."
         result = self._write(setting, value, found, done)
         self._steered.pop(setting.key, None)
@@ -105,17 +119,7 @@ class Executor:
         where this value equals it. A setting that differs from action.was was changed by another program and is
         refused; its policy detects and reports the drift.
         """
-        try:
-            setting = parse_setting(action.key)
-            was, value = setting.canonical(action.was), setting.canonical(action.becomes)
-        except SettingError as error:
-            return Result(action.key, Outcome.REFUSED, str(error))
-        try:
-            with self._journal.locked():
-                return self._steer(setting, was, value)
-        except (OSError, JournalError) as error:
-            sentence = f"The journal cannot be read ({reason(error)}), so {setting.describe()} was not changed."
-            return _result(setting, Outcome.FAILED, sentence)
+        return self._locked(action, self._steer, "read")
 
     def _steer(self, setting: Setting, was: str, value: str) -> Result:
         if (unsupported := self._reassigned(setting) or self._unsupported(setting)) is not None:
@@ -177,7 +181,7 @@ class Executor:
 
         actions: from restoring_actions().
         """
-        tunables = {action: Tunable(self._root, parse_setting(action.key)) for action in actions}
+        tunables = {action: self._tunable(parse_setting(action.key)) for action in actions}
         self._journal.record_delegated(
             change_id, {a.key: (a.becomes, tunable.owners()) for a, tunable in tunables.items()}
         )
@@ -231,17 +235,20 @@ class Executor:
         return original if original is not None and _shown_alike(setting, original, value) else value
 
     def _refusals(self, setting: Setting, value: str, *, allow_isolated: bool) -> list[Refusal]:
-        view = Tunable(self._root, setting).refresh(self._view())
+        view = self._tunable(setting).refresh(self._view())
         return refusals(view, [(setting.key, value)], allow_isolated=allow_isolated)
 
     def _has_value(self, setting: Setting, found: str, value: str) -> bool:
         with suppress(OSError, SettingError):  # then the write says why
-            value = Tunable(self._root, setting).attainable(value)
+            value = self._tunable(setting).attainable(value)
         return setting.equal(found, value)
+
+    def _tunable(self, setting: Setting) -> Tunable:
+        return Tunable(self._root, setting, self._handler)
 
     def _reassigned(self, setting: Setting) -> Result | None:
         """Return an unsupported Result if the key names another device now, as after a driver reload; else None."""
-        before, now = self._journal.owners(setting.key), Tunable(self._root, setting).owners()
+        before, now = self._journal.owners(setting.key), self._tunable(setting).owners()
         if not before or not now or set(before) & set(now):
             return None
         sentence = (
@@ -251,7 +258,7 @@ class Executor:
 
     def _unsupported(self, setting: Setting) -> Result | None:
         try:
-            if Tunable(self._root, setting).exists():
+            if self._tunable(setting).exists():
                 return None
         except OSError as error:
             return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be accessed: {error.strerror}.")
@@ -259,7 +266,7 @@ class Executor:
 
     def _read(self, setting: Setting) -> str | Result:
         try:
-            return Tunable(self._root, setting).read()
+            return self._tunable(setting).read()
         except OSError as error:
             sentence = f"The value of {setting.describe()} cannot be read: {error.strerror}."
         except SettingError as error:
@@ -268,9 +275,9 @@ class Executor:
 
     def _write(self, setting: Setting, value: str, found: str | None, done: str) -> Result:
         try:
-            Tunable(self._root, setting).write(value)
+            self._tunable(setting).write(value)
         except (OSError, ReadOnlyModeError) as error:
-            outcome, why = Tunable(self._root, setting).explain(error)
+            outcome, why = self._tunable(setting).explain(error)
             after = self._read(setting)
             if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
                 self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in NOT_SUPPORTED))

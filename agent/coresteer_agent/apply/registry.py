@@ -35,12 +35,15 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
 
 
 class Tunable:
-    """One setting of one machine, accessed through its kind's handler. root: ``/`` or a captured tree."""
+    """One setting of one machine, accessed through a handler.
 
-    def __init__(self, root: Path, setting: Setting) -> None:
+    root: ``/`` or a captured tree. handler: None for the handler of the setting's kind.
+    """
+
+    def __init__(self, root: Path, setting: Setting, handler: Handler[Any] | None = None) -> None:
         self._root = root
         self._setting = setting
-        self._handler = HANDLERS[type(setting)]
+        self._handler = handler or HANDLERS[type(setting)]
 
     def exists(self) -> bool:
         """Return whether the node has the setting. Raises OSError."""

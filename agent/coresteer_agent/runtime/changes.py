@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -53,19 +52,6 @@ DELEGATED_CHANGE_ID = "delegated"
 _OBSERVES = "This agent only observes and changes no settings."
 
 
-class ChangeExecutor(Protocol):
-    """Writes single actions: the single write path of a node, or of a simulated one."""
-
-    def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
-        """Apply an action after the guard's checks and return its Result; never raises."""
-
-    def undo(self, action: Action) -> Result:
-        """Write action.becomes back without the guard's checks."""
-
-    def verify(self, action: Action) -> Result:
-        """Read whether a setting still has the value action.becomes. Raises OSError or JournalError."""
-
-
 class ChangeRunner:
     """Runs the change state machine of one node with an executor.
 
@@ -75,7 +61,7 @@ class ChangeRunner:
 
     def __init__(
         self,
-        executor: ChangeExecutor | None,
+        executor: Executor | None,
         report: Callable[[ChangeMessage], None],
         *,
         observe_reason: str | None = None,

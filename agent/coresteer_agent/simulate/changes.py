@@ -1,76 +1,54 @@
-"""Changes of a simulated node: the agent's ChangeRunner with an executor that changes simulated settings."""
+"""Changes of a simulated node: the agent's ChangeRunner and Executor on simulated settings."""
 
+import errno
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
 
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.handler import Explanation, Handler
+from coresteer_agent.apply.journal import Journal, Record
 from coresteer_agent.runtime.changes import ChangeRunner
-from coresteer_agent.simulate.node import SimulatedNode, UnsupportedError
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.events import BackendBack, BackendLost
-from coresteer_core.changes.guard import refusals
-from coresteer_core.changes.plan import Action
-from coresteer_core.changes.report import ChangeMessage, Outcome, Result
+from coresteer_core.changes.report import ChangeMessage, Outcome
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
-from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings import Setting
 
 _log = logging.getLogger("coresteer.simulate.changes")
 _log.setLevel(logging.WARNING)  # thousands of nodes would each log every state
 
 
-class SimulatedExecutor:
-    """Applies actions to a simulated machine, in the same steps as the agent's executor, without a journal."""
+class SimulatedHandler(Handler[Setting]):
+    """Reads and writes settings of every kind on a simulated machine, which has no root directory."""
+
+    errors: ClassVar[Mapping[int, Explanation]] = {
+        errno.EOPNOTSUPP: (Outcome.UNSUPPORTED, "A simulated node does not simulate it.")
+    }
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
 
-    def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
-        """Apply an action: check support, guard and action.was, write the simulated setting, read it back."""
-        return self._write(action, allow_isolated=allow_isolated)
+    def exists(self, root: Path, setting: Setting) -> bool:
+        """Return whether the simulated machine has the setting."""
+        return setting.current(self.view()) is not None
 
-    def undo(self, action: Action) -> Result:
-        """Write action.becomes back without the guard's checks, whatever value the setting has now."""
-        return self._write(action, undo=True)
+    def read(self, root: Path, setting: Setting) -> str:
+        """Return the simulated setting's value. Raises OSError if the machine does not have it."""
+        if (value := setting.current(self.view())) is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return value
 
-    def verify(self, action: Action) -> Result:
-        """Read whether a setting still has the value action.becomes: unchanged or failed."""
-        found = parse_setting(action.key).current(self._view())
-        outcome = Outcome.UNCHANGED if found == action.becomes else Outcome.FAILED
-        return Result(action.key, outcome, f"{action.key} is {found}.", found, found)
+    def write(self, root: Path, setting: Setting, value: str) -> None:
+        """Write a simulated setting. Raises OSError if its driver refuses the value or the simulation lacks its kind."""
+        self._node.write(setting, value)
 
-    def _write(  # noqa: PLR0911 - one return a stage
-        self, action: Action, *, allow_isolated: bool = False, undo: bool = False
-    ) -> Result:
-        try:
-            setting = parse_setting(action.key)
-            value = setting.canonical(action.becomes)
-        except SettingError as error:
-            return Result(action.key, Outcome.REFUSED, str(error))
-        view = self._view()
-        name = setting.describe(view)
-        unsupported = setting.missing_reason(view) or f"On a simulated node {name} cannot be changed."
-        found = setting.current(view)
-        if found is None:
-            return Result(action.key, Outcome.UNSUPPORTED, unsupported)
-        if not undo and (against := refusals(view, [(action.key, value)], allow_isolated=allow_isolated)):
-            return Result(action.key, Outcome.REFUSED, against[0].sentence, found)
-        if found == value:
-            return Result(action.key, Outcome.UNCHANGED, f"{name} is already {value}.", found, found)
-        if not undo and found != action.was:
-            sentence = f"{name} is {found}, no longer {action.was}; preview again."
-            return Result(action.key, Outcome.REFUSED, sentence, found)
-        try:
-            read_back = self._node.write(setting, value)
-        except UnsupportedError:
-            return Result(action.key, Outcome.UNSUPPORTED, unsupported)
-        except OSError as error:
-            sentence = f"{name} cannot be set to {value}. The simulated driver refuses this value: {error.strerror}."
-            return Result(action.key, Outcome.FAILED, sentence, found, found)
-        if read_back != value:
-            sentence = f"{name} was set to {value}, but the kernel changed it to {read_back}."
-            return Result(action.key, Outcome.FAILED, sentence, found, read_back)
-        return Result(action.key, Outcome.APPLIED, f"{name} was changed from {found} to {value}.", found, value)
-
-    def _view(self) -> View:
+    def view(self) -> View:
+        """Return the View of the simulated machine for the guard, without load."""
         return View(
             self._node.machine.topology,
             self._node.inventory,
@@ -78,6 +56,21 @@ class SimulatedExecutor:
             learned=self._node.learned,
             cgroups=self._node.cgroups(),
         )
+
+
+class NoJournal(Journal):
+    """Journal that records nothing: a simulated node ends with its process, and its settings with it."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    @contextmanager
+    def locked(self, how: int = 0) -> Iterator[None]:
+        """Lock nothing."""
+        yield
+
+    def _append(self, *records: Record) -> None:
+        pass
 
 
 class SimulatedChanges(ChangeRunner):
@@ -88,7 +81,9 @@ class SimulatedChanges(ChangeRunner):
 
     def __init__(self, node: SimulatedNode, clock: Callable[[], float] | None = None) -> None:
         self._messages: list[ChangeMessage] = []
-        super().__init__(SimulatedExecutor(node), self._collect, clock=clock, logger=_log)
+        handler = SimulatedHandler(node)
+        executor = Executor(Path(), NoJournal(), handler.view, node.record_attempt, handler=handler)
+        super().__init__(executor, self._collect, clock=clock, logger=_log)
 
     def messages(self) -> list[ChangeMessage]:
         """Return the messages for the backend since the last call."""

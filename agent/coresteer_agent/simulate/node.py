@@ -1,6 +1,7 @@
 """Simulated node: its machine, present settings and unacknowledged samples."""
 
 import errno
+import os
 from collections import Counter, deque
 
 from msgspec import Struct
@@ -47,10 +48,6 @@ _AGENT_RSS_BYTES = 26 * 1024 * 1024
 _AGENT_CPU_S = 0.006
 _CLASSES_VARIANTS = 4
 _KERNEL = "6.12.0-simulated"
-
-
-class UnsupportedError(Exception):
-    """Raised for a setting that the simulation does not have."""
 
 
 class UnacknowledgedSample(Struct):
@@ -229,14 +226,11 @@ class SimulatedNode:
             done.append(self.unacknowledged.popleft())
         return done
 
-    def write(self, setting: Setting, value: str) -> str:
-        """Write a simulated setting and return the value that reads back.
-
-        Raises OSError if a driver refuses it, UnsupportedError if the simulation has no such setting.
-        """
+    def write(self, setting: Setting, value: str) -> None:
+        """Write a simulated setting. Raises OSError if a driver refuses it; EOPNOTSUPP: the simulation lacks its kind."""
         match setting.location:
             case IrqLocation(irq):
-                return self.set_irq_affinity(irq, value)
+                self.set_irq_affinity(irq, value)
             case TaskLocation(pid, "affinity"):
                 self.affinities[pid] = value
             case TaskLocation(pid, name):
@@ -244,17 +238,16 @@ class SimulatedNode:
             case CgroupLocation(path, name):
                 self.weights[path, name] = value
             case ParamsLocation(netdev, None, name):
-                return self.set_param(setting, netdev, name, value)
+                self._set_param(netdev, name, value)
             case QueueCpusLocation(netdev, queue_name) if queue_name.startswith("rx-"):
                 self._set_rps(netdev, queue_name, format_cpu_list(setting.cpus(value)))
             case MachineLocation(key):
                 self.inventory = replace(self.inventory, settings=self.inventory.settings | {key: value})
             case _:
-                raise UnsupportedError
-        return value
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    def set_irq_affinity(self, irq: int, cpus: str) -> str:
-        """Set the CPUs of an interrupt and return those that read back. The simulated load moves with it."""
+    def set_irq_affinity(self, irq: int, cpus: str) -> None:
+        """Set the CPUs of an interrupt. The simulated load moves with it."""
         allowed = parse_cpu_list(cpus) & self.machine.topology.online()
         others = [cpu for cpu, row in zip(self._placement, self.inventory.irqs, strict=True) if row.irq != irq]
         # the kernel assigns the vector to the allowed CPU with the fewest
@@ -265,21 +258,17 @@ class SimulatedNode:
         ]
         self.inventory = replace(self.inventory, irqs=rows)
         self._placement = placement_of(self.inventory)
-        return cpus
 
-    def set_param(self, setting: Setting, netdev: str, name: str, value: str) -> str:
-        """Set a NIC's parameter and return the value that reads back. Raises OSError if the driver refuses it."""
-        was = self._netdev(netdev).params[name]
-        try:
-            read_back = driver_response(self._netdev(netdev).driver, name, value, was)
-        except OSError as error:
-            message = f"The kernel's answer was: {error.strerror}."
-            self._nics.record_attempt(WriteAttempt(setting, value, was, None, message, error.errno == errno.EOPNOTSUPP))
-            raise
-        self._nics.record_attempt(WriteAttempt(setting, value, was, read_back))
-        self._replace_netdev(netdev, params={**self._netdev(netdev).params, name: read_back})
+    def record_attempt(self, attempt: WriteAttempt) -> None:
+        """Add a driver's response to a write to what the node learned about its NICs."""
+        self._nics.record_attempt(attempt)
+
+    def _set_param(self, netdev: str, name: str, value: str) -> None:
+        """Set a NIC's parameter. Raises OSError if the simulated driver refuses the value."""
+        nic = self._netdev(netdev)
+        read_back = driver_response(nic.driver, name, value, nic.params[name])
+        self._replace_netdev(netdev, params={**nic.params, name: read_back})
         self._coalescing = self._first_nic_params()
-        return read_back
 
     def _set_rps(self, netdev: str, queue_name: str, cpus: str) -> None:
         """Set the RPS CPUs of a receive queue; the simulated load does not follow them."""

@@ -81,7 +81,7 @@ def test_drivers_accept_refuse_round_and_ignore_and_the_response_is_learned(case
     assert (tried.verdict, tried.read_back) == (verdict, stood)
     assert node.read(param) == (value if outcome is Outcome.APPLIED else before), "what failed is undone"
     if verdict is Verdict.REFUSED:
-        assert tried.message == "The kernel's answer was: Numerical result out of range."
+        assert tried.message == "The system call failed: Numerical result out of range."
 
 
 def test_a_value_that_was_rounded_before_is_refused_with_the_rounded_value() -> None:
