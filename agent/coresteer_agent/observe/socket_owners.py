@@ -6,7 +6,7 @@ process are searched, a bounded number of links at a time. Known links are cache
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _MAX_LINKS = 1_500
@@ -47,10 +47,6 @@ class SocketOwners:
         """Return the PID of the process that holds a socket, by the socket's inode; None if unknown."""
         found = self._holders.get(inode)
         return None if found is None else found[0]
-
-    def sockets_of(self, pid: int) -> Collection[int]:
-        """Return the inodes of the sockets that a process is known to hold."""
-        return self._sockets.get(pid, {}).values()
 
     def forget_sockets(self, inodes: Iterable[int]) -> None:
         """Remove closed sockets from the cache, by inode."""

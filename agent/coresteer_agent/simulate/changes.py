@@ -44,7 +44,7 @@ class SimulatedHandler(Handler[Setting]):
         return value
 
     def write(self, root: Path, setting: Setting, value: str) -> None:
-        """Write a simulated setting. Raises OSError if its driver refuses the value or the simulation lacks its kind."""
+        """Write a simulated setting. Raises OSError if its driver refuses the value or it is not simulated."""
         self._node.write(setting, value)
 
     def view(self) -> View:

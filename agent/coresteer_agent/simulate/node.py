@@ -227,7 +227,7 @@ class SimulatedNode:
         return done
 
     def write(self, setting: Setting, value: str) -> None:
-        """Write a simulated setting. Raises OSError if a driver refuses it; EOPNOTSUPP: the simulation lacks its kind."""
+        """Write a simulated setting. Raises OSError if a driver refuses it; EOPNOTSUPP: it is not simulated."""
         match setting.location:
             case IrqLocation(irq):
                 self.set_irq_affinity(irq, value)

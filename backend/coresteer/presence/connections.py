@@ -61,8 +61,3 @@ class Connections:
         """Close the connection of a node's agent, if there is one."""
         if peer := self._peers.get(node_id):
             peer.close(code, reason)
-
-    def close_all(self, code: int, reason: str) -> None:
-        """Close the connections of all agents."""
-        for peer in list(self._peers.values()):
-            peer.close(code, reason)

@@ -26,18 +26,6 @@ def _fonts() -> typst.Fonts:
 
 def to_pdf(report: Report) -> bytes:
     """Return a report as PDF/UA-1. Texts are passed to typst as data, never as its markup."""
-    output = _compiler(report).compile(format="pdf", timestamp=_NO_TIME, pdf_standards="ua-1")
-    assert isinstance(output, bytes)  # noqa: S101  typst returns a list for images only
-    return output
-
-
-def to_png(report: Report, ppi: float) -> list[bytes]:
-    """Return the pages of the PDF report as images, for visual inspection."""
-    output = _compiler(report).compile(format="png", ppi=ppi, timestamp=_NO_TIME)
-    return output if isinstance(output, list) else [output or b""]
-
-
-def _compiler(report: Report) -> typst.Compiler:
     data = {
         "language": report.language,
         "title": report.title,
@@ -51,11 +39,14 @@ def _compiler(report: Report) -> typst.Compiler:
             for section in report.sections
         ],
     }
-    return typst.Compiler(
+    compiler = typst.Compiler(
         input=(_FOLDER / "templates" / "report.typ").read_bytes(),
         font_paths=_fonts(),
         sys_inputs={"report": msgspec.json.encode(data).decode()},
     )
+    output = compiler.compile(format="pdf", timestamp=_NO_TIME, pdf_standards="ua-1")
+    assert isinstance(output, bytes)  # noqa: S101  typst returns a list for images only
+    return output
 
 
 def _block(block: object, report: Report) -> dict[str, object]:

@@ -353,7 +353,7 @@ def test_the_process_of_a_socket_is_cached_until_the_socket_is_closed(
     ours = [inode(one) for one in pair]
     search(owners, *ours)
     assert [owners.pid(number) for number in ours] == [OWN_PID, OWN_PID]
-    assert set(ours) <= set(owners.sockets_of(OWN_PID))
+    assert set(ours) <= set(owners._sockets[OWN_PID].values())
     owners.forget_sockets(ours[:1])
     assert owners.pid(ours[0]) is None
     assert owners.pid(ours[1]) == OWN_PID
@@ -419,7 +419,7 @@ def test_a_search_reads_a_bounded_number_of_links_at_a_time(tmp_path: Path) -> N
         (tmp_path / f"5/fd/{number}").symlink_to(f"socket:[{10_000 + number}]")
     owners = SocketOwners(str(tmp_path))
     owners.find([12_499])
-    assert 1_000 <= len(owners.sockets_of(5)) <= 1_500
+    assert 1_000 <= len(owners._sockets[5]) <= 1_500
     owners.find([12_499])
     owners.find([12_499])
     assert owners.pid(12_499) == 5
