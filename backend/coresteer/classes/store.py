@@ -4,18 +4,16 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psycopg
 
+from coresteer.background import cancel, repeat
 from coresteer.classes import repository
 from coresteer.classes.chunks import LONGEST_MS, encode
 from coresteer.classes.repository import Row
 from coresteer.db import Database
-from coresteer.errors import is_database_away
 from coresteer.telemetry import partitions
-from coresteer.telemetry.repository import Connection
 from coresteer_core.protocol import ClassesMessage
 
 log = logging.getLogger("coresteer.classes")
@@ -52,17 +50,16 @@ class ClassReportStore:
         self._open: dict[int, dict[int, _Open]] = {}
         self._queue: deque[Row] = deque(maxlen=_MAX_QUEUED)
         self._partitions: set[partitions.Partition] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start writing queued reports once a second."""
-        self._task = asyncio.create_task(self._write_forever())
+        failure = "Storing figures of service classes failed; retrying."
+        self._tasks = [asyncio.create_task(repeat(self.write, _WRITE_EVERY_S, log, failure))]
 
     async def stop(self) -> None:
         """Stop after one attempt to write what is queued."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._tasks)
         try:
             await self.write(everything=True)
         except Exception as error:
@@ -103,15 +100,6 @@ class ClassReportStore:
             if not opened:
                 del self._open[node_id]
 
-    async def _write_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_WRITE_EVERY_S)
-            try:
-                await self.write()
-            except Exception as error:
-                if not is_database_away(error):
-                    log.exception("Storing figures of service classes failed; retrying.")
-
     async def write(self, *, everything: bool = False) -> None:
         """Write complete rows, or everything, to the database; what fails stays queued."""
         now_s = time.monotonic()
@@ -120,7 +108,8 @@ class ClassReportStore:
             rows = [self._queue[at] for at in range(min(len(self._queue), _ROWS_PER_TRANSACTION))]
             try:
                 async with self._database.pool.connection() as connection:
-                    await self._make_partitions(connection, rows)
+                    needed = {partitions.partition_of("telemetry_classes", row.time_ms) for row in rows}
+                    await partitions.create_missing(connection, self._partitions, needed)
                     await repository.insert(connection, rows)
             except psycopg.IntegrityError:  # a partition that was dropped meanwhile is created again
                 self._partitions.clear()
@@ -128,10 +117,3 @@ class ClassReportStore:
             for row in rows:
                 if self._queue and self._queue[0] is row:  # else the bounded queue has dropped it
                     self._queue.popleft()
-
-    async def _make_partitions(self, connection: Connection, rows: Sequence[Row]) -> None:
-        needed = {partitions.partition_of("telemetry_classes", row.time_ms) for row in rows}
-        if missing := needed - self._partitions:
-            await partitions.create(connection, missing)
-            await connection.commit()
-            self._partitions |= missing

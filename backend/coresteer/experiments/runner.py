@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.background import cancel
 from coresteer.bus import InventoryEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.errors import is_database_away
@@ -46,10 +47,7 @@ class Runner:
 
     async def stop(self) -> None:
         """Cancel all tasks. Agents roll back by themselves; the next start resumes from the rows."""
-        tasks = [*self._tasks, *self._loops.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel([*self._tasks, *self._loops.values()])
 
     def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
         """Pass an agent's message to its experiment; end a load that belongs to no running experiment."""

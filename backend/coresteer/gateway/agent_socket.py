@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.classes.store import ClassReportStore
 from coresteer.errors import is_database_away
@@ -155,9 +156,7 @@ class _AgentConnection:
             if not writer.done():
                 await writer
         finally:
-            for task in (reader, writer):
-                task.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
+            await cancel([reader, writer])
 
     async def _read(self) -> None:
         """Read until self._closing is set, which also ends the writer."""

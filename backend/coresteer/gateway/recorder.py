@@ -6,6 +6,7 @@ import logging
 import msgspec
 import psycopg
 
+from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, NodeEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
@@ -33,17 +34,15 @@ class Recorder:
         self._bus = bus
         self._queue: dict[int, NodeReport] = {}
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start storing queued reports."""
-        self._task = asyncio.create_task(self._run())
+        self._tasks = [asyncio.create_task(self._run())]
 
     async def stop(self) -> None:
         """Stop storing; agents report everything again when they reconnect."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._tasks)
 
     def record(self, node_id: int, message: Hello | Topology | Inventory | Learned) -> None:
         """Queue a validated report of the node to be stored."""

@@ -7,6 +7,7 @@ from collections import deque
 
 import msgspec
 
+from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, NodeEvent, PoliciesEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.db import Database
@@ -73,9 +74,7 @@ class LiveHub:
 
     async def stop(self) -> None:
         """Stop publishing to browsers."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     def publish_rates(self, node_id: int, rates: Rates) -> None:
         """Send a node's newest interval to the browsers that subscribed to the node."""

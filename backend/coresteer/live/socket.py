@@ -7,6 +7,7 @@ from fastapi import APIRouter, WebSocket, WebSocketException
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.auth.dependencies import identify_websocket
+from coresteer.background import cancel
 from coresteer.live.hub import Browser, LiveHub, Subscription
 
 router = APIRouter()
@@ -44,9 +45,7 @@ async def live(websocket: WebSocket) -> None:
                 raise ended
     finally:
         hub.leave(browser)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(tasks)
 
 
 async def _receive(websocket: WebSocket, hub: LiveHub, browser: Browser) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.background import cancel
 from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
@@ -62,9 +63,7 @@ class PolicyPublisher:
 
     async def stop(self) -> None:
         """Stop publishing; agents continue with the policies that they have."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     def schedule(self, node_id: int) -> None:
         """Send a node its policies soon: something about it may have changed, or its agent connected."""

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.background import cancel, repeat
 from coresteer.bus import PoliciesEvent
-from coresteer.errors import is_database_away
 from coresteer.policies import repository, rollouts
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.schemas import RolloutState
@@ -35,26 +35,16 @@ class RolloutMonitor:
         self._away_s = away_s
         self._away_since: dict[tuple[int, int], float] = {}
         self._strikes: dict[tuple[int, int, str], tuple[int, Strikes]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start checking rollouts once a second."""
-        self._task = asyncio.create_task(self._run())
+        failure = "The check of rollouts failed; retrying."
+        self._tasks = [asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure))]
 
     async def stop(self) -> None:
         """Stop checking rollouts; the next start continues from the database."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.check(datetime.now(UTC))
-            except Exception as error:
-                if not is_database_away(error):
-                    log.exception("The check of rollouts failed; retrying.")
-            await asyncio.sleep(_TICK_S)
+        await cancel(self._tasks)
 
     async def check(self, now: datetime) -> None:
         """Check every rollout in progress once."""

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import psycopg
 
+from coresteer.background import cancel, repeat
 from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.errors import is_database_away
 from coresteer.telemetry import partitions
 from coresteer.telemetry.byte_columns import compress, decompress
 from coresteer.telemetry.repository import Connection, at_ms, to_ms
@@ -29,6 +29,7 @@ _ROWS_A_TRANSACTION = 500
 _MAX_QUEUED = 20_000
 _MIN_INTERVAL_MS = STEP_S * 1000 / 2
 _DELETE_EXPIRED_EVERY_S = 600.0
+_NOT_DELETED = "Deleting expired decisions, drifts and snapshots failed; retrying in 10 minutes."
 _EARLY_REPORTS_LAST = timedelta(days=1)
 
 
@@ -58,13 +59,13 @@ class SnapshotStore:
 
     def start(self) -> None:
         """Start writing queued flows and snapshots once a second."""
-        self._tasks = [asyncio.create_task(self._write_forever()), asyncio.create_task(self._delete_expired_forever())]
+        write = repeat(self.write, _WRITE_EVERY_S, log, "Storing flows failed; retrying.")
+        delete = repeat(lambda: self.delete_expired(datetime.now(UTC)), _DELETE_EXPIRED_EVERY_S, log, _NOT_DELETED)
+        self._tasks = [asyncio.create_task(write), asyncio.create_task(delete)]
 
     async def stop(self) -> None:
         """Stop after one attempt to write what is queued."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
         try:
             await self.write()
         except Exception as error:
@@ -83,15 +84,6 @@ class SnapshotStore:
         at = datetime.now(UTC) + timedelta(milliseconds=self._skew_ms(node_id) or 0)
         self._snapshots[node_id, kind] = _Snapshot(node_id, kind, at, msgspec.msgpack.encode(what))
 
-    async def _write_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_WRITE_EVERY_S)
-            try:
-                await self.write()
-            except Exception as error:
-                if not is_database_away(error):
-                    log.exception("Storing flows failed; retrying.")
-
     async def write(self) -> None:
         """Write everything queued to the database; what fails stays queued."""
         while self._flows or self._snapshots:
@@ -99,7 +91,8 @@ class SnapshotStore:
             snapshots = dict(list(self._snapshots.items())[:_ROWS_A_TRANSACTION])
             try:
                 async with self._database.pool.connection() as connection:
-                    await self._make_partitions(connection, flows)
+                    needed = {partitions.partition_of("telemetry_flows", time_ms) for _, time_ms, _ in flows}
+                    await partitions.create_missing(connection, self._partitions, needed)
                     await _insert(connection, flows, list(snapshots.values()))
             except psycopg.IntegrityError:  # a partition that was dropped meanwhile is created again
                 self._partitions.clear()
@@ -110,22 +103,6 @@ class SnapshotStore:
             for key, snapshot in snapshots.items():
                 if self._snapshots.get(key) is snapshot:
                     del self._snapshots[key]
-
-    async def _make_partitions(self, connection: Connection, flows: Sequence[tuple[int, int, bytes]]) -> None:
-        needed = {partitions.partition_of("telemetry_flows", time_ms) for _, time_ms, _ in flows}
-        if missing := needed - self._partitions:
-            await partitions.create(connection, missing)
-            await connection.commit()
-            self._partitions |= missing
-
-    async def _delete_expired_forever(self) -> None:
-        while True:
-            try:
-                await self.delete_expired(datetime.now(UTC))
-            except Exception as error:
-                if not is_database_away(error):
-                    log.exception("Deleting expired decisions, drifts and snapshots failed; retrying in 10 minutes.")
-            await asyncio.sleep(_DELETE_EXPIRED_EVERY_S)
 
     async def delete_expired(self, now: datetime) -> None:
         """Delete expired decisions, drifts, early reports and snapshots.

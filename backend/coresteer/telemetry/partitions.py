@@ -65,6 +65,17 @@ async def create(connection: Connection, partitions: Iterable[Partition]) -> Non
         )
 
 
+async def create_missing(connection: Connection, known: set[Partition], needed: set[Partition]) -> None:
+    """Create and commit the needed partitions that are not known to exist, and add them to known.
+
+    Raises psycopg.Error.
+    """
+    if missing := needed - known:
+        await create(connection, missing)
+        await connection.commit()
+        known |= missing
+
+
 async def sizes(connection: Connection) -> dict[Partition, int]:
     """Return every telemetry partition with its bytes on disk, including indexes and out-of-line values."""
     cursor = await connection.execute(

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import psycopg
 
+from coresteer.background import cancel
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_database_away
@@ -99,9 +100,7 @@ class Ingest:
 
     async def stop(self) -> None:
         """Store the buffered samples within 8 s; agents send the rest again."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
         for feed in self._feeds.values():
             feed.seal()
         try:
@@ -269,7 +268,7 @@ class Ingest:
         After a commit whose confirmation was lost, the marks show what is stored; that is not stored again.
         """
         async with self._database.pool.connection() as connection:
-            await self._make_partitions(connection, encoded)
+            await self._create_partitions(connection, encoded)
             found = await repository.lock_marks(connection, [item.node_id for item in encoded])
             marks: dict[int, Mark | None] = {}
             fresh: list[Encoded] = []
@@ -297,14 +296,11 @@ class Ingest:
             mark = Mark(item.stream, item.chunk.last_seq)
             await repository.set_marks(connection, {item.node_id: mark}, [None])
 
-    async def _make_partitions(self, connection: repository.Connection, encoded: Sequence[Encoded]) -> None:
+    async def _create_partitions(self, connection: repository.Connection, encoded: Sequence[Encoded]) -> None:
         needed = {partitions.partition_of("telemetry_chunk", item.chunk.start_ms) for item in encoded}
         for item in encoded:
             needed |= {partitions.partition_of("telemetry_minute", minute.start_ms) for minute in item.minutes}
-        if missing := needed - self._partitions:
-            await partitions.create(connection, missing)
-            await connection.commit()
-            self._partitions |= missing
+        await partitions.create_missing(connection, self._partitions, needed)
 
     def _committed(self, work: Sequence[tuple[Feed, Batch]], marks: Mapping[int, Mark | None]) -> None:
         for feed, batch in work:
