@@ -563,3 +563,13 @@ def test_the_nearest_cpu_with_room_is_what_trying_all_finds(
     assert (choice is None) == (best is None)
     if choice is not None and best is not None:
         assert flow.cost(capacity.distances.rows[choice.cpu]) == pytest.approx(best)
+
+
+def test_a_sibling_of_another_cpu_with_packets_is_not_nearer_than_an_idle_core() -> None:
+    """CPU 4 is the other thread of CPU 1: 5 from it and 4 from CPU 0; CPUs 2 and 5 are 4 from both."""
+    topology = make_topology(packages=1, nodes_per_package=1, cores_per_node=3, threads=2)
+    capacity = CpuCapacity(cpu_distances(topology, Smt.LAST), Locality.L3, topology.online(), 0.8)
+    capacity.load = [0.9, 0.9, 0.9, 0.9, 0.1, 0.7]
+    choice = capacity.nearest(PacketShares((0, 1), (0.5, 0.5)), 0.8, None)
+    assert choice is not None
+    assert (choice.cpu, choice.cost) == (5, 4.0)

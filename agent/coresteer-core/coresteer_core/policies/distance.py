@@ -83,6 +83,12 @@ class CpuDistances:
         """Return the distance between CPUs whose nearest shared unit is this one."""
         return SMT_LAST_DISTANCE if locality is Locality.SMT and self._smt is Smt.LAST else DISTANCE[locality]
 
+    def last_siblings(self, cpus: Iterable[int]) -> frozenset[int]:
+        """Return these CPUs and the other threads of their cores; empty unless those are preferred last."""
+        if self._smt is Smt.FIRST:
+            return frozenset()
+        return frozenset().union(*(self._groups[Locality.SMT].get(cpu, ()) for cpu in cpus))
+
     def within(self, locality: Locality) -> frozenset[int]:
         """Return all distances between CPUs that share this unit or a smaller one."""
         return frozenset(self.distance(each) for each in list(Locality)[: list(Locality).index(locality) + 1])

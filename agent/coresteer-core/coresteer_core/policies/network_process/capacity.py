@@ -133,7 +133,8 @@ class CpuCapacity:
         below: exclusive bound of the mean distance. preferred: wins among CPUs at the same distance.
 
         A group has one cost, and the cheapest CPU is always in a group around a CPU with packets, so visiting the
-        groups in the order of their costs finds it. Within a group the preferred CPU wins, else the least loaded.
+        groups in the order of their costs finds it. Other threads of a core with packets that are preferred last are
+        only in the group around that core. Within a group the preferred CPU wins, else the least loaded.
         """
         around, rows = self.distances.around, self.distances.rows
         costs = {centre: packets.cost(rows[centre]) for centre in packets.cpus[:MAX_CENTRES]}
@@ -141,15 +142,19 @@ class CpuCapacity:
             return None
         heap = [(costs[centre], centre, 0) for centre in self.centres(packets)]
         heapify(heap)
+        later = self.distances.last_siblings(costs) if len(costs) > 1 else frozenset()
         while heap:
             cost, centre, index = heappop(heap)
             if cost >= below:
                 return None
             groups = around(centre, self.max_locality)
             group = groups[index]
-            if preferred is not None and preferred in group.cpus and self.load[preferred] <= limit:
+            cpus = group.cpus
+            if later and group.locality in (Locality.L2, Locality.L3):
+                cpus = tuple(cpu for cpu in cpus if cpu not in later)
+            if preferred is not None and preferred in cpus and self.load[preferred] <= limit:
                 return CpuChoice(preferred, centre, group, cost)
-            cpu = self.least_loaded(group.cpus, allowed)
+            cpu = self.least_loaded(cpus, allowed)
             if cpu is not None and self.load[cpu] <= limit:
                 return CpuChoice(cpu, centre, group, cost)
             if index == 0:
