@@ -144,7 +144,10 @@ class NetdevRound(NetdevSteps):
         elif traffic.bytes_per_s < _THROUGHPUT * was.bytes_per_s:
             why = f"throughput fell from {was.bytes_per_s / 1e6:,.1f} to {traffic.bytes_per_s / 1e6:,.1f} MB/s"
         if why is None:
-            self.after = replace(self.after, on_trial=False, target={}, expects_gain=False)
+            ceiling = self.after.ceiling
+            if ceiling is not None:  # packets per interrupt changed by the step, not by other traffic
+                ceiling = replace(ceiling, per_interrupt=max(ceiling.per_interrupt, traffic.per_interrupt))
+            self.after = replace(self.after, on_trial=False, target={}, expects_gain=False, ceiling=ceiling)
         else:
             self._revert_step(mechanism, from_us, f"with {tried}, {why}", was, before.params)
 
