@@ -8,14 +8,14 @@ export function whenSignedOut(action: () => void): void {
   onSignedOut = action;
 }
 
-export function signedOut(error: unknown): void {
+export function handleSignedOut(error: unknown): void {
   if (error instanceof ApiProblem && error.status === 401) onSignedOut();
 }
 
 export const queryClient = new QueryClient({
   queryCache: new QueryCache({
     onError: (error, query) => {
-      if (query.queryKey[0] !== "me") signedOut(error);
+      if (query.queryKey[0] !== "me") handleSignedOut(error);
     },
   }),
   defaultOptions: {
@@ -26,7 +26,7 @@ export const queryClient = new QueryClient({
         error instanceof ApiProblem && (error.isUnreachable || error.isDatabaseUnreachable) && failures < 1_000_000,
       retryDelay: (failures) => Math.min(5_000, 500 * 2 ** failures),
     },
-    mutations: { onError: signedOut },
+    mutations: { onError: handleSignedOut },
   },
 });
 

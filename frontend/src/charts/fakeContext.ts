@@ -1,9 +1,9 @@
 import { vi } from "vitest";
 
-export type Drawn = { call: string; args: unknown[]; fillStyle: string; strokeStyle: string };
+export type DrawCall = { call: string; args: unknown[]; fillStyle: string; strokeStyle: string };
 
 /** A canvas context for tests that records its calls; every character is 6 pixels wide, patterns are their colour. */
-export function fakeContext(): { context: CanvasRenderingContext2D; drawn: Drawn[] } {
+export function fakeContext(): { context: CanvasRenderingContext2D; drawn: DrawCall[] } {
   vi.stubGlobal(
     "OffscreenCanvas",
     class {
@@ -12,7 +12,7 @@ export function fakeContext(): { context: CanvasRenderingContext2D; drawn: Drawn
       }
     },
   );
-  const drawn: Drawn[] = [];
+  const drawn: DrawCall[] = [];
   const state: Record<string, unknown> = { fillStyle: "", strokeStyle: "" };
   const context = new Proxy(state, {
     get: (_, name: string) => {
@@ -33,5 +33,5 @@ export function fakeContext(): { context: CanvasRenderingContext2D; drawn: Drawn
 export const TOKENS = { get: (token: string) => token };
 
 /** The texts drawn, in order. */
-export const drawnTexts = (drawn: Drawn[]): unknown[] =>
+export const drawnTexts = (drawn: DrawCall[]): unknown[] =>
   drawn.filter(({ call }) => call === "fillText").map(({ args }) => args[0]);

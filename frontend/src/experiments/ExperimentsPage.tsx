@@ -70,7 +70,7 @@ export function ExperimentsPage() {
       )}
       {page === undefined && !experiments.isError && <p className="muted">Loading experiments.</p>}
       {none && filtered && <p>No experiment matches this filter.</p>}
-      {none && !filtered && <Nothing />}
+      {none && !filtered && <NoExperiments />}
       {page !== undefined && !none && (
         <section className="card" aria-busy={experiments.isPlaceholderData}>
           <h2>
@@ -99,7 +99,7 @@ export function ExperimentsPage() {
   );
 }
 
-function Nothing() {
+function NoExperiments() {
   return (
     <section className={`card ${styles.empty}`}>
       <h2>There is no experiment yet</h2>

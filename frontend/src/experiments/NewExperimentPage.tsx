@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, errorMessage, unwrap } from "../api/client";
-import { nodeQuery, nodesQuery, signedOut } from "../api/queries";
+import { handleSignedOut, nodeQuery, nodesQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
@@ -105,7 +105,7 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
   const preview = useSpecPreview(reading.spec);
   const start = useMutation({
     mutationFn: (spec: SpecIn) => unwrap(api.POST("/api/experiments", { body: { spec } })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: async (experiment) => {
       applyExperimentUpdate(experiment);
       await navigate({ to: "/experiments/$experimentId", params: { experimentId: experiment.id } });

@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, unwrap } from "../api/client";
-import { signedOut } from "../api/queries";
+import { handleSignedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { Moment } from "../components/Moment";
@@ -25,7 +25,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
       unwrap(
         api.POST("/api/experiments/{experiment_id}/cancel", { params: { path: { experiment_id: experiment.id } } }),
       ),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: (after) => {
       applyExperimentUpdate(after);
       setAsking(false);
@@ -85,7 +85,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
           <p>
             {state === "queued"
               ? "It is removed from the queue. Nothing was changed on the node."
-              : "The current run stops at once and the node's settings are restored. Completed runs are kept, but may be too few for a conclusion."}
+              : "The current run stops at once and the node's settings are restored. Completed runs are stored, but may be too few for a result."}
           </p>
         </ConfirmDialog>
       )}

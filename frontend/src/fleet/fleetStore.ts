@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client";
 import { nodesQuery, queryClient } from "../api/queries";
 import { FLEET_METRICS, type FleetMetric } from "../lib/metrics";
 import { type FleetFrame, HEALTHS, UNKNOWN_U32 } from "../live/frames";
-import { live } from "../live/socket";
+import { liveConnection } from "../live/socket";
 import type { FigureColumn } from "./search";
 
 /** Minimum time between two updates of order and membership, in ms: rows stay readable and clickable. */
@@ -61,7 +61,7 @@ class FleetStore {
   private readonly listeners = new Set<() => void>();
 
   constructor() {
-    live.on("fleet", (frame) => this.consume(frame));
+    liveConnection.on("fleet", (frame) => this.consume(frame));
   }
 
   consume(frame: FleetFrame): void {

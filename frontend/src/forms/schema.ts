@@ -80,10 +80,20 @@ export function optionsOf({ enum: values, items, enum_labels = {} }: Schema): { 
   return (values ?? items?.enum ?? []).map((value) => ({ value, label: enum_labels[value] ?? value }));
 }
 
-export type Input = "check" | "choice" | "choices" | "cpus" | "group" | "json" | "labels" | "number" | "text" | "words";
+export type InputKind =
+  | "check"
+  | "choice"
+  | "choices"
+  | "cpus"
+  | "group"
+  | "json"
+  | "labels"
+  | "number"
+  | "text"
+  | "words";
 
 /** The kind of form input for a schema; `json` where no other one fits. */
-export function inputOf(schema: Schema): Input {
+export function inputOf(schema: Schema): InputKind {
   const { type, format, enum: values, items, properties } = splitNullable(schema).of;
   if (format === "cpu-list") return "cpus";
   if (format === "labels") return "labels";

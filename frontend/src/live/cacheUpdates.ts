@@ -4,7 +4,7 @@ import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
 import { applyExperimentUpdate } from "../experiments/queries";
 import { applyClassReport, refetchPolicies } from "../policies/queries";
 import { applyChangeUpdate } from "./changes";
-import { live, useLive } from "./socket";
+import { liveConnection, useLive } from "./socket";
 
 const BATCH_MS = 200;
 
@@ -41,10 +41,10 @@ export function useLiveCache(): void {
   useLive("change", applyChangeUpdate);
   useLive("experiment", applyExperimentUpdate);
   useEffect(() => {
-    live.start();
+    liveConnection.start();
     let missed = false;
-    const stop = live.onState(() => {
-      const { status } = live.state();
+    const stop = liveConnection.onState(() => {
+      const { status } = liveConnection.state();
       if (status === "retrying") {
         missed = true;
         // Distinguishes an unreachable backend from an expired session.
@@ -57,7 +57,7 @@ export function useLiveCache(): void {
     });
     return () => {
       stop();
-      live.stop();
+      liveConnection.stop();
     };
   }, []);
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Live } from "./socket";
+import { LiveConnection } from "./socket";
 
 /** A WebSocket that a test opens, feeds and closes. */
 class FakeSocket {
@@ -43,7 +43,7 @@ afterEach(() => {
 const last = () => FakeSocket.opened.at(-1) as FakeSocket;
 
 test("subscriptions are sent when the connection opens and after each reconnect", () => {
-  const live = new Live();
+  const live = new LiveConnection();
   live.start();
   live.subscribeNode(7);
   live.subscribeFleet();
@@ -58,7 +58,7 @@ test("subscriptions are sent when the connection opens and after each reconnect"
 });
 
 test("the newest node subscription is active; when it ends, the previous one is again", () => {
-  const live = new Live();
+  const live = new LiveConnection();
   live.start();
   last().open();
   live.subscribeNode(7);
@@ -72,7 +72,7 @@ test("the newest node subscription is active; when it ends, the previous one is 
 });
 
 test("each failure doubles the retry delay up to 10 s, and a connection resets it", () => {
-  const live = new Live();
+  const live = new LiveConnection();
   live.start();
   for (const waitMs of [500, 1000, 2000, 4000, 8000, 10_000, 10_000]) {
     const connections = FakeSocket.opened.length;
@@ -89,7 +89,7 @@ test("each failure doubles the retry delay up to 10 s, and a connection resets i
 });
 
 test("a stopped connection stays closed", () => {
-  const live = new Live();
+  const live = new LiveConnection();
   live.start();
   live.stop();
   vi.advanceTimersByTime(60_000);
@@ -97,7 +97,7 @@ test("a stopped connection stays closed", () => {
 });
 
 test("an event reaches the handlers of its type until they are removed", () => {
-  const live = new Live();
+  const live = new LiveConnection();
   const [inventory, policies] = [vi.fn(), vi.fn()];
   live.on("policies", policies);
   const remove = live.on("inventory", inventory);

@@ -40,7 +40,7 @@ const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
 
 /** The connection to /api/live: reconnects with back-off and renews its subscriptions. */
-export class Live {
+export class LiveConnection {
   private socket: WebSocket | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private failures = 0;
@@ -156,24 +156,24 @@ export class Live {
   }
 }
 
-export const live = new Live();
+export const liveConnection = new LiveConnection();
 
 /** Registers a handler for a type of live event while the component is mounted. */
 export function useLive<T extends keyof LiveEvents>(type: T, handler: Handler<T>): void {
   const latest = useEffectEvent(handler);
-  useEffect(() => live.on(type, (event) => latest(event)), [type]);
+  useEffect(() => liveConnection.on(type, (event) => latest(event)), [type]);
 }
 
 /** Subscribes to one node's rates while the component is mounted; null: none. */
 export function useNodeSubscription(nodeId: number | null): void {
-  useEffect(() => (nodeId === null ? undefined : live.subscribeNode(nodeId)), [nodeId]);
+  useEffect(() => (nodeId === null ? undefined : liveConnection.subscribeNode(nodeId)), [nodeId]);
 }
 
 /** Subscribes to the fleet's figures while the component is mounted. */
 export function useFleetSubscription(): void {
-  useEffect(() => live.subscribeFleet(), []);
+  useEffect(() => liveConnection.subscribeFleet(), []);
 }
 
 export function useLiveState(): LiveState {
-  return useSyncExternalStore(live.onState, live.state);
+  return useSyncExternalStore(liveConnection.onState, liveConnection.state);
 }

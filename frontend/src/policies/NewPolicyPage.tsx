@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, unwrap } from "../api/client";
-import { queryClient, signedOut } from "../api/queries";
+import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
@@ -30,7 +30,7 @@ export function NewPolicyPage() {
   const reading = readBody(draft);
   const create = useMutation({
     mutationFn: (body: PolicyBody) => unwrap(api.POST("/api/policies", { body })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: async (policy) => {
       await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
       await navigate({ to: "/policies/$policyId", params: { policyId: policy.id }, search: { nodes } });

@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { ApiProblem, api, errorMessage, unwrap } from "../api/client";
-import { queryClient, signedOut } from "../api/queries";
+import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError } from "../components/FormError";
@@ -161,7 +161,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           body: { body, note },
         }),
       ),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
       setNote("");
@@ -229,12 +229,12 @@ function PolicyState({ policy }: { policy: Policy }) {
       policy.enabled
         ? unwrap(api.POST("/api/policies/{policy_id}/disable", { params }))
         : unwrap(api.POST("/api/policies/{policy_id}/enable", { params })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey }),
   });
   const remove = useMutation({
     mutationFn: () => unwrap(api.DELETE("/api/policies/{policy_id}", { params })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: async () => {
       await go({ to: "/policies" });
       queryClient.removeQueries({ queryKey: policyQuery(policy.id).queryKey });

@@ -66,7 +66,7 @@ export function mergeDecisions(known: Decision[], received: Decision[]): Decisio
   return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, MAX_CACHED);
 }
 
-/** Decisions of policies on a node, newest first: of a past range, or the latest, of which only new ones are fetched. */
+/** Decisions of policies on a node, newest first: those of a past range, or the latest; refetches add only new ones. */
 export const decisionsQuery = (nodeId: number, range: { from: number; to: number } | null) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "decisions", range],

@@ -2,7 +2,7 @@ import { Button, Modal, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, type Schemas, unwrap } from "../api/client";
-import { nodeQuery, nodesQuery, queryClient, signedOut } from "../api/queries";
+import { handleSignedOut, nodeQuery, nodesQuery, queryClient } from "../api/queries";
 import { FormError } from "../components/FormError";
 import { parseLabels } from "../lib/labels";
 import styles from "./settings.module.css";
@@ -20,7 +20,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
   const save = useMutation({
     mutationFn: (wanted: Record<string, string>) =>
       unwrap(api.PATCH("/api/nodes/{node_id}", { params: { path: { node_id: node.id } }, body: { labels: wanted } })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => {
       onClose();
       void queryClient.invalidateQueries({ queryKey: nodeQuery(node.id).queryKey });

@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { api, errorMessage, unwrap } from "../api/client";
-import { signedOut } from "../api/queries";
+import { handleSignedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { CopyField, Secret } from "../components/CopyField";
 import { Moment } from "../components/Moment";
@@ -13,7 +13,7 @@ export function EnrolNode() {
   const enrol = useMutation({
     mutationFn: (simulated: boolean) =>
       unwrap(api.POST("/api/enrolment-tokens", { body: { simulated, expires_in_minutes: 60 } })),
-    onError: signedOut,
+    onError: handleSignedOut,
   });
   if (!isAdmin)
     return <p className="muted">Adding a node needs the admin role; ask an administrator for an enrolment token.</p>;

@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { nodesQuery, queryClient, signedOut } from "../api/queries";
+import { handleSignedOut, nodesQuery, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { Moment } from "../components/Moment";
@@ -38,7 +38,7 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
       kind === "revoke"
         ? unwrap(api.POST("/api/nodes/{node_id}/revoke-key", { params }))
         : unwrap(api.DELETE("/api/nodes/{node_id}", { params })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => {
       onClose();
       return queryClient.invalidateQueries({ queryKey: nodesQuery.queryKey });

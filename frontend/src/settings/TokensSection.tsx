@@ -2,7 +2,7 @@ import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { queryClient, signedOut } from "../api/queries";
+import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { CopyField, Secret } from "../components/CopyField";
@@ -27,7 +27,7 @@ function NewToken() {
   const create = useMutation({
     mutationFn: () =>
       unwrap(api.POST("/api/tokens", { body: { name, role, expires_in_days: days === "" ? null : Number(days) } })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => {
       setName("");
       return refetch();
@@ -84,7 +84,7 @@ function NewToken() {
 function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () => void }) {
   const remove = useMutation({
     mutationFn: () => unwrap(api.DELETE("/api/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => {
       onClose();
       return refetch();

@@ -2,7 +2,7 @@ import { Button, NativeSelect, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { queryClient, signedOut } from "../api/queries";
+import { handleSignedOut, queryClient } from "../api/queries";
 import { USERNAME } from "../auth/Form";
 import { useHasRole, useMe } from "../auth/me";
 import { FormError, fieldError } from "../components/FormError";
@@ -18,7 +18,7 @@ function NewUser() {
   const [form, setForm] = useState<Schemas["UserCreate"]>({ username: "", password: "", role: "viewer" });
   const create = useMutation({
     mutationFn: () => unwrap(api.POST("/api/users", { body: form })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => {
       setForm({ username: "", password: "", role: "viewer" });
       return refetch();
@@ -70,7 +70,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
   const update = useMutation({
     mutationFn: (body: Schemas["UserUpdate"]) =>
       unwrap(api.PATCH("/api/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: refetch,
   });
   return (

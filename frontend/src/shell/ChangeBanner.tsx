@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { signedOut } from "../api/queries";
+import { handleSignedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { countdown, duration } from "../lib/format";
@@ -88,7 +88,7 @@ export function ChangeBanner({ change }: { change: Change }) {
   const command = useMutation({
     mutationFn: (wanted: Command) => send(wanted, change.id),
     onSuccess: applyChangeUpdate,
-    onError: signedOut,
+    onError: handleSignedOut,
   });
   const isUnconfirmed = change.state === "unconfirmed";
   const requested = command.isSuccess && command.variables !== "extend" ? REQUESTED[command.variables] : null;

@@ -6,11 +6,11 @@ import { factorSchema, maxLevels } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
 import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
-import { LevelEditor, type Shared } from "./LevelEditor";
+import { LevelEditor, type SharedProps } from "./LevelEditor";
 import { paramOf, SettingKey } from "./SettingKey";
 import { type FactorDraft, type LevelDraft, levelsFromValues, newLevel } from "./specDraft";
 
-type Props = Shared & {
+type Props = SharedProps & {
   factor: FactorDraft;
   path: string;
   sweep: boolean;

@@ -15,7 +15,7 @@ import type { LevelDraft } from "./specDraft";
 
 const NO_CHANGE = "the node as it is";
 
-export type Shared = {
+export type SharedProps = {
   type: WorkloadType;
   known: KnownSetting[];
   /** The error message of the field at a path with this text; undefined for a valid one. */
@@ -35,7 +35,7 @@ function levelText({ settings, policy, irqbalance, workload }: LevelDraft): stri
   return parts.join(", ") || NO_CHANGE;
 }
 
-type LevelProps = Shared & {
+type LevelProps = SharedProps & {
   level: LevelDraft;
   place: number;
   path: string;
@@ -130,7 +130,7 @@ export function LevelEditor({ level, place, path, sweep, type, known, at, onChan
   );
 }
 
-type SettingRowProps = Pick<Shared, "known" | "at"> & {
+type SettingRowProps = Pick<SharedProps, "known" | "at"> & {
   setting: LevelDraft["settings"][number];
   path: string;
   onChange: (setting: LevelDraft["settings"][number]) => void;

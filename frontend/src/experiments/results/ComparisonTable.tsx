@@ -3,7 +3,7 @@ import { Scroll } from "../../components/Scroll";
 import { metricOf } from "../arms";
 import { effectText, effectWithInterval, figureText, pText } from "../format";
 import type { Comparison, Experiment } from "../types";
-import { ends, scaleOver } from "./axisScale";
+import { intervalEnds, scaleOver } from "./axisScale";
 import { Track } from "./EffectRuler";
 import styles from "./results.module.css";
 import { Verdict } from "./Verdict";
@@ -87,7 +87,9 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
                 <td className="n">{figureText(comparison.level?.value, unit)}</td>
                 <td className={styles.drawn}>
                   <Track
-                    scale={scaleOver([...ends(comparison.effect), ...ends(noiseBand)], { symmetric: true })}
+                    scale={scaleOver([...intervalEnds(comparison.effect), ...intervalEnds(noiseBand)], {
+                      symmetric: true,
+                    })}
                     effect={comparison.effect}
                     noise={noiseBand}
                   />

@@ -1,7 +1,6 @@
-import experimentsStyles from "../experiments.module.css";
 import { effectText, effectWithInterval } from "../format";
 import type { Comparison, Interval, Metric } from "../types";
-import { ends, type Scale, scaleOver } from "./axisScale";
+import { intervalEnds, type Scale, scaleOver } from "./axisScale";
 import styles from "./results.module.css";
 import { Verdict } from "./Verdict";
 
@@ -12,7 +11,11 @@ const percent = (share: number) => `${100 * share}%`;
 
 /** Effects with intervals on one ruler, with the A/A difference behind them. */
 export function EffectRuler({ rows, noise, better }: Props) {
-  const scale = scaleOver([0, ...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)]);
+  const scale = scaleOver([
+    0,
+    ...rows.flatMap(({ comparison }) => intervalEnds(comparison.effect)),
+    ...intervalEnds(noise),
+  ]);
   return (
     <div className={styles.ruler}>
       <ul>
@@ -20,7 +23,7 @@ export function EffectRuler({ rows, noise, better }: Props) {
           <li key={comparison.arm.join()} aria-label={name}>
             <span className={styles.rulerName}>{name}</span>
             <Track scale={scale} effect={comparison.effect} noise={noise} />
-            <span className={experimentsStyles.rulerWords}>
+            <span>
               <b>{effectWithInterval(comparison.effect)}</b> <Verdict verdict={comparison.verdict} better={better} />
             </span>
           </li>

@@ -2,7 +2,7 @@ import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
-import { signedOut } from "../../api/queries";
+import { handleSignedOut } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
 import { CopyField } from "../../components/CopyField";
 import { Moment } from "../../components/Moment";
@@ -94,11 +94,11 @@ function Share({ id }: { id: number }) {
   const params = { path: { experiment_id: id } };
   const share = useMutation({
     mutationFn: () => unwrap(api.POST("/api/experiments/{experiment_id}/share", { params, body: { days } })),
-    onError: signedOut,
+    onError: handleSignedOut,
   });
   const end = useMutation({
     mutationFn: () => unwrap(api.DELETE("/api/experiments/{experiment_id}/share", { params })),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: () => share.reset(),
   });
   const error = share.error ?? end.error;

@@ -6,7 +6,7 @@ import { effectText, effectWithInterval, figureText } from "../format";
 import type { Experiment, Interval, Template } from "../types";
 import { AuthorsTable } from "./AuthorsTable";
 import { markOf, shapePath } from "./armMarks";
-import { ends, scaleOver } from "./axisScale";
+import { intervalEnds, scaleOver } from "./axisScale";
 import styles from "./results.module.css";
 import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
 
@@ -84,7 +84,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   const known = points.filter((point): point is SweepPoint & { y: Interval } => point.y !== null);
   const across = scaleOver(points.map(({ x }) => x));
   const up = scaleOver(
-    known.flatMap(({ y }) => ends(y)),
+    known.flatMap(({ y }) => intervalEnds(y)),
     { zero: true },
   );
   const x = (value: number) => MARGIN.left + across.at(value) * (width - MARGIN.left - MARGIN.right);

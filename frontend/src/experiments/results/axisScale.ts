@@ -27,5 +27,5 @@ function roundStep(value: number): number {
   return ([1, 2, 5, 10].find((step) => step * power >= value * 0.999) ?? 10) * power;
 }
 
-export const ends = (interval: Interval | null): number[] =>
+export const intervalEnds = (interval: Interval | null): number[] =>
   interval === null ? [] : [interval.low, interval.value, interval.high];

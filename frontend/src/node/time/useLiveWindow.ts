@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
 import type { Range } from "../../charts/TimeOverlay";
-import { live, useLive, useNodeSubscription } from "../../live/socket";
+import { liveConnection, useLive, useNodeSubscription } from "../../live/socket";
 import type { HeatShare } from "../cpuShares";
 import { LiveWindow } from "./liveWindow";
 
@@ -40,9 +40,9 @@ export function useLiveWindow(
 function useConnections(): number {
   const [connections, setConnections] = useState(0);
   useEffect(() => {
-    let before = live.state().status;
-    return live.onState(() => {
-      const now = live.state().status;
+    let before = liveConnection.state().status;
+    return liveConnection.onState(() => {
+      const now = liveConnection.state().status;
       if (now === "connected" && before === "retrying") setConnections((count) => count + 1);
       before = now;
     });

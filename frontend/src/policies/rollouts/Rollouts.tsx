@@ -2,7 +2,7 @@ import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
-import { nodesQuery, queryClient, signedOut } from "../../api/queries";
+import { handleSignedOut, nodesQuery, queryClient } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
 import { FormError } from "../../components/FormError";
 import { fieldErrors } from "../../components/fieldErrors";
@@ -79,7 +79,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
           body: { roll_back: rollBack },
         }),
       ),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: refetch,
   });
   const stages = stagesOf(rollout);
@@ -180,7 +180,7 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           body: { ...(typed as Pick<RolloutCreate, "canary" | "batch" | "wait_s">), version },
         }),
       ),
-    onError: signedOut,
+    onError: handleSignedOut,
     onSuccess: (rollout) => {
       onStart(rollout.id);
       return refetch();
