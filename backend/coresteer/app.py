@@ -17,7 +17,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from coresteer import errors
 from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
-from coresteer.auth.rate_limit import LoginLimit
+from coresteer.auth.rate_limit import LoginRateLimit
 from coresteer.bus import Bus
 from coresteer.changes import reports as change_reports
 from coresteer.changes.context import ChangeContext
@@ -31,16 +31,16 @@ from coresteer.experiments import repository as experiments
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
-from coresteer.experiments.runner import Runner
+from coresteer.experiments.runner import ExperimentRunner
 from coresteer.fleet.endpoints import router as nodes_router
 from coresteer.forms.endpoints import router as forms_router
 from coresteer.frontend import FrontEnd
-from coresteer.gateway.agent_socket import Services
+from coresteer.gateway.agent_socket import GatewayContext
 from coresteer.gateway.agent_socket import router as agent_router
 from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.recorder import Recorder
-from coresteer.http_guards import Guards
+from coresteer.http_guards import RequestGuards
 from coresteer.live.hub import LiveHub
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
@@ -51,7 +51,7 @@ from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
-from coresteer.presence.registry import Registry
+from coresteer.presence.registry import NodeRegistry
 from coresteer.reports.endpoints import router as reports_router
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.service import Ingest
@@ -79,7 +79,7 @@ log = logging.getLogger("coresteer")
 health_router = APIRouter(tags=["health"])
 
 
-class HealthAnswer(BaseModel):
+class HealthResponse(BaseModel):
     """Health of the backend; degraded while the database does not answer."""
 
     status: Literal["ok", "degraded"]
@@ -88,15 +88,15 @@ class HealthAnswer(BaseModel):
 
 
 @health_router.get("/api/health")
-async def health(request: Request) -> HealthAnswer:
+async def health(request: Request) -> HealthResponse:
     """Return the backend's health; answers also without a database."""
-    answers = request.app.state.is_ready and await request.app.state.database.is_answering()
-    return HealthAnswer(status="ok" if answers else "degraded", database="ok" if answers else "away", version=VERSION)
+    answers = request.app.state.is_ready and await request.app.state.database.is_reachable()
+    return HealthResponse(status="ok" if answers else "degraded", database="ok" if answers else "away", version=VERSION)
 
 
 def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     """Construct the features that live as long as the application, on its state."""
-    bus, connections, registry = Bus(), Connections(), Registry()
+    bus, connections, registry = Bus(), Connections(), NodeRegistry()
 
     def skew_ms(node_id: int) -> float | None:
         return registry.get(node_id).clock_skew_ms
@@ -107,10 +107,10 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
-    publisher = PolicyPublisher(database, bus, connections, registry, experiments.nodes_in_use)
+    publisher = PolicyPublisher(database, bus, connections, registry, experiments.running_experiment_by_node)
     app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
-    app.state.runner = Runner(app.state.experiments)
-    app.state.agents = Services(
+    app.state.runner = ExperimentRunner(app.state.experiments)
+    app.state.agents = GatewayContext(
         agents=BatchLoader(partial(nodes.identify_agents, database)),
         bus=bus,
         connections=connections,
@@ -163,7 +163,7 @@ async def _start_when_the_database_answers(app: FastAPI) -> None:
         try:
             return await _start_features(app)
         except Exception as error:
-            if not errors.is_database_away(error):
+            if not errors.is_database_unavailable(error):
                 app.state.failure = error
                 signal.raise_signal(signal.SIGTERM)
                 return
@@ -193,10 +193,12 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
             await _start_features(app)
             retry = None
         except Exception as error:
-            if not errors.is_database_away(error):
+            if not errors.is_database_unavailable(error):
                 app.state.failure = error
                 raise
-            log.warning("The database does not answer: %s; retrying every second.", errors.database_sentence(error))
+            log.warning(
+                "The database does not answer: %s; retrying every second.", errors.database_error_message(error)
+            )
             retry = asyncio.create_task(_start_when_the_database_answers(app))
         _tune_garbage_collection()
         yield
@@ -218,21 +220,21 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
     app.state.when_ready = when_ready
     app.state.is_ready = False
     app.state.failure = None
-    app.state.login_limit = LoginLimit()
-    errors.install(app)
+    app.state.login_limit = LoginRateLimit()
+    errors.install_error_handlers(app)
     for router in (health_router, auth_router, audit_router, *_FEATURE_ROUTERS):
         app.include_router(router)
     app.router.default = FrontEnd(config.frontend_dir)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
 
-    async def is_answering() -> bool:
-        return bool(await app.state.database.is_answering())
+    async def is_database_reachable() -> bool:
+        return bool(await app.state.database.is_reachable())
 
     app.add_middleware(
-        Guards,
+        RequestGuards,
         public_url=config.public_url,
         is_ready=lambda: bool(app.state.is_ready),
-        is_answering=is_answering,
+        is_database_reachable=is_database_reachable,
     )
     return app
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 
 
 async def repeat(step: Callable[[], Awaitable[None]], every_s: float, log: logging.Logger, failure: str) -> None:
@@ -16,7 +16,7 @@ async def repeat(step: Callable[[], Awaitable[None]], every_s: float, log: loggi
         try:
             await step()
         except Exception as error:
-            if not is_database_away(error):
+            if not is_database_unavailable(error):
                 log.exception(failure)
         await asyncio.sleep(every_s)
 

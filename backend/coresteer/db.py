@@ -18,7 +18,7 @@ from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.pool import NullPool
 from starlette.requests import HTTPConnection
 
-OLDEST_SERVER = 15
+MIN_SERVER_VERSION = 15
 TIMEOUT_S = 3
 """Seconds a request waits for a connection before it gets 503."""
 
@@ -100,7 +100,7 @@ class Database:
         async with self._sessions() as session, session.begin():
             yield session
 
-    async def is_answering(self) -> bool:
+    async def is_reachable(self) -> bool:
         """Return whether the database server answers within TIMEOUT_S; one check at a time."""
         if self._question is None or self._question.done():
             self._question = asyncio.create_task(self._ask())
@@ -132,9 +132,9 @@ class Database:
             version = (
                 connection.execute(text("SELECT current_setting('server_version_num')::int")).scalar_one() // 10000
             )
-            if version < OLDEST_SERVER:
+            if version < MIN_SERVER_VERSION:
                 raise UnsupportedServerError(
-                    f"The database server is PostgreSQL {version}; Coresteer needs {OLDEST_SERVER} or newer. "
+                    f"The database server is PostgreSQL {version}; Coresteer needs {MIN_SERVER_VERSION} or newer. "
                     "Name another server in DATABASE_URL, or unset it to use the built-in one."
                 )
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})

@@ -82,39 +82,41 @@ class TooManyRequests(Problem):
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
 
 
-class NodeAway(Problem):
+class NodeDisconnected(Problem):
     """503: the node's agent is not connected."""
 
     status, slug, title = 503, "node-away", "The node is not connected"
 
 
-class DatabaseAway(Problem):
+class DatabaseUnavailable(Problem):
     """503: PostgreSQL cannot be reached."""
 
     status, slug, title = 503, "database-away", "The database cannot be reached"
 
 
-DATABASE_AWAY = DatabaseAway("The database does not answer. Try again in a few seconds.", headers={"Retry-After": "3"})
+DATABASE_UNAVAILABLE = DatabaseUnavailable(
+    "The database does not answer. Try again in a few seconds.", headers={"Retry-After": "3"}
+)
 
 _NO_CONNECTION = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.TimeoutError)
 # SQLSTATE: connection exceptions, shutting down or starting up, too many connections. A disk that is full or a
 # deadlock are operational errors as well, but from a server that answers.
-_AWAY_STATES = ("08", "57P0", "53300")
+_UNREACHABLE_STATES = ("08", "57P0", "53300")
 
 
-def is_database_away(error: BaseException) -> bool:
+def is_database_unavailable(error: BaseException) -> bool:
     """Return whether an error means that the database cannot be reached, rather than that it rejected a statement.
 
     While connecting, libpq reports no SQLSTATE: a wrong password looks like an unreachable server.
     """
     if isinstance(error, sqlalchemy.exc.DBAPIError):
-        return error.connection_invalidated or (error.orig is not None and is_database_away(error.orig))
+        return error.connection_invalidated or (error.orig is not None and is_database_unavailable(error.orig))
     if isinstance(error, psycopg.OperationalError) and not isinstance(error, _NO_CONNECTION):
-        return error.sqlstate is None or error.sqlstate.startswith(_AWAY_STATES)
+        return error.sqlstate is None or error.sqlstate.startswith(_UNREACHABLE_STATES)
     return isinstance(error, _NO_CONNECTION)
 
 
-def database_sentence(error: BaseException) -> str:
+def database_error_message(error: BaseException) -> str:
     """Return the error message of the database server or of libpq on one line."""
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None else error
     message = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
@@ -164,7 +166,7 @@ def problem_response(
     return ProblemResponse({**content, "errors": errors or []}, status_code=status, headers=headers)
 
 
-def render(problem: Problem) -> ProblemResponse:
+def to_response(problem: Problem) -> ProblemResponse:
     """Return the HTTP response for a Problem."""
     errors = [{"field": problem.field, "message": problem.detail}] if problem.field else None
     return problem_response(
@@ -189,7 +191,7 @@ def _field_of(error: dict[str, Any]) -> str:  # Any: Pydantic's description of a
 
 async def _on_problem(_: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, Problem)  # noqa: S101 - Starlette's handler type is wider than what it is registered for
-    return render(error)
+    return to_response(error)
 
 
 async def _on_invalid(_: Request, error: Exception) -> ProblemResponse:
@@ -217,21 +219,21 @@ async def _on_http(request: Request, error: Exception) -> ProblemResponse:
 
 
 async def _on_database_error(request: Request, error: Exception) -> ProblemResponse:
-    if is_database_away(error):
-        return render(DATABASE_AWAY)
+    if is_database_unavailable(error):
+        return to_response(DATABASE_UNAVAILABLE)
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
     if isinstance(cause, psycopg.DataError):  # SQLSTATE class 22: a value that no column can hold
         log.warning("%s %s: the database refused a value: %s", request.method, request.url.path, cause)
-        return render(Invalid("A value of the request is one that the database cannot hold."))
+        return to_response(Invalid("A value of the request is one that the database cannot hold."))
     return await _on_unexpected(request, error)
 
 
 async def _on_unexpected(request: Request, error: Exception) -> ProblemResponse:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return render(Problem("The backend met an error it did not expect; its log has the details."))
+    return to_response(Problem("The backend met an error it did not expect; its log has the details."))
 
 
-def install(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI) -> None:
     """Register handlers that return every error of the app's routes as a problem document."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)

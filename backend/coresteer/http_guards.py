@@ -10,11 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coresteer.errors import DATABASE_AWAY, BadRequest, Forbidden, Problem, TooLarge, render
+from coresteer.errors import DATABASE_UNAVAILABLE, BadRequest, Forbidden, Problem, TooLarge, to_response
 from coresteer.origin import is_cross_origin
 
-MOST_BODY_BYTES = 1024 * 1024
-PATIENCE_S = 5.0
+MAX_BODY_BYTES = 1024 * 1024
+DATABASE_CHECK_AFTER_S = 5.0
 """Seconds after which the database is checked while a request has no response."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -30,12 +30,12 @@ _SECURITY_HEADERS = {
 }
 
 
-class Guards:
+class RequestGuards:
     """ASGI middleware that checks every request.
 
     is_ready: whether routes can work; until then all but /api/health get 503.
 
-    is_answering: whether the database answers, called when a request takes longer than PATIENCE_S.
+    is_database_reachable: whether the database answers, called when a request takes longer than DATABASE_CHECK_AFTER_S.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Guards:
         *,
         public_url: str | None,
         is_ready: Callable[[], bool],
-        is_answering: Callable[[], Awaitable[bool]],
+        is_database_reachable: Callable[[], Awaitable[bool]],
     ) -> None:
         self._app = app
-        self._is_answering = is_answering
+        self._is_database_reachable = is_database_reachable
         self._names = frozenset(("localhost", urlsplit(public_url or "").hostname or "localhost"))
         self._is_ready = is_ready
 
@@ -58,7 +58,7 @@ class Guards:
         problem = self._refusal(scope)
         if scope["type"] == "websocket":
             # a response before the handshake refuses it, and its document gives the agent the reason
-            return await (self._app if problem is None else render(problem))(scope, receive, send)
+            return await (self._app if problem is None else to_response(problem))(scope, receive, send)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -70,7 +70,7 @@ class Guards:
             await send(message)
 
         if problem is not None:
-            return await render(problem)(scope, receive, send_with_headers)
+            return await to_response(problem)(scope, receive, send_with_headers)
         if not _is_for_a_route(scope):
             return await self._app(scope, _counted(receive), send_with_headers)
         return await self._in_time(scope, _counted(receive), send_with_headers)
@@ -88,11 +88,11 @@ class Guards:
         # a task of its own, because a task that asyncio.timeout cancels goes on waiting for a server that hangs
         work = asyncio.ensure_future(self._app(scope, receive, send_unless_given_up))
         try:
-            while not (await asyncio.wait([work], timeout=PATIENCE_S))[0]:
-                if not has_begun and not await self._is_answering() and not (has_begun or work.done()):
+            while not (await asyncio.wait([work], timeout=DATABASE_CHECK_AFTER_S))[0]:
+                if not has_begun and not await self._is_database_reachable() and not (has_begun or work.done()):
                     was_given_up = True
                     work.add_done_callback(lambda work: work.cancelled() or work.exception())  # answered with 503
-                    return await render(DATABASE_AWAY)(scope, receive, send)
+                    return await to_response(DATABASE_UNAVAILABLE)(scope, receive, send)
             work.result()
         finally:
             work.cancel()
@@ -109,10 +109,10 @@ class Guards:
             if is_cross_origin(HTTPConnection(scope)):
                 return Forbidden("The request comes from a page of another origin.")
             length = headers.get("content-length", "0")
-            if length.isdecimal() and int(length) > MOST_BODY_BYTES:
+            if length.isdecimal() and int(length) > MAX_BODY_BYTES:
                 return TooLarge(_too_large_sentence())
         if _is_for_a_route(scope) and not self._is_ready():  # WebSockets are closed with a code instead
-            return DATABASE_AWAY
+            return DATABASE_UNAVAILABLE
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -136,7 +136,7 @@ def _is_for_a_route(scope: Scope) -> bool:
 
 
 def _too_large_sentence() -> str:
-    return f"The request's body may have at most {MOST_BODY_BYTES} bytes."
+    return f"The request's body may have at most {MAX_BODY_BYTES} bytes."
 
 
 def _counted(receive: Receive) -> Receive:
@@ -146,7 +146,7 @@ def _counted(receive: Receive) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > MOST_BODY_BYTES:
+        if received > MAX_BODY_BYTES:
             raise HTTPException(TooLarge.status, _too_large_sentence())
         return message
 

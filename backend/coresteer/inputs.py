@@ -9,13 +9,13 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """Base class of request bodies and their parts. Unknown fields are refused: one may be a misspelt limit."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-def refused(sentence: str, *, path: str = "") -> PydanticCustomError:
+def validation_error(sentence: str, *, path: str = "") -> PydanticCustomError:
     """Return a validation error for a Pydantic validator to raise.
 
     path: of the invalid value below the field, as ``.exclude``.
@@ -32,7 +32,7 @@ class TextPattern:
 
     def _check(self, text: str) -> str:
         if not re.fullmatch(self.pattern, text):
-            raise refused(self.sentence)
+            raise validation_error(self.sentence)
         return text
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -47,7 +47,7 @@ class TextPattern:
 def check_storable(text: str) -> str:
     """Return the text if PostgreSQL and UTF-8 can store it. Raises ValueError."""
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise refused("It has a character that cannot be stored: NUL, or half of a surrogate pair.")
+        raise validation_error("It has a character that cannot be stored: NUL, or half of a surrogate pair.")
     return text
 
 

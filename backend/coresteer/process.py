@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
-class Account:
+class SystemAccount:
     """The system account (uid, gid) that a child process runs as."""
 
     uid: int
@@ -26,7 +26,7 @@ async def spawn(
     on_line: Callable[[str], None],
     death_signal: signal.Signals = signal.SIGTERM,
     environment: Mapping[str, str] | None = None,
-    account: Account | None = None,
+    account: SystemAccount | None = None,
 ) -> tuple[asyncio.subprocess.Process, asyncio.Task[None]]:
     """Start a child process in a session of its own; return it and the task that passes on its output.
 
@@ -68,7 +68,7 @@ async def _pass_lines_on(process: asyncio.subprocess.Process, on_line: Callable[
         on_line(unfinished.decode(errors="replace"))
 
 
-async def end(process: asyncio.subprocess.Process, how: signal.Signals, grace_s: float) -> None:
+async def terminate(process: asyncio.subprocess.Process, how: signal.Signals, grace_s: float) -> None:
     """Send the process the signal, kill it after grace_s seconds, and wait for its end."""
     if process.returncode is not None:
         return

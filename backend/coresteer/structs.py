@@ -10,7 +10,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from coresteer.inputs import check_storable, refused
+from coresteer.inputs import check_storable, validation_error
 from coresteer_core.schema import json_schema
 
 _MAX_ITEMS = 64
@@ -18,7 +18,7 @@ _MAX_TEXT = 4096
 
 
 @dataclass(frozen=True)
-class Shown:
+class FormField:
     """Annotation for a field of a Pydantic model: its label and help in forms, as ``labelled`` returns them."""
 
     texts: msgspec.Meta
@@ -68,17 +68,17 @@ class FromStruct:
             if isinstance(value, msgspec.Struct):
                 return value
             if wrong := next(_not_storable(value), None):
-                raise refused(wrong)
+                raise validation_error(wrong)
             try:
                 made: object = msgspec.convert(value, source)
             except msgspec.ValidationError as error:
                 sentence, path = reason_and_path(error)
-                raise refused(sentence, path=path) from None
+                raise validation_error(sentence, path=path) from None
             given = set(value) if isinstance(value, dict) else set()
             known = msgspec.to_builtins(made).keys()
             if unknown := sorted(given - known):
                 sentence = f"{unknown[0]} is not a field here; the fields are {', '.join(sorted(known))}."
-                raise refused(sentence, path=f".{unknown[0]}")
+                raise validation_error(sentence, path=f".{unknown[0]}")
             return made
 
         return core_schema.no_info_plain_validator_function(

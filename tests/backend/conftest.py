@@ -126,7 +126,7 @@ class Backend:
         client = Client(self.url)
         cookie, csrf_token = new_token(), new_token()
         async with self.database.session() as session:
-            user = await repository.user_by_name(session, role)
+            user = await repository.find_user_by_name(session, role)
             if user is None:
                 request = UserCreate(username=role, password=PASSWORD, role=Role(role))
                 user = await service.create_user(session, Identity("tests", Role.ADMIN, "token"), request)

@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from coresteer.db import Database
-from coresteer.nodes.service import enrol
+from coresteer.nodes.service import create_nodes
 from coresteer.telemetry.chunks import cumulative, read_scalars
 from coresteer_core.node.rates import Rates
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -125,7 +125,7 @@ class FakeAgent:
 async def enrolled(database: Database, url: str, name: str) -> FakeAgent:
     """An agent of a new node."""
     async with database.session() as session:
-        (node,) = await enrol(session, [name], simulated=False)
+        (node,) = await create_nodes(session, [name], simulated=False)
     return FakeAgent(url, node.key, node.node_id)
 
 

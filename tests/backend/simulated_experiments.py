@@ -143,7 +143,7 @@ def simulated(
             after={"netdev/eth0/coalesce/rx-usecs": "18", "irq/41/affinity": "0-1", "irq/9/affinity": "0"},
         ),
         "activity": "",
-        "arms": [schedule.arm_name(spec, arm) for arm in schedule.arms(spec)],
+        "arms": [schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec)],
         "runs": runs,
         "analysis": analyse(spec, seed, runs),
         "metrics": {name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT.items()},

@@ -6,7 +6,7 @@ from sqlalchemy import text, update
 from tests.backend.conftest import PASSWORD, Backend, Client
 
 from coresteer.auth import service
-from coresteer.auth.rate_limit import PER_ADDRESS, LoginLimit
+from coresteer.auth.rate_limit import MAX_FAILURES_PER_ADDRESS, LoginRateLimit
 from coresteer.auth.tables import SessionRow
 
 NAME = "ada"
@@ -104,10 +104,10 @@ async def test_wrong_passwords_sent_at_the_same_time_are_all_counted(backend: Ba
 
 
 async def test_signing_in_is_not_counted_as_a_failure_of_its_address() -> None:
-    limit = LoginLimit()
-    for number in range(PER_ADDRESS + 1):
-        limit.attempt(f"user-{number}", "192.0.2.1")
-        limit.succeeded(f"user-{number}", "192.0.2.1")
+    limit = LoginRateLimit()
+    for number in range(MAX_FAILURES_PER_ADDRESS + 1):
+        limit.record_attempt(f"user-{number}", "192.0.2.1")
+        limit.record_success(f"user-{number}", "192.0.2.1")
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "ä"])

@@ -41,11 +41,11 @@ def test_an_agent_that_forgot_a_confirmed_change_does_not_make_it_failed() -> No
 )
 def test_the_deadline_is_on_the_backends_clock_and_bounded(remaining_s: float | None, seconds: float | None) -> None:
     expected = None if seconds is None else NOW + timedelta(seconds=seconds)
-    assert lifecycle.deadline(message(UNCONFIRMED, remaining_s=remaining_s), NOW) == expected
+    assert lifecycle.confirm_deadline(message(UNCONFIRMED, remaining_s=remaining_s), NOW) == expected
 
 
 def test_only_an_unconfirmed_change_has_a_deadline() -> None:
-    assert lifecycle.deadline(message(CONFIRMED, remaining_s=30.0), NOW) is None
+    assert lifecycle.confirm_deadline(message(CONFIRMED, remaining_s=30.0), NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_an_unknown_state_has_a_reason(
     state: ChangeState, age_s: float, overdue_s: float | None, doubtful: bool
 ) -> None:
     deadline_at = None if overdue_s is None else NOW - timedelta(seconds=overdue_s)
-    found = lifecycle.doubt(state, created_at=NOW - timedelta(seconds=age_s), deadline_at=deadline_at, now=NOW)
+    found = lifecycle.unknown_state(state, created_at=NOW - timedelta(seconds=age_s), deadline_at=deadline_at, now=NOW)
     assert (found is not None and "not known" in found[1]) == doubtful

@@ -24,12 +24,12 @@ from coresteer.changes.schemas import (
     DesiredValueIn,
     GuardrailIn,
     PlanIn,
-    PreviewAnswer,
     PreviewRequest,
+    PreviewResponse,
 )
 from coresteer.changes.tables import ChangeRow
 from coresteer.db import Database
-from coresteer.errors import Conflict, Invalid, NodeAway, NotFound
+from coresteer.errors import Conflict, Invalid, NodeDisconnected, NotFound
 from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
 from coresteer_agent.simulate.cache import SimulationCache
@@ -73,7 +73,7 @@ class World:
         self.tasks.add(asyncio.create_task(self.tell(self.changes.messages())))
 
     def close(self, code: int, reason: str) -> None:
-        self.connections.remove(self.node_id, self)
+        self.connections.unregister(self.node_id, self)
 
     async def tell(self, said: list[ChangeMessage]) -> None:
         for message in said:
@@ -98,7 +98,7 @@ class World:
         found = self.node.inventory.irq(irq)
         return found.requested if found else None
 
-    async def preview(self, *desired: tuple[str, str], identity: Identity = OPERATOR) -> PreviewAnswer:
+    async def preview(self, *desired: tuple[str, str], identity: Identity = OPERATOR) -> PreviewResponse:
         request = PreviewRequest(desired=[DesiredValueIn(key=key, value=value) for key, value in desired])
         async with self.database.session() as session:
             return await preview.preview(
@@ -127,7 +127,7 @@ class World:
         return change
 
     async def get(self, change_id: str) -> Change:
-        return await service.get(self.database, UUID(change_id))
+        return await service.get_change(self.database, UUID(change_id))
 
     async def confirm(self, change: Change) -> Change:
         return await requests.confirm(self.context, change_id=UUID(change.id), identity=OPERATOR)
@@ -138,7 +138,7 @@ class World:
     async def page(self, **filters: object) -> ChangePage:
         chosen = {"node_id": self.node_id, "is_open": None, "from_time": None, "to_time": None, "older_than": None}
         async with self.database.session() as session:
-            return await service.page(session, **{**chosen, "limit": 100, **filters})  # type: ignore[arg-type] # a test's shorthand
+            return await service.list_changes(session, **{**chosen, "limit": 100, **filters})  # type: ignore[arg-type] # a test's shorthand
 
 
 @pytest_asyncio.fixture
@@ -159,7 +159,7 @@ async def world(database: Database) -> AsyncIterator[World]:
     changes = SimulatedChanges(node, lambda: moments[0].now)
     world = World(database, row.id, node, changes)
     moments.append(world)
-    world.connections.add(row.id, world)
+    world.connections.register(row.id, world)
     yield world
     await world.settle()
 
@@ -290,10 +290,10 @@ async def tell_inventory(world: World) -> None:
 
 
 async def test_confirm_is_not_optimistic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(requests, "_REPORT_TIMEOUT_S", 0.05)
     change = await world.applied()
     world.deaf = True
-    with pytest.raises(requests.NoAnswer, match="not known yet"):
+    with pytest.raises(requests.AgentTimeout, match="not known yet"):
         await world.confirm(change)
     assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
 
@@ -441,18 +441,18 @@ async def last_audited(world: World) -> tuple[str, str, str]:
 async def test_refusals_and_missing_answers_are_recorded_with_their_sentence(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(requests, "_REPORT_TIMEOUT_S", 0.05)
     plan = await world.plan()
     change = await world.apply(plan)
     with pytest.raises(Conflict) as again:
         await world.apply(plan)
     assert await last_audited(world) == ("change.apply", "refused", again.value.detail)
     world.deaf = True
-    with pytest.raises(requests.NoAnswer) as silent:
+    with pytest.raises(requests.AgentTimeout) as silent:
         await world.confirm(change)
     assert await last_audited(world) == ("change.confirm", "failed", silent.value.detail)
     world.close(1000, "")
-    with pytest.raises(NodeAway) as away:
+    with pytest.raises(NodeDisconnected) as away:
         await world.roll_back(change)
     assert await last_audited(world) == ("change.roll_back", "failed", away.value.detail)
 
@@ -485,7 +485,7 @@ async def test_open_changes_are_counted_by_node(world: World) -> None:
 
 async def test_a_node_or_change_that_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(NotFound):
-        await service.get(world.database, uuid4())
+        await service.get_change(world.database, uuid4())
     world.node_id += 1_000_000
     with pytest.raises(NotFound):
         await world.preview(("irq/1/affinity", "0"))

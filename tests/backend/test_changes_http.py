@@ -13,7 +13,7 @@ from websockets.uri import parse_uri
 
 from coresteer.bus import InventoryEvent
 from coresteer.changes.events import ChangeEvent
-from coresteer.nodes.service import enrol
+from coresteer.nodes.service import create_nodes
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.machine import make_machine
@@ -63,7 +63,7 @@ class Live:
 async def live(backend: Backend) -> AsyncIterator[Live]:
     name = f"sim-{uuid4().hex[:8]}"
     async with backend.database.session() as session:
-        (enrolled,) = await enrol(session, [name], simulated=True)
+        (enrolled,) = await create_nodes(session, [name], simulated=True)
     machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
     node = SimulatedNode(
         name=name, key=enrolled.key, index=1, seed=0, machine=machine, cache=SimulationCache(1.0), stream=uuid4().hex

@@ -19,10 +19,10 @@ from tests.backend.rejection import rejection
 from tests.backend.test_live import browser, until
 
 from coresteer.bus import PoliciesEvent
-from coresteer.classes.chunks import encode, pool
+from coresteer.classes.chunks import encode, worst_per_step
 from coresteer.classes.schemas import ClassFigure
 from coresteer.classes.store import MAX_POLICIES
-from coresteer.telemetry.repository import at_ms
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.protocol import ClassesMessage, Close, FlowsMessage
@@ -63,7 +63,7 @@ async def tell(node: PolicyNode, *messages: ClassesMessage) -> None:
 
 
 def history_of(node: PolicyNode, start_ms: int, end_ms: int, figures: str = "f") -> Any:  # noqa: ANN401 - JSON
-    times = {"from_time": at_ms(start_ms), "to_time": at_ms(end_ms)}
+    times = {"from_time": from_unix_ms(start_ms), "to_time": from_unix_ms(end_ms)}
     query = "&".join(f"{name}={time:%Y-%m-%dT%H:%M:%S.%fZ}" for name, time in times.items())
     query += "".join(f"&figure={figure}" for figure in figures.split())
     return node.get(f"classes/history?{query}")
@@ -79,7 +79,7 @@ async def test_a_policy_in_force_has_no_figures_before_its_agent_reports(node: P
     await tell(node, message(policy["id"], time_ms), message(policy["id"] + 1000, time_ms))
     (found,) = (await node.get("classes"))["policies"]
     assert (found["at"], found["reported"]) == (
-        f"{at_ms(time_ms):%Y-%m-%dT%H:%M:%S.%f}Z",
+        f"{from_unix_ms(time_ms):%Y-%m-%dT%H:%M:%S.%f}Z",
         msgspec.to_builtins([GOLD, SILENT]),
     )
     await asked(node.operator, f"/api/policies/{policy['id']}/disable")
@@ -109,13 +109,13 @@ async def test_a_minute_of_a_policy_is_a_row_and_is_read_with_what_is_not_stored
     await tell(node, *(message(policy["id"], start + 1000 * second, f=second / 100) for second in range(150)))
     before = await history_of(node, start, start + 150_000)
     store = node.backend.app.state.agents.class_reports
-    await store.write()
+    await store.flush()
     rows = "SELECT count(*), max(length(data)) FROM telemetry_classes WHERE node_id = %s"
     async with node.backend.database.pool.connection() as connection:
         stored, largest = await (await connection.execute(rows, (node.agent.node_id,))).fetchone() or (0, 0)
         assert (stored, largest < 4000) == (2, True), "the third minute is still open"
         assert await history_of(node, start, start + 150_000) == before
-        await store.write(everything=True)
+        await store.flush(everything=True)
         assert (await (await connection.execute(rows, (node.agent.node_id,))).fetchone() or (0,))[0] == 3
     assert await history_of(node, start, start + 150_000) == before
     assert before["policies"][0]["classes"][0]["values"]["f"] == [second / 100 for second in range(150)]
@@ -130,10 +130,10 @@ async def test_what_cannot_be_stored_now_is_stored_later(node: PolicyNode, monke
         raise psycopg.OperationalError("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr("coresteer.classes.repository.insert", broken)
+        patched.setattr("coresteer.classes.repository.insert_chunks", broken)
         with pytest.raises(psycopg.OperationalError):
-            await store.write(everything=True)
-    await store.write()
+            await store.flush(everything=True)
+    await store.flush()
     async with node.backend.database.pool.connection() as connection:
         cursor = await connection.execute(
             "SELECT count(*) FROM telemetry_classes WHERE node_id = %s", (node.agent.node_id,)
@@ -200,7 +200,7 @@ async def test_a_message_out_of_bounds_ends_the_connection(node: PolicyNode) -> 
 
 def test_a_step_of_several_seconds_has_the_worst_of_them() -> None:
     told = [message(1, 1000 * second + 999, f=second / 10, p99_us=1000 * second) for second in range(10)]
-    pooled = pool([encode(told[:4]), encode(told[4:])], first_ms=0, step_ms=5000, steps=3)["gold"]
+    pooled = worst_per_step([encode(told[:4]), encode(told[4:])], first_ms=0, step_ms=5000, steps=3)["gold"]
     assert pooled[F].tolist()[:2] == [0.0, 0.5]
     assert pooled[P99].tolist()[:2] == [4000, 9000]
     assert np.isnan(pooled[:, 2]).all()

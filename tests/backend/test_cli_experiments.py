@@ -171,11 +171,11 @@ def test_the_exit_code_is_the_final_state(
 def test_more_throughput_is_not_worse_and_less_is() -> None:
     comparisons = [{"metric": "throughput_bit_per_s", "verdict": "lower"}]
     done = experiment("done", primary="throughput_bit_per_s", analysis={"comparisons": comparisons})
-    assert experiments.is_worse(done)
+    assert experiments.is_primary_worse(done)
     comparisons[0]["verdict"] = "higher"
-    assert not experiments.is_worse(done)
+    assert not experiments.is_primary_worse(done)
     comparisons[0] = {"metric": "cpu_s_per_gbit", "verdict": "lower"}
-    assert not experiments.is_worse(done), "it is not the primary figure"
+    assert not experiments.is_primary_worse(done), "it is not the primary figure"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_watching_continues_after_a_restart_of_the_backend(
     assert main.main(["experiment", "watch", "5"]) == 0
     assert "Retrying." in capsys.readouterr().err
     api.refuses = 503, b'{"detail": "The database does not answer."}'
-    monkeypatch.setattr(experiments, "AWAY_S", -1)
+    monkeypatch.setattr(experiments, "MAX_OUTAGE_S", -1)
     assert main.main(["experiment", "watch", "5"]) == 1
 
 

@@ -14,7 +14,7 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from coresteer.bus import InventoryEvent
 from coresteer.coalescing.schemas import MeasuredPoint
 from coresteer.coalescing.surface import rank_correlation
-from coresteer.telemetry.repository import at_ms
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
 from coresteer_core.node.rates import NetdevCounts
@@ -238,7 +238,7 @@ def test_a_rank_correlation_needs_three_points_that_differ(
             packets_per_interrupt=1,
             dropped_per_s=0,
             rtt_p50_us=None,
-            last_at=at_ms(0),
+            last_at=from_unix_ms(0),
             predicted_interrupts_per_s=said,
         )
 

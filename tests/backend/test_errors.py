@@ -104,7 +104,7 @@ async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(back
     ids=repr,
 )
 def test_the_database_is_away_only_when_it_does_not_answer(error: Exception, *, away: bool) -> None:
-    assert errors.is_database_away(error) is away
+    assert errors.is_database_unavailable(error) is away
 
 
 PAGE = "<!doctype html><title>Coresteer</title>" + "x" * 2000

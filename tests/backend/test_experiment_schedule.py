@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from coresteer.experiments.schedule import (
     MAX_RUNS,
+    all_arms,
     arm_name,
-    arms,
     check_spec,
     discard_reason,
-    duration_s,
+    estimate_duration_s,
+    estimate_run_s,
     plan_runs,
     run_count,
-    run_s,
 )
 from coresteer.experiments.spec import Factor, Kind, Level, PolicyLevel, Spec
 from coresteer_core.experiments.model import Classes, Command, Measured, Observe
@@ -55,7 +55,7 @@ def test_every_block_is_complete_and_balanced_and_the_seed_alone_decides_the_ord
     runs = plan_runs(spec, seed)
     assert runs == plan_runs(spec, seed)
     assert [run.number for run in runs] == list(range(run_count(spec)))
-    combinations = arms(spec)
+    combinations = all_arms(spec)
     for stage, count in [("aa", blocks if kind == "aa" else aa_blocks), ("main", 0 if kind == "aa" else blocks)]:
         of_stage = [run for run in runs if run.stage == stage]
         assert sorted({run.block for run in of_stage}) == list(range(count))
@@ -77,9 +77,9 @@ def test_each_order_of_a_block_is_as_likely_as_another() -> None:
 
 def test_arms_are_all_combinations_with_the_baseline_first() -> None:
     spec = spec_of("sweep", 2, 3)
-    assert arms(spec) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert all_arms(spec) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert arm_name(spec, (1, 2)) == "f0 1, f1 2"
-    assert arms(spec_of("aa")) == [()]
+    assert all_arms(spec_of("aa")) == [()]
     assert arm_name(spec_of("aa"), ()) == "as it is"
 
 
@@ -132,14 +132,14 @@ def test_the_duration_is_the_sum_of_its_runs(
     spec = spec_of(shape[0], *shape[1], blocks=blocks)
     if spec.factors:
         spec.factors[0].levels[1] = Level("other", irqbalance=irqbalance)
-    assert duration_s(spec) == pytest.approx(sum(run_s(spec, run.arm) for run in plan_runs(spec, 1)))
+    assert estimate_duration_s(spec) == pytest.approx(sum(estimate_run_s(spec, run.arm) for run in plan_runs(spec, 1)))
 
 
 def test_only_runs_with_a_policy_or_irqbalance_settle() -> None:
     spec = spec_of("sweep", 3)
     spec.factors[0].levels[1:] = [Level("policy", policy=PolicyLevel(1, 1)), Level("irqbalance", irqbalance=True)]
-    plain = run_s(spec, (0,))
-    assert run_s(spec, (1,)) == run_s(spec, (2,)) == plain + spec.settle_s
+    plain = estimate_run_s(spec, (0,))
+    assert estimate_run_s(spec, (1,)) == estimate_run_s(spec, (2,)) == plain + spec.settle_s
 
 
 def measured(

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coresteer.experiments.statistics import (
-    FEWEST_OF_TWO,
+    MIN_BLOCKS_OF_TWO_ARMS,
     Estimates,
     Numbers,
-    fewest_of_many,
-    many_arms,
+    compare_many_arms,
+    compare_two_arms,
     mean_interval,
+    min_blocks_of_many_arms,
     trend,
-    two_arms,
 )
 
 differences = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=6, max_size=9).map(np.array)
@@ -33,14 +33,14 @@ def estimates(found: Estimates | None) -> Estimates:
 @settings(max_examples=30)
 @given(values=differences)
 def test_the_p_of_two_arms_counts_every_outcome_of_the_coins(values: Numbers) -> None:
-    found = estimates(two_arms(values, 1))
+    found = estimates(compare_two_arms(values, 1))
     assert found.p[0] == pytest.approx(brute_force_p(values))
 
 
 @settings(max_examples=30)
 @given(values=differences)
 def test_the_interval_of_two_arms_includes_its_estimate_and_what_the_test_does_not_reject(values: Numbers) -> None:
-    found = estimates(two_arms(values, 1))
+    found = estimates(compare_two_arms(values, 1))
     assert found.low[0] - 1e-9 <= found.value[0] <= found.high[0] + 1e-9
     assert (found.p[0] <= 0.05) == (found.low[0] > 0 or found.high[0] < 0)
     width = found.high[0] - found.low[0]
@@ -54,7 +54,7 @@ def test_the_interval_of_two_arms_includes_its_estimate_and_what_the_test_does_n
 @pytest.mark.parametrize("blocks", [6, 8, 12, 13, 20, 50])
 def test_swapping_two_arms_negates_the_estimate(blocks: int) -> None:
     values = np.random.default_rng(blocks).normal(0.02, 0.03, blocks)
-    one, other = estimates(two_arms(values, 5)), estimates(two_arms(-values, 5))
+    one, other = estimates(compare_two_arms(values, 5)), estimates(compare_two_arms(-values, 5))
     assert other.value == pytest.approx(-one.value)
     assert other.low == pytest.approx(-one.high)
     assert other.high == pytest.approx(-one.low)
@@ -64,19 +64,19 @@ def test_swapping_two_arms_negates_the_estimate(blocks: int) -> None:
 
 def test_six_consistent_blocks_are_the_minimum_for_a_difference() -> None:
     values = np.array([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
-    found = estimates(two_arms(values, 1))
+    found = estimates(compare_two_arms(values, 1))
     assert (found.low[0], found.value[0], found.high[0]) == (1.0, 3.5, 6.0)
     assert found.p[0] == 2 / 64
-    assert two_arms(values[:5], 1) is None
-    assert two_arms(values[:0], 1) is None
+    assert compare_two_arms(values[:5], 1) is None
+    assert compare_two_arms(values[:0], 1) is None
 
 
 @pytest.mark.parametrize("blocks", [6, 8, 12])
 def test_the_minimum_detectable_difference_has_80_percent_power(blocks: int) -> None:
     random = np.random.default_rng(1)
     noise = random.standard_normal((400, blocks))
-    visible = np.mean([estimates(two_arms(values, 1)).minimum_detectable[0] for values in noise])
-    power = np.mean([estimates(two_arms(values + visible, 1)).p[0] <= 0.05 for values in noise])
+    visible = np.mean([estimates(compare_two_arms(values, 1)).minimum_detectable[0] for values in noise])
+    power = np.mean([estimates(compare_two_arms(values + visible, 1)).p[0] <= 0.05 for values in noise])
     assert 0.7 < power < 0.9
 
 
@@ -89,7 +89,9 @@ def many(random: np.random.Generator, blocks: int, arms: int, noisy: float = 1.0
 @pytest.mark.parametrize(("blocks", "arms", "noisy"), [(6, 10, 1.0), (6, 10, 3.0), (6, 3, 1.0), (3, 10, 1.0)])
 def test_a_sweep_without_effects_has_a_family_error_rate_of_5_percent(blocks: int, arms: int, noisy: float) -> None:
     random = np.random.default_rng(7)
-    alarms = sum((estimates(many_arms(many(random, blocks, arms, noisy), 1)).p <= 0.05).any() for _ in range(200))
+    alarms = sum(
+        (estimates(compare_many_arms(many(random, blocks, arms, noisy), 1)).p <= 0.05).any() for _ in range(200)
+    )
     assert alarms <= 20, "more than 20 of 200 has a probability of 0.1 % at 5 %"
 
 
@@ -99,7 +101,7 @@ def test_a_sweep_of_ten_levels_detects_a_differing_one_with_six_blocks() -> None
     for _ in range(100):
         values = many(random, 6, 10)
         values[:, 4] += 3
-        found += estimates(many_arms(values, 1)).p[3] <= 0.05
+        found += estimates(compare_many_arms(values, 1)).p[3] <= 0.05
     assert found >= 90
 
 
@@ -108,33 +110,36 @@ def test_a_sweep_of_ten_levels_detects_a_differing_one_with_six_blocks() -> None
 def test_the_intervals_of_a_sweep_agree_with_their_p(seed: int, arms: int, blocks: int, effect: float) -> None:
     values = many(np.random.default_rng(seed), blocks, arms)
     values[:, 1] += effect
-    found = estimates(many_arms(values, 1))
+    found = estimates(compare_many_arms(values, 1))
     assert ((found.p <= 0.05) == ((found.low > 0) | (found.high < 0))).all()
     assert (found.low <= found.value).all()
     assert (found.value <= found.high).all()
-    again = estimates(many_arms(values + 1000 * np.arange(blocks)[:, None], 1))
+    again = estimates(compare_many_arms(values + 1000 * np.arange(blocks)[:, None], 1))
     assert again.value == pytest.approx(found.value), "a shift of a whole block is no difference between arms"
     assert again.p == pytest.approx(found.p, abs=0.002)
 
 
 def test_constant_metrics_are_no_difference_and_no_error() -> None:
-    found = estimates(many_arms(np.zeros((6, 4)), 1))
+    found = estimates(compare_many_arms(np.zeros((6, 4)), 1))
     assert (found.value == 0).all()
     assert (found.p == 1).all()
-    alike = estimates(two_arms(np.zeros(6), 1))
+    alike = estimates(compare_two_arms(np.zeros(6), 1))
     assert (alike.low[0], alike.high[0], alike.p[0]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(("blocks", "arms"), [(2, 16), (3, 3), (4, 3), (8, 2)])
 def test_a_sweep_with_too_few_blocks_has_no_result(blocks: int, arms: int) -> None:
-    assert many_arms(many(np.random.default_rng(1), blocks, arms), 1) is None
+    assert compare_many_arms(many(np.random.default_rng(1), blocks, arms), 1) is None
 
 
 @pytest.mark.parametrize("arms", [3, 4, 9, 10])
 def test_the_minimum_number_of_blocks_has_a_result(arms: int) -> None:
-    random, fewest = np.random.default_rng(1), fewest_of_many(arms)
-    assert [many_arms(many(random, fewest - less, arms), 1) is None for less in (0, 1)] == [False, True]
-    assert [two_arms(random.normal(size=FEWEST_OF_TWO - less), 1) is None for less in (0, 1)] == [False, True]
+    random, fewest = np.random.default_rng(1), min_blocks_of_many_arms(arms)
+    assert [compare_many_arms(many(random, fewest - less, arms), 1) is None for less in (0, 1)] == [False, True]
+    assert [compare_two_arms(random.normal(size=MIN_BLOCKS_OF_TWO_ARMS - less), 1) is None for less in (0, 1)] == [
+        False,
+        True,
+    ]
 
 
 def test_a_trend_is_detected_despite_large_differences_between_blocks() -> None:

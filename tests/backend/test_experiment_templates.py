@@ -9,12 +9,12 @@ from tests.backend.policy_node import asked, created, policy_node
 from tests.core.policy_machines import CAPTURED, captured
 from tests.support.views import make_topology
 
-from coresteer.experiments.arm_config import NETDEV
-from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count
+from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
+from coresteer.experiments.schedule import all_arms, arm_name, estimate_duration_s, run_count
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.spec import PolicyLevel, Spec
 from coresteer.experiments.templates import TEMPLATES, NodeFacts, find_template, templates
-from coresteer.experiments.validation import check
+from coresteer.experiments.validation import check_on_node
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import parse_cpu_list
@@ -115,21 +115,23 @@ def test_every_template_is_valid_on_a_node_or_has_a_reason_against_it(node: Node
         )
         if each.spec is None:
             continue
-        check(each.spec, View(node.topology, node.inventory), None)
+        check_on_node(each.spec, View(node.topology, node.inventory), None)
         assert each.spec.template == each.slug
         assert each.spec.blocks >= 6
         assert run_count(each.spec) <= 150
-        assert duration_s(each.spec) <= 30 * 60
+        assert estimate_duration_s(each.spec) <= 30 * 60
         assert each.differs
         assert all(sentence.endswith(".") for sentence in [each.explains.replace("?", "."), *each.differs])
-        assert NETDEV not in " ".join(each.differs)
+        assert NETDEV_PLACEHOLDER not in " ".join(each.differs)
 
 
 def test_local_traffic_changes_no_network_card() -> None:
     for each in templates(THIS):
         assert each.unavailable_because is None or each.slug == "rx-frames"
         for level in (level for factor in each.spec.factors for level in factor.levels) if each.spec else ():
-            assert all(desired_value.key.startswith(f"netdev/{NETDEV}/") for desired_value in level.settings)
+            assert all(
+                desired_value.key.startswith(f"netdev/{NETDEV_PLACEHOLDER}/") for desired_value in level.settings
+            )
 
 
 def test_two_cpus_are_compared_as_a_and_b() -> None:
@@ -137,7 +139,7 @@ def test_two_cpus_are_compared_as_a_and_b() -> None:
     assert spec.kind == "ab"
     baseline, same = spec.factors[0].levels
     assert (baseline.name, same.name) == ("⟨0-1⟩ shares L3", "⟨0-0⟩ the same CPU")
-    assert baseline.settings == same.settings == [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", "0")]
+    assert baseline.settings == same.settings == [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps", "0")]
     assert (baseline.workload, same.workload) == ({"server_cpus": "1"}, {"server_cpus": "0"})
 
 
@@ -191,7 +193,9 @@ def test_rx_usecs_are_swept_under_existing_or_peer_traffic() -> None:
     assert [level.value for level in own.factors[0].levels] == [18, 36, 54, 72, 90, 250]
     with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "rx-usecs")
     assert isinstance(with_peer.workload, TcpStream)
-    assert with_peer.factors[0].levels[0].settings == [DesiredValue(f"netdev/{NETDEV}/coalesce/rx-usecs", "18")]
+    assert with_peer.factors[0].levels[0].settings == [
+        DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/coalesce/rx-usecs", "18")
+    ]
 
 
 def test_the_busiest_card_is_swept() -> None:
@@ -251,11 +255,13 @@ def test_rps_is_off_or_on_the_cpus_near_the_card() -> None:
     spec = spec_of(THIS, "rps")
     assert (spec.kind, spec.primary) == ("ab", "throughput_bit_per_s")
     off, on = spec.factors[0].levels
-    assert off.settings == [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", "none")]
-    assert on.settings == [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", "0-1")]
+    assert off.settings == [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps", "none")]
+    assert on.settings == [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps", "0-1")]
     with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "rps").factors[0].levels[1]
     assert with_peer.name == "RPS on 4 CPUs"
-    assert with_peer.settings == [DesiredValue(f"netdev/{NETDEV}/rx-{queue}/rps", "4-7") for queue in range(8)]
+    assert with_peer.settings == [
+        DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-{queue}/rps", "4-7") for queue in range(8)
+    ]
 
 
 def test_rps_needs_a_second_cpu_and_a_card_for_a_peers_traffic() -> None:
@@ -275,7 +281,7 @@ def test_published_values_belong_to_arms_of_the_experiment() -> None:
         valued = {row.arm for row in kind.paper.rows if row.value is not None} if kind.paper is not None else set()
         if valued:
             spec = spec_of(mlx5, kind.slug)
-            assert valued <= {arm_name(spec, arm) for arm in arms(spec)}
+            assert valued <= {arm_name(spec, arm) for arm in all_arms(spec)}
     assert find_template("") is None
 
 

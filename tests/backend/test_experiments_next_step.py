@@ -9,7 +9,7 @@ from msgspec.structs import replace as with_fields
 from tests.backend.rejection import rejection
 
 from coresteer.experiments import schedule
-from coresteer.experiments.next_step import merged, next_step, promotable, remaining_s
+from coresteer.experiments.next_step import estimate_remaining_s, merge_results, next_step, startable_experiments
 from coresteer.experiments.repository import Attempt, UnfinishedExperiment
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import Factor, Level, Spec
@@ -18,6 +18,7 @@ from coresteer.experiments.steps import (
     ApplySettings,
     AwaitMessage,
     ChangeStatus,
+    EndLoad,
     EndPolicyLease,
     Facts,
     Finish,
@@ -27,7 +28,6 @@ from coresteer.experiments.steps import (
     RecordRun,
     RecordSettings,
     RollBackChange,
-    SendEnd,
     StartRun,
     StopMeasuring,
     Timeouts,
@@ -182,7 +182,7 @@ def test_policy_leases_of_a_run_end_before_its_change_is_rolled_back() -> None:
 def test_a_cancelled_load_ends_before_the_node_is_restored() -> None:
     open_change = change(ChangeState.UNCONFIRMED)
     ending = {"ending_state": "cancelled", "open_changes": [open_change]}
-    assert next_step(facts(**ending)) == SendEnd()
+    assert next_step(facts(**ending)) == EndLoad()
     assert next_step(facts(**ending, end_sent=True)) == RollBackChange(open_change.change_id)
     assert next_step(facts(ending_state="cancelled", end_sent=True)) == Finish({"irq/41/affinity": "2"}, "")
 
@@ -198,7 +198,7 @@ def test_settings_that_are_not_restored_at_the_end_are_named() -> None:
 def test_a_peers_load_metrics_and_disturbances_are_merged_into_the_run() -> None:
     client = with_fields(MEASURED, figures={"requests_per_s": 9.0, "cpu_busy_percent": 1.0}, disturbed=["It stole."])
     server = with_fields(MEASURED, figures={"cpu_busy_percent": 40.0})
-    whole = merged([server, client], ["a", "b"])
+    whole = merge_results([server, client], ["a", "b"])
     assert whole.figures == {"requests_per_s": 9.0, "cpu_busy_percent": 40.0}
     assert whole.disturbed == ["b: It stole."]
 
@@ -215,14 +215,14 @@ def test_a_peers_load_metrics_and_disturbances_are_merged_into_the_run() -> None
 def test_experiments_start_in_the_queue_order_of_each_node(
     queue: Sequence[tuple[int, str, tuple[int, ...]]], begin: list[int]
 ) -> None:
-    assert promotable([UnfinishedExperiment(*experiment) for experiment in queue]) == begin
+    assert startable_experiments([UnfinishedExperiment(*experiment) for experiment in queue]) == begin
 
 
 def test_the_remaining_time_starts_with_the_plan_and_follows_the_runs() -> None:
-    assert remaining_s(planned_s=480, planned=24, done=0, elapsed_s=10) == pytest.approx(470)
-    slow = remaining_s(planned_s=480, planned=24, done=12, elapsed_s=500)
+    assert estimate_remaining_s(planned_s=480, planned=24, done=0, elapsed_s=10) == pytest.approx(470)
+    slow = estimate_remaining_s(planned_s=480, planned=24, done=12, elapsed_s=500)
     assert 400 < slow < 480
-    assert remaining_s(planned_s=480, planned=24, done=24, elapsed_s=500) == 0
+    assert estimate_remaining_s(planned_s=480, planned=24, done=24, elapsed_s=500) == 0
 
 
 def message_with(**changes: object) -> ExperimentMessage:

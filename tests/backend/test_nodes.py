@@ -7,10 +7,10 @@ from tests.backend.conftest import Backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, rates
 
 from coresteer.bus import Bus, InventoryEvent, NodeEvent
-from coresteer.changes.validation import view_of
+from coresteer.changes.validation import view_of_node
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
-from coresteer.nodes.service import enrol
+from coresteer.nodes.service import create_nodes
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
 from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
 from coresteer_core.node.tasks import Task
@@ -76,7 +76,7 @@ async def test_nic_observations_of_an_agent_are_stored_and_part_of_the_view(back
     async with asyncio.timeout(20), agent:
         await _told(backend, agent)
         async with backend.database.session() as session:
-            assert view_of(await nodes.find(session, agent.node_id)).learned == Learned()
+            assert view_of_node(await nodes.find_node(session, agent.node_id)).learned == Learned()
         bus: Bus = backend.app.state.bus
         with bus.subscribe() as events:
             await agent.say(LearnedMessage(learned))
@@ -87,14 +87,14 @@ async def test_nic_observations_of_an_agent_are_stored_and_part_of_the_view(back
                     break
         assert NodeEvent(agent.node_id) not in told, "lists of nodes show nothing of it"
         async with backend.database.session() as session:
-            assert view_of(await nodes.find(session, agent.node_id)).learned == learned
+            assert view_of_node(await nodes.find_node(session, agent.node_id)).learned == learned
 
 
 async def test_a_real_node_is_not_labelled_simulated_by_its_agents_word_nor_the_other_way_round(
     backend: Backend,
 ) -> None:
     async with backend.database.session() as session:
-        (made_up,) = await enrol(session, ["made-up"], simulated=True)
+        (made_up,) = await create_nodes(session, ["made-up"], simulated=True)
     agent = FakeAgent(backend.url, made_up.key, made_up.node_id)
     await agent.connect()
     await agent.say(hello(simulated=False))
@@ -167,7 +167,7 @@ async def test_names_that_clash_are_refused(backend: Backend) -> None:
     await enrolled(backend.database, backend.url, "real")
     with pytest.raises(Conflict, match="real"):
         async with backend.database.session() as session:
-            await enrol(session, ["real"], simulated=True)
+            await create_nodes(session, ["real"], simulated=True)
     with pytest.raises(Invalid, match="twice"):
         async with backend.database.session() as session:
-            await enrol(session, ["a", "a"], simulated=True)
+            await create_nodes(session, ["a", "a"], simulated=True)

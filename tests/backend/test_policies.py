@@ -11,7 +11,7 @@ from tests.backend.conftest import Backend
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
-from coresteer.policies.in_force import Enabled, PartialRollout, in_force
+from coresteer.policies.in_force import EnabledPolicy, PartialRollout, in_force
 from coresteer.policies.schemas import PolicyBody, Selector
 from coresteer.policies.selector import NodeAttributes, matches
 from coresteer_core.policies.base import Damping, Mode, Scope
@@ -52,9 +52,9 @@ def test_policies_come_in_order_of_rank_and_a_rollout_says_who_has_which_version
     first = {n: PolicyBody.model_validate({"name": f"a{n}", "rank": 9, "spec": {"type": "irq-spread"}}) for n in (1, 2)}
     second = {1: PolicyBody.model_validate({"name": "b", "rank": 3, "spec": {"type": "irq-spread"}})}
     policies = [
-        Enabled(1, 1, PartialRollout(1, 2, frozenset({7})), first),
-        Enabled(2, 1, None, second),
-        Enabled(3, 1, PartialRollout(None, 1, frozenset({8})), second),
+        EnabledPolicy(1, 1, PartialRollout(1, 2, frozenset({7})), first),
+        EnabledPolicy(2, 1, None, second),
+        EnabledPolicy(3, 1, PartialRollout(None, 1, frozenset({8})), second),
     ]
     assert [(p.policy_id, p.version) for p in in_force(policies, ATTRIBUTES)] == [("2", 1), ("1", 2)]
 

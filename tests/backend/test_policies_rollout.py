@@ -16,7 +16,7 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
 from coresteer.policies.rollout_monitor import RolloutMonitor
-from coresteer.policies.rollouts import stages
+from coresteer.policies.rollouts import split_into_stages
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.protocol import ChangeAck, decode_to_agent
 
@@ -94,7 +94,7 @@ async def fleet(backend: Backend) -> AsyncIterator[Fleet]:
     ],
 )
 def test_every_node_is_in_one_stage(canary: int, batch: int, expected: list[list[int]]) -> None:
-    assert stages([1, 2, 3, 4, 5], canary, batch) == expected
+    assert split_into_stages([1, 2, 3, 4, 5], canary, batch) == expected
 
 
 async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_force(fleet: Fleet) -> None:

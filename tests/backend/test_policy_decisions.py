@@ -14,7 +14,7 @@ from coresteer.audit.tables import AuditRow
 from coresteer.bus import PoliciesEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.config import Config
-from coresteer.fleet.service import delete
+from coresteer.fleet.service import delete_node
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.base import Drift, Mode, Ownership
@@ -181,7 +181,7 @@ async def test_flows_are_returned_as_last_reported(node: PolicyNode) -> None:
 async def test_reports_about_a_deleted_node_are_ignored(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     async with node.backend.database.session() as session:
-        await delete(session, node.agent.node_id, actor="a test")
+        await delete_node(session, node.agent.node_id, actor="a test")
     message = report(str(uuid4()), ChangeState.CONFIRMED, "Kept.")
     await node.agent.say(message)
     assert await seen(node, message.change_id) is ChangeState.CONFIRMED
@@ -194,7 +194,7 @@ async def test_the_snapshot_that_the_oldest_samples_need_is_not_deleted(node: Po
     store = SnapshotStore(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
     policy = await created(node, node.body())
     await node.evaluate(policy)
-    await node.backend.app.state.agents.snapshots.write()
+    await node.backend.app.state.agents.snapshots.flush()
     async with node.backend.database.pool.connection() as connection:
         await connection.execute("DELETE FROM node_snapshot WHERE node_id = %s", (node.agent.node_id,))
         for days in (5, 4, 3, 0.5):
@@ -224,7 +224,7 @@ async def test_flows_are_stored_once_a_round_and_inventories_when_they_change(no
     for after_ms in (0, 1000, 2000, 5000, 5100):
         await node.say_and_hear(node.flows(start_ms + after_ms), PoliciesEvent(node.agent.node_id))
     await node.describe()
-    await store.write()
+    await store.flush()
     async with node.backend.database.pool.connection() as connection:
         cursor = await connection.execute(
             "SELECT (extract(epoch from t0) * 1000)::bigint - %s FROM telemetry_flows WHERE node_id = %s ORDER BY t0",

@@ -86,7 +86,7 @@ async def test_a_backtest_returns_the_decisions_of_a_version_on_stored_samples(n
     samples = [node.hot(second + 1, start + 1000 * second) for second in range(60)]
     await node.show(samples)
     await node.agent.until_acked(60)  # so that it is all read from the database
-    await node.backend.app.state.agents.snapshots.write()
+    await node.backend.app.state.agents.snapshots.flush()
     policy = await created(node, node.body(damping={"moves_per_step": 1}))
     path = f"/api/policies/{policy['id']}/backtest"
     span = {"node_id": node.agent.node_id, "from_time": at(start - 1000), "to_time": at(start + 60_000)}

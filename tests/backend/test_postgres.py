@@ -155,7 +155,7 @@ async def test_starters_that_migrate_at_the_same_time_wait_for_each_other(server
 async def test_a_server_that_is_too_old_is_refused_with_the_needed_version(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(db, "OLDEST_SERVER", 99)
+    monkeypatch.setattr(db, "MIN_SERVER_VERSION", 99)
     with pytest.raises(UnsupportedServerError, match="Coresteer needs 99 or newer"):
         await Database(server.url, MIGRATIONS).migrate()
 
@@ -182,7 +182,7 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
 async def test_a_request_gets_503_while_the_database_hangs_and_works_afterwards(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_guards, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(http_guards, "DATABASE_CHECK_AFTER_S", 0.2)
     monkeypatch.setattr(db, "TIMEOUT_S", 0.5)
     async with running_backend(server.url) as backend:
         client = backend.anonymous()

@@ -24,14 +24,14 @@ from coresteer.experiments.schedule import discard_reason
 from coresteer.experiments.schemas import Experiment, ExperimentState
 from coresteer.experiments.spec import Interval
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, duration, percent, plain
-from coresteer.localization.text import SENTENCES, text, translated
-from coresteer.reports.change import of_change
-from coresteer.reports.comparison import of_comparison, ratio_of
-from coresteer.reports.experiment import of_experiment
+from coresteer.localization.numbers import format_amount, format_duration, format_number, format_percent
+from coresteer.localization.text import SENTENCES, text, translate
+from coresteer.reports.change import change_report
+from coresteer.reports.comparison import comparison_report, ratio_of
+from coresteer.reports.experiment import experiment_report
 from coresteer.reports.minutes import compare
 from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
-from coresteer.reports.svg import PRINTED, draw
+from coresteer.reports.svg import PDF_PALETTE, draw
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
@@ -94,16 +94,16 @@ def test_every_metric_has_a_label_in_both_languages_and_the_english_one_is_decla
     ],
 )
 def test_discard_reasons_are_translated_to_korean(sentence: str) -> None:
-    published = translated("ko", sentence)
+    published = translate("ko", sentence)
     assert re.search("[가-힣]", published), published
-    assert translated("en", sentence) == sentence
+    assert translate("en", sentence) == sentence
 
 
 def test_a_nested_reason_is_translated_and_an_agents_own_text_is_not() -> None:
     inner = "The host took 12.0 % of the CPU time away, more than 5 %."
     outer = f"Run 3 was tried 3 times and never counted, the last time because: web-1: {inner}"
-    assert translated("ko", outer).endswith(f"web-1: {translated('ko', inner)}")
-    assert translated("ko", "No iperf3 here.") == "No iperf3 here."
+    assert translate("ko", outer).endswith(f"web-1: {translate('ko', inner)}")
+    assert translate("ko", "No iperf3 here.") == "No iperf3 here."
 
 
 @pytest.mark.parametrize(
@@ -133,21 +133,21 @@ def test_a_korean_particle_follows_how_its_word_ends(metric: str, expected: str)
     ],
 )
 def test_a_number_has_about_three_digits(value: float, expected: str) -> None:
-    assert plain(value) == expected
+    assert format_number(value) == expected
 
 
 def test_units_and_signs_are_those_of_the_language() -> None:
-    assert amount(9.41e9, "bit/s", "en") == "9.41 Gbit/s"
-    assert amount(None, "µs", "en") == "–"
-    assert percent(-0.0123, "en") == "−1.2 %"
-    assert percent(0.0123, "ko") == "+1.2%"
-    assert percent(0.0121, "en", signed=False, up=True) == "1.3 %"
-    assert percent(-0.0001, "en") == "0.0 %"
-    assert duration(3725, "en") == "62 min 5 s"
+    assert format_amount(9.41e9, "bit/s", "en") == "9.41 Gbit/s"
+    assert format_amount(None, "µs", "en") == "–"
+    assert format_percent(-0.0123, "en") == "−1.2 %"
+    assert format_percent(0.0123, "ko") == "+1.2%"
+    assert format_percent(0.0121, "en", signed=False, up=True) == "1.3 %"
+    assert format_percent(-0.0001, "en") == "0.0 %"
+    assert format_duration(3725, "en") == "62 min 5 s"
 
 
 def test_an_effect_is_reported_with_its_interval_and_whether_it_is_an_improvement(made: dict[str, Experiment]) -> None:
-    first = of_experiment(made["ab"], "en").findings[0]
+    first = experiment_report(made["ab"], "en").findings[0]
     assert first.startswith("Device interrupts: 37.8 % lower with 90 µs than with 18 µs (95 % confidence interval −")
     assert first.endswith("That is an improvement.")
 
@@ -155,23 +155,23 @@ def test_an_effect_is_reported_with_its_interval_and_whether_it_is_an_improvemen
 def test_no_difference_is_reported_with_the_largest_difference_in_the_interval(made: dict[str, Experiment]) -> None:
     effect = made["ab-nothing"].analysis.comparisons[0].effect
     assert effect is not None
-    bound = percent(max(-effect.low, effect.high), "en", signed=False, up=True)
-    first = of_experiment(made["ab-nothing"], "en").findings[0]
+    bound = format_percent(max(-effect.low, effect.high), "en", signed=False, up=True)
+    first = experiment_report(made["ab-nothing"], "en").findings[0]
     assert first.startswith(f"No difference in throughput larger than {bound} was found between 90 µs and 18 µs")
 
 
 def test_a_wide_interval_is_not_reported_as_no_difference(made: dict[str, Experiment]) -> None:
-    assert "cannot be ruled out" in of_experiment(made["ab-unsteady"], "en").findings[0]
+    assert "cannot be ruled out" in experiment_report(made["ab-unsteady"], "en").findings[0]
 
 
 def test_a_sweep_reports_the_number_of_differing_levels_and_the_trend(made: dict[str, Experiment]) -> None:
-    text = text_of(of_experiment(made["sweep"], "en"))
+    text = text_of(experiment_report(made["sweep"], "en"))
     assert "Device interrupts: lower with each of the 4 settings than with 18 µs." in text
     assert "decreases with rx-usecs (Spearman's ρ −1.00" in text
 
 
 def test_an_early_end_is_the_first_finding_when_there_is_no_result(made: dict[str, Experiment]) -> None:
-    report = of_experiment(made["stopped"], "en")
+    report = experiment_report(made["stopped"], "en")
     assert report.findings[0].startswith("A guardrail stopped the experiment before its end: TCP round-trip time")
     assert report.findings[-1] == "Settings that differ from their values before the experiment: irq/41/affinity."
 
@@ -181,18 +181,18 @@ def test_an_early_end_is_the_first_finding_when_there_is_no_result(made: dict[st
 def test_every_kind_of_experiment_is_written_in_every_format(
     made: dict[str, Experiment], name: str, language: Language
 ) -> None:
-    report = of_experiment(made[name], language)
+    report = experiment_report(made[name], language)
     assert report.findings
     assert all(section.blocks for section in report.sections)
     for figure in figures_of(report):
-        ElementTree.fromstring(draw(figure, PRINTED, language))  # noqa: S314 - our own
+        ElementTree.fromstring(draw(figure, PDF_PALETTE, language))  # noqa: S314 - our own
     assert to_pdf(report).startswith(b"%PDF-")
     for sentence in report.findings:
         assert sentence.replace("&", "&amp;")[:20] in to_html(report).decode().replace("&#39;", "'")
 
 
 def test_published_results_are_compared_with_the_measured_ones(made: dict[str, Experiment]) -> None:
-    report = of_experiment(made["sweep"], "en")
+    report = experiment_report(made["sweep"], "en")
     (section,) = [section for section in report.sections if section.title == "Comparison with the published results"]
     (lines,) = [block for block in section.blocks if isinstance(block, Lines)]
     assert [(line.name, line.is_authors) for line in lines.lines] == [("the paper", True), ("this node", False)]
@@ -200,14 +200,14 @@ def test_published_results_are_compared_with_the_measured_ones(made: dict[str, E
 
 
 def test_discarded_runs_are_listed_with_their_reason_and_drawn_as_crosses(made: dict[str, Experiment]) -> None:
-    report = of_experiment(made["ab"], "en")
+    report = experiment_report(made["ab"], "en")
     (runs,) = [figure for figure in figures_of(report) if isinstance(figure, Runs)]
     assert sum(point.is_discarded for point in runs.points) == 5
     assert to_html(report).decode().count("The host took 7.2 % of the CPU time away") == 5
 
 
 def test_csv_has_every_metric_of_every_run(made: dict[str, Experiment]) -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(of_experiment(made["ab"], "en")).decode("utf-8-sig"))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(experiment_report(made["ab"], "en")).decode("utf-8-sig"))))
     assert len(rows) == sum(len(run.figures) for run in made["ab"].runs)
     run = made["ab"].runs[0]
     (row,) = [r for r in rows if (r["run"], r["attempt"], r["figure"]) == ("0", "0", "rtt_p99_us")]
@@ -216,7 +216,7 @@ def test_csv_has_every_metric_of_every_run(made: dict[str, Experiment]) -> None:
 
 
 def test_json_contains_the_spec_that_repeats_the_experiment(made: dict[str, Experiment]) -> None:
-    document: dict[str, Any] = msgspec.json.decode(to_json(of_experiment(made["ab"], "en")))
+    document: dict[str, Any] = msgspec.json.decode(to_json(experiment_report(made["ab"], "en")))
     assert document["format"] == "coresteer-report-1"
     assert document["experiment"]["spec"] == msgspec.to_builtins(made["ab"].spec)
     assert document["experiment"]["seed"] == 7
@@ -225,7 +225,7 @@ def test_json_contains_the_spec_that_repeats_the_experiment(made: dict[str, Expe
 
 def test_fields_that_change_over_time_are_not_in_a_report(made: dict[str, Experiment]) -> None:
     later = made["ab"].model_copy(update={"remaining_s": 12.0, "queue_position": 3, "activity": "Warming up."})
-    assert to_json(of_experiment(later, "en")) == to_json(of_experiment(made["ab"], "en"))
+    assert to_json(experiment_report(later, "en")) == to_json(experiment_report(made["ab"], "en"))
 
 
 def _all_hashes() -> str:
@@ -236,8 +236,8 @@ def _all_hashes() -> str:
     )
     made: list[Report] = []
     for language in LANGUAGES:
-        made += [of_experiment(one, language), of_comparison(one, other, language)]
-        made.append(of_change(CHANGE, minutes(30, after=False), minutes(30, after=True), language))
+        made += [experiment_report(one, language), comparison_report(one, other, language)]
+        made.append(change_report(CHANGE, minutes(30, after=False), minutes(30, after=True), language))
     return " ".join(hashlib.sha256(write(report)).hexdigest()[:16] for report in made for write in FILES)
 
 
@@ -264,13 +264,13 @@ class _Page(HTMLParser):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_hostile_names_are_escaped(made: dict[str, Experiment], language: Language) -> None:
     hostile = made["hostile"]
-    report = of_experiment(hostile, language)
+    report = experiment_report(hostile, language)
     page = _Page()
     page.feed(to_html(report).decode())
     assert not page.tags & {"script", "b", "i", "u", "iframe", "img", "link", "object"}
     assert page.addresses == []
     for figure in figures_of(report):
-        tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(draw(figure, PRINTED, language)).iter()}  # noqa: S314
+        tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(draw(figure, PDF_PALETTE, language)).iter()}  # noqa: S314
         assert tags <= {"svg", "text", "title", "line", "rect", "circle", "path", "polyline", "defs", "pattern"}
     cells = [cell for row in csv.reader(io.StringIO(to_csv(report).decode("utf-8-sig"))) for cell in row]
     assert not [
@@ -282,7 +282,7 @@ def test_hostile_names_are_escaped(made: dict[str, Experiment], language: Langua
 
 
 def test_a_korean_page_embeds_its_font_and_an_english_one_does_not(made: dict[str, Experiment]) -> None:
-    korean, english = (to_html(of_experiment(made["ab"], language)).decode() for language in ("ko", "en"))
+    korean, english = (to_html(experiment_report(made["ab"], language)).decode() for language in ("ko", "en"))
     assert "url(data:font/woff2" in korean
     assert "url(" not in english
     assert "http" not in english.replace("http://www.w3.org/2000/svg", "")
@@ -291,7 +291,7 @@ def test_a_korean_page_embeds_its_font_and_an_english_one_does_not(made: dict[st
 @pytest.mark.parametrize("name", ["ab-256", "grid-256"])
 def test_a_report_of_256_cpus_is_small_and_made_in_time(made: dict[str, Experiment], name: str) -> None:
     started = time.thread_time()
-    report = of_experiment(made[name], "ko")
+    report = experiment_report(made[name], "ko")
     sizes = {write.__name__: len(write(report)) for write in FILES}
     print(name, sizes, f"{time.thread_time() - started:.2f} s of CPU in all four formats")  # noqa: T201 - to be seen with -s
     assert sizes["to_html"] < 5_000_000
@@ -299,9 +299,9 @@ def test_a_report_of_256_cpus_is_small_and_made_in_time(made: dict[str, Experime
 
 
 def test_an_unknown_cpu_is_hatched_and_not_zero(made: dict[str, Experiment]) -> None:
-    heats = [figure for figure in figures_of(of_experiment(made["sweep"], "en")) if isinstance(figure, Heat)]
+    heats = [figure for figure in figures_of(experiment_report(made["sweep"], "en")) if isinstance(figure, Heat)]
     assert heats[0].values[0][5] is None
-    assert "url(#hatch)" in draw(heats[0], PRINTED, "en")
+    assert "url(#hatch)" in draw(heats[0], PDF_PALETTE, "en")
 
 
 @pytest.mark.parametrize(
@@ -325,31 +325,33 @@ def test_a_comparison_reports_agreement_and_differences_of_two_experiments() -> 
     one = simulated(ab_spec(), effect=longer_coalescing)
     same = simulated(ab_spec(), effect=longer_coalescing, seed=11)
     other = simulated(ab_spec(blocks=8), effect=no_effect, seed=12)
-    assert of_comparison(one, same, "en").findings[0].startswith("The two experiments agree on 90 µs")
-    report = of_comparison(one, other, "en")
+    assert comparison_report(one, same, "en").findings[0].startswith("The two experiments agree on 90 µs")
+    report = comparison_report(one, other, "en")
     assert report.findings[0].startswith("The two experiments disagree on 90 µs: the effect on device interrupts is −3")
     (differences,) = [s.blocks[0] for s in report.sections if s.title == "What differs between the two"]
     assert ["blocks", "6", "8"] in msgspec.to_builtins(differences)["rows"]
 
 
 def test_experiments_without_anything_in_common_are_not_compared(made: dict[str, Experiment]) -> None:
-    assert of_comparison(made["sweep"], made["empty"], "en").findings[0].startswith("The effects cannot be compared")
+    assert (
+        comparison_report(made["sweep"], made["empty"], "en").findings[0].startswith("The effects cannot be compared")
+    )
 
 
 def test_an_effect_of_a_change_is_reported_as_an_observation() -> None:
-    report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
+    report = change_report(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
     assert report.findings[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
     assert report.findings[-1].startswith("This was observed on real traffic without randomization")
     assert "remaining_s" not in to_json(report).decode()
 
 
 def test_a_change_without_effect_is_reported() -> None:
-    report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, seed=3), "en")
+    report = change_report(CHANGE, minutes(60, after=False), minutes(60, after=True, seed=3), "en")
     assert report.findings[0].startswith("No difference in CPU per gigabit larger than")
 
 
 def test_a_change_with_few_minutes_has_no_result() -> None:
-    report = of_change(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
+    report = change_report(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
     assert "there are 5 minutes of data before the change and 60 after it; at least 10 are" in report.findings[0]
     found = compare("rtt_p99_us", minutes(5, after=False), minutes(60, after=True))
     assert (found.effect, found.verdict) == (None, "too-few")
@@ -357,15 +359,15 @@ def test_a_change_with_few_minutes_has_no_result() -> None:
 
 def test_a_change_that_was_not_applied_had_no_effect() -> None:
     never = CHANGE.model_copy(update={"applied_at": None})
-    assert of_change(never, [], [], "en").findings == ["The change was not applied, so it had no effect."]
+    assert change_report(never, [], [], "en").findings == ["The change was not applied, so it had no effect."]
 
 
 def test_missing_metrics_are_absent_from_the_report_of_a_change() -> None:
-    report = of_change(CHANGE, minutes(20, after=False), minutes(20, after=True), "en")
+    report = change_report(CHANGE, minutes(20, after=False), minutes(20, after=True), "en")
     assert "Memory from another NUMA node" not in to_html(report).decode()
 
 
 def test_a_running_experiment_says_that_it_may_change(made: dict[str, Experiment]) -> None:
     running = made["ab"].model_copy(update={"state": ExperimentState.RUNNING})
-    findings = text_of(of_experiment(running, "en"))
+    findings = text_of(experiment_report(running, "en"))
     assert "The experiment is running: this is the result of the 48 runs so far" in findings

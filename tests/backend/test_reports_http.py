@@ -125,7 +125,7 @@ async def stored(backend: Backend) -> AsyncIterator[Stored]:
     minutes = [(found.node_id, rollup(first + timedelta(minutes=at), count)) for at, count in counts.items()]
     async with backend.database.pool.connection() as connection:
         needed = {partitions.partition_of("telemetry_minute", minute.start_ms) for _, minute in minutes}
-        await partitions.create(connection, needed)
+        await partitions.create_partitions(connection, needed)
         await repository.copy_minutes(connection, minutes)
     yield found
 

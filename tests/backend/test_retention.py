@@ -4,7 +4,7 @@ from sqlalchemy import select
 from coresteer.audit.tables import AuditRow
 from coresteer.db import Database
 from coresteer.telemetry import partitions
-from coresteer.telemetry.partitions import HOUR_MS, WIDTH_MS, Partition, surplus
+from coresteer.telemetry.partitions import HOUR_MS, PARTITION_WIDTH_MS, Partition, surplus_partitions
 
 NOW = 1_800_000_000_000
 DAY_MS = 24 * HOUR_MS
@@ -34,7 +34,7 @@ def _chunks(*hours_ago: int) -> list[Partition]:
 )
 def test_what_is_dropped(hours_ago: tuple[int, ...], most_bytes: int, dropped: dict[int, str]) -> None:
     present = dict.fromkeys(_chunks(*hours_ago), 100)
-    found = surplus(present, NOW, retain_ms=KEEP, most_bytes=most_bytes)
+    found = surplus_partitions(present, NOW, retain_ms=KEEP, most_bytes=most_bytes)
     assert found == {_chunks(ago)[0]: why for ago, why in dropped.items()}
 
 
@@ -42,12 +42,12 @@ async def test_partitions_are_made_ahead_found_with_their_size_and_dropped_with_
     database: Database,
 ) -> None:
     old = partitions.partition_of("telemetry_chunk", NOW - 30 * DAY_MS)
-    made = {old, *partitions.ahead(NOW)}
+    made = {old, *partitions.present_and_next(NOW)}
     async with database.pool.connection() as connection:
-        await partitions.create(connection, made)
-        await partitions.create(connection, made)  # again: no harm
-        assert (await partitions.sizes(connection)).keys() == made
-    dropped = await partitions.retain(database, NOW, retain_ms=KEEP, most_bytes=1 << 40)
+        await partitions.create_partitions(connection, made)
+        await partitions.create_partitions(connection, made)  # again: no harm
+        assert (await partitions.partition_sizes(connection)).keys() == made
+    dropped = await partitions.drop_surplus(database, NOW, retain_ms=KEEP, most_bytes=1 << 40)
     assert dropped == {old}
     async with database.session() as session:
         entries = (await session.scalars(select(AuditRow).where(AuditRow.action == "retention.drop"))).all()
@@ -55,5 +55,5 @@ async def test_partitions_are_made_ahead_found_with_their_size_and_dropped_with_
 
 
 def test_the_next_partition_of_each_table_is_made_before_its_time() -> None:
-    for table, width in WIDTH_MS.items():
-        assert partitions.partition_of(table, NOW + width) in partitions.ahead(NOW)
+    for table, width in PARTITION_WIDTH_MS.items():
+        assert partitions.partition_of(table, NOW + width) in partitions.present_and_next(NOW)

@@ -11,7 +11,14 @@ from coresteer.telemetry.byte_columns import compress
 from coresteer.telemetry.chunk_decoding import decode
 from coresteer.telemetry.chunks import Scalars
 from coresteer.telemetry.heatmap import max_pool
-from coresteer.telemetry.rollup import merge, minutes, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
+from coresteer.telemetry.rollup import (
+    merge_rollups,
+    minute_rollups,
+    pack_netdevs,
+    pack_shares,
+    unpack_netdevs,
+    unpack_shares,
+)
 from coresteer_core.metrics import COUNTERS, SCALARS, Source
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 
@@ -92,7 +99,7 @@ def test_a_counter_without_a_position_of_its_own_is_stored_by_name(monkeypatch: 
     scalars = chunks.read_scalars(chunks.encode(stream).scalars)
     expected = [float(r.counters.get("made_up", np.nan)) for r in stream]
     np.testing.assert_array_equal(chunks.amounts(scalars, "made_up"), expected)
-    assert sum(part.amounts.get("made_up", 0) for part in minutes(stream)) == np.nansum(expected)
+    assert sum(part.amounts.get("made_up", 0) for part in minute_rollups(stream)) == np.nansum(expected)
     assert np.isnan(chunks.amounts(scalars, "not_stored_yet")).all()
 
 
@@ -116,7 +123,7 @@ def test_a_minute_of_a_quiet_64_cpu_machine_takes_at_most_250_bytes_a_sample() -
 
 def test_minutes_split_at_the_minute_and_add_up() -> None:
     stream = machine(100, start_ms=1_800_000_030_000)
-    found = minutes(stream)
+    found = minute_rollups(stream)
     assert [part.samples for part in found] == [31, 60, 9]
     assert sum(part.netdevs["eth0"][0] for part in found) == sum((r.netdevs or [])[0].rx_bytes for r in stream)
     busy = np.array([np.frombuffer(r.shares["busy"] or b"", np.uint8) for r in stream[:31]])
@@ -126,8 +133,8 @@ def test_minutes_split_at_the_minute_and_add_up() -> None:
 
 def test_merged_minutes_are_the_minute_of_all_but_for_rounded_means() -> None:
     stream = machine(60, start_ms=1_800_000_000_000 + 1000)
-    halves = [part for half in (stream[:20], stream[20:]) for part in minutes(half)]
-    whole, merged = merge(minutes(stream)), merge(halves)
+    halves = [part for half in (stream[:20], stream[20:]) for part in minute_rollups(half)]
+    whole, merged = merge_rollups(minute_rollups(stream)), merge_rollups(halves)
     assert (merged.peaks == whole.peaks).all()
     assert np.abs(merged.means.astype(int) - whole.means).max() <= 1
     assert (merged.netdevs, merged.samples) == (whole.netdevs, whole.samples)
@@ -141,7 +148,7 @@ def test_what_no_sample_knows_stays_unknown_in_a_minute() -> None:
         machine(1, cpus=2, irqs=1)[0], shares={}, counts={}, irq_ids=None, irq_cpus=None, irq_counts=None, tcp=None,
         netdevs=None, counters={}, agent_cpu_s=None, agent_rss_bytes=None,
     )  # fmt: skip
-    (minute,) = minutes([nothing])
+    (minute,) = minute_rollups([nothing])
     assert (minute.peaks == ABSENT_SHARE).all() and (minute.means == ABSENT_SHARE).all()
     assert minute.amounts == {} and minute.netdevs == {}
 

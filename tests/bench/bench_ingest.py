@@ -27,12 +27,12 @@ from tests.support.polling import poll_async
 from coresteer.auth.secrets import API_TOKEN_PREFIX, ENROLMENT_TOKEN_PREFIX, token_hash
 from coresteer.config import REPOSITORY
 from coresteer.db import Database
-from coresteer.nodes.service import enrol
+from coresteer.nodes.service import create_nodes
 from coresteer.postgres import EmbeddedPostgres
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.chunks import cumulative, encode, read_scalars
-from coresteer.telemetry.repository import Encoded
-from coresteer.telemetry.rollup import minutes
+from coresteer.telemetry.repository import EncodedChunk
+from coresteer.telemetry.rollup import minute_rollups
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SERVE = """
@@ -83,8 +83,8 @@ def _is_healthy(url: str) -> bool:
 async def _sizes(database: Database) -> dict[str, int]:
     async with database.pool.connection() as connection:
         await connection.execute("CHECKPOINT")
-        total = dict.fromkeys(partitions.WIDTH_MS, 0)
-        for partition, size in (await partitions.sizes(connection)).items():
+        total = dict.fromkeys(partitions.PARTITION_WIDTH_MS, 0)
+        for partition, size in (await partitions.partition_sizes(connection)).items():
             total[partition.table] += size
         return total
 
@@ -125,15 +125,15 @@ async def _simulate(url: str, nodes: int, seconds: int, state_dir: Path) -> dict
 async def _hour(database: Database) -> int:
     """Store a node with an hour of samples, encoded by the codec; return its id."""
     async with database.session() as session:
-        (node,) = await enrol(session, ["heatmap-bench"], simulated=False)
+        (node,) = await create_nodes(session, ["heatmap-bench"], simulated=False)
     now_ms = time.time_ns() // 1_000_000
     samples = machine(3600, start_ms=now_ms - 3_600_000)
     encoded = []
     for first in range(0, 3600, 60):
         part = samples[first : first + 60]
-        encoded.append(Encoded(node.node_id, "s", encode(part), minutes(part)))
+        encoded.append(EncodedChunk(node.node_id, "s", encode(part), minute_rollups(part)))
     async with database.pool.connection() as connection:
-        await partitions.create(
+        await partitions.create_partitions(
             connection, {partitions.partition_of("telemetry_chunk", item.chunk.start_ms) for item in encoded}
         )
         await repository.copy_chunks(connection, encoded)

@@ -16,9 +16,9 @@ from coresteer.live.frames import rates_frame
 from coresteer.telemetry import chunks, history, partitions, repository, rollup
 from coresteer.telemetry.byte_columns import decompress
 from coresteer.telemetry.heatmap import read_heatmap
-from coresteer.telemetry.history import Range, Source
+from coresteer.telemetry.history import TelemetrySource, TimeRange
 from coresteer.telemetry.irq_matrix import read_irq_matrix
-from coresteer.telemetry.repository import Encoded
+from coresteer.telemetry.repository import EncodedChunk
 from coresteer.telemetry.schemas import Series
 from coresteer.telemetry.series import read_series
 from coresteer_core.metrics import HISTORY
@@ -34,7 +34,7 @@ class _Stored:
 
     hours_complete_until_ms = 0.0
 
-    def generation(self, _: int) -> int:
+    def commit_generation(self, _: int) -> int:
         return 0
 
     def unstored(self, _: int) -> list[object]:
@@ -66,7 +66,7 @@ def test_a_chunk_has_the_same_columns_as_before() -> None:
 
 
 def test_minutes_and_hours_come_to_the_same_as_before() -> None:
-    minutes = rollup.minutes(samples.made())
+    minutes = rollup.minute_rollups(samples.made())
     packed = [
         {
             "shares": decompress(rollup.pack_shares(each)).hex(),
@@ -74,23 +74,25 @@ def test_minutes_and_hours_come_to_the_same_as_before() -> None:
         }
         for each in minutes
     ]
-    hour = _rollup(rollup.merge(minutes))
+    hour = _rollup(rollup.merge_rollups(minutes))
     check("telemetry/rollups", {"minutes": [_rollup(each) for each in minutes], "packed": packed, "hour": hour})
 
 
 async def test_history_answers_the_same_as_before(database: Database) -> None:
     made = samples.made()
-    minutes = rollup.minutes(made)
+    minutes = rollup.minute_rollups(made)
     tables = ("telemetry_chunk", "telemetry_minute")
     async with database.pool.connection() as connection:
         await connection.execute(
             "INSERT INTO node (id, name, key_hash, simulated) VALUES (%s, 'golden', %s, false)", (NODE, b"0" * 32)
         )
-        await partitions.create(connection, [partitions.partition_of(table, samples.START_MS) for table in tables])
-        await repository.copy_chunks(connection, [Encoded(NODE, "s", chunks.encode(made), minutes)])
+        await partitions.create_partitions(
+            connection, [partitions.partition_of(table, samples.START_MS) for table in tables]
+        )
+        await repository.copy_chunks(connection, [EncodedChunk(NODE, "s", chunks.encode(made), minutes)])
         await repository.copy_minutes(connection, [(NODE, minute) for minute in minutes])
-    source = Source(database, _Stored(), NODE, samples.STEP_MS / 1000)  # type: ignore[arg-type]  # all that history asks of it
-    near, long = Range(samples.START_MS, END_MS), Range(END_MS - 36_000_000, END_MS)
+    source = TelemetrySource(database, _Stored(), NODE, samples.STEP_MS / 1000)  # type: ignore[arg-type]  # all that history asks of it
+    near, long = TimeRange(samples.START_MS, END_MS), TimeRange(END_MS - 36_000_000, END_MS)
     physical = frozenset({"eth0", "eth1"})
     async with asyncio.timeout(20):
         answers = {
@@ -101,8 +103,8 @@ async def test_history_answers_the_same_as_before(database: Database) -> None:
                 await read_series(source, list(HISTORY), long, 2, physical=None, netdev="eth1")
             ),
             "cells": asdict(await read_irq_matrix(source, near)),
-            "minutes": [_rollup(each) for each in await history.minutes(source, near)],
-            "samples": len(await history.samples(source, near)),
+            "minutes": [_rollup(each) for each in await history.read_minutes(source, near)],
+            "samples": len(await history.read_samples(source, near)),
         }
     check("telemetry/history", answers)
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from coresteer.audit.tables import AuditRow
 from coresteer.audit_log import repository
-from coresteer.audit_log.former_names import ACTIONS, RESULTS
+from coresteer.audit_log.former_names import PRESENT_ACTIONS, PRESENT_RESULTS
 from coresteer.audit_log.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
@@ -25,7 +25,9 @@ async def list_audit(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:
     """List entries of the audit log, newest first; older is the older_than of the next page."""
-    rows = await repository.newest(session, node_id=node_id, actor=actor, older_than=older_than, limit=limit + 1)
+    rows = await repository.newest_entries(
+        session, node_id=node_id, actor=actor, older_than=older_than, limit=limit + 1
+    )
     entries = [_entry(row) for row in rows[:limit]]
     return AuditPage(entries=entries, older=entries[-1].id if len(rows) > limit else None)
 
@@ -33,6 +35,6 @@ async def list_audit(
 def _entry(row: AuditRow) -> AuditEntry:
     """Convert a row; former names of actions and results are replaced by the present ones."""
     entry = AuditEntry.model_validate(row, from_attributes=True)
-    entry.action = ACTIONS.get(entry.action, entry.action)
-    entry.result = RESULTS.get(entry.result, entry.result)
+    entry.action = PRESENT_ACTIONS.get(entry.action, entry.action)
+    entry.result = PRESENT_RESULTS.get(entry.result, entry.result)
     return entry

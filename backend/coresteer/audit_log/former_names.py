@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-ACTIONS: Mapping[str, str] = MappingProxyType(
+PRESENT_ACTIONS: Mapping[str, str] = MappingProxyType(
     {
         "node.labels": "node.set_labels",
         "policy.version": "policy.create_version",
@@ -11,4 +11,4 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "rollout.undo": "rollout.roll_back",
     }
 )
-RESULTS: Mapping[str, str] = MappingProxyType({"asked": "requested"})
+PRESENT_RESULTS: Mapping[str, str] = MappingProxyType({"asked": "requested"})

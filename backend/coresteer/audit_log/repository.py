@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.audit.tables import AuditRow
 
 
-async def newest(
+async def newest_entries(
     session: AsyncSession, *, node_id: int | None, actor: str | None, older_than: int | None, limit: int
 ) -> Sequence[AuditRow]:
     """Return at most limit entries of the audit log, newest first, each with an id below older_than."""

@@ -12,7 +12,7 @@ from coresteer.auth import repository
 from coresteer.auth.schemas import Role
 from coresteer.auth.secrets import SESSION_COOKIE, token_hash
 from coresteer.db import Database
-from coresteer.errors import DATABASE_AWAY, Forbidden, Unauthenticated, is_database_away
+from coresteer.errors import DATABASE_UNAVAILABLE, Forbidden, Unauthenticated, is_database_unavailable
 from coresteer.origin import is_cross_origin
 
 _RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
@@ -68,14 +68,14 @@ async def identify_websocket(websocket: WebSocket) -> Identity:
     """Authenticate a WebSocket before it is accepted. Its Origin must be this host, because it sends cookies."""
     try:
         if not websocket.app.state.is_ready:
-            raise DATABASE_AWAY
+            raise DATABASE_UNAVAILABLE
         identity = await _identify(websocket)
     except Unauthenticated as problem:
         raise WebSocketException(status.WS_1008_POLICY_VIOLATION, problem.detail) from None
     except Exception as error:
-        if not is_database_away(error) and error is not DATABASE_AWAY:
+        if not is_database_unavailable(error) and error is not DATABASE_UNAVAILABLE:
             raise
-        raise WebSocketException(status.WS_1013_TRY_AGAIN_LATER, DATABASE_AWAY.detail) from error
+        raise WebSocketException(status.WS_1013_TRY_AGAIN_LATER, DATABASE_UNAVAILABLE.detail) from error
     if identity.via == "session" and (is_cross_origin(websocket) or "origin" not in websocket.headers):
         raise WebSocketException(status.WS_1008_POLICY_VIOLATION, "The page comes from another origin.")
     return identity

@@ -87,7 +87,7 @@ async def me(identity: Viewer) -> Me:
 @router.get("/api/users")
 async def list_users(_: Admin, session: Session) -> list[User]:
     """List all users, also disabled ones."""
-    return [User.model_validate(row, from_attributes=True) for row in await repository.users(session)]
+    return [User.model_validate(row, from_attributes=True) for row in await repository.list_users(session)]
 
 
 @router.post("/api/users", status_code=status.HTTP_201_CREATED)
@@ -106,7 +106,7 @@ async def update_user(by: Admin, user_id: RowId, body: UserUpdate, session: Sess
 @router.get("/api/tokens")
 async def list_tokens(_: Admin, session: Session) -> list[ApiToken]:
     """List all API tokens, without their secret texts."""
-    return [_api_token(row) for row in await repository.api_tokens(session)]
+    return [_api_token(row) for row in await repository.list_api_tokens(session)]
 
 
 @router.post("/api/tokens", status_code=status.HTTP_201_CREATED)

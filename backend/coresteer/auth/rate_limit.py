@@ -7,12 +7,12 @@ from collections.abc import Callable
 from coresteer.errors import TooManyRequests
 
 WINDOW_S = 300.0
-PER_USER_AND_ADDRESS = 5
-PER_ADDRESS = 30
+MAX_FAILURES_PER_USER_AND_ADDRESS = 5
+MAX_FAILURES_PER_ADDRESS = 30
 _MOST_KEYS = 10_000
 
 
-class LoginLimit:
+class LoginRateLimit:
     """Limit of failed logins in the last five minutes, per address and per user and address; in memory.
 
     Failures count per user and address, so that nobody can lock a user out from another address.
@@ -22,8 +22,8 @@ class LoginLimit:
         self._clock = clock
         self._failures: dict[tuple[str, ...], deque[float]] = {}
 
-    def attempt(self, username: str, address: str) -> None:
-        """Count a login attempt as failed until succeeded() is called, so that parallel attempts count too.
+    def record_attempt(self, username: str, address: str) -> None:
+        """Count a login attempt as failed until record_success() is called, so that parallel attempts count too.
 
         Raises TooManyRequests, without counting, after too many failures.
         """
@@ -41,7 +41,7 @@ class LoginLimit:
         for key, most in self._keys(username, address):
             self._failures.setdefault(key, deque(maxlen=most)).append(self._clock())
 
-    def succeeded(self, username: str, address: str) -> None:
+    def record_success(self, username: str, address: str) -> None:
         """Reset the user's failed logins from this address, and do not count this attempt for the address."""
         self._failures.pop((username.lower(), address), None)
         if of_address := self._recent((address,)):
@@ -49,7 +49,10 @@ class LoginLimit:
 
     @staticmethod
     def _keys(username: str, address: str) -> list[tuple[tuple[str, ...], int]]:
-        return [((username.lower(), address), PER_USER_AND_ADDRESS), ((address,), PER_ADDRESS)]
+        return [
+            ((username.lower(), address), MAX_FAILURES_PER_USER_AND_ADDRESS),
+            ((address,), MAX_FAILURES_PER_ADDRESS),
+        ]
 
     def _recent(self, key: tuple[str, ...]) -> deque[float]:
         failures = self._failures.get(key, deque())

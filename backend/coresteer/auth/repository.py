@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.auth.schemas import Role
 from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
 
-SESSION_LIFE = timedelta(hours=12)
+SESSION_LIFETIME = timedelta(hours=12)
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that not every request writes
 
 
@@ -19,10 +19,10 @@ async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | 
     row = await session.get(SessionRow, token_hash)
     if row is None or row.expires_at <= now or row.user.disabled:
         return None
-    if row.expires_at < now + SESSION_LIFE - _USE_IS_NOTED_EVERY:
+    if row.expires_at < now + SESSION_LIFETIME - _USE_IS_NOTED_EVERY:
         # a statement, not the row's attribute: a session deleted concurrently is no error
         await session.execute(
-            update(SessionRow).where(SessionRow.token_hash == token_hash).values(expires_at=now + SESSION_LIFE)
+            update(SessionRow).where(SessionRow.token_hash == token_hash).values(expires_at=now + SESSION_LIFETIME)
         )
     return row
 
@@ -51,12 +51,12 @@ async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpo
     )
 
 
-async def forget_set_up_tokens(session: AsyncSession) -> None:
+async def delete_set_up_tokens(session: AsyncSession) -> None:
     """Delete the tokens of all set-up links."""
     await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.purpose == "setup"))
 
 
-async def forget_expired(session: AsyncSession) -> None:
+async def delete_expired_sessions_and_tokens(session: AsyncSession) -> None:
     """Delete expired sessions and one-time tokens."""
     now = datetime.now(UTC)
     await session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
@@ -68,40 +68,40 @@ async def has_users(session: AsyncSession) -> bool:
     return await session.scalar(select(UserRow.id).limit(1)) is not None
 
 
-async def user_by_name(session: AsyncSession, username: str) -> UserRow | None:
+async def find_user_by_name(session: AsyncSession, username: str) -> UserRow | None:
     """Return the user of that name, regardless of case, None if there is none."""
     if "\0" in username:  # PostgreSQL's text cannot hold it, so no user has such a name
         return None
     return await session.scalar(select(UserRow).where(func.lower(UserRow.username) == username.lower()))
 
 
-async def users(session: AsyncSession) -> Sequence[UserRow]:
+async def list_users(session: AsyncSession) -> Sequence[UserRow]:
     """Return all users, ordered by name."""
     return (await session.scalars(select(UserRow).order_by(func.lower(UserRow.username)))).all()
 
 
-async def enabled_admins_locked(session: AsyncSession) -> Sequence[int]:
+async def lock_enabled_admins(session: AsyncSession) -> Sequence[int]:
     """Lock the enabled administrators and return their ids, so that two requests cannot remove the last one."""
     query = select(UserRow.id).where(UserRow.role == Role.ADMIN, UserRow.disabled.is_(False)).order_by(UserRow.id)
     return (await session.scalars(query.with_for_update())).all()
 
 
-async def forget_session(session: AsyncSession, token_hash: bytes) -> None:
+async def delete_session(session: AsyncSession, token_hash: bytes) -> None:
     """Delete one browser session."""
     await session.execute(delete(SessionRow).where(SessionRow.token_hash == token_hash))
 
 
-async def forget_sessions_of(session: AsyncSession, user_id: int) -> None:
+async def delete_sessions_of_user(session: AsyncSession, user_id: int) -> None:
     """Delete all browser sessions of a user."""
     await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
 
 
-async def forget_api_tokens_of(session: AsyncSession, user_id: int) -> int:
+async def delete_api_tokens_of_user(session: AsyncSession, user_id: int) -> int:
     """Delete every API token of a user; return their number."""
     tokens = await session.scalars(delete(ApiTokenRow).where(ApiTokenRow.user_id == user_id).returning(ApiTokenRow.id))
     return len(tokens.all())
 
 
-async def api_tokens(session: AsyncSession) -> Sequence[ApiTokenRow]:
+async def list_api_tokens(session: AsyncSession) -> Sequence[ApiTokenRow]:
     """Return every API token, newest first."""
     return (await session.scalars(select(ApiTokenRow).order_by(ApiTokenRow.id.desc()))).all()

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from coresteer.inputs import STORABLE, Body, TextPattern, refused
+from coresteer.inputs import STORABLE, RequestBody, TextPattern, validation_error
 
 Username = Annotated[
     str,
@@ -32,7 +32,7 @@ class SetupState(BaseModel):
     needs_setup: bool
 
 
-class SetupRequest(Body):
+class SetupRequest(RequestBody):
     """The token of the set-up link, and the first administrator's name and password."""
 
     token: Token
@@ -40,7 +40,7 @@ class SetupRequest(Body):
     password: Password
 
 
-class LoginRequest(Body):
+class LoginRequest(RequestBody):
     """A user's name and password."""
 
     username: Annotated[str, Field(min_length=1, max_length=64), STORABLE]
@@ -66,7 +66,7 @@ class User(BaseModel):
     last_login_at: datetime | None
 
 
-class UserCreate(Body):
+class UserCreate(RequestBody):
     """Name, role and password of a new user."""
 
     username: Username
@@ -74,7 +74,7 @@ class UserCreate(Body):
     role: Role
 
 
-class UserUpdate(Body):
+class UserUpdate(RequestBody):
     """Changes of a user, at least one; absent fields are unchanged."""
 
     role: Role | None = None
@@ -84,7 +84,7 @@ class UserUpdate(Body):
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         if self.role is None and self.disabled is None and self.password is None:
-            raise refused("Nothing is to be changed; give role, disabled or password.")
+            raise validation_error("Nothing is to be changed; give role, disabled or password.")
         return self
 
 
@@ -100,7 +100,7 @@ class ApiToken(BaseModel):
     expires_at: datetime | None
 
 
-class ApiTokenCreate(Body):
+class ApiTokenCreate(RequestBody):
     """A new API token, with at most its creator's rights."""
 
     name: Name

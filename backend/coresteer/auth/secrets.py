@@ -43,7 +43,7 @@ async def hash_password(password: str) -> PasswordHash:
     return PasswordHash(await _in_worker(password, salt, _N, _R, _P), salt, _N, _R, _P)
 
 
-async def is_password(password: str, stored: PasswordHash | None) -> bool:
+async def password_matches(password: str, stored: PasswordHash | None) -> bool:
     """Return whether a password matches the stored hash; with None, for an unknown user, it takes the same time."""
     against = stored or PasswordHash(b"", bytes(16), _N, _R, _P)
     computed = await _in_worker(password, against.salt, against.n, against.r, against.p)

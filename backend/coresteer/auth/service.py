@@ -10,14 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.audit.service import record
 from coresteer.auth import repository
 from coresteer.auth.dependencies import Identity
-from coresteer.auth.rate_limit import LoginLimit
+from coresteer.auth.rate_limit import LoginRateLimit
 from coresteer.auth.schemas import ApiTokenCreate, LoginRequest, Role, SetupRequest, UserCreate, UserUpdate
 from coresteer.auth.secrets import (
     API_TOKEN_PREFIX,
     PasswordHash,
     hash_password,
-    is_password,
     new_token,
+    password_matches,
     token_hash,
 )
 from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
@@ -39,7 +39,7 @@ async def new_set_up_token(session: AsyncSession) -> str | None:
     """Create a token for the set-up link and invalidate former ones; None when a user exists already."""
     if await repository.has_users(session):
         return None
-    await repository.forget_set_up_tokens(session)
+    await repository.delete_set_up_tokens(session)
     token = new_token()
     session.add(
         OneTimeTokenRow(
@@ -58,7 +58,7 @@ async def set_up(session: AsyncSession, request: SetupRequest) -> SignedIn:
         raise Conflict("Coresteer is set up already; sign in instead.")
     if await repository.consume_one_time_token(session, token_hash(request.token), "setup") is None:
         raise Forbidden("This set-up link is not valid any more; `coresteer set-up-link` prints a new one.")
-    await repository.forget_set_up_tokens(session)
+    await repository.delete_set_up_tokens(session)
     user = _new_user(request.username, Role.ADMIN, await hash_password(request.password))
     session.add(user)
     await session.flush()
@@ -66,18 +66,18 @@ async def set_up(session: AsyncSession, request: SetupRequest) -> SignedIn:
     return _sign_in(session, user)
 
 
-async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, address: str) -> SignedIn:
+async def log_in(database: Database, limit: LoginRateLimit, request: LoginRequest, address: str) -> SignedIn:
     """Check name and password and sign in. Raises Unauthenticated, equally for unknown name and wrong password.
 
     The three transactions are separate: none is open while scrypt computes, and a failure is recorded too.
     """
-    limit.attempt(request.username, address)
+    limit.record_attempt(request.username, address)
     async with database.session() as session:
-        user = await repository.user_by_name(session, request.username)
+        user = await repository.find_user_by_name(session, request.username)
     stored = _stored_hash(user) if user else None
-    right = await is_password(request.password, stored)
+    right = await password_matches(request.password, stored)
     async with database.session() as session:
-        await repository.forget_expired(session)
+        await repository.delete_expired_sessions_and_tokens(session)
         if user is not None and right:
             user = await session.get(UserRow, user.id, with_for_update=True)
         if user is None or not right or user.disabled or _stored_hash(user) != stored:
@@ -87,7 +87,7 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
                 session, actor="anonymous", action="login", target=target, result="refused", detail={"from": address}
             )
         else:
-            limit.succeeded(request.username, address)
+            limit.record_success(request.username, address)
             user.last_login_at = datetime.now(UTC)
             record(
                 session, actor=user.username, action="login", target=f"user {user.username}", detail={"from": address}
@@ -99,7 +99,7 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
 async def log_out(session: AsyncSession, identity: Identity, cookie: str | None) -> None:
     """End the browser session of the cookie."""
     if cookie is not None and identity.via == "session":
-        await repository.forget_session(session, token_hash(cookie))
+        await repository.delete_session(session, token_hash(cookie))
         record(session, actor=identity.username, action="logout", target=f"user {identity.username}")
 
 
@@ -131,7 +131,7 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
     A new password and disabling end the user's sessions and delete their API tokens.
     """
     password = await hash_password(request.password) if request.password is not None else None
-    admins = await repository.enabled_admins_locked(session)
+    admins = await repository.lock_enabled_admins(session)
     user = await session.get(UserRow, user_id)
     if user is None:
         raise NotFound(f"There is no user {user_id}.")
@@ -151,8 +151,8 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
         _set_password(user, password)
         detail["password"] = "changed"  # noqa: S105 - a marker, not the password
     if password is not None or request.disabled:
-        await repository.forget_sessions_of(session, user_id)
-        if deleted := await repository.forget_api_tokens_of(session, user_id):
+        await repository.delete_sessions_of_user(session, user_id)
+        if deleted := await repository.delete_api_tokens_of_user(session, user_id):
             detail["api_tokens_deleted"] = deleted
     await session.flush()
     record(session, actor=by, action="user.update", target=f"user {user.username}", detail=detail)
@@ -166,17 +166,17 @@ async def reset_password(session: AsyncSession, username: str, password: str) ->
 
     A disabled user is enabled only when there is no enabled administrator who could do that.
     """
-    user = await repository.user_by_name(session, username)
+    user = await repository.find_user_by_name(session, username)
     if user is None:
         raise NotFound(f"There is no user {username}.")
-    if user.disabled and await repository.enabled_admins_locked(session):
+    if user.disabled and await repository.lock_enabled_admins(session):
         raise Conflict(f"{user.username} is disabled. An administrator can enable them on the page Settings first.")
     await update_user(session, "command line", user.id, UserUpdate(password=password, disabled=False))
 
 
 async def create_api_token(session: AsyncSession, by: Identity, request: ApiTokenCreate) -> tuple[ApiTokenRow, str]:
     """Create an API token; return its row and its secret text, which is not stored. Raises Conflict."""
-    maker = await repository.user_by_name(session, by.username)
+    maker = await repository.find_user_by_name(session, by.username)
     if maker is None:
         raise NotFound(f"There is no user {by.username} any more.")
     text = new_token(API_TOKEN_PREFIX)
@@ -232,7 +232,7 @@ def _sign_in(session: AsyncSession, user: UserRow) -> SignedIn:
             token_hash=token_hash(cookie),
             user_id=user.id,
             csrf_token=csrf_token,
-            expires_at=datetime.now(UTC) + repository.SESSION_LIFE,
+            expires_at=datetime.now(UTC) + repository.SESSION_LIFETIME,
         )
     )
     return SignedIn(cookie, Identity(user.username, Role(user.role), "session", csrf_token))

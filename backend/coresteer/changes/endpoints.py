@@ -9,7 +9,7 @@ from pydantic import AwareDatetime
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.changes import preview, requests, service
 from coresteer.changes.recent_rates import last_minute
-from coresteer.changes.schemas import Change, ChangePage, ChangeRequest, ExtendRequest, PreviewAnswer, PreviewRequest
+from coresteer.changes.schemas import Change, ChangePage, ChangeRequest, ExtendRequest, PreviewRequest, PreviewResponse
 from coresteer.db import Session
 from coresteer.inputs import RowId
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["changes"])
 @router.post("/api/nodes/{node_id}/previews")
 async def preview_plan(
     node_id: RowId, body: PreviewRequest, identity: Viewer, session: Session, request: Request
-) -> PreviewAnswer:
+) -> PreviewResponse:
     """Return what would change on the node if these settings had these values. Changes nothing."""
     state = request.app.state
     return await preview.preview(
@@ -54,7 +54,7 @@ async def list_changes(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> ChangePage:
     """List changes, newest first. A time range includes every change that was open at some time of it."""
-    return await service.page(
+    return await service.list_changes(
         session,
         node_id=node_id,
         is_open=is_open,
@@ -68,7 +68,7 @@ async def list_changes(
 @router.get("/api/changes/{change_id}")
 async def get_change(change_id: UUID, _: Viewer, request: Request) -> Change:
     """Return one change with its steps."""
-    return await service.get(request.app.state.database, change_id)
+    return await service.get_change(request.app.state.database, change_id)
 
 
 @router.post("/api/changes/{change_id}/confirm")

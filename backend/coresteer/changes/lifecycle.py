@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 
-ANSWER_TIMEOUT_S = 15
+REPORT_TIMEOUT_S = 15
 """A connected agent answers within this time."""
 _MAX_WAIT_S = 600.0
 
@@ -31,7 +31,7 @@ _NEXT = {
 """Possible states after each state: late or repeated reports have no effect; a skipped state is a lost report."""
 
 
-def deadline(message: ChangeMessage, now: datetime) -> datetime | None:
+def confirm_deadline(message: ChangeMessage, now: datetime) -> datetime | None:
     """Return when an unconfirmed change will be rolled back, by the backend's clock; None in other states."""
     left = message.remaining_s
     if message.state is not ChangeState.UNCONFIRMED or left is None or not math.isfinite(left):
@@ -51,18 +51,18 @@ def state_after(before: ChangeState, report: ChangeMessage) -> ChangeState | Non
     return report.state
 
 
-def doubt(
+def unknown_state(
     state: ChangeState, *, created_at: datetime, deadline_at: datetime | None, now: datetime
 ) -> tuple[datetime, str] | None:
     """Return since when and why the state of an open change is unknown to the backend, None while it is known."""
     if state is ChangeState.APPLYING:
-        since = created_at + timedelta(seconds=ANSWER_TIMEOUT_S)
+        since = created_at + timedelta(seconds=REPORT_TIMEOUT_S)
         sentence = (
-            f"The agent has not answered for {ANSWER_TIMEOUT_S} s: it is not known whether the change was applied. "
+            f"The agent has not answered for {REPORT_TIMEOUT_S} s: it is not known whether the change was applied. "
             "The agent reports it when it reconnects; if applied, it is rolled back unless it is confirmed."
         )
     elif state is ChangeState.UNCONFIRMED and deadline_at is not None:
-        since = deadline_at + timedelta(seconds=ANSWER_TIMEOUT_S)
+        since = deadline_at + timedelta(seconds=REPORT_TIMEOUT_S)
         sentence = (
             "The time to confirm it is over and the agent has not reported since. It rolls the change back on its own; "
             "the result is not known until it reconnects."

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.auth.dependencies import Identity
 from coresteer.changes import repository, validation
 from coresteer.changes.records import find_node
-from coresteer.changes.schemas import PreviewAnswer, PreviewRequest
+from coresteer.changes.schemas import PreviewRequest, PreviewResponse
 from coresteer_core.changes.effect import expected
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.changes.plan import preview as preview_plan
@@ -25,13 +25,13 @@ async def preview(
     connected: bool,
     rates: Sequence[Rates],
     flows: FlowsMessage | None = None,
-) -> PreviewAnswer:
+) -> PreviewResponse:
     """Return the plan for the desired values with its expected effect on the node. Raises NotFound and Conflict.
 
     rates: the node's last minute; flows: its processes that use the network.
     """
     node = await find_node(session, node_id)
-    view = validation.view_of(node, flows)
+    view = validation.view_of_node(node, flows)
     found = preview_plan(
         view,
         [DesiredValue(desired.key, desired.value) for desired in request.desired],
@@ -47,7 +47,7 @@ async def preview(
     )
     # takes tens of milliseconds for 256 CPUs and 600 interrupts; a thread keeps the event loop responsive
     effect = [] if found.refused else await asyncio.to_thread(expected, found.plan, view, rates)
-    return PreviewAnswer(
+    return PreviewResponse(
         plan=found.plan,
         sentence=found.sentence,
         commands=found.commands,

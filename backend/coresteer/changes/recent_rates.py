@@ -17,7 +17,7 @@ async def last_minute(database: Database, ingest: Ingest, node_id: int) -> list[
     """Return the node's Rates of the last 60 s, oldest first, with the columns that predictions read."""
     unstored = ingest.unstored(node_id)
     # the node's clock may differ; its newest sample has its present time
-    now = repository.at_ms(unstored[-1].time_ms) if unstored else datetime.now(UTC)
+    now = repository.from_unix_ms(unstored[-1].time_ms) if unstored else datetime.now(UTC)
     async with database.pool.connection() as connection:
         rows = await repository.read_chunks(connection, node_id, now - _SPAN, now, _NEEDED)
     found = {rates.time_ms: rates for rates in unstored}
@@ -33,5 +33,5 @@ async def last_minute(database: Database, ingest: Ingest, node_id: int) -> list[
             columns={**dict.fromkeys(COLUMNS), **dict(zip(_NEEDED, columns, strict=True))},
         )
         found |= {rates.time_ms: rates for rates in decode(stored)}
-    oldest = repository.to_ms(now - _SPAN)
+    oldest = repository.to_unix_ms(now - _SPAN)
     return [found[time_ms] for time_ms in sorted(found) if time_ms > oldest]

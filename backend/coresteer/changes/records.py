@@ -18,15 +18,15 @@ from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeState
 
-ENDED = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
+ENDED_STATES = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     """Return the present time in UTC."""
     return datetime.now(UTC)
 
 
-def new_row(
+def new_change_row(
     node: NodeRow,
     change_id: UUID,
     plan: Plan,
@@ -51,7 +51,7 @@ def new_row(
         policy_id=policy_id,
         experiment_id=experiment_id,
         reason=reason,
-        created_at=now(),
+        created_at=utc_now(),
         confirm_timeout_s=confirm_timeout_s,
         guardrails=[guardrail.model_dump() for guardrail in guardrails],
         results=[],
@@ -61,7 +61,7 @@ def new_row(
 
 def add_step(row: ChangeRow, state: ChangeState, sentence: str) -> None:
     """Add a step (state, time, sentence) to the change's history."""
-    row.steps.append(ChangeStepRow(at=now(), state=state, sentence=sentence))
+    row.steps.append(ChangeStepRow(at=utc_now(), state=state, sentence=sentence))
 
 
 def audit(
@@ -84,7 +84,7 @@ def audit_target(change_id: UUID, node_name: str) -> str:
     return f"change {change_id} on {node_name}"
 
 
-def publish(bus: Bus, change: Change) -> None:
+def publish_change(bus: Bus, change: Change) -> None:
     """Publish to browsers that a change, and the number of open changes on its node, has changed."""
     bus.publish(ChangeEvent(change))
     bus.publish(NodeEvent(change.node_id))
@@ -92,7 +92,7 @@ def publish(bus: Bus, change: Change) -> None:
 
 async def find_node(session: AsyncSession, node_id: int) -> NodeRow:
     """Return the node with its topology and inventory. Raises NotFound."""
-    node = await repository.node(session, node_id)
+    node = await repository.find_node(session, node_id)
     if node is None:
         raise NotFound(f"There is no node {node_id}.")
     return node
@@ -100,7 +100,7 @@ async def find_node(session: AsyncSession, node_id: int) -> NodeRow:
 
 async def find_change(session: AsyncSession, change_id: UUID) -> ChangeRow:
     """Return the change's row. Raises NotFound."""
-    row = await repository.get(session, change_id)
+    row = await repository.find_change(session, change_id)
     if row is None:
         raise NotFound(f"There is no change {change_id}.")
     return row

@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes import lifecycle, repository, validation
 from coresteer.changes.context import ChangeContext
-from coresteer.changes.records import ENDED, add_step, audit, new_row, now, publish
+from coresteer.changes.records import ENDED_STATES, add_step, audit, new_change_row, publish_change, utc_now
 from coresteer.changes.schemas import Change, GuardrailIn
 from coresteer.changes.serialize import to_schema
 from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.db import Database
-from coresteer.errors import NodeAway
+from coresteer.errors import NodeDisconnected
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan, sentence_of
 from coresteer_core.changes.report import ChangeMessage, ChangeState
@@ -40,10 +40,10 @@ async def record_report(context: ChangeContext, node_id: int, message: ChangeMes
         log.warning("Node %d reports a change with the id %r, which is not a UUID.", node_id, message.change_id)
         return
     async with context.database.session() as session:
-        row = await repository.get(session, change_id, lock=True)
+        row = await repository.find_change(session, change_id, lock=True)
         if row is not None and row.node_id == node_id:
             _update(session, row, message)
-            change = to_schema(row, now())
+            change = to_schema(row, utc_now())
         else:
             change = None
             if row is not None:
@@ -51,17 +51,17 @@ async def record_report(context: ChangeContext, node_id: int, message: ChangeMes
             else:
                 await _store_early(session, node_id, change_id, message)
     if change is not None:
-        publish(context.bus, change)
-    if message.state in ENDED:
-        with suppress(NodeAway):  # it reports again when it reconnects
+        publish_change(context.bus, change)
+    if message.state in ENDED_STATES:
+        with suppress(NodeDisconnected):  # it reports again when it reconnects
             await context.connections.send(node_id, ChangeAck(message.change_id, message.state))
 
 
 async def _store_early(session: AsyncSession, node_id: int, change_id: UUID, message: ChangeMessage) -> None:
     await repository.lock_node(session, node_id)
-    if await repository.node(session, node_id) is not None:
+    if await repository.find_node(session, node_id) is not None:
         encoded = msgspec.to_builtins(message)
-        row = EarlyReportRow(node_id=node_id, change_id=change_id, at=now(), message=encoded)
+        row = EarlyReportRow(node_id=node_id, change_id=change_id, at=utc_now(), message=encoded)
         await repository.store_early_report(session, row, _MAX_EARLY_REPORTS)
 
 
@@ -82,10 +82,10 @@ async def record_policy_change(
     The node must be locked with lock_node. policy_id: None for a policy that this backend does not have. Returns None
     when the id belongs to another node's change.
     """
-    row = await repository.get(session, change_id)
+    row = await repository.find_change(session, change_id)
     if row is not None:
-        return to_schema(row, now()) if row.node_id == node.id else None
-    row = new_row(
+        return to_schema(row, utc_now()) if row.node_id == node.id else None
+    row = new_change_row(
         node,
         change_id,
         plan,
@@ -103,13 +103,13 @@ async def record_policy_change(
     await session.flush()
     for early in await repository.pop_early_reports(session, node.id, change_id):
         _update(session, row, msgspec.convert(early.message, ChangeMessage))
-    return to_schema(row, now())
+    return to_schema(row, utc_now())
 
 
 def _plan_sentence(node: NodeRow, plan: Plan, flows: FlowsMessage | None) -> str:
     if node.topology is None or node.inventory is None:
         return "; ".join(f"{action.key} changes from {action.was} to {action.becomes}" for action in plan.actions) + "."
-    return sentence_of(validation.view_of(node, flows), plan)
+    return sentence_of(validation.view_of_node(node, flows), plan)
 
 
 async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:
@@ -129,9 +129,9 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
     state = lifecycle.state_after(before, message)
     if state is None:
         return
-    at = now()
+    at = utc_now()
     if state is ChangeState.UNCONFIRMED:
-        row.deadline_at = lifecycle.deadline(message, at) or row.deadline_at
+        row.deadline_at = lifecycle.confirm_deadline(message, at) or row.deadline_at
         row.applied_at = row.applied_at or at
     if message.state is state and message.results:
         row.results = msgspec.to_builtins(message.results)
@@ -141,7 +141,7 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
     add_step(row, state, message.sentence)
     if state is not before:
         row.state = state
-        if state in ENDED:
+        if state in ENDED_STATES:
             row.ended_at = at
             row.ended_by = message.ended_by
             row.deadline_at = None

@@ -12,10 +12,10 @@ from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.report import ChangeState
 
-OPEN = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
+OPEN_STATES = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
 
 
-async def node(session: AsyncSession, node_id: int) -> NodeRow | None:
+async def find_node(session: AsyncSession, node_id: int) -> NodeRow | None:
     """Return the node with topology, inventory and NIC observations, None if there is none."""
     deferred = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
     query = select(NodeRow).options(*(undefer(column) for column in deferred)).where(NodeRow.id == node_id)
@@ -29,7 +29,7 @@ async def lock_node(session: AsyncSession, node_id: int) -> None:
     )
 
 
-async def get(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> ChangeRow | None:
+async def find_change(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> ChangeRow | None:
     """Return the row of one change, None if there is none. lock: until the transaction ends."""
     query = select(ChangeRow).where(ChangeRow.id == change_id)
     return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
@@ -52,17 +52,17 @@ async def pop_early_reports(session: AsyncSession, node_id: int, change_id: UUID
 
 async def open_changes(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ChangeRow]:
     """Return the nodes' changes that are neither confirmed nor ended, oldest first."""
-    query = select(ChangeRow).where(ChangeRow.node_id.in_(node_ids), ChangeRow.state.in_(OPEN))
+    query = select(ChangeRow).where(ChangeRow.node_id.in_(node_ids), ChangeRow.state.in_(OPEN_STATES))
     return (await session.scalars(query.order_by(ChangeRow.created_at, ChangeRow.id))).all()
 
 
 async def count_open(session: AsyncSession) -> dict[int, int]:
     """Return the number of open changes by node id; nodes without any are omitted."""
-    query = select(ChangeRow.node_id, func.count()).where(ChangeRow.state.in_(OPEN)).group_by(ChangeRow.node_id)
+    query = select(ChangeRow.node_id, func.count()).where(ChangeRow.state.in_(OPEN_STATES)).group_by(ChangeRow.node_id)
     return dict((await session.execute(query)).all())
 
 
-async def newest(
+async def newest_changes(
     session: AsyncSession,
     *,
     node_id: int | None,
@@ -77,7 +77,7 @@ async def newest(
     if node_id is not None:
         query = query.where(ChangeRow.node_id == node_id)
     if is_open is not None:
-        query = query.where(ChangeRow.state.in_(OPEN) if is_open else ChangeRow.state.not_in(OPEN))
+        query = query.where(ChangeRow.state.in_(OPEN_STATES) if is_open else ChangeRow.state.not_in(OPEN_STATES))
     if from_time is not None:
         query = query.where(or_(ChangeRow.ended_at.is_(None), ChangeRow.ended_at >= from_time))
     if to_time is not None:

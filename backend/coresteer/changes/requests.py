@@ -10,22 +10,31 @@ from coresteer.auth.dependencies import Identity
 from coresteer.changes import repository, validation
 from coresteer.changes.context import ChangeContext
 from coresteer.changes.events import ChangeEvent
-from coresteer.changes.records import ENDED, add_step, audit, audit_target, find_node, new_row, now, publish
+from coresteer.changes.records import (
+    ENDED_STATES,
+    add_step,
+    audit,
+    audit_target,
+    find_node,
+    new_change_row,
+    publish_change,
+    utc_now,
+)
 from coresteer.changes.reports import record_report
 from coresteer.changes.schemas import Change, ChangeRequest
 from coresteer.changes.serialize import to_schema
-from coresteer.changes.service import get
+from coresteer.changes.service import get_change
 from coresteer.changes.tables import ChangeRow
-from coresteer.errors import Conflict, Invalid, NodeAway, Problem
+from coresteer.errors import Conflict, Invalid, NodeDisconnected, Problem
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.protocol import Apply, Confirm, Extend, FlowsMessage, Rollback, ToAgent
 
-_ANSWER_TIMEOUT_S = 5.0
+_REPORT_TIMEOUT_S = 5.0
 
 
-class NoAnswer(Problem):
+class AgentTimeout(Problem):
     """504: the agent is connected but did not report the change's state in time."""
 
     status, slug, title = 504, "no-answer", "The node's agent did not answer in time"
@@ -48,13 +57,15 @@ async def apply(
     row = await _store_new(
         context, plan, node_id=node_id, request=request, identity=identity, flows=flows, experiment_id=experiment_id
     )
-    change = to_schema(row, now())
-    publish(context.bus, change)
+    change = to_schema(row, utc_now())
+    publish_change(context.bus, change)
     guardrails = [Guardrail(guardrail.metric, guardrail.max) for guardrail in request.guardrails]
     try:
         await context.connections.send(node_id, Apply(change.id, plan, request.confirm_timeout_s, guardrails))
-    except NodeAway as away:
-        sentence = f"The node's agent disconnected before it received the change; nothing was written. {away.detail}"
+    except NodeDisconnected as disconnected:
+        sentence = (
+            f"The node's agent disconnected before it received the change; nothing was written. {disconnected.detail}"
+        )
         message = ChangeMessage(change.id, ChangeState.FAILED, sentence, [], EndedBy.ERROR)
         await record_report(context, node_id, message)
         raise Conflict(sentence) from None
@@ -78,7 +89,7 @@ async def _store_new(
         validation.check_plan(plan)
         node = await find_node(session, node_id)
         await repository.lock_node(session, node_id)
-        found = validation.check_against_node(validation.view_of(node, flows), plan)
+        found = validation.check_against_node(validation.view_of_node(node, flows), plan)
         blocked = validation.blocked_because(
             node,
             plan,
@@ -88,7 +99,7 @@ async def _store_new(
         )
         if blocked is not None:
             raise Conflict(blocked)
-        row = new_row(
+        row = new_change_row(
             node,
             uuid4(),
             plan,
@@ -109,13 +120,13 @@ async def _store_new(
 async def confirm(context: ChangeContext, *, change_id: UUID, identity: Identity) -> Change:
     """Confirm an unconfirmed change and return it after its agent's report.
 
-    Raises NotFound, Conflict, NodeAway and NoAnswer.
+    Raises NotFound, Conflict, NodeDisconnected and AgentTimeout.
     """
     before = await _request(context, change_id, identity, "change.confirm", {ChangeState.UNCONFIRMED})
     async with _failure_on_record(context, identity, "change.confirm", before):
         if before.experiment_id is not None:
             raise Conflict("This change belongs to a run of an experiment, which rolls it back when the run ends.")
-        change = await _send(context, before, Confirm(str(change_id)), lambda reported: reported.state in ENDED)
+        change = await _send(context, before, Confirm(str(change_id)), lambda reported: reported.state in ENDED_STATES)
         if change.state is not ChangeState.CONFIRMED:
             raise Conflict(f"It could not be confirmed: {_last_sentence(change)}")
     return change
@@ -124,14 +135,14 @@ async def confirm(context: ChangeContext, *, change_id: UUID, identity: Identity
 async def roll_back(context: ChangeContext, *, change_id: UUID, identity: Identity) -> Change:
     """Roll back a change, confirmed or not, and return it after its agent's report.
 
-    Raises NotFound, Conflict, NodeAway and NoAnswer.
+    Raises NotFound, Conflict, NodeDisconnected and AgentTimeout.
     """
     allowed = {ChangeState.APPLYING, ChangeState.UNCONFIRMED, ChangeState.CONFIRMED, ChangeState.FAILED}
     before = await _request(context, change_id, identity, "change.roll_back", allowed)
     was_confirmed = before.state is ChangeState.CONFIRMED
     async with _failure_on_record(context, identity, "change.roll_back", before):
         change = await _send(
-            context, before, Rollback(str(change_id)), lambda reported: was_confirmed or reported.state in ENDED
+            context, before, Rollback(str(change_id)), lambda reported: was_confirmed or reported.state in ENDED_STATES
         )
         if change.state is not ChangeState.ROLLED_BACK:
             raise Conflict(f"It could not be rolled back: {_last_sentence(change)}")
@@ -141,7 +152,7 @@ async def roll_back(context: ChangeContext, *, change_id: UUID, identity: Identi
 async def extend(context: ChangeContext, *, change_id: UUID, seconds: float, identity: Identity) -> Change:
     """Extend the time until an unconfirmed change is rolled back, to at most 600 s from now.
 
-    Raises NotFound, Conflict, NodeAway and NoAnswer.
+    Raises NotFound, Conflict, NodeDisconnected and AgentTimeout.
     """
     before = await _request(context, change_id, identity, "change.extend", {ChangeState.UNCONFIRMED})
     async with _failure_on_record(context, identity, "change.extend", before):
@@ -155,7 +166,7 @@ async def _request(
     context: ChangeContext, change_id: UUID, identity: Identity, action: str, allowed: set[ChangeState]
 ) -> Change:
     """Record who requested the action and return the change. Raises NotFound, and Conflict in any other state."""
-    change = await get(context.database, change_id)
+    change = await get_change(context.database, change_id)
     target = audit_target(change_id, change.node_name)
     async with _problems_on_record(context, identity, action, target=target, node_id=change.node_id, result="refused"):
         if change.state not in allowed:
@@ -174,7 +185,7 @@ async def _problems_on_record(
     """Record in the audit log a problem that the block raises, in a transaction of its own."""
     try:
         yield
-    except (Conflict, Invalid, NodeAway, NoAnswer) as problem:
+    except (Conflict, Invalid, NodeDisconnected, AgentTimeout) as problem:
         async with context.database.session() as session:
             record(
                 session,
@@ -198,18 +209,18 @@ def _failure_on_record(
 async def _send(
     context: ChangeContext, change: Change, message: ToAgent, is_answer: Callable[[Change], bool]
 ) -> Change:
-    """Send a message and wait for the agent's report. Raises NodeAway and NoAnswer."""
+    """Send a message and wait for the agent's report. Raises NodeDisconnected and AgentTimeout."""
     with context.bus.subscribe() as events:
         await context.connections.send(change.node_id, message)
         try:
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(_REPORT_TIMEOUT_S):
                 async for event in events:
                     if isinstance(event, ChangeEvent) and event.change.id == change.id and is_answer(event.change):
                         return event.change
         except TimeoutError:
             pass
-    raise NoAnswer(
-        f"{change.node_name} did not answer within {_ANSWER_TIMEOUT_S:g} s. The result is not known yet; "
+    raise AgentTimeout(
+        f"{change.node_name} did not answer within {_REPORT_TIMEOUT_S:g} s. The result is not known yet; "
         "the change shows it as soon as the agent reports."
     )
 

@@ -5,39 +5,39 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import STORABLE, Body
-from coresteer.structs import AsStruct, Shown
+from coresteer.inputs import STORABLE, RequestBody
+from coresteer.structs import AsStruct, FormField
 from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy, Result
 from coresteer_core.metrics import GUARDRAIL
 from coresteer_core.schema import labelled
 
-Key = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
-Value = Annotated[str, Field(max_length=4096), STORABLE]
+SettingKey = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
+SettingValue = Annotated[str, Field(max_length=4096), STORABLE]
 Reason = Annotated[str, Field(max_length=500), STORABLE]
 if TYPE_CHECKING:
     GuardrailMetric: TypeAlias = str
 else:
     GuardrailMetric = Literal[tuple(GUARDRAIL)]  # which a type checker cannot follow
-Seconds = Annotated[float, Field(ge=30, le=600)]
+ConfirmTimeoutS = Annotated[float, Field(ge=30, le=600)]
 
 
-class DesiredValueIn(Body):
+class DesiredValueIn(RequestBody):
     """A setting and its desired value, for example irq/41/affinity and 2-3."""
 
-    key: Key
-    value: Value
+    key: SettingKey
+    value: SettingValue
 
 
-class PreviewRequest(Body):
+class PreviewRequest(RequestBody):
     """Desired values to preview. allow_isolated: the plan may use isolated CPUs."""
 
     desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_MOVES)
     allow_isolated: bool = False
 
 
-class PreviewAnswer(BaseModel):
+class PreviewResponse(BaseModel):
     """A plan and its expected effect. blocked_because: why it cannot be applied, None when can_apply is true.
 
     expected: effects as ranges, one sentence each, from the node's last minute; empty without samples of it.
@@ -53,26 +53,26 @@ class PreviewAnswer(BaseModel):
     blocked_because: str | None
 
 
-class GuardrailIn(Body):
+class GuardrailIn(RequestBody):
     """A bound on a metric: the change is rolled back at once when the metric exceeds max."""
 
     metric: Annotated[
         GuardrailMetric,
-        Shown(labelled("Metric", options=GUARDRAIL)),
+        FormField(labelled("Metric", options=GUARDRAIL)),
     ]
     max: Annotated[float, Field(ge=0, le=1e9)]
 
 
-class ActionIn(Body):
+class ActionIn(RequestBody):
     """One action of a plan: a setting, its present value (was), its new one (becomes), and the reason."""
 
-    key: Key
-    was: Value
-    becomes: Value
+    key: SettingKey
+    was: SettingValue
+    becomes: SettingValue
     reason: Reason
 
 
-class PlanIn(Body):
+class PlanIn(RequestBody):
     """A plan as a preview returned it: actions in order."""
 
     actions: list[ActionIn] = Field(min_length=1, max_length=MAX_MOVES)
@@ -83,16 +83,16 @@ class PlanIn(Body):
         return Plan([Action(a.key, a.was, a.becomes, a.reason) for a in self.actions], self.allow_isolated)
 
 
-class ChangeRequest(Body):
+class ChangeRequest(RequestBody):
     """A plan to apply, as its preview returned it; it is refused if a setting has changed since."""
 
     plan: PlanIn
-    confirm_timeout_s: Seconds = 120
+    confirm_timeout_s: ConfirmTimeoutS = 120
     guardrails: list[GuardrailIn] = Field(default=[], max_length=3)
     reason: Reason = ""
 
 
-class ExtendRequest(Body):
+class ExtendRequest(RequestBody):
     """Seconds to add to the confirmation timeout of a change; at most 600 s from now in total."""
 
     seconds: Annotated[float, Field(ge=10, le=600)] = 120

@@ -15,7 +15,7 @@ def to_schema(row: ChangeRow, now: datetime) -> Change:
     """Convert a change's row for the API; a last step says so while its state is unknown at that time."""
     state = ChangeState(row.state)
     steps = [ChangeStep(at=step.at, state=ChangeState(step.state), sentence=step.sentence) for step in row.steps]
-    doubt = lifecycle.doubt(state, created_at=row.created_at, deadline_at=row.deadline_at, now=now)
+    doubt = lifecycle.unknown_state(state, created_at=row.created_at, deadline_at=row.deadline_at, now=now)
     if doubt is not None:
         steps.append(ChangeStep(at=doubt[0], state=state, sentence=doubt[1]))
     waits = state is ChangeState.UNCONFIRMED and row.deadline_at is not None

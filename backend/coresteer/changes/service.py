@@ -6,19 +6,19 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes import repository
-from coresteer.changes.records import find_change, now
+from coresteer.changes.records import find_change, utc_now
 from coresteer.changes.schemas import Change, ChangePage
 from coresteer.changes.serialize import to_schema
 from coresteer.db import Database
 
 
-async def get(database: Database, change_id: UUID) -> Change:
+async def get_change(database: Database, change_id: UUID) -> Change:
     """Return one change by id. Raises NotFound."""
     async with database.session() as session:
-        return to_schema(await find_change(session, change_id), now())
+        return to_schema(await find_change(session, change_id), utc_now())
 
 
-async def page(
+async def list_changes(
     session: AsyncSession,
     *,
     node_id: int | None,
@@ -29,7 +29,7 @@ async def page(
     limit: int,
 ) -> ChangePage:
     """Return a page of changes, newest first; a time range includes every change that was open at some time of it."""
-    rows = await repository.newest(
+    rows = await repository.newest_changes(
         session,
         node_id=node_id,
         is_open=is_open,
@@ -38,5 +38,5 @@ async def page(
         older_than=older_than,
         limit=limit + 1,
     )
-    changes = [to_schema(row, now()) for row in rows[:limit]]
+    changes = [to_schema(row, utc_now()) for row in rows[:limit]]
     return ChangePage(changes=changes, older=changes[-1].id if len(rows) > limit else None)

@@ -7,7 +7,7 @@ import msgspec
 from coresteer.auth.schemas import Role
 from coresteer.changes.tables import ChangeRow
 from coresteer.errors import Conflict, Invalid
-from coresteer.nodes.service import reported
+from coresteer.nodes.service import reported_state
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import DesiredValue, Plan, Preview, preview
 from coresteer_core.node.view import View
@@ -15,9 +15,9 @@ from coresteer_core.protocol import FlowsMessage, Hello
 from coresteer_core.settings import SettingError, parse_setting
 
 
-def view_of(node: NodeRow, flows: FlowsMessage | None = None) -> View:
+def view_of_node(node: NodeRow, flows: FlowsMessage | None = None) -> View:
     """Return the node's view from its latest reports. Raises Conflict until it has reported topology and inventory."""
-    topology, inventory, learned = reported(node)
+    topology, inventory, learned = reported_state(node)
     if topology is None or inventory is None:
         raise Conflict(
             f"{node.name} has not reported its topology and interrupts yet; try again once it has connected."

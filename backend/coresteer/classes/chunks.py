@@ -13,7 +13,7 @@ from coresteer.telemetry.byte_columns import F64, I64, compress, decompress
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.protocol import ClassesMessage
 
-LONGEST_MS = 60_000
+MAX_CHUNK_MS = 60_000
 _REACH_MS = 2500
 """A report covers the time since the one before if that is at most this; otherwise only its own step."""
 _LOWEST = (ClassFigure.F, ClassFigure.SATISFIED)
@@ -44,7 +44,7 @@ def _numbers(one: ClassFigures) -> list[float | None]:
     return [f, *counts, one.p50_us, one.p95_us, one.p99_us, one.longest_wait_us]
 
 
-def pool(chunks: Iterable[bytes], *, first_ms: int, step_ms: int, steps: int) -> dict[str, F64]:
+def worst_per_step(chunks: Iterable[bytes], *, first_ms: int, step_ms: int, steps: int) -> dict[str, F64]:
     """Return by class an array figure × step with the worst value in each step, NaN without any.
 
     chunks: as encode made them, in order of time.
@@ -66,7 +66,7 @@ def pool(chunks: Iterable[bytes], *, first_ms: int, step_ms: int, steps: int) ->
 
 def _pooled(times: I64, figures: F64, *, first_ms: int, step_ms: int, steps: int) -> F64:
     last = (times - first_ms) // step_ms
-    before = np.concatenate([[times[0] - LONGEST_MS], times[:-1]])
+    before = np.concatenate([[times[0] - MAX_CHUNK_MS], times[:-1]])
     first = np.where((times - before <= _REACH_MS) & (times > before), (before - first_ms) // step_ms + 1, last)
     found = np.full((len(ClassFigure), steps), np.nan)
     for back in range(_REACH_MS // step_ms + 2):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import Body
+from coresteer.inputs import RequestBody
 from coresteer.structs import AsStruct, FromStruct
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.policies.base import Mode, Scope
@@ -74,7 +74,7 @@ class ClassesHistory(BaseModel):
     policies: list[PolicyHistory]
 
 
-class MatchRequest(Body):
+class MatchRequest(RequestBody):
     """Service classes to match against a node's processes.
 
     scope: as in the policy; processes outside it are ignored.

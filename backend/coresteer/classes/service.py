@@ -24,19 +24,19 @@ from coresteer.nodes import service as nodes
 from coresteer.policies import preview
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
-from coresteer.presence.registry import Registry
-from coresteer.telemetry.history import Range
-from coresteer.telemetry.repository import at_ms
+from coresteer.presence.registry import NodeRegistry
+from coresteer.telemetry.history import TimeRange
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 
-POINTS = 900
+MAX_HISTORY_STEPS = 900
 
 
-async def latest(session: AsyncSession, registry: Registry, node_id: int) -> NodeClasses:
+async def latest_figures(session: AsyncSession, registry: NodeRegistry, node_id: int) -> NodeClasses:
     """Return the agent's latest figures for each service-class policy in force. Raises NotFound."""
-    await nodes.find(session, node_id)
-    enabled = await policies.enabled(session)
+    await nodes.find_node(session, node_id)
+    enabled = await policies.enabled_policies(session)
     (attributes,) = await policies.node_attributes(session, [node_id])
     found = []
     for policy in in_force(enabled, attributes):
@@ -50,29 +50,29 @@ async def latest(session: AsyncSession, registry: Registry, node_id: int) -> Nod
                 version=policy.version,
                 mode=policy.mode,
                 spec=policy.spec,
-                at=None if report is None else at_ms(report.time_ms),
+                at=None if report is None else from_unix_ms(report.time_ms),
                 reported=None if report is None else report.classes,
             )
         )
     return NodeClasses(policies=found)
 
 
-async def history(
-    session: AsyncSession, store: ClassReportStore, node_id: int, span: Range, figures: Sequence[ClassFigure]
+async def figure_history(
+    session: AsyncSession, store: ClassReportStore, node_id: int, span: TimeRange, figures: Sequence[ClassFigure]
 ) -> ClassesHistory:
     """Return figures of service classes over a time range, stored or not yet stored. Raises NotFound."""
-    await nodes.find(session, node_id)
-    stored = await store.read(node_id, span.start, span.end)
+    await nodes.find_node(session, node_id)
+    stored = await store.read_chunks(node_id, span.start, span.end)
     # takes hundreds of milliseconds for a week; a thread keeps the event loop responsive
     found = await asyncio.to_thread(_history, stored, span, figures)
-    names = await repository.names(session, [policy.policy_id for policy in found.policies])
+    names = await repository.policy_names(session, [policy.policy_id for policy in found.policies])
     for policy in found.policies:
         policy.name = names.get(policy.policy_id)
     return found
 
 
-def _history(stored: Sequence[tuple[int, bytes]], span: Range, figures: Sequence[ClassFigure]) -> ClassesHistory:
-    step_ms = 1000 * math.ceil((span.end - span.start) / 1000 / (POINTS - 1))
+def _history(stored: Sequence[tuple[int, bytes]], span: TimeRange, figures: Sequence[ClassFigure]) -> ClassesHistory:
+    step_ms = 1000 * math.ceil((span.end - span.start) / 1000 / (MAX_HISTORY_STEPS - 1))
     first_ms = int(span.start // step_ms) * step_ms
     steps = math.ceil((span.end - first_ms) / step_ms)
     by_policy: dict[int, list[bytes]] = {}
@@ -81,7 +81,7 @@ def _history(stored: Sequence[tuple[int, bytes]], span: Range, figures: Sequence
     rows = {figure: row for row, figure in enumerate(ClassFigure) if figure in figures}
     found = []
     for policy_id, of_policy in sorted(by_policy.items()):
-        pooled = chunks.pool(of_policy, first_ms=first_ms, step_ms=step_ms, steps=steps)
+        pooled = chunks.worst_per_step(of_policy, first_ms=first_ms, step_ms=step_ms, steps=steps)
         classes = [
             ClassHistory(name=name, values={figure: _rounded(values[row].tolist()) for figure, row in rows.items()})
             for name, values in pooled.items()
@@ -97,9 +97,9 @@ def _rounded(values: list[float]) -> list[float | None]:
     return [None if math.isnan(value) else round(value, 4) for value in values]
 
 
-async def match(session: AsyncSession, registry: Registry, node_id: int, request: MatchRequest) -> Matches:
+async def match_tasks(session: AsyncSession, registry: NodeRegistry, node_id: int, request: MatchRequest) -> Matches:
     """Return the node's processes by service class, each in the first class that matches. Raises NotFound."""
-    view = await preview.view_of(session, registry, node_id)
+    view = await preview.current_view(session, registry, node_id)
     flows = registry.get(node_id).flows
     if view is None or flows is None:
         return Matches(
@@ -107,7 +107,7 @@ async def match(session: AsyncSession, registry: Registry, node_id: int, request
         )
     found = assign_classes(view, request.spec, request.scope)
     return Matches(
-        at=at_ms(flows.time_ms),
+        at=from_unix_ms(flows.time_ms),
         exact=flows.exact,
         classes=[_matched(name, found.tasks[name]) for name in _names(request.spec)],
         unmatched=[_task(task) for task in found.unmatched],

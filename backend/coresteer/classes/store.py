@@ -10,8 +10,8 @@ import psycopg
 
 from coresteer.background import cancel, repeat
 from coresteer.classes import repository
-from coresteer.classes.chunks import LONGEST_MS, encode
-from coresteer.classes.repository import Row
+from coresteer.classes.chunks import MAX_CHUNK_MS, encode
+from coresteer.classes.repository import ClassChunkRow
 from coresteer.db import Database
 from coresteer.telemetry import partitions
 from coresteer_core.protocol import ClassesMessage
@@ -35,7 +35,7 @@ class _Open:
 
     def accepts(self, message: ClassesMessage) -> bool:
         first, names = self.messages[0], [one.name for one in message.classes]
-        is_near = 0 < message.time_ms - first.time_ms < LONGEST_MS
+        is_near = 0 < message.time_ms - first.time_ms < MAX_CHUNK_MS
         return is_near and names == [one.name for one in first.classes]
 
 
@@ -48,24 +48,24 @@ class ClassReportStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._open: dict[int, dict[int, _Open]] = {}
-        self._queue: deque[Row] = deque(maxlen=_MAX_QUEUED)
+        self._queue: deque[ClassChunkRow] = deque(maxlen=_MAX_QUEUED)
         self._partitions: set[partitions.Partition] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start writing queued reports once a second."""
         failure = "Storing figures of service classes failed; retrying."
-        self._tasks = [asyncio.create_task(repeat(self.write, _WRITE_EVERY_S, log, failure))]
+        self._tasks = [asyncio.create_task(repeat(self.flush, _WRITE_EVERY_S, log, failure))]
 
     async def stop(self) -> None:
         """Stop after one attempt to write what is queued."""
         await cancel(self._tasks)
         try:
-            await self.write(everything=True)
+            await self.flush(everything=True)
         except Exception as error:
             log.warning("Queued figures of service classes were lost at the end: %r", error)
 
-    def add(self, node_id: int, message: ClassesMessage) -> None:
+    def add_report(self, node_id: int, message: ClassesMessage) -> None:
         """Queue a validated report; those without classes or within 0.5 s of the one before are dropped."""
         if not message.classes:
             return
@@ -81,17 +81,17 @@ class ClassReportStore:
         if len(of_node) < MAX_POLICIES:
             self._open.setdefault(node_id, {})[policy_id] = _Open(time.monotonic(), [message])
 
-    async def read(self, node_id: int, start_ms: float, end_ms: float) -> list[tuple[int, bytes]]:
+    async def read_chunks(self, node_id: int, start_ms: float, end_ms: float) -> list[tuple[int, bytes]]:
         """Return policy ids and chunks of a node's range in order of time, including those not yet stored."""
         unstored = [(row.policy_id, row.data) for row in self._queue if row.node_id == node_id]
         unstored += [(policy_id, encode(one.messages)) for policy_id, one in self._open.get(node_id, {}).items()]
         # what is stored meanwhile is read twice, which has no effect
         async with self._database.pool.connection() as connection:
-            return await repository.read(connection, node_id, start_ms, end_ms) + unstored
+            return await repository.read_chunks(connection, node_id, start_ms, end_ms) + unstored
 
     def _seal(self, node_id: int, policy_id: int) -> None:
         messages = self._open[node_id].pop(policy_id).messages
-        self._queue.append(Row(node_id, policy_id, messages[0].time_ms, encode(messages)))
+        self._queue.append(ClassChunkRow(node_id, policy_id, messages[0].time_ms, encode(messages)))
 
     def _seal_older_than(self, since_s: float) -> None:
         for node_id, opened in list(self._open.items()):
@@ -100,17 +100,17 @@ class ClassReportStore:
             if not opened:
                 del self._open[node_id]
 
-    async def write(self, *, everything: bool = False) -> None:
+    async def flush(self, *, everything: bool = False) -> None:
         """Write complete rows, or everything, to the database; what fails stays queued."""
         now_s = time.monotonic()
-        self._seal_older_than(now_s if everything else now_s - LONGEST_MS / 1000)
+        self._seal_older_than(now_s if everything else now_s - MAX_CHUNK_MS / 1000)
         while self._queue:
             rows = [self._queue[at] for at in range(min(len(self._queue), _ROWS_PER_TRANSACTION))]
             try:
                 async with self._database.pool.connection() as connection:
                     needed = {partitions.partition_of("telemetry_classes", row.time_ms) for row in rows}
                     await partitions.create_missing(connection, self._partitions, needed)
-                    await repository.insert(connection, rows)
+                    await repository.insert_chunks(connection, rows)
             except psycopg.IntegrityError:  # a partition that was dropped meanwhile is created again
                 self._partitions.clear()
                 raise

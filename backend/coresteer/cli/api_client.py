@@ -38,7 +38,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Return None: the response is an error."""
 
 
-class Client:
+class ApiClient:
     """HTTP client with an API token; its methods raise ApiError and UnreachableError."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -87,7 +87,7 @@ class Client:
             ) from None
 
 
-def environment_client(config: Config) -> Client:
+def environment_client(config: Config) -> ApiClient:
     """Return a client for the backend and token that the environment names, by default this machine's backend.
 
     Raises UnknownBackendError.
@@ -105,7 +105,7 @@ def environment_client(config: Config) -> Client:
         raise UnknownBackendError(
             f"{TOKEN} is not set; create an API token in the settings under API tokens and set it there."
         )
-    return Client(url, token)
+    return ApiClient(url, token)
 
 
 def _refused(error: urllib.error.HTTPError, url: str) -> ApiError | UnreachableError:

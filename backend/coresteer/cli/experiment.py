@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from coresteer.cli.api_client import Client
+    from coresteer.cli.api_client import ApiClient
 
 Json: TypeAlias = dict[str, Any]  # Any: answers of the API
 
 POLL_S = 2.0
-AWAY_S = 600.0
+MAX_OUTAGE_S = 600.0
 """How long to watch an experiment while the backend does not answer; it resumes after a restart of the backend."""
 _OPEN = ("queued", "running")
 _HEAVY = ("spec", "runs", "analysis", "metrics", "machine", "settings")
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """Exit codes of `coresteer experiment`."""
 
     MEASURED = 0
@@ -77,7 +77,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     cancel.add_argument("id", type=int)
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output_option(parser: argparse.ArgumentParser) -> None:
     """Add the option -o (output format) to the parser."""
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
@@ -92,11 +92,11 @@ def _action(
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_output(parser)
+    add_output_option(parser)
     return parser
 
 
-def run(arguments: argparse.Namespace, client: "Client") -> int:
+def run(arguments: argparse.Namespace, client: "ApiClient") -> int:
     """Run one action of `coresteer experiment`; return its exit code.
 
     Raises ApiError, UnreachableError, UsageError and OSError.
@@ -115,10 +115,10 @@ def run(arguments: argparse.Namespace, client: "Client") -> int:
             cancelled = client.post(f"/api/experiments/{arguments.id}/cancel")
             text = f"Experiment {cancelled['id']}: {cancelled['state']}. {cancelled['sentence']}"
             print(json.dumps(cancelled) if as_json else text)
-    return Exit.MEASURED
+    return ExitCode.MEASURED
 
 
-def _run(arguments: argparse.Namespace, client: "Client", *, as_json: bool) -> int:
+def _run(arguments: argparse.Namespace, client: "ApiClient", *, as_json: bool) -> int:
     spec = _spec(arguments, client)
     preview = client.post("/api/experiments/preview", {"spec": spec})
     about = sys.stderr if as_json else sys.stdout
@@ -134,11 +134,11 @@ def _run(arguments: argparse.Namespace, client: "Client", *, as_json: bool) -> i
     if arguments.no_wait:
         if as_json:
             print(json.dumps(started))
-        return Exit.MEASURED
+        return ExitCode.MEASURED
     return _watch(client, started["id"], as_json=as_json, lines=False, fail_if_worse=arguments.fail_if_worse)
 
 
-def _spec(arguments: argparse.Namespace, client: "Client") -> Json:
+def _spec(arguments: argparse.Namespace, client: "ApiClient") -> Json:
     """Return the requested spec as JSON for the API."""
     if (arguments.spec is None) == (arguments.template is None):
         raise UsageError("Specify either a file with an experiment, or --template with --node.")
@@ -163,7 +163,7 @@ def _from_file(name: str) -> Json:
     return spec
 
 
-def _from_template(client: "Client", slug: str, node_id: int, peer_id: int | None) -> Json:
+def _from_template(client: "ApiClient", slug: str, node_id: int, peer_id: int | None) -> Json:
     templates = client.get(f"/api/nodes/{node_id}/experiment-templates", peer_node_id=peer_id)
     found = next((each for each in templates if each["slug"] == slug), None)
     if found is None:
@@ -196,7 +196,7 @@ def _overrides(given: list[str]) -> Json:
     return found
 
 
-def _node_id(client: "Client", name: str | None) -> int | None:
+def _node_id(client: "ApiClient", name: str | None) -> int | None:
     if name is None:
         return None
     nodes = client.get("/api/nodes")
@@ -208,24 +208,24 @@ def _node_id(client: "Client", name: str | None) -> int | None:
     return int(found)
 
 
-def _watch(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> int:
+def _watch(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> int:
     """Watch an experiment until it ends; return the exit code. lines: also print each step as JSON."""
     try:
         experiment = _follow(client, experiment_id, as_json=as_json, lines=lines, fail_if_worse=fail_if_worse)
     except KeyboardInterrupt:
         print(f"The experiment continues; watch it with `coresteer experiment watch {experiment_id}`.", file=sys.stderr)
-        return Exit.FAILED
+        return ExitCode.FAILED
     if as_json:
         print(json.dumps(experiment), flush=True)
     else:
         found = experiment["findings"] if experiment["state"] == "done" else [experiment["sentence"]]
         print("\n".join([f"Experiment {experiment_id}: {experiment['state']}.", *found]))
     if experiment["state"] == "done":
-        return Exit.WORSE if fail_if_worse and is_worse(experiment) else Exit.MEASURED
-    return Exit.FAILED if experiment["state"] == "failed" else Exit.ENDED_EARLY
+        return ExitCode.WORSE if fail_if_worse and is_primary_worse(experiment) else ExitCode.MEASURED
+    return ExitCode.FAILED if experiment["state"] == "failed" else ExitCode.ENDED_EARLY
 
 
-def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> Json:
+def _follow(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> Json:
     """Print progress until the experiment has ended; return it."""
     printed: Json = {}
     answered = time.monotonic()
@@ -248,21 +248,21 @@ def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool,
         time.sleep(POLL_S)
 
 
-def _fetch(client: "Client", experiment_id: int, answered: float) -> Json | None:
+def _fetch(client: "ApiClient", experiment_id: int, answered: float) -> Json | None:
     """Return the experiment, None while the backend does not answer."""
     from coresteer.cli.api_client import UnreachableError
 
     try:
         experiment: Json = client.get(f"/api/experiments/{experiment_id}")
     except UnreachableError as error:
-        if time.monotonic() - answered > AWAY_S:
+        if time.monotonic() - answered > MAX_OUTAGE_S:
             raise
         print(f"coresteer: {error} Retrying.", file=sys.stderr, flush=True)
         return None
     return experiment
 
 
-def is_worse(experiment: Json) -> bool:
+def is_primary_worse(experiment: Json) -> bool:
     """Return whether the primary metric is worse than the baseline's at any level, by the verdicts of the analysis."""
     primary = experiment["primary"]
     worse = "lower" if _better(primary) == "more" else "higher"

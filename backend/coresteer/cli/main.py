@@ -68,17 +68,17 @@ def _sentence(error: Exception) -> str | None:
     from alembic.util import CommandError as AlembicError
 
     from coresteer.db import UnsupportedServerError
-    from coresteer.errors import Problem, database_sentence, is_database_away
+    from coresteer.errors import Problem, database_error_message, is_database_unavailable
 
     if isinstance(error, (Problem, UnsupportedServerError)):
         return str(error)
-    sentence = database_sentence(error)
+    sentence = database_error_message(error)
     if isinstance(error, AlembicError):
         return (
             f"The database's schema cannot be brought to this program's version: {sentence}. If a newer Coresteer "
             "created it, install that one, or name another database in DATABASE_URL."
         )
-    if is_database_away(error):
+    if is_database_unavailable(error):
         return f"The database cannot be reached: {sentence}."
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
     if isinstance(cause, psycopg.errors.UndefinedTable):
@@ -174,13 +174,13 @@ def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
         return reports.run(arguments, client)
     except (experiments.UsageError, UnknownBackendError) as error:
         print(f"coresteer: {error}", file=sys.stderr)
-        return experiments.Exit.USAGE
+        return experiments.ExitCode.USAGE
     except ApiError as error:
         print(f"coresteer: {error}", file=sys.stderr)
-        return experiments.Exit.USAGE if error.status == 422 else experiments.Exit.FAILED
+        return experiments.ExitCode.USAGE if error.status == 422 else experiments.ExitCode.FAILED
     except UnreachableError as error:
         print(f"coresteer: {error}", file=sys.stderr)
-        return experiments.Exit.FAILED
+        return experiments.ExitCode.FAILED
 
 
 def _database_url(config: Config) -> str:

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coresteer.cli.experiment import EXIT_CODES, Exit, UsageError, add_output
+from coresteer.cli.experiment import EXIT_CODES, ExitCode, UsageError, add_output_option
 
 if TYPE_CHECKING:
-    from coresteer.cli.api_client import Client
+    from coresteer.cli.api_client import ApiClient
 
 _FORMATS = ("html", "pdf", "csv", "json")
 _LANGUAGES = ("en", "ko")
@@ -31,10 +31,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     export.add_argument("--format", choices=_FORMATS, default="html", help="default: html")
     export.add_argument("--language", choices=_LANGUAGES, default="en", help="default: en")
     export.add_argument("--to", metavar="FILE", help="default: named after the report; - for stdout")
-    add_output(export)
+    add_output_option(export)
 
 
-def run(arguments: argparse.Namespace, client: "Client") -> int:
+def run(arguments: argparse.Namespace, client: "ApiClient") -> int:
     """Run `coresteer report`; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
     options = {"format": arguments.format, "language": arguments.language}
     match arguments.id, arguments.change:
@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace, client: "Client") -> int:
     content = client.fetch(path, **query, **options)
     if arguments.to == "-":
         sys.stdout.buffer.write(content)
-        return Exit.MEASURED
+        return ExitCode.MEASURED
     file = Path(arguments.to or f"{name}.{arguments.format}")
     file.write_bytes(content)
     written = {"file": str(file), "bytes": len(content)}
     print(json.dumps(written) if arguments.output == "json" else f"{file}: {len(content):,} bytes")
-    return Exit.MEASURED
+    return ExitCode.MEASURED

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from coresteer.config import Config, is_loopback
 from coresteer.listen import listening_socket
 from coresteer.postgres import EmbeddedPostgres, PostgresError
-from coresteer.process import end, spawn
+from coresteer.process import spawn, terminate
 
 if TYPE_CHECKING:
     from coresteer.db import Database
@@ -38,10 +38,10 @@ class StartError(Exception):
     """A child process did not start; the message says which and why."""
 
 
-Say: TypeAlias = Callable[[str], None]
+PrintLine: TypeAlias = Callable[[str], None]
 
 
-def _prefixed(say: Say, name: str) -> Say:
+def _prefixed(say: PrintLine, name: str) -> PrintLine:
     return lambda line: say(f"{name:8} | {line}")
 
 
@@ -53,7 +53,7 @@ class Child:
         name: str,
         start: Callable[[], Awaitable[asyncio.subprocess.Process]],
         stop: Callable[[asyncio.subprocess.Process], Awaitable[None]],
-        say: Say,
+        say: PrintLine,
     ) -> None:
         self.name = name
         self._say = say
@@ -136,7 +136,7 @@ def _only_one(state_dir: Path, address: str) -> Iterator[None]:
         yield
 
 
-async def up(config: Config, say: Say) -> int:
+async def up(config: Config, say: PrintLine) -> int:
     """Run PostgreSQL, backend and agent until SIGINT, SIGTERM or SIGHUP.
 
     Raises StartError, PostgresError and ListenError.
@@ -170,7 +170,7 @@ async def up(config: Config, say: Say) -> int:
     return 0
 
 
-async def _start_all(config: Config, children: list[Child], say: Say) -> None:
+async def _start_all(config: Config, children: list[Child], say: PrintLine) -> None:
     """Start the child processes in order: each needs those before it."""
     if os.geteuid() != 0:
         say("Running as an ordinary user: Coresteer only observes. Start it as root to change settings.")
@@ -200,7 +200,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
         argv = [sys.executable, "-m", "coresteer", "serve"]
         return (await spawn(argv, on_line=_prefixed(say, "backend"), environment=environment))[0]
 
-    backend = Child("backend", start_backend, lambda process: end(process, signal.SIGTERM, _BACKEND_GRACE_S), say)
+    backend = Child("backend", start_backend, lambda process: terminate(process, signal.SIGTERM, _BACKEND_GRACE_S), say)
     children.append(backend)
     process = await backend.start()
     # takes half a second, while the backend imports the same modules
@@ -223,7 +223,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     async def start_agent() -> asyncio.subprocess.Process:
         return (await spawn(argv, on_line=_prefixed(say, "agent"), environment=without_database))[0]
 
-    agent = Child("agent", start_agent, lambda process: end(process, signal.SIGTERM, _AGENT_GRACE_S), say)
+    agent = Child("agent", start_agent, lambda process: terminate(process, signal.SIGTERM, _AGENT_GRACE_S), say)
     children.append(agent)
     await agent.start()
     agent.keep_alive()
@@ -232,7 +232,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     say("Ctrl-C stops it.")
 
 
-async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, say: Say) -> None:
+async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, say: PrintLine) -> None:
     reported = False
     while backend.returncode is None:
         status = await asyncio.to_thread(_health, f"{config.address}/api/health")

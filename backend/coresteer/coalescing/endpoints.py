@@ -30,7 +30,7 @@ async def get_coalescing(
 
     packets_per_s, frame_bytes: of all its queues, instead of the measured ones.
     """
-    return await service.coalescing(
+    return await service.describe_coalescing(
         session,
         request.app.state.registry,
         node_id,

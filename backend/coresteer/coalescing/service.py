@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.coalescing.schemas import Coalescing, PolicyBound, PresentCoalescing, QueueParams, Traffic
-from coresteer.coalescing.surface import measured, rank_correlation, supposed, surface
+from coresteer.coalescing.surface import compare_with_prediction, predict_surface, rank_correlation, what_if_traffic
 from coresteer.errors import NotFound
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
-from coresteer.presence.registry import Registry
+from coresteer.presence.registry import NodeRegistry
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load, load_of
 from coresteer_core.node.nic import DriverResponse, Learned, Verdict, selects_adaptive_mode, timer_of
@@ -40,9 +40,9 @@ class _Known:
     bounds: list[PolicyBound]
 
 
-async def coalescing(
+async def describe_coalescing(
     session: AsyncSession,
-    registry: Registry,
+    registry: NodeRegistry,
     node_id: int,
     name: str,
     *,
@@ -50,8 +50,8 @@ async def coalescing(
     frame_bytes: float | None,
 ) -> Coalescing:
     """Return settings, observations and predictions of one device's interrupt coalescing. Raises NotFound."""
-    row = await nodes.find(session, node_id)
-    state = nodes.reported(row)
+    row = await nodes.find_node(session, node_id)
+    state = nodes.reported_state(row)
     netdev = None if state.inventory is None else state.inventory.netdev(name)
     if state.inventory is None or netdev is None:
         raise NotFound(f"{row.name} has no network device {name} now.")
@@ -68,7 +68,7 @@ async def coalescing(
 
 
 async def _bounds(session: AsyncSession, node_id: int, netdev: Netdev) -> list[PolicyBound]:
-    enabled = await policies.enabled(session)
+    enabled = await policies.enabled_policies(session)
     (attributes,) = await policies.node_attributes(session, [node_id])
     return [
         PolicyBound(policy_id=int(policy.policy_id), name=policy.name, max_added_us=policy.spec.max_added_us)
@@ -87,7 +87,7 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     timer, timer_why = timer_of(netdev.driver, netdev.params)
     seen = received(known.inventory, known.load, netdev)
     usual = float(netdev.mtu or 1500)
-    traffic = supposed(seen, packets_per_s=packets_per_s, frame_bytes=frame_bytes, usual_frame_bytes=usual)
+    traffic = what_if_traffic(seen, packets_per_s=packets_per_s, frame_bytes=frame_bytes, usual_frame_bytes=usual)
     responses = [
         one
         for record in known.learned.drivers
@@ -96,7 +96,7 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     ]
     points = sorted((p for p in known.learned.points if p.netdev == netdev.name), key=lambda p: -p.last_ms)
     share = 1.0 if seen is None else seen.share
-    measured_points = [measured(netdev, timer, point, share) for point in points]
+    measured_points = [compare_with_prediction(netdev, timer, point, share) for point in points]
     rx_usecs, rx_frames = number(netdev.params, _USECS), number(netdev.params, "coalesce/rx-frames")
     unsupported = why_not = _unsupported(netdev, responses)
     if unsupported is None and traffic is None:
@@ -105,7 +105,7 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     if why_not is None and traffic is not None:
         standing = [(rx_usecs, rx_frames), *((p.rx_usecs, p.rx_frames) for p in points[:_SURFACE_POINTS])]
         usecs, frames = ([value for value in values if value is not None] for values in zip(*standing, strict=True))
-        predictions = surface(netdev, timer, traffic, usecs, frames)
+        predictions = predict_surface(netdev, timer, traffic, usecs, frames)
     described = None
     if traffic is not None:
         described = _traffic(traffic, netdev, known.load, is_supposed=packets_per_s is not None)

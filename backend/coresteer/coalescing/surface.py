@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from coresteer.coalescing.schemas import MeasuredPoint, Surface
-from coresteer.telemetry.repository import at_ms
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.metrics import packets_per_interrupt
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, selects_adaptive_mode
@@ -23,7 +23,7 @@ _MIN_POINTS = 3
 """Two points are always in some order."""
 
 
-def predicted(
+def predict(
     netdev: Netdev, timer: Timer | None, traffic: Received, rx_usecs: int, rx_frames: int | None
 ) -> Prediction | None:
     """Return the prediction for a pair of coalescing values, None where rx_usecs selects a mode of the driver.
@@ -37,7 +37,7 @@ def predicted(
     )
 
 
-def surface(
+def predict_surface(
     netdev: Netdev, timer: Timer | None, traffic: Received, usecs: Sequence[int], frames: Sequence[int]
 ) -> Surface:
     """Return predictions for the usual pairs of coalescing values and the given ones (usecs, frames)."""
@@ -47,7 +47,7 @@ def surface(
     return Surface(
         rx_usecs=columns,
         rx_frames=rows,
-        predicted=[[predicted(netdev, timer, traffic, column, row) for column in columns] for row in lines],
+        predicted=[[predict(netdev, timer, traffic, column, row) for column in columns] for row in lines],
         bound_us=[[_finite(added_bound_us(timer, column, row)) for column in columns] for row in lines],
         product_us=[[product_bound_us(column, row) for column in columns] for row in lines],
     )
@@ -57,7 +57,7 @@ def _finite(bound_us: float) -> float | None:
     return bound_us if math.isfinite(bound_us) else None
 
 
-def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) -> MeasuredPoint:
+def compare_with_prediction(netdev: Netdev, timer: Timer | None, point: Point, share: float) -> MeasuredPoint:
     """Return a measured point with the prediction for its traffic. share: of the packets, on the busiest queue now."""
     seen = Received(
         packets_per_s=point.rx_packets / point.seconds,
@@ -67,7 +67,7 @@ def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) ->
     )
     prediction = None
     if point.rx_usecs is not None and not point.adaptive and point.rx_packets:
-        prediction = predicted(netdev, timer, seen, point.rx_usecs, point.rx_frames)
+        prediction = predict(netdev, timer, seen, point.rx_usecs, point.rx_frames)
     return MeasuredPoint(
         rx_usecs=point.rx_usecs,
         rx_frames=point.rx_frames,
@@ -79,12 +79,12 @@ def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) ->
         packets_per_interrupt=packets_per_interrupt(point.rx_packets, point.interrupts),
         dropped_per_s=point.dropped / point.seconds,
         rtt_p50_us=point.rtt_us_s / point.rtt_s if point.rtt_s > 0 else None,
-        last_at=at_ms(point.last_ms),
+        last_at=from_unix_ms(point.last_ms),
         predicted_interrupts_per_s=None if prediction is None else prediction.interrupts_per_s,
     )
 
 
-def supposed(
+def what_if_traffic(
     traffic: Received | None, *, packets_per_s: float | None, frame_bytes: float | None, usual_frame_bytes: float
 ) -> Received | None:
     """Return the measured traffic with the given values replaced, None if nothing is measured or given.

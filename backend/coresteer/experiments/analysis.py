@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coresteer.experiments.schedule import arms as arms_of
+from coresteer.experiments.schedule import all_arms as arms_of
 from coresteer.experiments.spec import (
     Analysis,
     Arm,
@@ -25,7 +25,14 @@ from coresteer.experiments.spec import (
     Trend,
     Verdict,
 )
-from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
+from coresteer.experiments.statistics import (
+    Estimates,
+    Numbers,
+    compare_many_arms,
+    compare_two_arms,
+    mean_interval,
+    trend,
+)
 from coresteer_core.metrics import EXPERIMENT
 
 _NOTHING = 1e-12
@@ -144,7 +151,7 @@ def _estimate(values: Numbers, seed: int) -> tuple[Estimates | None, bool]:
     blocks, labels, times = values.shape
     if not blocks or labels < 2:
         return None, logarithms
-    estimates = two_arms(each[:, 1], seed) if times == 2 else many_arms(each, seed)
+    estimates = compare_two_arms(each[:, 1], seed) if times == 2 else compare_many_arms(each, seed)
     if estimates is None or logarithms:
         return estimates, logarithms
     return estimates._replace(

@@ -13,7 +13,7 @@ from coresteer_core.experiments.model import Classes, Command, Observe, Workload
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
-NETDEV = "{netdev}"
+NETDEV_PLACEHOLDER = "{netdev}"
 """Placeholder in keys for the netdev by which the load arrives; it may exist only during the experiment."""
 _CHANGED_BY_POLICIES = ("coalesce/", "gro_flush_timeout", "napi_defer_hard_irqs")
 """Prefixes of the names of netdev and queue settings that policies change."""
@@ -36,7 +36,7 @@ def workload_of(spec: Spec, arm: Arm) -> Workload:
 def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
     """Return the desired values of settings in the arm. netdev: replaces the placeholder."""
     return [
-        DesiredValue(desired_value.key.replace(NETDEV, netdev), desired_value.value)
+        DesiredValue(desired_value.key.replace(NETDEV_PLACEHOLDER, netdev), desired_value.value)
         for level in levels_of(spec, arm)
         for desired_value in level.settings
     ]
@@ -47,28 +47,28 @@ def policies_of(spec: Spec, arm: Arm) -> list[PolicyLevel]:
     return [level.policy for level in levels_of(spec, arm) if level.policy is not None]
 
 
-def has_irqbalance(spec: Spec, arm: Arm) -> bool:
+def runs_irqbalance(spec: Spec, arm: Arm) -> bool:
     """Return whether irqbalance runs in the arm of the experiment."""
     return any(level.irqbalance for level in levels_of(spec, arm))
 
 
 def warmup_s(spec: Spec, arm: Arm) -> float:
     """Return how long the arm's runs warm up under load, s, including the settling time of policies and irqbalance."""
-    settles = has_irqbalance(spec, arm) or bool(policies_of(spec, arm))
+    settles = runs_irqbalance(spec, arm) or bool(policies_of(spec, arm))
     return spec.warmup_s + (spec.settle_s if settles else 0.0)
 
 
-def has_two_ends(workload: Workload) -> bool:
+def has_client(workload: Workload) -> bool:
     """Return whether the workload is traffic between a server and a client."""
     return not isinstance(workload, Classes | Observe | Command)
 
 
-def is_as_it_is(spec: Spec, arm: Arm) -> bool:
+def changes_nothing(spec: Spec, arm: Arm) -> bool:
     """Return whether the arm changes nothing on the node."""
     return not any(level.settings or level.policy or level.irqbalance for level in levels_of(spec, arm))
 
 
-def every_level(spec: Spec) -> Iterator[tuple[str, Level]]:
+def all_levels(spec: Spec) -> Iterator[tuple[str, Level]]:
     """Yield every level of every factor, each with its path in the request (spec.factors[0].levels[1])."""
     for f, factor in enumerate(spec.factors):
         for n, level in enumerate(factor.levels):
@@ -79,11 +79,11 @@ def netdev_keys(spec: Spec, netdev: str) -> list[str]:
     """Return the keys of settings that contain the netdev placeholder, in all arms, with the netdev in its place."""
     keys = {
         desired_value.key
-        for _, level in every_level(spec)
+        for _, level in all_levels(spec)
         for desired_value in level.settings
-        if NETDEV in desired_value.key
+        if NETDEV_PLACEHOLDER in desired_value.key
     }
-    return sorted(key.replace(NETDEV, netdev) for key in keys)
+    return sorted(key.replace(NETDEV_PLACEHOLDER, netdev) for key in keys)
 
 
 def compared_settings(spec: Spec, view: View) -> dict[str, str]:
@@ -94,20 +94,20 @@ def compared_settings(spec: Spec, view: View) -> dict[str, str]:
     """
     keys = {
         desired_value.key
-        for _, level in every_level(spec)
+        for _, level in all_levels(spec)
         for desired_value in level.settings
-        if NETDEV not in desired_value.key
+        if NETDEV_PLACEHOLDER not in desired_value.key
     }
-    if any(level.policy or level.irqbalance for _, level in every_level(spec)):
+    if any(level.policy or level.irqbalance for _, level in all_levels(spec)):
         keys |= {f"irq/{irq.irq}/affinity" for irq in view.inventory.irqs if irq.movable}
         for netdev in view.inventory.netdevs:
             keys |= {f"netdev/{netdev.name}/{name}" for name in netdev.params if name.startswith(_CHANGED_BY_POLICIES)}
             keys |= {f"netdev/{netdev.name}/{queue.name}/rps" for queue in netdev.queues if queue.rps is not None}
         keys |= {f"cgroup/{path}/{name}" for path, weights in view.cgroups.items() for name in weights}
-    return values(view, keys)
+    return current_values(view, keys)
 
 
-def values(view: View, keys: set[str] | Mapping[str, str] | list[str]) -> dict[str, str]:
+def current_values(view: View, keys: set[str] | Mapping[str, str] | list[str]) -> dict[str, str]:
     """Return the current values of settings, sorted by key; unknown ones are omitted."""
     found: dict[str, str] = {}
     for key in sorted(keys):

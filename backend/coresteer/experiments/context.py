@@ -8,7 +8,7 @@ from coresteer.changes.context import ChangeContext
 from coresteer.db import Database
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.presence.connections import Connections
-from coresteer.presence.registry import Registry
+from coresteer.presence.registry import NodeRegistry
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ExperimentContext:
     database: Database
     bus: Bus
     connections: Connections
-    registry: Registry
+    registry: NodeRegistry
     publisher: PolicyPublisher
     changes: ChangeContext
     wake: asyncio.Event = field(default_factory=asyncio.Event)

@@ -44,13 +44,13 @@ async def list_experiments(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> ExperimentPage:
     """Return a page of experiments, newest first."""
-    return await service.page(session, node_id=node_id, state=state, older_than=older_than, limit=limit)
+    return await service.list_experiments(session, node_id=node_id, state=state, older_than=older_than, limit=limit)
 
 
 @router.get("/{experiment_id}")
 async def get_experiment(session: Session, _: Viewer, experiment_id: RowId) -> Experiment:
     """Return one experiment with its runs and their analysis so far."""
-    return await service.get(session, experiment_id)
+    return await service.get_experiment(session, experiment_id)
 
 
 @router.post("/{experiment_id}/cancel")

@@ -30,9 +30,9 @@ async def list_experiment_templates(
             "The peer must be another node; without a peer the traffic comes from the node itself.",
             field="peer_node_id",
         )
-    row = await nodes.find(session, node_id)
-    peer = None if peer_node_id is None else await nodes.find(session, peer_node_id)
-    reported = nodes.reported(row)
+    row = await nodes.find_node(session, node_id)
+    peer = None if peer_node_id is None else await nodes.find_node(session, peer_node_id)
+    reported = nodes.reported_state(row)
     if reported.topology is None or reported.inventory is None:
         raise Conflict(f"{row.name} has not reported its topology yet, from which templates are prepared.")
     facts = NodeFacts(

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, correlation, p_value, percent
-from coresteer.localization.text import label, text, translated
+from coresteer.localization.numbers import format_amount, format_correlation, format_p_value, format_percent
+from coresteer.localization.text import metric_label, text, translate
 from coresteer_core.metrics import MetricLabel
 
 Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
@@ -47,11 +47,11 @@ class Phrases:
     def label(self, metric: str) -> str:
         """Return the label of a metric in the language."""
         known = self.experiment.metrics.get(metric)
-        return label(self.language, metric, known.label if known else None)
+        return metric_label(self.language, metric, known.label if known else None)
 
-    def inside(self, metric: str) -> str:
+    def label_in_sentence(self, metric: str) -> str:
         """Return the label of a metric for use inside a sentence, with a lower-case initial."""
-        return inside(self.label(metric))
+        return label_in_sentence(self.label(metric))
 
     def unit(self, metric: str) -> str:
         """Return the unit of a metric, empty where it is unknown."""
@@ -66,13 +66,13 @@ class Phrases:
         """Return the verdict of a comparison in a word or two."""
         return verdict(self.language, self.tone(comparison), comparison.verdict)
 
-    def bound(self, interval: Interval) -> str:
+    def largest_difference(self, interval: Interval) -> str:
         """Return the largest relative difference that a confidence interval includes, as percent."""
-        return bound(self.language, interval)
+        return largest_difference(self.language, interval)
 
-    def ends(self, interval: Interval) -> dict[str, str]:
+    def interval_ends(self, interval: Interval) -> dict[str, str]:
         """Return the ends of a confidence interval as percent, by the placeholders low and high."""
-        return ends(self.language, interval)
+        return interval_ends(self.language, interval)
 
 
 def tone(metric: MetricLabel | None, found: Verdict) -> Tone:
@@ -90,22 +90,22 @@ def verdict(language: Language, worth: Tone, found: Verdict) -> str:
     return text(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
 
 
-def inside(name: str) -> str:
+def label_in_sentence(name: str) -> str:
     """Return a label for use inside a sentence: with a lower-case initial, unless it is an abbreviation."""
     return name[:1].lower() + name[1:] if name[1:2].islower() else name
 
 
-def bound(language: Language, interval: Interval) -> str:
+def largest_difference(language: Language, interval: Interval) -> str:
     """Return the largest relative difference that an interval includes, as percent rounded up to remain a bound."""
-    return percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
+    return format_percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
 
 
-def ends(language: Language, interval: Interval) -> dict[str, str]:
+def interval_ends(language: Language, interval: Interval) -> dict[str, str]:
     """Return the ends of a confidence interval as percent, by the placeholders low and high."""
-    return {"low": percent(interval.low, language), "high": percent(interval.high, language)}
+    return {"low": format_percent(interval.low, language), "high": format_percent(interval.high, language)}
 
 
-def of_primary(experiment: Experiment) -> list[Comparison]:
+def primary_comparisons(experiment: Experiment) -> list[Comparison]:
     """Return the comparisons of the experiment's primary metric in the order of arms."""
     return [found for found in experiment.analysis.comparisons if found.metric == experiment.primary]
 
@@ -113,7 +113,7 @@ def of_primary(experiment: Experiment) -> list[Comparison]:
 def findings(experiment: Experiment, language: Language) -> list[str]:
     """Return the findings of an experiment as sentences, the most important first."""
     phrases = Phrases(experiment, language)
-    found = of_primary(experiment)
+    found = primary_comparisons(experiment)
     sentences: list[str] = []
     if experiment.kind == "aa":
         sentences = [_of_itself(phrases)]
@@ -124,7 +124,7 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
     else:
         sentences = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
     if experiment.state != "done":
-        kept, sentence = experiment.analysis.counted, translated(language, experiment.sentence)
+        kept, sentence = experiment.analysis.counted, translate(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
         sentences.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
     sentences += _unrestored(phrases)
@@ -132,36 +132,38 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
 
 
 def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
-    sentences = [sentence(phrases, found)]
+    sentences = [comparison_sentence(phrases, found)]
     if found.minimum_detectable is not None and found.verdict != "too-few":
-        visible = percent(found.minimum_detectable, phrases.language, signed=False, up=True)
+        visible = format_percent(found.minimum_detectable, phrases.language, signed=False, up=True)
         sentences.append(phrases.text("found.visible", visible=visible))
     return sentences
 
 
-def sentence(phrases: Phrases, found: Comparison) -> str:
+def comparison_sentence(phrases: Phrases, found: Comparison) -> str:
     """Return the finding about one arm in one metric as a sentence."""
     names = {"metric": phrases.label(found.metric), "arm": phrases.name(found.arm), "baseline": phrases.baseline}
     if found.verdict == "unsteady":
-        return phrases.text("found.unsteady", **names | {"metric": phrases.inside(found.metric)})
+        return phrases.text("found.unsteady", **names | {"metric": phrases.label_in_sentence(found.metric)})
     if found.verdict == "too-few":
-        return phrases.text("found.too_few", **names | {"metric": phrases.inside(found.metric)})
+        return phrases.text("found.too_few", **names | {"metric": phrases.label_in_sentence(found.metric)})
     if found.effect is None:
         return _absolute(phrases, found, names)
     if found.verdict == "no-difference":
-        names |= {"metric": phrases.inside(found.metric)}
+        names |= {"metric": phrases.label_in_sentence(found.metric)}
         key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
-        return phrases.text(key, **names, bound=phrases.bound(found.effect), **phrases.ends(found.effect))
-    change = percent(abs(found.effect.value), phrases.language, signed=False)
-    sentences = phrases.text(f"found.{found.verdict}", **names, change=change, **phrases.ends(found.effect))
+        return phrases.text(
+            key, **names, bound=phrases.largest_difference(found.effect), **phrases.interval_ends(found.effect)
+        )
+    change = format_percent(abs(found.effect.value), phrases.language, signed=False)
+    sentences = phrases.text(f"found.{found.verdict}", **names, change=change, **phrases.interval_ends(found.effect))
     return _with_worth(phrases, found, sentences)
 
 
 def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str:
     """Return a finding without percentages: the baseline is 0."""
     unit = phrases.unit(found.metric)
-    value = amount(found.level.value if found.level else None, unit, phrases.language)
-    base = amount(found.baseline.value if found.baseline else None, unit, phrases.language)
+    value = format_amount(found.level.value if found.level else None, unit, phrases.language)
+    base = format_amount(found.baseline.value if found.baseline else None, unit, phrases.language)
     key = "none" if found.verdict == "no-difference" else found.verdict
     return _with_worth(phrases, found, phrases.text(f"found.{key}_absolute", **names, value=value, base=base))
 
@@ -183,12 +185,14 @@ def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
         widest = max(effects, key=_reach)
         sentences = [
             phrases.text(
-                "sweep.none", **names | {"metric": phrases.inside(phrases.primary)}, bound=phrases.bound(widest)
+                "sweep.none",
+                **names | {"metric": phrases.label_in_sentence(phrases.primary)},
+                bound=phrases.largest_difference(widest),
             )
         ]
         return [
             *sentences,
-            *([phrases.text("found.wide", bound=phrases.bound(widest))] if _reach(widest) > _WIDE else []),
+            *([phrases.text("found.wide", bound=phrases.largest_difference(widest))] if _reach(widest) > _WIDE else []),
         ]
     counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
     key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
@@ -196,7 +200,7 @@ def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
     if without_result:
         sentences[0] += " " + phrases.text("sweep.no_result", count=len(without_result))
     largest = sorted(higher + lower, key=lambda one: -abs(one.effect.value) if one.effect else 0.0)
-    return sentences + [sentence(phrases, one) for one in largest[:_LISTED]]
+    return sentences + [comparison_sentence(phrases, one) for one in largest[:_LISTED]]
 
 
 def _reach(effect: Interval) -> float:
@@ -215,29 +219,29 @@ def _of_trends(phrases: Phrases) -> list[str]:
 def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
     """Return the finding about the trend of a metric over a factor as a sentence."""
     rises = trend.rho is not None and trend.rho > 0
-    rho = correlation(trend.rho)
+    rho = format_correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"
-    return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=p_value(trend.p))
+    return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=format_p_value(trend.p))
 
 
 def _of_itself(phrases: Phrases) -> str:
     found = phrases.experiment.analysis.noise.get(phrases.primary)
-    metric = phrases.inside(phrases.primary)
+    metric = phrases.label_in_sentence(phrases.primary)
     if found is None or found.effect is None or found.verdict == "too-few":
         return phrases.text("aa.unknown", metric=metric)
-    ends = phrases.ends(found.effect)
+    ends = phrases.interval_ends(found.effect)
     if found.effect.low > 0 or found.effect.high < 0:
-        change = percent(found.effect.value, phrases.language)
+        change = format_percent(found.effect.value, phrases.language)
         return phrases.text("aa.unsteady", metric=metric, change=change, **ends)
-    return phrases.text("aa.steady", metric=metric, bound=phrases.bound(found.effect), **ends)
+    return phrases.text("aa.steady", metric=metric, bound=phrases.largest_difference(found.effect), **ends)
 
 
 def _unrestored(phrases: Phrases) -> list[str]:
-    differing = unrestored(phrases.experiment)
+    differing = unrestored_settings(phrases.experiment)
     return [phrases.text("settings.differ", keys=", ".join(differing))] if differing else []
 
 
-def unrestored(experiment: Experiment) -> list[str]:
+def unrestored_settings(experiment: Experiment) -> list[str]:
     """Return the keys of settings whose values after the experiment differ from those before it."""
     before, after = experiment.settings.before, experiment.settings.after
     if after is None:

@@ -6,9 +6,9 @@ from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
 
 
-def machine_of(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts that reports print as they are
+def describe_machine(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts that reports print as they are
     """Return facts about a node (CPUs, kernel, NICs) by the names that reports print; empty or None where unknown."""
-    topology, inventory, _ = nodes.reported(node)
+    topology, inventory, _ = nodes.reported_state(node)
     hello = node.hello or {}
     return {
         "name": node.name,

@@ -1,7 +1,7 @@
 """Decides the next step of an experiment. Pure: rows and the agents' messages go in, a Step comes out.
 
-runner.py asks promotable() which queued experiments start and creates a RunLoop for each. It collects the Facts from
-rows and from session_state.py, calls next_step(), carries the step out, and repeats.
+runner.py creates a RunLoop for each of startable_experiments(). The loop collects the Facts from rows and from
+session_state.py, calls next_step(), carries the step out, and repeats.
 
 All that must survive a restart of the backend is in rows. A RunLoop that starts without any message therefore resumes
 where the last one was interrupted: it rolls back open changes, then continues with the first run of the schedule that
@@ -22,6 +22,7 @@ from coresteer.experiments.steps import (
     ApplySettings,
     AwaitMessage,
     ChangeStatus,
+    EndLoad,
     EndPolicyLease,
     Facts,
     Finish,
@@ -32,7 +33,6 @@ from coresteer.experiments.steps import (
     RecordRun,
     RecordSettings,
     RollBackChange,
-    SendEnd,
     StartRun,
     Step,
     StopMeasuring,
@@ -40,7 +40,7 @@ from coresteer.experiments.steps import (
 from coresteer_core.changes.report import ChangeState, EndedBy
 from coresteer_core.experiments.model import Measured, RunState
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 _PRIOR_RUNS = 2
 """Weight of the planned duration in the estimate of the remaining time, in runs."""
 _LISTED_SETTINGS = 5
@@ -61,7 +61,7 @@ def next_step(facts: Facts) -> Step:
     failed = [attempt for attempt in facts.attempts if attempt.number == planned.number]
     if facts.run_active:
         return _during_run(facts, planned, len(failed))
-    if len(failed) >= ATTEMPTS:
+    if len(failed) >= MAX_ATTEMPTS:
         sentence = f"Run {planned.number + 1} was discarded in {len(failed)} attempts. Last reason: "
         return StopMeasuring(ExperimentState.FAILED, sentence + (failed[-1].discarded or ""))
     return _between_runs(facts, planned, len(failed))
@@ -142,7 +142,7 @@ def _during_run(facts: Facts, planned: PlannedRun, attempt: int) -> Step:  # noq
         return _after_change_ended(change, planned, attempt)
     measured = [participant.measured for participant in facts.participants if participant.measured is not None]
     if len(measured) == len(facts.participants):
-        whole = merged(measured, [participant.name for participant in facts.participants])
+        whole = merge_results(measured, [participant.name for participant in facts.participants])
         return RecordRun(planned, attempt, whole, schedule.discard_reason(whole, facts.spec))
     if facts.failure is not None:  # recorded after the reconnect: a backend that is being stopped loses all connections
         return _await_reconnect(facts) or AbandonRun(planned, attempt, facts.failure)
@@ -212,7 +212,7 @@ def _wind_down(facts: Facts) -> Step:  # noqa: PLR0911 - one return a step
     if undo is not None and (facts.end_sent or facts.ending_state == ExperimentState.DONE):
         return undo
     if not facts.end_sent:
-        return SendEnd()
+        return EndLoad()
     if facts.settings_before is None:
         return Finish(None, "")
     if facts.settings is None:
@@ -243,7 +243,7 @@ def _await_reconnect(facts: Facts) -> Step | None:
     return None
 
 
-def merged(measured: Sequence[Measured], names: Sequence[str]) -> Measured:
+def merge_results(measured: Sequence[Measured], names: Sequence[str]) -> Measured:
     """Return the node's result with the client's metrics of the load and the disturbances of all participants.
 
     measured, names: of each participant, the node under test first.
@@ -256,7 +256,7 @@ def merged(measured: Sequence[Measured], names: Sequence[str]) -> Measured:
     return whole
 
 
-def promotable(unfinished: Sequence[UnfinishedExperiment]) -> list[int]:
+def startable_experiments(unfinished: Sequence[UnfinishedExperiment]) -> list[int]:
     """Return the ids of queued experiments whose nodes are free, so that they can start.
 
     Each of their nodes is free, and no earlier experiment is queued for one of these. unfinished: oldest first.
@@ -272,7 +272,7 @@ def promotable(unfinished: Sequence[UnfinishedExperiment]) -> list[int]:
     return found
 
 
-def remaining_s(*, planned_s: float, planned: int, done: int, elapsed_s: float) -> float:
+def estimate_remaining_s(*, planned_s: float, planned: int, done: int, elapsed_s: float) -> float:
     """Return the estimated remaining time of an experiment, s.
 
     It follows from the duration of the runs so far, including discarded ones.

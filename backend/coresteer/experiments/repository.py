@@ -9,13 +9,13 @@ from sqlalchemy import func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.changes.repository import OPEN as OPEN_CHANGES
+from coresteer.changes.repository import OPEN_STATES as OPEN_CHANGES
 from coresteer.changes.tables import ChangeRow
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import RecordedRun
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
 
-OPEN = (ExperimentState.QUEUED, ExperimentState.RUNNING)
+OPEN_STATES = (ExperimentState.QUEUED, ExperimentState.RUNNING)
 
 
 class RunCounts(NamedTuple):
@@ -41,14 +41,14 @@ class UnfinishedExperiment(NamedTuple):
     node_ids: tuple[int, ...]
 
 
-async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow | None:
+async def find_experiment(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow | None:
     """Return the row of one experiment, None if there is none. lock: until the end of the transaction."""
     query = select(ExperimentRow).where(ExperimentRow.id == experiment_id)
     query = query.with_for_update(of=ExperimentRow) if lock else query
     return (await session.scalars(query.execution_options(populate_existing=True))).one_or_none()
 
 
-async def newest(
+async def newest_experiments(
     session: AsyncSession, *, node_id: int | None, state: str | None, older_than: int | None, limit: int
 ) -> Sequence[ExperimentRow]:
     """Return at most limit experiments, newest first. node_id: as the node under test or as its peer."""
@@ -62,13 +62,13 @@ async def newest(
     return (await session.scalars(query)).all()
 
 
-async def runs(session: AsyncSession, experiment_id: int) -> Sequence[ExperimentRunRow]:
+async def list_runs(session: AsyncSession, experiment_id: int) -> Sequence[ExperimentRunRow]:
     """Return all runs of an experiment in chronological order."""
     query = select(ExperimentRunRow).where(ExperimentRunRow.experiment_id == experiment_id)
     return (await session.scalars(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))).all()
 
 
-async def attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
+async def list_attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
     """Return all attempts at runs of an experiment in chronological order, without their results."""
     query = select(ExperimentRunRow.number, ExperimentRunRow.attempt, ExperimentRunRow.discarded)
     query = query.where(ExperimentRunRow.experiment_id == experiment_id)
@@ -76,7 +76,7 @@ async def attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
     return [Attempt(row[0], row[1], row[2]) for row in rows]
 
 
-async def done(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, RunCounts]:
+async def count_runs(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, RunCounts]:
     """Return the run counts by experiment id; an experiment without runs has no entry."""
     counted = func.count().filter(ExperimentRunRow.discarded.is_(None))
     query = select(ExperimentRunRow.experiment_id, counted, func.count() - counted)
@@ -84,14 +84,14 @@ async def done(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int
     return {row[0]: RunCounts(row[1], row[2]) for row in await session.execute(query)}
 
 
-async def unfinished(session: AsyncSession) -> list[UnfinishedExperiment]:
+async def unfinished_experiments(session: AsyncSession) -> list[UnfinishedExperiment]:
     """Return every queued and running experiment, oldest first."""
     query = select(ExperimentRow.id, ExperimentRow.state, ExperimentRow.node_id, ExperimentRow.peer_node_id)
-    rows = await session.execute(query.where(ExperimentRow.state.in_(OPEN)).order_by(ExperimentRow.id))
+    rows = await session.execute(query.where(ExperimentRow.state.in_(OPEN_STATES)).order_by(ExperimentRow.id))
     return [UnfinishedExperiment(row[0], row[1], (row[2],) if row[3] is None else (row[2], row[3])) for row in rows]
 
 
-async def nodes_in_use(session: AsyncSession, node_ids: Sequence[int]) -> dict[int, int]:
+async def running_experiment_by_node(session: AsyncSession, node_ids: Sequence[int]) -> dict[int, int]:
     """Return the id of the running experiment by node id, for the nodes (and peers) that have one."""
     query = select(ExperimentRow.id, ExperimentRow.node_id, ExperimentRow.peer_node_id)
     query = query.where(

@@ -8,10 +8,10 @@ import msgspec
 
 from coresteer.changes import repository as changes
 from coresteer.changes.tables import ChangeRow
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 from coresteer.experiments import next_step, repository, schedule
 from coresteer.experiments.context import ExperimentContext
-from coresteer.experiments.run_settings import Definition
+from coresteer.experiments.run_settings import ExperimentDefinition
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.session_state import SessionState
 from coresteer.experiments.spec import Spec
@@ -21,6 +21,7 @@ from coresteer.experiments.steps import (
     ApplySettings,
     AwaitMessage,
     ChangeStatus,
+    EndLoad,
     EndPolicyLease,
     Facts,
     Finish,
@@ -30,7 +31,6 @@ from coresteer.experiments.steps import (
     RecordRun,
     RecordSettings,
     RollBackChange,
-    SendEnd,
     StartRun,
     Step,
     StopMeasuring,
@@ -57,7 +57,7 @@ class RunLoop:
         spec = msgspec.convert(row.spec, Spec)
         self.state = SessionState(row.id, names, spec.guardrails)
         plan = schedule.plan_runs(spec, row.seed)
-        self._definition = Definition(row.id, spec, row.created_by, plan)
+        self._definition = ExperimentDefinition(row.id, spec, row.created_by, plan)
         self._context = context
         self._timeouts = timeouts
         self._actions = StepActions(context, self._definition, self.state, timeouts, row.activity)
@@ -82,7 +82,7 @@ class RunLoop:
                     await self._carry_out(next_step.next_step(facts), facts)
                     errors = 0
             except Exception as error:
-                if not is_database_away(error):
+                if not is_database_unavailable(error):
                     errors += 1
                     log.exception("Experiment %d: a step failed; retrying.", self._definition.experiment_id)
                 await asyncio.sleep(_RETRY_S)
@@ -99,14 +99,14 @@ class RunLoop:
         state, definition = self.state, self._definition
         run = state.active_run
         async with self._context.database.session() as session:
-            row = await repository.find(session, definition.experiment_id)
+            row = await repository.find_experiment(session, definition.experiment_id)
             if row is None or row.state != ExperimentState.RUNNING:
                 return None
-            attempts = await repository.attempts(session, definition.experiment_id)
+            attempts = await repository.list_attempts(session, definition.experiment_id)
             open_rows = await repository.open_changes(session, definition.experiment_id)
             open_changes = [_status_of(each) for each in open_rows]
             change_id = None if run is None else run.change_id
-            change = None if change_id is None else await changes.get(session, change_id)
+            change = None if change_id is None else await changes.find_change(session, change_id)
         return Facts(
             spec=definition.spec,
             plan=definition.plan,
@@ -156,8 +156,8 @@ class RunLoop:
                 await actions.end_policy_lease()
             case RollBackChange(change_id):
                 await actions.roll_back(change_id)
-            case SendEnd():
-                actions.send_end()
+            case EndLoad():
+                actions.end_load()
             case StopMeasuring(state, sentence):
                 await actions.stop_measuring(state, sentence)
             case Finish(after, note):

@@ -18,7 +18,7 @@ from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.session_state import ActiveRun
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
 from coresteer.policies import repository as policies
-from coresteer.policies.in_force import for_agent
+from coresteer.policies.in_force import to_policy_in_force
 from coresteer.policies.schemas import PolicyBody
 from coresteer_core.changes.plan import Plan, preview
 from coresteer_core.node.view import View
@@ -30,7 +30,7 @@ _MIN_TIMEOUT_S, _MAX_TIMEOUT_S = 30.0, 600.0
 
 
 @dataclass(frozen=True)
-class Definition:
+class ExperimentDefinition:
     """The part of an experiment that never changes: id, spec, creator and schedule."""
 
     experiment_id: int
@@ -46,7 +46,7 @@ class Definition:
 
 async def apply(
     context: ExperimentContext,
-    definition: Definition,
+    definition: ExperimentDefinition,
     planned: PlannedRun,
     view: View,
     *,
@@ -79,7 +79,9 @@ async def apply(
     return run
 
 
-def _request(definition: Definition, planned: PlannedRun, plan: Plan, *, confirm_timeout_s: float) -> ChangeRequest:
+def _request(
+    definition: ExperimentDefinition, planned: PlannedRun, plan: Plan, *, confirm_timeout_s: float
+) -> ChangeRequest:
     guardrails = definition.spec.guardrails
     return ChangeRequest(
         plan=PlanIn.model_validate(msgspec.to_builtins(plan)),
@@ -89,7 +91,7 @@ def _request(definition: Definition, planned: PlannedRun, plan: Plan, *, confirm
     )
 
 
-async def roll_back(context: ExperimentContext, definition: Definition, change_id: UUID) -> None:
+async def roll_back(context: ExperimentContext, definition: ExperimentDefinition, change_id: UUID) -> None:
     """Roll back a change of an experiment; one that has ended, or whose agent is disconnected, is only logged."""
     try:
         await changes.roll_back(context.changes, change_id=change_id, identity=definition.identity)
@@ -105,10 +107,10 @@ async def leased_policies(database: Database, spec: Spec, arm: Arm) -> list[Poli
     found = []
     async with database.session() as session:
         for level in arm_config.policies_of(spec, arm):
-            version = await policies.version(session, level.policy_id, level.version)
+            version = await policies.find_version(session, level.policy_id, level.version)
             if version is None:
                 raise Problem(f"Policy {level.policy_id} has no version {level.version}.")
-            policy = for_agent(level.policy_id, level.version, PolicyBody.model_validate(version.body))
+            policy = to_policy_in_force(level.policy_id, level.version, PolicyBody.model_validate(version.body))
             guardrails = [*policy.guardrails, *spec.guardrails]
             found.append(msgspec.structs.replace(policy, mode=level.mode, leased=True, guardrails=guardrails))
     return found

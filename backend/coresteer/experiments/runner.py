@@ -11,13 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.background import cancel
 from coresteer.bus import InventoryEvent
 from coresteer.changes.events import ChangeEvent
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 from coresteer.experiments import repository, service
 from coresteer.experiments.context import ExperimentContext
-from coresteer.experiments.next_step import promotable
+from coresteer.experiments.next_step import startable_experiments
 from coresteer.experiments.run_loop import RunLoop
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.step_actions import SYSTEM
+from coresteer.experiments.step_actions import SYSTEM_ACTOR
 from coresteer.experiments.steps import Timeouts
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
@@ -30,7 +30,7 @@ log = logging.getLogger("coresteer.experiments")
 _RETRY_S = 1.0
 
 
-class Runner:
+class ExperimentRunner:
     """Starts queued experiments, and passes the agents' messages to the experiment of their node."""
 
     def __init__(self, context: ExperimentContext, timeouts: Timeouts | None = None) -> None:
@@ -85,7 +85,7 @@ class Runner:
             try:
                 await self._start_queued()
             except Exception as error:
-                if not is_database_away(error):
+                if not is_database_unavailable(error):
                     log.exception("The queue of experiments could not be read; retrying.")
                 await asyncio.sleep(_RETRY_S)
                 self._context.wake.set()
@@ -94,8 +94,8 @@ class Runner:
         """Start the experiments that can start, and let running ones read their rows again, e.g. after a cancel."""
         async with self._context.database.session() as session:
             await repository.lock_queue(session)
-            unfinished = await repository.unfinished(session)
-            started = promotable(unfinished)
+            unfinished = await repository.unfinished_experiments(session)
+            started = startable_experiments(unfinished)
             running = [each.experiment_id for each in unfinished if each.state == ExperimentState.RUNNING]
             missing = [each for each in [*running, *started] if each not in self._loops]
             loops, unreadable = await self._make_loops(session, missing)
@@ -116,7 +116,7 @@ class Runner:
         loops: dict[int, RunLoop] = {}
         unreadable = []
         for experiment_id in experiment_ids:
-            row = await repository.find(session, experiment_id, lock=True)
+            row = await repository.find_experiment(session, experiment_id, lock=True)
             if row is None:
                 continue
             if row.state == ExperimentState.QUEUED:
@@ -126,7 +126,7 @@ class Runner:
                 loops[experiment_id] = RunLoop(self._context, row, names, self.timeouts)
             except msgspec.ValidationError as error:
                 service.end(row, ExperimentState.FAILED, service.unreadable_sentence(row.id, error))
-                service.audit(session, SYSTEM, "experiment.end", row)
+                service.audit(session, SYSTEM_ACTOR, "experiment.end", row)
                 unreadable.append(experiment_id)
         return loops, unreadable
 
@@ -146,5 +146,5 @@ async def _node_names(session: AsyncSession, row: ExperimentRow) -> dict[int, st
     """Return the names of the experiment's nodes by id, the node under test first."""
     names = {row.node_id: row.node.name}
     if row.peer_node_id is not None:
-        names[row.peer_node_id] = (await nodes.find(session, row.peer_node_id)).name
+        names[row.peer_node_id] = (await nodes.find_node(session, row.peer_node_id)).name
     return names

@@ -24,7 +24,7 @@ MIN_DURATION_S = 0.5
 _ORDERS = ((0, 1, 1, 0), (1, 0, 0, 1))
 
 
-def arms(spec: Spec) -> list[Arm]:
+def all_arms(spec: Spec) -> list[Arm]:
     """Return every combination of levels of the spec's factors, the baseline first, the last factor varying fastest."""
     return list(product(*(range(len(factor.levels)) for factor in spec.factors)))
 
@@ -42,7 +42,7 @@ def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
     documentation guarantees to be reproducible.
     """
     random = Random(seed)  # noqa: S311  the order has to be reproducible, not secret
-    combinations = arms(spec)
+    combinations = all_arms(spec)
     runs: list[PlannedRun] = []
 
     def add(stage: str, block: int, labels: tuple[int, ...] | list[int]) -> None:
@@ -66,7 +66,7 @@ def run_count(spec: Spec) -> int:
     """Return the number of runs in the experiment's schedule."""
     if spec.kind == "aa":
         return 4 * spec.blocks
-    return 4 * spec.aa_blocks + spec.blocks * (4 if spec.kind == "ab" else len(arms(spec)))
+    return 4 * spec.aa_blocks + spec.blocks * (4 if spec.kind == "ab" else len(all_arms(spec)))
 
 
 def check_spec(spec: Spec) -> str | None:
@@ -103,21 +103,21 @@ def _primary_problem(spec: Spec) -> str | None:
     return None
 
 
-def run_s(spec: Spec, arm: Arm) -> float:
+def estimate_run_s(spec: Spec, arm: Arm) -> float:
     """Return the estimated duration of one run in the arm, s."""
     levels = [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
     settles = any(level.policy or level.irqbalance for level in levels)
     return RUN_OVERHEAD_S + (spec.settle_s if settles else 0) + spec.warmup_s + spec.measure_s
 
 
-def duration_s(spec: Spec) -> float:
+def estimate_duration_s(spec: Spec) -> float:
     """Return the estimated duration of the experiment, s, without repetitions of discarded runs."""
-    baseline, *others = arms(spec)
+    baseline, *others = all_arms(spec)
     if spec.kind == "aa":
-        return run_count(spec) * run_s(spec, baseline)
+        return run_count(spec) * estimate_run_s(spec, baseline)
     times = 2 if spec.kind == "ab" else 1
-    main = times * spec.blocks * sum(run_s(spec, arm) for arm in [baseline, *others])
-    return 4 * spec.aa_blocks * run_s(spec, baseline) + main
+    main = times * spec.blocks * sum(estimate_run_s(spec, arm) for arm in [baseline, *others])
+    return 4 * spec.aa_blocks * estimate_run_s(spec, baseline) + main
 
 
 def discard_reason(measured: Measured, spec: Spec) -> str | None:

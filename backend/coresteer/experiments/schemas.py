@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
-from coresteer.inputs import Body
+from coresteer.inputs import RequestBody
 from coresteer.structs import AsStruct, FromStruct
 from coresteer_core.metrics import MetricLabel
 
@@ -23,7 +23,7 @@ class ExperimentState(StrEnum):
     FAILED = "failed"
 
 
-class ExperimentRequest(Body):
+class ExperimentRequest(RequestBody):
     """The specification of an experiment to preview or start."""
 
     spec: Annotated[Spec, FromStruct()]
@@ -107,7 +107,7 @@ class Experiment(ExperimentSummary):
     metrics: dict[str, Annotated[MetricLabel, AsStruct()]]
 
 
-class AuthorsRow(BaseModel):
+class PublishedRow(BaseModel):
     """A published value of a metric for an arm, for comparison. text: as printed in the paper."""
 
     arm: str
@@ -129,4 +129,4 @@ class Template(BaseModel):
     spec: Annotated[Spec, AsStruct()] | None
     unavailable_because: str | None
     differs: list[str]
-    authors: list[AuthorsRow]
+    authors: list[PublishedRow]

@@ -18,7 +18,7 @@ _analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
 """Cache of recent analyses: every open page requests the analysis after every run."""
 
 
-def summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) -> ExperimentSummary:
+def to_summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) -> ExperimentSummary:
     """Return the list entry of an experiment, without its runs.
 
     queue_position: 0 while running, None once it has ended.
@@ -45,17 +45,19 @@ def summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) -> 
     )
 
 
-def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], queue_position: int | None) -> Experiment:
+def to_experiment(
+    row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], queue_position: int | None
+) -> Experiment:
     """Return an experiment with runs, analysis and findings. Takes about 100 ms of CPU time unless cached."""
     discarded = sum(run.discarded is not None for run in runs)
     experiment = Experiment(
-        **summary(row, RunCounts(len(runs) - discarded, discarded), queue_position).model_dump(),
+        **to_summary(row, RunCounts(len(runs) - discarded, discarded), queue_position).model_dump(),
         spec=spec,
         seed=row.seed,
         machine=row.machine,
         settings=SettingsBeforeAfter(before=row.settings_before or {}, after=row.settings_after),
         activity=row.activity,
-        arms=[schedule.arm_name(spec, arm) for arm in schedule.arms(spec)],
+        arms=[schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec)],
         runs=list(runs),
         analysis=_analysed(row, spec, runs),
         metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT.items()},
@@ -79,6 +81,6 @@ def _remaining_s(row: ExperimentRow, done: RunCounts) -> float | None:
     if row.state not in (ExperimentState.QUEUED, ExperimentState.RUNNING):
         return None
     elapsed = 0.0 if row.started_at is None else (datetime.now(UTC) - row.started_at).total_seconds()
-    return next_step.remaining_s(
+    return next_step.estimate_remaining_s(
         planned_s=row.planned_s, planned=row.runs_planned, done=done.counted, elapsed_s=elapsed
     )

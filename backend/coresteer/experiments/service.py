@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
-from coresteer.changes.validation import view_of
+from coresteer.changes.validation import view_of_node
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.experiments import repository, schedule, serialize, validation
-from coresteer.experiments.arm_config import every_level, is_as_it_is
+from coresteer.experiments.arm_config import all_levels, changes_nothing
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.repository import RunCounts
@@ -37,25 +37,25 @@ from coresteer_core.policies.base import Mode
 from coresteer_core.protocol import Hello
 
 
-async def get(session: AsyncSession, experiment_id: int) -> Experiment:
+async def get_experiment(session: AsyncSession, experiment_id: int) -> Experiment:
     """Return one experiment with its runs and analysis.
 
     Raises NotFound, and Conflict if another version stored it in an unreadable form.
     """
-    row = await find(session, experiment_id)
+    row = await find_row(session, experiment_id)
     positions = await _queue_positions_of(session, [row])
-    rows = await repository.runs(session, experiment_id)
+    rows = await repository.list_runs(session, experiment_id)
     try:
         spec = msgspec.convert(row.spec, Spec)
         runs = [msgspec.convert(run.run, RecordedRun) for run in rows]
     except msgspec.ValidationError as error:
         raise Conflict(unreadable_sentence(experiment_id, error)) from None
-    return await asyncio.to_thread(serialize.whole, row, spec, runs, positions.get(row.id))
+    return await asyncio.to_thread(serialize.to_experiment, row, spec, runs, positions.get(row.id))
 
 
-async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
+async def find_row(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
     """Return the row of one experiment. lock: until the end of the transaction. Raises NotFound."""
-    row = await repository.find(session, experiment_id, lock=lock)
+    row = await repository.find_experiment(session, experiment_id, lock=lock)
     if row is None:
         raise NotFound(f"There is no experiment {experiment_id}.")
     return row
@@ -67,7 +67,7 @@ def unreadable_sentence(experiment_id: int, error: msgspec.ValidationError) -> s
     return f"Experiment {experiment_id} was stored by another version of Coresteer; this one cannot read it: {why}."
 
 
-async def page(
+async def list_experiments(
     session: AsyncSession,
     *,
     node_id: int | None,
@@ -76,27 +76,29 @@ async def page(
     limit: int,
 ) -> ExperimentPage:
     """Return a page of experiments, newest first."""
-    rows = await repository.newest(session, node_id=node_id, state=state, older_than=older_than, limit=limit + 1)
+    rows = await repository.newest_experiments(
+        session, node_id=node_id, state=state, older_than=older_than, limit=limit + 1
+    )
     found = await _summaries(session, rows[:limit])
     return ExperimentPage(experiments=found, older=found[-1].id if len(rows) > limit else None)
 
 
 async def summary(session: AsyncSession, experiment_id: int) -> ExperimentSummary | None:
     """Return the list entry of one experiment, None if it does not exist."""
-    row = await repository.find(session, experiment_id)
+    row = await repository.find_experiment(session, experiment_id)
     return None if row is None else (await _summaries(session, [row]))[0]
 
 
 async def _summaries(session: AsyncSession, rows: Sequence[ExperimentRow]) -> list[ExperimentSummary]:
-    done = await repository.done(session, [row.id for row in rows])
+    done = await repository.count_runs(session, [row.id for row in rows])
     positions = await _queue_positions_of(session, rows)
-    return [serialize.summary(row, done.get(row.id, RunCounts(0, 0)), positions.get(row.id)) for row in rows]
+    return [serialize.to_summary(row, done.get(row.id, RunCounts(0, 0)), positions.get(row.id)) for row in rows]
 
 
 async def _queue_positions_of(session: AsyncSession, rows: Sequence[ExperimentRow]) -> dict[int, int]:
     """Return the queue positions of experiments by id; reads the whole queue only if one of them is queued."""
     if any(row.state == ExperimentState.QUEUED for row in rows):
-        return _queue_positions(await repository.unfinished(session))
+        return _queue_positions(await repository.unfinished_experiments(session))
     return {row.id: 0 for row in rows if row.state == ExperimentState.RUNNING}
 
 
@@ -124,9 +126,9 @@ async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec,
     blocked = _blocked_because(context, spec, node, peer, role)
     arms = await asyncio.to_thread(validation.arm_previews, spec, view, names)
     return ExperimentPreview(
-        sentence=validation.sentence(spec, node.name, None if peer is None else peer.name),
+        sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name),
         runs=schedule.run_count(spec),
-        duration_s=schedule.duration_s(spec),
+        duration_s=schedule.estimate_duration_s(spec),
         arms=arms,
         warnings=warnings,
         blocked_because=blocked,
@@ -146,9 +148,9 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
             spec=msgspec.to_builtins(spec),
             seed=randbelow(2**31) if spec.seed is None else spec.seed,
             runs_planned=schedule.run_count(spec),
-            planned_s=schedule.duration_s(spec),
+            planned_s=schedule.estimate_duration_s(spec),
             state=ExperimentState.QUEUED,
-            sentence=validation.sentence(spec, node.name, None if peer is None else peer.name),
+            sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name),
             activity="Waiting in the queue of its node.",
             machine={},
             created_at=datetime.now(UTC),
@@ -157,7 +159,7 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
         session.add(row)
         await session.flush()
         audit(session, identity.username, "experiment.start", row)
-        experiment = await get(session, row.id)
+        experiment = await get_experiment(session, row.id)
     context.wake.set()
     await publish(context, experiment.id)
     return experiment
@@ -169,8 +171,8 @@ async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str) 
     Raises NotFound and Conflict.
     """
     async with context.database.session() as session:
-        row = await find(session, experiment_id, lock=True)
-        if row.state not in repository.OPEN:
+        row = await find_row(session, experiment_id, lock=True)
+        if row.state not in repository.OPEN_STATES:
             raise Conflict(f"This experiment has ended: {row.sentence}")
         if row.ending_state is not None:
             raise Conflict(f"This experiment is already ending: {row.sentence}")
@@ -182,7 +184,7 @@ async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str) 
             row.activity = "Ending: restoring the node's settings."
         audit(session, actor, "experiment.cancel", row)
         await session.flush()
-        experiment = await get(session, experiment_id)
+        experiment = await get_experiment(session, experiment_id)
     context.wake.set()
     await publish(context, experiment_id)
     return experiment
@@ -215,28 +217,28 @@ async def _validate(
     """Validate a spec; return the node, its peer, the node's view, and the names of the policies by id."""
     node = await _node(session, spec.node_id, "spec.node_id")
     peer = None if spec.peer_node_id is None else await _node(session, spec.peer_node_id, "spec.peer_node_id")
-    view = view_of(node, context.registry.get(node.id).flows)
-    peer_topology = None if peer is None else nodes.reported(peer).topology
-    await asyncio.to_thread(validation.check, spec, view, peer_topology)
+    view = view_of_node(node, context.registry.get(node.id).flows)
+    peer_topology = None if peer is None else nodes.reported_state(peer).topology
+    await asyncio.to_thread(validation.check_on_node, spec, view, peer_topology)
     return node, peer, view, await _policy_names(session, spec)
 
 
 async def _node(session: AsyncSession, node_id: int, field: str) -> NodeRow:
     try:
-        return await nodes.find(session, node_id)
+        return await nodes.find_node(session, node_id)
     except NotFound as missing:
         raise Invalid(missing.detail, field=field) from None
 
 
 async def _policy_names(session: AsyncSession, spec: Spec) -> dict[int, str]:
     names: dict[int, str] = {}
-    for path, level in every_level(spec):
+    for path, level in all_levels(spec):
         if (wanted := level.policy) is None:
             continue
-        row = await policies.find(session, wanted.policy_id)
+        row = await policies.find_policy(session, wanted.policy_id)
         if row is None:
             raise Invalid(f"There is no policy {wanted.policy_id}.", field=f"{path}.policy.policy_id")
-        if await policies.version(session, wanted.policy_id, wanted.version) is None:
+        if await policies.find_version(session, wanted.policy_id, wanted.version) is None:
             sentence = f"The policy “{row.name}” has no version {wanted.version}."
             raise Invalid(sentence, field=f"{path}.policy.version")
         names[row.id] = row.name
@@ -245,7 +247,7 @@ async def _policy_names(session: AsyncSession, spec: Spec) -> dict[int, str]:
 
 async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[str, list[str]]:
     """Return the names of the enforced policies by node name."""
-    enabled = await policies.enabled(session)
+    enabled = await policies.enabled_policies(session)
     return {
         facts.name: [policy.name for policy in in_force(enabled, facts) if policy.mode is Mode.ENFORCE]
         for facts in await policies.node_attributes(session, node_ids)
@@ -265,7 +267,7 @@ async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: Node
             f"Runs the command “{spec.workload.name}”, as the agent's configuration on {node.name} defines it."
         )
     ids = {row.id for row in both}
-    queue = [each for each in await repository.unfinished(session) if ids & set(each.node_ids)]
+    queue = [each for each in await repository.unfinished_experiments(session) if ids & set(each.node_ids)]
     if queue:
         ahead = "1 experiment is" if len(queue) == 1 else f"{len(queue)} experiments are"
         warnings.append(f"{ahead} ahead in the queue of these nodes.")
@@ -280,7 +282,7 @@ def _blocked_because(
     for row in [node] if peer is None else [node, peer]:
         if not context.connections.is_connected(row.id):
             return f"{row.name} is disconnected; an experiment requires its agent to be connected."
-    changes = not all(is_as_it_is(spec, arm) for arm in schedule.arms(spec))
+    changes = not all(changes_nothing(spec, arm) for arm in schedule.all_arms(spec))
     hello = None if node.hello is None else msgspec.convert(node.hello, Hello)
     if changes and (hello is None or hello.mode != "control"):
         reason = hello.observe_reason if hello is not None else None

@@ -6,9 +6,9 @@ is above 0.05, so they cannot contradict each other.
 
 Measured with whole simulated experiments (tests/bench/bench_false_alarms.py, 2,000 of each kind, so ± 1 %; noise that
 is normal, Student's t with 3 degrees of freedom or log-normal, a linear drift of 10 standard deviations, AR(1) with
-0.8, and t, drift and AR(1) at once): the 95 % interval of two_arms included the true value in 95.5-97.2 % at 6 blocks,
-in 94.5-95.2 % at 8, in 94.2-95.5 % at 12. A percentile bootstrap of blocks with the same noises included it in 83-87 %,
-86-90 % and 89-93 %, which is two to three times as many false positives.
+0.8, and t, drift and AR(1) at once): the 95 % interval of compare_two_arms included the true value in 95.5-97.2 % at 6
+blocks, in 94.5-95.2 % at 8, in 94.2-95.5 % at 12. A percentile bootstrap of blocks with the same noises included it in
+83-87 %, 86-90 % and 89-93 %, which is two to three times as many false positives.
 """
 
 from functools import lru_cache
@@ -21,12 +21,12 @@ from scipy import stats
 
 Numbers = npt.NDArray[np.float64]
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 POWER = 0.8
 _ENUMERATED_BLOCKS = 12
 _DRAWS = 2**_ENUMERATED_BLOCKS - 1
 _PERMUTATIONS = 1_999
-FEWEST_OF_TWO = 6
+MIN_BLOCKS_OF_TWO_ARMS = 6
 """With fewer blocks no difference between two arms can be significant."""
 _FEWEST_FREEDOM = 8
 _NOTHING = 1e-12
@@ -46,7 +46,7 @@ class Estimates(NamedTuple):
     minimum_detectable: Numbers
 
 
-def two_arms(differences: Numbers, seed: int) -> Estimates | None:
+def compare_two_arms(differences: Numbers, seed: int) -> Estimates | None:
     """Test the difference of two arms whose order was randomized in each block; None with fewer than 6 blocks.
 
     differences: the second arm's minus the first's, one a block. Had the arms no effect, each difference would have had
@@ -62,7 +62,7 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
     """
     blocks = len(differences)
     means = np.sort(_subsets(blocks, seed) @ differences)
-    rank = int(LEVEL / 2 * (len(means) + 1))
+    rank = int(SIGNIFICANCE_LEVEL / 2 * (len(means) + 1))
     if rank == 0:
         return None
     value = differences.mean()
@@ -77,8 +77,8 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
     return Estimates(*(np.array([each]) for each in (value, means[rank - 1], means[-rank], p, visible)))
 
 
-def fewest_of_many(arms: int) -> int:
-    """Return the minimum number of blocks in which many_arms() can find a difference: 3, and 8 degrees of freedom."""
+def min_blocks_of_many_arms(arms: int) -> int:
+    """Return the minimum number of blocks for compare_many_arms(): 3, and enough for 8 degrees of freedom."""
     return max(3, 1 + ceil(_FEWEST_FREEDOM / (arms - 1)))
 
 
@@ -93,10 +93,10 @@ def _subsets(blocks: int, seed: int) -> Numbers:
     return np.asarray(inside / inside.sum(axis=1, keepdims=True))
 
 
-def many_arms(values: Numbers, seed: int) -> Estimates | None:
+def compare_many_arms(values: Numbers, seed: int) -> Estimates | None:
     """Compare every arm with the first in randomised complete blocks; values: blocks × arms, one run each.
 
-    None with fewer than fewest_of_many() blocks. A sign-flip test for each arm would end at p = 0.031 with 6
+    None with fewer than min_blocks_of_many_arms() blocks. A sign-flip test for each arm would end at p = 0.031 with 6
     blocks, and Holm's correction over 9 arms would leave 0.28. This takes all arms together: residuals (values less the
     means of block and arm) are permuted within blocks as the design did, a bootstrap without replacement, and each time
     the largest studentized difference from the baseline is kept. p is adjusted by that maximum (Westfall and Young,
@@ -110,7 +110,7 @@ def many_arms(values: Numbers, seed: int) -> Estimates | None:
     and to 6 % with this. With 10 arms at 6 blocks and runs that deviate by 5 %, 10 % more is found in 56-93 %.
     """
     blocks, arms = values.shape
-    if blocks < fewest_of_many(arms):
+    if blocks < min_blocks_of_many_arms(arms):
         return None
     freedom = (blocks - 1) * (arms - 1)
     value, error = _studentized(
@@ -119,7 +119,7 @@ def many_arms(values: Numbers, seed: int) -> Estimates | None:
     residuals = values - values.mean(axis=1, keepdims=True)
     residuals -= residuals.mean(axis=0)
     largest = np.sort(_largest_by_chance(residuals, seed))
-    critical = largest[-int(LEVEL * (_PERMUTATIONS + 1))]
+    critical = largest[-int(SIGNIFICANCE_LEVEL * (_PERMUTATIONS + 1))]
     p = (1 + _PERMUTATIONS - np.searchsorted(largest, np.abs(value) / error)) / (_PERMUTATIONS + 1)
     visible = (critical + stats.t.ppf(POWER, freedom)) * error
     return Estimates(value, value - critical * error, value + critical * error, p, visible)
@@ -198,5 +198,5 @@ def mean_interval(values: Numbers) -> tuple[float, float, float] | None:
     if len(values) < 2:
         return None
     mean = float(values.mean())
-    half = float(stats.t.isf(LEVEL / 2, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)))
+    half = float(stats.t.isf(SIGNIFICANCE_LEVEL / 2, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)))
     return mean, mean - half, mean + half

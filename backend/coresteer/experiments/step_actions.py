@@ -8,12 +8,12 @@ from importlib import metadata
 from uuid import UUID
 
 from coresteer.bus import NodeEvent
-from coresteer.changes.validation import view_of
+from coresteer.changes.validation import view_of_node
 from coresteer.errors import Problem
 from coresteer.experiments import arm_config, repository, run_settings, service
 from coresteer.experiments.context import ExperimentContext
-from coresteer.experiments.machine import machine_of
-from coresteer.experiments.run_settings import Definition
+from coresteer.experiments.machine import describe_machine
+from coresteer.experiments.run_settings import ExperimentDefinition
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.session_state import SessionState
 from coresteer.experiments.spec import PlannedRun, RecordedRun
@@ -25,14 +25,19 @@ from coresteer_core.experiments.model import Role as RunRole
 from coresteer_core.node.view import View
 from coresteer_core.protocol import BeginExperiment, EndExperiment, RunExperiment, ToAgent
 
-SYSTEM = "coresteer"
+SYSTEM_ACTOR = "coresteer"
 
 
 class StepActions:
     """Actions of an experiment, one method for each Step. activity: the sentence that is shown at present."""
 
     def __init__(
-        self, context: ExperimentContext, definition: Definition, state: SessionState, timeouts: Timeouts, activity: str
+        self,
+        context: ExperimentContext,
+        definition: ExperimentDefinition,
+        state: SessionState,
+        timeouts: Timeouts,
+        activity: str,
     ) -> None:
         self._context = context
         self._definition = definition
@@ -53,7 +58,7 @@ class StepActions:
         if activity == self._activity:
             return
         async with self._context.database.session() as session:
-            row = await repository.find(session, self._definition.experiment_id, lock=True)
+            row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
             if row is not None:
                 row.activity = activity
         self._activity = activity
@@ -74,13 +79,13 @@ class StepActions:
     async def record_settings(self) -> None:
         """Store the description of the machine, and the settings before the experiment."""
         async with self._context.database.session() as session:
-            node, *peers = [await nodes.find(session, node_id) for node_id in self._state.participants]
-            machine = machine_of(node) | {"backend_version": metadata.version("coresteer")}
+            node, *peers = [await nodes.find_node(session, node_id) for node_id in self._state.participants]
+            machine = describe_machine(node) | {"backend_version": metadata.version("coresteer")}
             if peers:
-                machine["peer"] = machine_of(peers[0])
+                machine["peer"] = describe_machine(peers[0])
             settings = arm_config.compared_settings(self._definition.spec, self._view(node))
             # last: the row's node replaces this one, without the topology and inventory that were loaded
-            row = await repository.find(session, self._definition.experiment_id, lock=True)
+            row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
             if row is not None:
                 row.machine, row.settings_before = machine, settings
 
@@ -89,7 +94,7 @@ class StepActions:
         state = self._state
         netdev_keys = arm_config.netdev_keys(self._definition.spec, facts.netdev)
         state.settings = {}  # an inventory that arrives during the query makes it None again
-        found = arm_config.values(await self._current_view(), [*(facts.settings_before or {}), *netdev_keys])
+        found = arm_config.current_values(await self._current_view(), [*(facts.settings_before or {}), *netdev_keys])
         if state.settings is not None:
             state.settings = found
         is_first = not state.netdev_settings_before and not facts.end_sent
@@ -100,17 +105,17 @@ class StepActions:
 
     async def _record_netdev_settings(self, found: Mapping[str, str]) -> None:
         async with self._context.database.session() as session:
-            row = await repository.find(session, self._definition.experiment_id, lock=True)
+            row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
             if row is not None:
                 row.settings_before = {**found, **(row.settings_before or {})}
 
     async def _current_view(self) -> View:
         """Return the node as its agent last reported it."""
         async with self._context.database.session() as session:
-            return self._view(await nodes.find(session, self._state.node_id))
+            return self._view(await nodes.find_node(session, self._state.node_id))
 
     def _view(self, node: NodeRow) -> View:
-        return view_of(node, self._context.registry.get(node.id).flows)
+        return view_of_node(node, self._context.registry.get(node.id).flows)
 
     def prepare(self, index: int) -> None:
         """Request that a participant (by its index) prepares what all runs share."""
@@ -161,7 +166,7 @@ class StepActions:
             role=role,
             warmup_s=arm_config.warmup_s(spec, planned.arm),
             measure_s=spec.measure_s,
-            irqbalance=role != "client" and arm_config.has_irqbalance(spec, planned.arm),
+            irqbalance=role != "client" and arm_config.runs_irqbalance(spec, planned.arm),
             address="" if message is None or role != "client" else message.address,
             netdevs=[facts.netdev] if facts.netdev and role != "client" else [],
         )
@@ -217,7 +222,7 @@ class StepActions:
         await run_settings.roll_back(self._context, self._definition, change_id)
         self._state.settings = None
 
-    def send_end(self) -> None:
+    def end_load(self) -> None:
         """Request that all nodes stop the load."""
         for node_id in self._state.participants:
             self._post(node_id, EndExperiment(self._definition.experiment_id))
@@ -227,7 +232,7 @@ class StepActions:
     async def stop_measuring(self, state: ExperimentState, sentence: str) -> None:
         """Store the state in which the experiment ends once its settings are restored."""
         async with self._context.database.session() as session:
-            row = await repository.find(session, self._definition.experiment_id, lock=True)
+            row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
             if row is not None and row.ending_state is None:
                 row.ending_state, row.sentence = state, sentence
         self._state.set_active_run(None)
@@ -237,12 +242,12 @@ class StepActions:
         """Store that the experiment has ended, with its settings now (None: not read) and a note about problems."""
         self._context.publisher.lease(self._state.node_id, [])
         async with self._context.database.session() as session:
-            row = await repository.find(session, self._definition.experiment_id, lock=True)
+            row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
             if row is None or row.ending_state is None:
                 return
             row.settings_after = None if after is None else dict(after)
             service.end(row, ExperimentState(row.ending_state), f"{row.sentence} {note}".rstrip())
-            service.audit(session, SYSTEM, "experiment.end", row)
+            service.audit(session, SYSTEM_ACTOR, "experiment.end", row)
         for node_id in self._state.participants:
             self._context.bus.publish(NodeEvent(node_id))  # its policies are sent again
         if row.state == ExperimentState.DONE:
@@ -252,8 +257,8 @@ class StepActions:
     async def _record_findings(self, note: str) -> None:
         """Show the first finding in the list; in a second transaction, so that the node is free before the analysis."""
         async with self._context.database.session() as session:
-            experiment = await service.get(session, self._definition.experiment_id)
-            row = await service.find(session, self._definition.experiment_id, lock=True)
+            experiment = await service.get_experiment(session, self._definition.experiment_id)
+            row = await service.find_row(session, self._definition.experiment_id, lock=True)
             row.sentence = f"{experiment.findings[0]} {note}".rstrip()
 
     def _post(self, node_id: int, message: ToAgent) -> None:

@@ -176,7 +176,7 @@ class RollBackChange:
 
 
 @dataclass(frozen=True)
-class SendEnd:
+class EndLoad:
     """Stop the load on all nodes, and remove what was prepared for it."""
 
 
@@ -208,7 +208,7 @@ Step: TypeAlias = (
     | AbandonRun
     | EndPolicyLease
     | RollBackChange
-    | SendEnd
+    | EndLoad
     | StopMeasuring
     | Finish
 )

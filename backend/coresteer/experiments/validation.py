@@ -11,19 +11,19 @@ import msgspec
 from coresteer.errors import Invalid
 from coresteer.experiments import schedule
 from coresteer.experiments.arm_config import (
-    NETDEV,
+    NETDEV_PLACEHOLDER,
+    all_levels,
+    changes_nothing,
     desired_of,
-    every_level,
-    has_irqbalance,
-    has_two_ends,
-    is_as_it_is,
+    has_client,
     levels_of,
     policies_of,
+    runs_irqbalance,
     workload_of,
 )
 from coresteer.experiments.schemas import ArmPreview
 from coresteer.experiments.spec import Arm, Spec
-from coresteer.experiments.statistics import FEWEST_OF_TWO, fewest_of_many
+from coresteer.experiments.statistics import MIN_BLOCKS_OF_TWO_ARMS, min_blocks_of_many_arms
 from coresteer.structs import reason_and_path
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
@@ -37,14 +37,14 @@ _STAND_IN = "NETDEV"
 """Name of a netdev in commands of a preview, where the real one is not known yet."""
 
 
-def check(spec: Spec, view: View, peer: Topology | None) -> None:
+def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
     """Raise Invalid, naming the field, if this spec cannot run on the node. peer: topology of the client's node."""
     for path, text in (("spec.name", spec.name), ("spec.template", spec.template), *_names(spec)):
         if not text.isprintable():
             raise Invalid("Names must not contain control characters.", field=path)
     if (wrong := schedule.check_spec(spec)) is not None:
         raise Invalid(wrong, field="spec")
-    if spec.peer_node_id is not None and not has_two_ends(spec.workload):
+    if spec.peer_node_id is not None and not has_client(spec.workload):
         raise Invalid("This workload has no client that could run on another node.", field="spec.peer_node_id")
     if spec.peer_node_id == spec.node_id:
         raise Invalid(
@@ -61,14 +61,14 @@ def check(spec: Spec, view: View, peer: Topology | None) -> None:
             )
     _check_workload(spec.workload, "spec.workload", view.topology, peer)
     _check_levels(spec, view)
-    for arm in schedule.arms(spec):
+    for arm in schedule.all_arms(spec):
         try:
             workload = workload_of(spec, arm)
         except msgspec.ValidationError as error:
             reason, where = reason_and_path(error)
             raise Invalid(reason, field=f"{_workload_path(spec, arm)}{where}") from None
         _check_workload(workload, _workload_path(spec, arm), view.topology, peer)
-        if refused := preview(view, _known(desired_of(spec, arm, NETDEV)), reason="").refused:
+        if refused := preview(view, _known(desired_of(spec, arm, NETDEV_PLACEHOLDER)), reason="").refused:
             raise Invalid(f"{schedule.arm_name(spec, arm)}: {refused[0].sentence}", field="spec.factors")
         ids = [level.policy_id for level in policies_of(spec, arm)]
         if len(set(ids)) < len(ids):
@@ -80,14 +80,14 @@ def check(spec: Spec, view: View, peer: Topology | None) -> None:
 def _names(spec: Spec) -> list[tuple[str, str]]:
     named = [(f"spec.factors[{place}].name", factor.name) for place, factor in enumerate(spec.factors)]
     named += [(f"spec.factors[{place}].unit", factor.unit) for place, factor in enumerate(spec.factors)]
-    return named + [(f"{path}.name", level.name) for path, level in every_level(spec)]
+    return named + [(f"{path}.name", level.name) for path, level in all_levels(spec)]
 
 
 def _check_levels(spec: Spec, view: View) -> None:
     kind = type(spec.workload).__struct_config__.tag
-    for path, level in every_level(spec):
+    for path, level in all_levels(spec):
         for place, desired_value in enumerate(level.settings):
-            _check_desired_value(desired_value, f"{path}.settings[{place}]", view, traffic=has_two_ends(spec.workload))
+            _check_desired_value(desired_value, f"{path}.settings[{place}]", view, traffic=has_client(spec.workload))
         known = {field.encode_name for field in msgspec.structs.fields(spec.workload)}
         if unknown := sorted(level.workload.keys() - known):
             sentence = f"{kind} has no field {unknown[0]}; choose one of {', '.join(sorted(known))}."
@@ -95,20 +95,20 @@ def _check_levels(spec: Spec, view: View) -> None:
 
 
 def _check_desired_value(desired_value: DesiredValue, path: str, view: View, *, traffic: bool) -> None:
-    if NETDEV in desired_value.key and not traffic:
+    if NETDEV_PLACEHOLDER in desired_value.key and not traffic:
         raise Invalid(
-            f"{NETDEV} is the netdev by which generated traffic arrives; this workload generates none.",
+            f"{NETDEV_PLACEHOLDER} is the netdev by which generated traffic arrives; this workload generates none.",
             field=f"{path}.key",
         )
     try:
-        setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
+        setting = parse_setting(desired_value.key.replace(NETDEV_PLACEHOLDER, _STAND_IN))
     except SettingError as error:
         raise Invalid(str(error), field=f"{path}.key") from None
     try:
         setting.canonical(desired_value.value)
     except SettingError as error:
         raise Invalid(f"{desired_value.key}: {error}", field=f"{path}.value") from None
-    if NETDEV not in desired_value.key and (refused := preview(view, [desired_value], reason="").refused):
+    if NETDEV_PLACEHOLDER not in desired_value.key and (refused := preview(view, [desired_value], reason="").refused):
         field = "key" if refused[0].code == "unknown" else "value"
         raise Invalid(refused[0].sentence, field=f"{path}.{field}")
 
@@ -134,25 +134,25 @@ def _check_workload(workload: Workload, path: str, topology: Topology, peer: Top
 
 
 def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
-    return [desired_value for desired_value in desired if NETDEV not in desired_value.key]
+    return [desired_value for desired_value in desired if NETDEV_PLACEHOLDER not in desired_value.key]
 
 
 def arm_previews(spec: Spec, view: View, policies: Mapping[int, str]) -> list[ArmPreview]:
     """Return what each arm changes on the node. policies: names by id."""
-    return [_arm_preview(spec, arm, view, policies) for arm in schedule.arms(spec)]
+    return [_arm_preview(spec, arm, view, policies) for arm in schedule.all_arms(spec)]
 
 
 def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) -> ArmPreview:
     parts: list[str] = []
     commands: list[str] = []
-    desired = desired_of(spec, arm, NETDEV)
+    desired = desired_of(spec, arm, NETDEV_PLACEHOLDER)
     if known := _known(desired):
         found = preview(view, known, reason="")
         parts.append(found.sentence)
         commands += found.commands
     for desired_value in desired:
-        if NETDEV in desired_value.key:
-            setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
+        if NETDEV_PLACEHOLDER in desired_value.key:
+            setting = parse_setting(desired_value.key.replace(NETDEV_PLACEHOLDER, _STAND_IN))
             value = setting.canonical(desired_value.value)
             parts.append(f"{desired_value.key} becomes {value}, for the netdev by which the load arrives.")
             commands.append(setting.shell_command(value))
@@ -160,25 +160,25 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
         f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."
         for policy in policies_of(spec, arm)
     ]
-    if has_irqbalance(spec, arm):
+    if runs_irqbalance(spec, arm):
         parts.append("irqbalance runs; the affinities that it changes are restored afterwards.")
     for level in levels_of(spec, arm):
         parts += [f"Workload: {name.replace('_', ' ')} {value}." for name, value in level.workload.items()]
-    if is_as_it_is(spec, arm):
+    if changes_nothing(spec, arm):
         parts.insert(0, "The node as it is, without enforced policies.")
     return ArmPreview(name=schedule.arm_name(spec, arm), sentence=" ".join(parts), commands=commands)
 
 
-def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
+def summary_sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
     """Return a summary of the experiment in one or two sentences."""
     metric = EXPERIMENT[spec.primary].label if spec.primary in EXPERIMENT else spec.primary
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
     where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"
-    what = f"{runs} runs ({load}) on {where}, about {minutes(schedule.duration_s(spec))}"
+    what = f"{runs} runs ({load}) on {where}, about {format_duration(schedule.estimate_duration_s(spec))}"
     if spec.kind == "aa":
         return f"{what}: A/A, the node is compared with itself. Primary metric: {metric}."
-    baseline, *others = (schedule.arm_name(spec, arm) for arm in schedule.arms(spec))
+    baseline, *others = (schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec))
     compared = f"“{others[0]}”" if len(others) == 1 else f"{len(others)} other levels"
     return f"{what}: {first} A/A runs, then “{baseline}” against {compared}. Primary metric: {metric}."
 
@@ -186,17 +186,18 @@ def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
 def block_warnings(spec: Spec) -> list[str]:
     """Return warnings about numbers of blocks that are too small for a result."""
     warnings = []
-    fewest = fewest_of_many(len(schedule.arms(spec))) if spec.kind == "sweep" else FEWEST_OF_TWO
+    minimum = MIN_BLOCKS_OF_TWO_ARMS
+    fewest = min_blocks_of_many_arms(len(schedule.all_arms(spec))) if spec.kind == "sweep" else minimum
     if spec.blocks < fewest:
         warnings.append(f"With {spec.blocks} blocks no difference can be significant, however large; use {fewest}.")
-    if spec.kind != "aa" and spec.aa_blocks < FEWEST_OF_TWO:
+    if spec.kind != "aa" and spec.aa_blocks < minimum:
         warnings.append(
-            f"With {spec.aa_blocks} A/A blocks the node's own variation cannot be determined; use {FEWEST_OF_TWO}."
+            f"With {spec.aa_blocks} A/A blocks the node's own variation cannot be determined; use {minimum}."
         )
     return warnings
 
 
-def minutes(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration in seconds as minutes or hours for a sentence."""
     if seconds < 90:
         return f"{seconds:.0f} s"

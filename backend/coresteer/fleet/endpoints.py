@@ -15,13 +15,13 @@ router = APIRouter(prefix="/api/nodes", tags=["nodes"])
 @router.get("")
 async def list_nodes(request: Request, session: Session, _: Viewer) -> list[NodeSummary]:
     """List all nodes, ordered by name."""
-    return await service.summaries(session, request.app.state.registry)
+    return await service.node_summaries(session, request.app.state.registry)
 
 
 @router.get("/{node_id}")
 async def get_node(request: Request, session: Session, _: Viewer, node_id: RowId) -> Node:
     """Return one node with topology, inventory and its busiest tasks."""
-    return await service.details(session, request.app.state.registry, node_id)
+    return await service.node_details(session, request.app.state.registry, node_id)
 
 
 @router.patch("/{node_id}")
@@ -40,7 +40,7 @@ async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None
     """Delete a node and disconnect its agent; its samples are dropped when their retention ends."""
     database: Database = request.app.state.database
     async with database.session() as session:
-        await service.delete(session, node_id, actor=identity.username)
+        await service.delete_node(session, node_id, actor=identity.username)
     service.disconnect(request.app.state.connections, node_id)
     request.app.state.registry.remove(node_id)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import STORABLE, Body, TextPattern
+from coresteer.inputs import STORABLE, RequestBody, TextPattern
 from coresteer.presence.schemas import Figures, Health
 from coresteer.structs import AsStruct
 from coresteer_core.node.inventory import Inventory
@@ -44,7 +44,7 @@ class Node(NodeSummary):
     interval_s: float | None
 
 
-class NodeUpdate(Body):
+class NodeUpdate(RequestBody):
     """Labels of a node given by people; they replace all former ones."""
 
     labels: dict[

@@ -8,15 +8,15 @@ from coresteer.audit.service import record
 from coresteer.changes.repository import count_open
 from coresteer.fleet.schemas import Node, NodeSummary
 from coresteer.nodes import repository
-from coresteer.nodes.service import find, reported
+from coresteer.nodes.service import find_node, reported_state
 from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
-from coresteer.presence.registry import Registry
+from coresteer.presence.registry import NodeRegistry
 from coresteer_core.protocol import Close
 
 
-async def summaries(
-    session: AsyncSession, registry: Registry, node_ids: Sequence[int] | None = None
+async def node_summaries(
+    session: AsyncSession, registry: NodeRegistry, node_ids: Sequence[int] | None = None
 ) -> list[NodeSummary]:
     """Return the rows of the fleet table, ordered by name."""
     rows = await repository.list_nodes(session, node_ids)
@@ -24,7 +24,7 @@ async def summaries(
     return [_summary(row, registry, counts.get(row.id, 0)) for row in rows]
 
 
-def _summary(row: NodeRow, registry: Registry, open_changes: int) -> NodeSummary:
+def _summary(row: NodeRow, registry: NodeRegistry, open_changes: int) -> NodeSummary:
     state = registry.get(row.id)
     hello = row.hello or {}
     return NodeSummary(
@@ -43,17 +43,17 @@ def _summary(row: NodeRow, registry: Registry, open_changes: int) -> NodeSummary
         drivers=row.drivers,
         last_seen_at=row.last_seen_at,
         clock_skew_ms=row.clock_skew_ms if state.clock_skew_ms is None else state.clock_skew_ms,
-        figures=state.last_figures(),
+        figures=state.latest_figures(),
         open_changes=open_changes,
     )
 
 
-async def details(session: AsyncSession, registry: Registry, node_id: int) -> Node:
+async def node_details(session: AsyncSession, registry: NodeRegistry, node_id: int) -> Node:
     """Return everything about one node except its history. Raises NotFound."""
-    row = await find(session, node_id)
+    row = await find_node(session, node_id)
     counts = await count_open(session)
     summary = _summary(row, registry, counts.get(row.id, 0))
-    topology, inventory, _ = reported(row)
+    topology, inventory, _ = reported_state(row)
     return Node(
         **summary.model_dump(),
         topology=topology,
@@ -64,10 +64,10 @@ async def details(session: AsyncSession, registry: Registry, node_id: int) -> No
 
 
 async def set_labels(
-    session: AsyncSession, registry: Registry, node_id: int, labels: dict[str, str], *, actor: str
+    session: AsyncSession, registry: NodeRegistry, node_id: int, labels: dict[str, str], *, actor: str
 ) -> NodeSummary:
     """Replace a node's labels that people gave. Raises NotFound."""
-    row = await find(session, node_id)
+    row = await find_node(session, node_id)
     detail = {"was": row.labels, "becomes": labels}
     row.labels = labels
     record(session, actor=actor, action="node.set_labels", target=row.name, node_id=node_id, detail=detail)
@@ -78,16 +78,16 @@ async def set_labels(
 
 async def revoke_key(session: AsyncSession, node_id: int, *, actor: str) -> None:
     """Revoke the key of the node's agent; the caller closes its connection after the commit. Raises NotFound."""
-    row = await find(session, node_id)
+    row = await find_node(session, node_id)
     row.key_hash = None
     record(session, actor=actor, action="node.revoke_key", target=row.name, node_id=node_id)
 
 
-async def delete(session: AsyncSession, node_id: int, *, actor: str) -> None:
+async def delete_node(session: AsyncSession, node_id: int, *, actor: str) -> None:
     """Delete a node; the caller closes its connection after the commit. Raises NotFound."""
-    row = await find(session, node_id)
+    row = await find_node(session, node_id)
     record(session, actor=actor, action="node.delete", target=row.name, node_id=node_id)
-    await repository.remove(session, node_id)
+    await repository.delete_node(session, node_id)
 
 
 def disconnect(connections: Connections, node_id: int) -> None:

@@ -14,8 +14,8 @@ from starlette.websockets import WebSocketDisconnect
 from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.classes.store import ClassReportStore
-from coresteer.errors import is_database_away
-from coresteer.experiments.runner import Runner
+from coresteer.errors import is_database_unavailable
+from coresteer.experiments.runner import ExperimentRunner
 from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.recorder import Recorder
 from coresteer.gateway.validation import Arrival, validate
@@ -25,9 +25,9 @@ from coresteer.nodes.service import hash_key
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
-from coresteer.presence.registry import NodeState, Registry
-from coresteer.telemetry.feed import Feed
-from coresteer.telemetry.repository import Mark
+from coresteer.presence.registry import NodeRegistry, NodeState
+from coresteer.telemetry.repository import StreamPosition
+from coresteer.telemetry.sample_buffer import SampleBuffer
 from coresteer.telemetry.service import TRY_AGAIN_LATER, Ingest, now_ms
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.rates import Rates
@@ -74,7 +74,7 @@ _SHUTTING_DOWN = 1001
 
 
 @dataclass(frozen=True)
-class Services:
+class GatewayContext:
     """The parts of the application that a connection to an agent uses; stored in app.state.agents.
 
     agents: identities by the hash of their key. state_queries: by node, messages after Welcome that make its agent
@@ -85,14 +85,14 @@ class Services:
     state_queries: BatchLoader[int, list[ToAgent]]
     bus: Bus
     connections: Connections
-    registry: Registry
+    registry: NodeRegistry
     recorder: Recorder
     ingest: Ingest
     live: LiveHub
     snapshots: SnapshotStore
     class_reports: ClassReportStore
     publisher: PolicyPublisher
-    runner: Runner
+    runner: ExperimentRunner
     record_change_report: Callable[[int, ChangeMessage], Awaitable[None]]
     record_decision: Callable[[int, DecisionMessage], Awaitable[None]]
 
@@ -114,11 +114,11 @@ async def agent(websocket: WebSocket) -> None:
 
 
 class _AgentConnection:
-    """Implements connections.Peer: one task reads, one writes, and no caller waits for the socket."""
+    """Implements connections.AgentConnection: one task reads, one writes, and no caller waits for the socket."""
 
     stream = ""
 
-    def __init__(self, websocket: WebSocket, services: Services) -> None:
+    def __init__(self, websocket: WebSocket, services: GatewayContext) -> None:
         self._websocket = websocket
         self._services = services
         self._queue: deque[ToAgent] = deque()
@@ -168,7 +168,7 @@ class _AgentConnection:
         except WebSocketDisconnect:
             self.close(_SHUTTING_DOWN, "")
         except Exception as error:
-            away = is_database_away(error)
+            away = is_database_unavailable(error)
             if not away:
                 log.exception("The connection of %s failed.", self._name)
             reason = "The database does not answer." if away else "The backend met an unexpected error."
@@ -182,13 +182,15 @@ class _AgentConnection:
         queries = await s.state_queries.get(identity.node_id) or []
         state = s.registry.get_or_create(identity.node_id)
         self.stream = hello.stream
-        s.connections.add(identity.node_id, self)
-        feed = s.ingest.open_feed(identity.node_id, hello.stream, Mark(identity.stream, identity.acked_seq))
+        s.connections.register(identity.node_id, self)
+        buffer = s.ingest.open_buffer(
+            identity.node_id, hello.stream, StreamPosition(identity.stream, identity.acked_seq)
+        )
         try:
             state.connected, state.interval_s = True, hello.interval_s
             s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
-            self._expected_seq = max(feed.acked_seq + 1, hello.first_seq)
-            self.post(Welcome(PROTOCOL, identity.node_id, feed.acked_seq))
+            self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
+            self.post(Welcome(PROTOCOL, identity.node_id, buffer.acked_seq))
             self.post(Ping(now_ms()))
             for query in queries:
                 self.post(query)
@@ -197,11 +199,11 @@ class _AgentConnection:
             while self._closing is None:
                 await s.ingest.wait_for_room()
                 frame = await self._receive()
-                await self._handle(identity.node_id, state, feed, frame)
+                await self._handle(identity.node_id, state, buffer, frame)
         finally:
-            if s.connections.remove(identity.node_id, self):
+            if s.connections.unregister(identity.node_id, self):
                 state.connected = False
-                s.ingest.close_feed(feed)
+                s.ingest.close_buffer(buffer)
                 s.runner.set_connected(identity.node_id, connected=False)
 
     async def _authenticate(self) -> repository.AgentIdentity:
@@ -262,20 +264,20 @@ class _AgentConnection:
             raise _Refused(Close.BAD_FRAME, wrong)
         return message
 
-    async def _handle(self, node_id: int, state: NodeState, feed: Feed, frame: bytes) -> None:
+    async def _handle(self, node_id: int, state: NodeState, buffer: SampleBuffer, frame: bytes) -> None:
         message = self._validated(frame)
         match message:
             case RatesMessage(rates):
-                self._ingest(node_id, state, feed, rates, len(frame))
+                self._ingest(node_id, state, buffer, rates, len(frame))
             case Clock(ping_ms, node_ms):
                 state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # the answer was sent half a round trip ago
             case TopologyMessage(topology):
                 self._services.recorder.record(node_id, topology)
-                self._services.snapshots.add(node_id, topology)
+                self._services.snapshots.add_snapshot(node_id, topology)
             case InventoryMessage(inventory):
                 state.set_inventory(inventory)
                 self._services.recorder.record(node_id, inventory)
-                self._services.snapshots.add(node_id, inventory)
+                self._services.snapshots.add_snapshot(node_id, inventory)
             case LearnedMessage(learned):
                 self._services.recorder.record(node_id, learned)
             case TasksMessage(_, tasks):
@@ -287,7 +289,7 @@ class _AgentConnection:
                 self._services.bus.publish(PoliciesEvent(node_id))
             case ClassesMessage():
                 state.add_classes(message)
-                self._services.class_reports.add(node_id, message)
+                self._services.class_reports.add_report(node_id, message)
                 self._services.live.publish_classes(node_id, message)
             case ChangeMessage():
                 await self._services.record_change_report(node_id, message)
@@ -296,12 +298,12 @@ class _AgentConnection:
             case ExperimentMessage():
                 self._services.runner.handle_message(node_id, message)
 
-    def _ingest(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
+    def _ingest(self, node_id: int, state: NodeState, buffer: SampleBuffer, rates: Rates, size: int) -> None:
         if rates.seq > self._expected_seq and not self._gap_logged:
             self._gap_logged = True
             log.warning("%s: samples %d to %d are missing.", self._name, self._expected_seq, rates.seq - 1)
         self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
-        self._services.ingest.add(feed, rates, size)
+        self._services.ingest.add(buffer, rates, size)
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # resent samples are for the history only
             state.add_rates(rates)

@@ -10,9 +10,9 @@ from coresteer.auth import repository
 from coresteer.auth.secrets import ENROLMENT_TOKEN_PREFIX, new_token, token_hash
 from coresteer.auth.tables import OneTimeTokenRow
 from coresteer.errors import Forbidden, Invalid
-from coresteer.gateway.enrolment_schemas import EnrolAnswer, EnrolmentTokenCreate, EnrolRequest
+from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate, EnrolRequest, EnrolResponse
 from coresteer.nodes.repository import find_by_name
-from coresteer.nodes.service import enrol as enrol_nodes
+from coresteer.nodes.service import create_nodes as enrol_nodes
 
 LOCAL_AGENT = "coresteer up"
 """Creator of tokens that may replace the key of an existing node; user names contain no space."""
@@ -52,7 +52,7 @@ async def new_enrolment_token(session: AsyncSession, by: str, request: Enrolment
     return new
 
 
-async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
+async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolResponse:
     """Exchange an enrolment token for one key per node.
 
     Raises Forbidden, Invalid and Conflict; then the token stays valid.
@@ -75,4 +75,4 @@ async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
         node_id=enrolled[0].node_id if len(enrolled) == 1 else None,
         detail={"simulated": token.simulated, "nodes": len(enrolled)},
     )
-    return EnrolAnswer(nodes=enrolled)
+    return EnrolResponse(nodes=enrolled)

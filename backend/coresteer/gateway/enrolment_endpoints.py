@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, status
 from coresteer.auth.dependencies import Admin
 from coresteer.db import Session
 from coresteer.gateway import enrolment
-from coresteer.gateway.enrolment_schemas import EnrolAnswer, EnrolmentToken, EnrolmentTokenCreate, EnrolRequest
+from coresteer.gateway.enrolment_schemas import EnrolmentToken, EnrolmentTokenCreate, EnrolRequest, EnrolResponse
 from coresteer.origin import public_url
 
 router = APIRouter(tags=["auth"])
@@ -27,6 +27,6 @@ async def create_enrolment_token(
 
 
 @router.post("/api/enrol")
-async def enrol(body: EnrolRequest, session: Session) -> EnrolAnswer:
+async def enrol(body: EnrolRequest, session: Session) -> EnrolResponse:
     """Exchange a one-time token for a node's own key; called by agents."""
     return await enrolment.enrol(session, body)

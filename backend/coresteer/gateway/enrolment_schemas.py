@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from coresteer.auth.schemas import Token
-from coresteer.inputs import Body, TextPattern
+from coresteer.inputs import RequestBody, TextPattern
 from coresteer.nodes.schemas import EnrolledNode
 
 NodeName = Annotated[
@@ -16,7 +16,7 @@ NodeName = Annotated[
 ]
 
 
-class EnrolmentTokenCreate(Body):
+class EnrolmentTokenCreate(RequestBody):
     """An enrolment token to create. simulated: for `coresteer-agent simulate`, any number of nodes at once."""
 
     simulated: bool = False
@@ -31,14 +31,14 @@ class EnrolmentToken(BaseModel):
     expires_at: datetime
 
 
-class EnrolRequest(Body):
+class EnrolRequest(RequestBody):
     """An agent's one-time token and its node names (several only with a token for simulated nodes)."""
 
     token: Token
     names: list[NodeName] = Field(min_length=1, max_length=10_000)
 
 
-class EnrolAnswer(BaseModel):
+class EnrolResponse(BaseModel):
     """The enrolled nodes with their keys, one entry per requested name."""
 
     nodes: list[EnrolledNode]

@@ -9,7 +9,7 @@ import psycopg
 from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, NodeEvent
 from coresteer.db import Database
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 from coresteer.nodes import repository
 from coresteer.nodes.repository import NodeReport
 from coresteer_core.node.inventory import Inventory
@@ -73,7 +73,7 @@ class Recorder:
                 try:
                     await self._store(batch)
                 except Exception as error:
-                    if not is_database_away(error):
+                    if not is_database_unavailable(error):
                         log.exception("Storing reports of some nodes failed; retrying.")
                     for node_id, report in batch.items():
                         self._queue[node_id] = report.merged_with(self._queue.get(node_id, NodeReport()))

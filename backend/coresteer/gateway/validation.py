@@ -43,7 +43,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Rules(Generic[M]):
+class MessageRules(Generic[M]):
     """Validation rules for one type of message, applied after decoding.
 
     texts: the part that is searched for control characters. cpu_lists: texts that are CPU lists. time_ms: the node's
@@ -65,7 +65,7 @@ def validate(message: ToBackend, arrival: Arrival) -> str | None:
     return f"{type(message).__name__.removesuffix('Message')}: {wrong}" if wrong else None
 
 
-def _invalid(message: M, rules: Rules[M], arrival: Arrival) -> str | None:
+def _invalid(message: M, rules: MessageRules[M], arrival: Arrival) -> str | None:
     if rules.context and (wrong := rules.context(message, arrival)):
         return wrong
     now_ms, time_ms = arrival.now_ms, rules.time_ms(message) if rules.time_ms else None
@@ -106,9 +106,9 @@ def _inventory_cpu_lists(message: InventoryMessage) -> Iterable[str | None]:
     yield from (text for irq in inventory.irqs for text in (irq.requested, irq.effective))
 
 
-RULES: Mapping[type, Rules[Any]] = {
-    Hello: Rules[Hello](),
-    RatesMessage: Rules[RatesMessage](
+RULES: Mapping[type, MessageRules[Any]] = {
+    Hello: MessageRules[Hello](),
+    RatesMessage: MessageRules[RatesMessage](
         texts=lambda message: message.rates.netdevs,
         time_ms=lambda message: message.rates.time_ms,
         relations=(
@@ -118,11 +118,11 @@ RULES: Mapping[type, Rules[Any]] = {
         ),
         context=_out_of_sequence,
     ),
-    TopologyMessage: Rules[TopologyMessage](
+    TopologyMessage: MessageRules[TopologyMessage](
         cpu_lists=_topology_cpu_lists,
         relations=(node_validation.duplicate_cpu,),
     ),
-    InventoryMessage: Rules[InventoryMessage](
+    InventoryMessage: MessageRules[InventoryMessage](
         cpu_lists=_inventory_cpu_lists,
         relations=(
             node_validation.too_many_queues,
@@ -131,22 +131,22 @@ RULES: Mapping[type, Rules[Any]] = {
             node_validation.invalid_machine_settings,
         ),
     ),
-    LearnedMessage: Rules[LearnedMessage](relations=(node_validation.too_many_points,)),
-    TasksMessage: Rules[TasksMessage](),
-    FlowsMessage: Rules[FlowsMessage](
+    LearnedMessage: MessageRules[LearnedMessage](relations=(node_validation.too_many_points,)),
+    TasksMessage: MessageRules[TasksMessage](),
+    FlowsMessage: MessageRules[FlowsMessage](
         cpu_lists=lambda message: [text for task in message.tasks for text in (task.affinity, task.allowed)],
         time_ms=lambda message: message.time_ms,
         relations=(node_validation.too_many_flows, node_validation.invalid_task_settings),
     ),
-    ClassesMessage: Rules[ClassesMessage](
+    ClassesMessage: MessageRules[ClassesMessage](
         time_ms=lambda message: message.time_ms, relations=(node_validation.duplicate_class,)
     ),
-    DecisionMessage: Rules[DecisionMessage](
+    DecisionMessage: MessageRules[DecisionMessage](
         time_ms=lambda message: message.time_ms,
         relations=(decision_validation.invalid_change_id, decision_validation.invalid_actions),
     ),
-    ChangeMessage: Rules[ChangeMessage](relations=(decision_validation.too_long_results,)),
-    ExperimentMessage: Rules[ExperimentMessage](
+    ChangeMessage: MessageRules[ChangeMessage](relations=(decision_validation.too_long_results,)),
+    ExperimentMessage: MessageRules[ExperimentMessage](
         time_ms=lambda message: message.measured.started_ms if message.measured is not None else None,
         relations=(
             experiment_validation.invalid_address,
@@ -155,6 +155,6 @@ RULES: Mapping[type, Rules[Any]] = {
             experiment_validation.invalid_cpu_times,
         ),
     ),
-    Clock: Rules[Clock](time_ms=lambda message: message.node_ms, context=_unexpected_clock),
+    Clock: MessageRules[Clock](time_ms=lambda message: message.node_ms, context=_unexpected_clock),
 }
 """The rules of each type that an agent may send."""

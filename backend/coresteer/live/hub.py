@@ -11,12 +11,12 @@ from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, NodeEvent, PoliciesEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.db import Database
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.fleet import service as fleet
 from coresteer.live.frames import FleetRow, fleet_frame, rates_frame
 from coresteer.nodes import service as nodes
-from coresteer.presence.registry import Registry
+from coresteer.presence.registry import NodeRegistry
 from coresteer.presence.schemas import Health
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import ClassesMessage
@@ -58,7 +58,7 @@ class Browser:
 class LiveHub:
     """Sends samples and events to the browsers that subscribed to them; each is encoded once."""
 
-    def __init__(self, database: Database, bus: Bus, registry: Registry) -> None:
+    def __init__(self, database: Database, bus: Bus, registry: NodeRegistry) -> None:
         self._database = database
         self._bus = bus
         self._registry = registry
@@ -141,7 +141,7 @@ class LiveHub:
         while True:
             began = time.monotonic()
             try:
-                self._changed_nodes.update(self._registry.changed_health())
+                self._changed_nodes.update(self._registry.nodes_with_changed_health())
                 if self._browsers:
                     if ticks % _LOAD_EVERY_TICKS == 0:
                         await self._load_known_nodes()
@@ -149,7 +149,7 @@ class LiveHub:
                 else:
                     self._changed_nodes.clear()
             except Exception as error:
-                if not is_database_away(error):
+                if not is_database_unavailable(error):
                     log.exception("The nodes' states could not be published.")
             await self._publish_fleet()
             ticks += 1
@@ -158,13 +158,13 @@ class LiveHub:
     async def _load_known_nodes(self) -> None:
         """Load which nodes exist: the fleet includes those that have not connected since the backend started."""
         async with self._database.session() as session:
-            self._seen_before = await nodes.seen_before(session)
+            self._seen_before = await nodes.ever_connected(session)
 
     async def _publish_summaries(self) -> None:
         while self._changed_nodes:
             some = list(self._changed_nodes)[:_NODES_AT_ONCE]
             async with self._database.session() as session:
-                summaries = await fleet.summaries(session, self._registry, some)
+                summaries = await fleet.node_summaries(session, self._registry, some)
             self._changed_nodes.difference_update(some)
             for summary in summaries:
                 self._send_to_all({"type": "node", "node": summary.model_dump(mode="json")})
@@ -184,7 +184,7 @@ class LiveHub:
         for position, node_id in enumerate(ids):
             state = self._registry.get(node_id)
             health = state.health(seen_before=self._seen_before.get(node_id, False))
-            rows.append((node_id, health, state.last_figures() if health is Health.LIVE else None))
+            rows.append((node_id, health, state.latest_figures() if health is Health.LIVE else None))
             if position % _NODES_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return fleet_frame(rows, time.time_ns() // 1_000_000)

@@ -27,7 +27,7 @@ class Interval(Protocol):
         """Return the upper end of the confidence interval."""
 
 
-def plain(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number with about three significant digits: 0.0123, 1.23, 12.3, 123, 1,234."""
     size = abs(value)
     if size == 0:
@@ -36,7 +36,7 @@ def plain(value: float) -> str:
     return _minus(f"{value:,.{min(digits, 9)}f}")
 
 
-def percent(share: float, language: Language, *, signed: bool = True, up: bool = False) -> str:
+def format_percent(share: float, language: Language, *, signed: bool = True, up: bool = False) -> str:
     """Format a share (0.1 is 10 %) as percent with one decimal under 100. up: round away from zero, for bounds."""
     value = share * 100
     scale = 1 if abs(value) >= 100 else 10
@@ -50,18 +50,18 @@ def percent_sign(language: Language) -> str:
     return "%" if language == "ko" else " %"
 
 
-def amount(value: float | None, unit: str, language: Language) -> str:
+def format_amount(value: float | None, unit: str, language: Language) -> str:
     """Format a value with its unit; bits have an SI prefix."""
     if value is None:
         return _ABSENT
     if unit == "bit/s":
         factor, prefix = next(((f, p) for f, p in _PREFIXES if abs(value) >= f), (1.0, ""))
-        return f"{plain(value / factor)} {prefix}bit/s"
+        return f"{format_number(value / factor)} {prefix}bit/s"
     if unit.startswith("%"):
-        return plain(value) + percent_sign(language)
+        return format_number(value) + percent_sign(language)
     if unit == "1/s":
-        return f"{plain(value)}/s"
-    return f"{plain(value)} {unit}".rstrip()
+        return f"{format_number(value)}/s"
+    return f"{format_number(value)} {unit}".rstrip()
 
 
 def axis_scale(highest: float, unit: str) -> tuple[float, str]:
@@ -72,43 +72,43 @@ def axis_scale(highest: float, unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
-def estimate(found: Interval | None, unit: str, language: Language) -> str:
+def format_estimate(found: Interval | None, unit: str, language: Language) -> str:
     """Format an estimate with its confidence interval and unit."""
     if found is None:
         return _ABSENT
-    value = amount(found.value, unit, language)
+    value = format_amount(found.value, unit, language)
     if found.low == found.high:
         return value
     factor, _ = axis_scale(abs(found.value), unit)
-    return f"{value} ({between(plain(found.low / factor), plain(found.high / factor), language)})"
+    return f"{value} ({format_range(format_number(found.low / factor), format_number(found.high / factor), language)})"
 
 
-def effect(found: Interval | None, language: Language) -> str:
+def format_effect(found: Interval | None, language: Language) -> str:
     """Format a relative effect (0.1 is +10 %) with its confidence interval."""
     if found is None:
         return _ABSENT
-    low, high = percent(found.low, language), percent(found.high, language)
-    return f"{percent(found.value, language)} ({between(low, high, language)})"
+    low, high = format_percent(found.low, language), format_percent(found.high, language)
+    return f"{format_percent(found.value, language)} ({format_range(low, high, language)})"
 
 
-def between(low: str, high: str, language: Language) -> str:
+def format_range(low: str, high: str, language: Language) -> str:
     """Format a range as “low to high”."""
     return text(language, "between", low=low, high=high)
 
 
-def p_value(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """Format a p value."""
     if p is None:
         return _ABSENT
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def correlation(rho: float | None) -> str:
+def format_correlation(rho: float | None) -> str:
     """Format a correlation coefficient."""
     return _ABSENT if rho is None else _minus(f"{rho:.2f}")
 
 
-def duration(seconds: float, language: Language) -> str:
+def format_duration(seconds: float, language: Language) -> str:
     """Format a duration in seconds with its two largest units."""
     whole = round(seconds)
     if whole < 120:
@@ -118,7 +118,7 @@ def duration(seconds: float, language: Language) -> str:
     return text(language, "hours", h=whole // 3600, m=whole % 3600 // 60)
 
 
-def moment(at: datetime | None) -> str:
+def format_time(at: datetime | None) -> str:
     """Format a time in UTC, to the second."""
     return _ABSENT if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 

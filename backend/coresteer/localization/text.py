@@ -19,16 +19,16 @@ from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 
 
-class Pair(NamedTuple):
+class BilingualText(NamedTuple):
     """A sentence in English and Korean, with the same placeholders."""
 
     en: str
     ko: str
 
 
-SENTENCES: Mapping[str, Pair] = MappingProxyType(
+SENTENCES: Mapping[str, BilingualText] = MappingProxyType(
     {
-        key: Pair(*both)
+        key: BilingualText(*both)
         for part in (FIGURES, METRIC_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, REASONS)
         for key, both in part.items()
     }
@@ -81,19 +81,19 @@ _REASONS = [
 ]
 
 
-def translated(language: Language, sentence: str) -> str:
+def translate(language: Language, sentence: str) -> str:
     """Return a stored English reason in the language; a sentence that is none of REASONS is returned unchanged."""
     if language != "en" and len(sentence) <= _MAX_LENGTH:
         for key, pattern in _REASONS:
             if found := pattern.fullmatch(sentence):
                 values = found.groupdict()
                 if "sentence" in values:
-                    values["sentence"] = translated(language, values["sentence"])
+                    values["sentence"] = translate(language, values["sentence"])
                 return text(language, key, **values)
     return sentence
 
 
-def label(language: Language, metric: str, otherwise: str | None = None) -> str:
+def metric_label(language: Language, metric: str, otherwise: str | None = None) -> str:
     """Return the label of a metric in the language.
 
     otherwise: of a metric without a translation, e.g. one of a command.

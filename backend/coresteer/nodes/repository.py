@@ -20,7 +20,7 @@ _UPSERT = text("""
 """).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hashes", type_=ARRAY(LargeBinary)))
 
 
-async def upsert(
+async def upsert_nodes(
     session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, replace_keys: bool
 ) -> dict[str, int]:
     """Create nodes with these keys, or replace the keys of existing ones; return node ids by name.
@@ -47,13 +47,13 @@ async def list_nodes(session: AsyncSession, node_ids: Sequence[int] | None = Non
     return (await session.scalars(query)).all()
 
 
-async def seen_before(session: AsyncSession) -> dict[int, bool]:
+async def ever_connected(session: AsyncSession) -> dict[int, bool]:
     """Return by node id whether its agent has ever connected."""
     rows = await session.execute(select(NodeRow.id, NodeRow.last_seen_at.is_not(None)))
     return {row[0]: row[1] for row in rows}
 
 
-async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
+async def find_node(session: AsyncSession, node_id: int) -> NodeRow | None:
     """Return the node with all columns, None if there is none."""
     deferred = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
     return await session.get(NodeRow, node_id, options=[undefer(column) for column in deferred])
@@ -64,7 +64,7 @@ async def find_by_name(session: AsyncSession, name: str) -> NodeRow | None:
     return await session.scalar(select(NodeRow).where(NodeRow.name == name))
 
 
-async def remove(session: AsyncSession, node_id: int) -> None:
+async def delete_node(session: AsyncSession, node_id: int) -> None:
     """Delete the node; its samples are dropped with their partitions."""
     await session.execute(delete(NodeRow).where(NodeRow.id == node_id))
 

@@ -29,7 +29,7 @@ async def identify_agents(database: Database, key_hashes: Sequence[bytes]) -> di
         return await repository.find_by_keys(connection, key_hashes)
 
 
-async def enrol(
+async def create_nodes(
     session: AsyncSession, names: list[str], *, simulated: bool, replace_keys: bool = False
 ) -> list[EnrolledNode]:
     """Create nodes of these names, each with a new key; return them in the order of the names.
@@ -42,7 +42,7 @@ async def enrol(
         raise Invalid("A name is given twice; node names must be unique.", field="names")
     keys = {name: f"csn_{secrets.token_urlsafe(32)}" for name in names}
     hashes = {name: hash_key(key) for name, key in keys.items()}
-    ids = await repository.upsert(session, hashes, simulated=simulated, replace_keys=simulated or replace_keys)
+    ids = await repository.upsert_nodes(session, hashes, simulated=simulated, replace_keys=simulated or replace_keys)
     if missing := [name for name in names if name not in ids]:
         existing = await repository.find_by_name(session, missing[0])
         if existing is not None and existing.simulated == simulated:
@@ -55,9 +55,9 @@ async def enrol(
     return [EnrolledNode(node_id=ids[name], name=name, key=key) for name, key in keys.items()]
 
 
-async def find(session: AsyncSession, node_id: int) -> NodeRow:
+async def find_node(session: AsyncSession, node_id: int) -> NodeRow:
     """Return the node with all columns. Raises NotFound."""
-    row = await repository.find(session, node_id)
+    row = await repository.find_node(session, node_id)
     if row is None:
         raise NotFound(f"There is no node {node_id}; it may have been deleted.")
     return row
@@ -71,7 +71,7 @@ class ReportedState(NamedTuple):
     learned: Learned
 
 
-def reported(row: NodeRow) -> ReportedState:
+def reported_state(row: NodeRow) -> ReportedState:
     """Decode an agent's latest reports from a node's row that was loaded with all columns."""
     return ReportedState(
         None if row.topology is None else msgspec.convert(row.topology, Topology),
@@ -80,6 +80,6 @@ def reported(row: NodeRow) -> ReportedState:
     )
 
 
-async def seen_before(session: AsyncSession) -> dict[int, bool]:
+async def ever_connected(session: AsyncSession) -> dict[int, bool]:
     """Return by node id whether its agent has ever connected."""
-    return await repository.seen_before(session)
+    return await repository.ever_connected(session)

@@ -10,11 +10,11 @@ from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
 from coresteer.policies import service, snapshot_store
 from coresteer.policies.context import PolicyContext
-from coresteer.policies.in_force import for_agent
+from coresteer.policies.in_force import to_policy_in_force
 from coresteer.policies.schemas import BacktestRequest, BacktestResult, BacktestStep, PolicyBody
 from coresteer.telemetry import history
-from coresteer.telemetry.history import Range, Source
-from coresteer.telemetry.repository import at_ms
+from coresteer.telemetry.history import TelemetrySource, TimeRange
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import load_of
 from coresteer_core.node.rates import Rates
@@ -40,31 +40,33 @@ async def backtest(context: PolicyContext, policy_id: int, request: BacktestRequ
 
     Raises NotFound, Invalid, and Conflict where the time range has no samples or no inventory.
     """
-    span = Range.validated(request.from_time, request.to_time, _LONGEST)
+    span = TimeRange.validated(request.from_time, request.to_time, _LONGEST)
     if request.version is not None and request.body is not None:
         raise Invalid("Give a version or a body, not both.", field="body")
     async with context.database.session() as session:
         policy = await service.find_policy(session, policy_id)
         number = request.version or policy.version
         row = await service.find_version(session, policy_id, number)
-        node = await nodes.find(session, request.node_id)
+        node = await nodes.find_node(session, request.node_id)
     body = request.body or PolicyBody.model_validate(row.body)
     interval_s = (node.hello or {}).get("interval_s", 1.0)
-    source = Source(context.database, context.ingest, node.id, interval_s)
+    source = TelemetrySource(context.database, context.ingest, node.id, interval_s)
     async with context.backtest_lock:
-        samples = await history.samples(source, span)
+        samples = await history.read_samples(source, span)
         if not samples:
             raise Conflict(f"No samples of {node.name} are stored for this time range.")
         async with context.database.pool.connection() as connection:
-            start, end = at_ms(span.start), at_ms(span.end)
+            start, end = from_unix_ms(span.start), from_unix_ms(span.end)
             topologies = await snapshot_store.read_topologies(connection, node.id, start, end)
             inventories = await snapshot_store.read_inventories(connection, node.id, start, end)
-            flows = await snapshot_store.read_flows(connection, node.id, at_ms(span.start - _FLOWS_VALID_MS), end)
+            flows = await snapshot_store.read_flows(
+                connection, node.id, from_unix_ms(span.start - _FLOWS_VALID_MS), end
+            )
         if not topologies or not inventories:
             raise Conflict(f"The topology and inventory of {node.name} are not stored for this time range.")
         # takes seconds for an hour of a large machine; a thread keeps the event loop responsive
         return await asyncio.to_thread(
-            _answer, for_agent(policy_id, number, body), samples, topologies, inventories, flows
+            _answer, to_policy_in_force(policy_id, number, body), samples, topologies, inventories, flows
         )
 
 
@@ -82,7 +84,7 @@ def _answer(
     before: Evaluation | None = None
     for time_ms, evaluation in zip(times, found.evaluations, strict=True):
         if before is None or not same_outcome(before, evaluation):
-            steps.append(BacktestStep(at=at_ms(time_ms), evaluation=evaluation))
+            steps.append(BacktestStep(at=from_unix_ms(time_ms), evaluation=evaluation))
         before = evaluation
     settings = {action.key for evaluation in found.evaluations for action in evaluation.actions}
     moves = f"{found.moves} {'write' if found.moves == 1 else 'writes'}"
@@ -92,8 +94,8 @@ def _answer(
         steps=steps,
         moves=found.moves,
         sentence=f"In {len(times)} rounds over {minutes:.1f} minutes “{policy.name}” would have made {moves}.",
-        from_time=at_ms(samples[0].time_ms - samples[0].duration_s * 1000),
-        to_time=at_ms(times[-1]),
+        from_time=from_unix_ms(samples[0].time_ms - samples[0].duration_s * 1000),
+        to_time=from_unix_ms(times[-1]),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from coresteer.bus import Bus
 from coresteer.db import Database
-from coresteer.presence.registry import Registry
+from coresteer.presence.registry import NodeRegistry
 from coresteer.telemetry.service import Ingest
 
 
@@ -18,6 +18,6 @@ class PolicyContext:
 
     database: Database
     bus: Bus
-    registry: Registry
+    registry: NodeRegistry
     ingest: Ingest
     backtest_lock: asyncio.Lock = field(default_factory=asyncio.Lock)

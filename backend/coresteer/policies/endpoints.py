@@ -160,4 +160,4 @@ async def list_drifts(
 @router.get("/api/nodes/{node_id}/flows")
 async def get_node_flows(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeFlows:
     """Return the processes that use the network, and the queues, interrupts and CPUs that receive their packets."""
-    return await preview.flows(session, request.app.state.registry, node_id)
+    return await preview.node_flows(session, request.app.state.registry, node_id)

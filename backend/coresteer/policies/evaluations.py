@@ -37,7 +37,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
     adopted = None
     async with context.database.session() as session:
         await changes.lock_node(session, node_id)
-        node = await changes.node(session, node_id)
+        node = await changes.find_node(session, node_id)
         if node is None:
             return
         before = await repository.last_decision(session, node_id, policy_id)
@@ -45,10 +45,10 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
         change_id = UUID(message.change_id) if message.change_id is not None else None
         if before is not None and (before.evaluation, before.change_id) == (encoded, change_id):
             return
-        name = await repository.name_of(session, policy_id)
+        name = await repository.policy_name(session, policy_id)
         policy_name = name or evaluation.policy_id
         if change_id is not None:
-            version = await repository.version(session, policy_id, evaluation.version)
+            version = await repository.find_version(session, policy_id, evaluation.version)
             guardrails = [] if version is None else PolicyBody.model_validate(version.body).guardrails
             adopted = await change_reports.record_policy_change(
                 session,
@@ -75,7 +75,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
         )
         _store_drifts(session, node, at, evaluation, before)
     if adopted is not None:
-        change_records.publish(context.bus, adopted)
+        change_records.publish_change(context.bus, adopted)
     context.bus.publish(PoliciesEvent(node_id))
 
 
@@ -111,7 +111,7 @@ async def decisions(
 async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]:
     """Return the latest decision with actions of each policy in force in mode recommend on a node. Raises NotFound."""
     (node,) = await _node_attributes(session, node_id)
-    policies = in_force(await repository.enabled(session), node)
+    policies = in_force(await repository.enabled_policies(session), node)
     found = []
     for policy in policies:
         if policy.mode is Mode.RECOMMEND:

@@ -11,7 +11,7 @@ from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
 
-UNFINISHED = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
+UNFINISHED_STATES = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
 """While a rollout is one of these, it says which node has which version."""
 
 
@@ -25,7 +25,7 @@ class PartialRollout:
 
 
 @dataclass(frozen=True)
-class Enabled:
+class EnabledPolicy:
     """An enabled policy with the bodies of every version that a node may have now."""
 
     policy_id: int
@@ -40,13 +40,13 @@ class Enabled:
         return self.partial.to_version if node_id in self.partial.nodes else self.partial.from_version
 
 
-def in_force(policies: Iterable[Enabled], attributes: NodeAttributes) -> list[PolicyInForce]:
+def in_force(policies: Iterable[EnabledPolicy], attributes: NodeAttributes) -> list[PolicyInForce]:
     """Return the policies in force on a node, ordered by rank."""
     found = []
     for policy in policies:
         version = policy.version_on(attributes.node_id)
         if version is not None and matches(policy.bodies[version].selector, attributes):
-            found.append(for_agent(policy.policy_id, version, policy.bodies[version]))
+            found.append(to_policy_in_force(policy.policy_id, version, policy.bodies[version]))
     return sorted(found, key=lambda policy: policy.precedence)
 
 
@@ -64,7 +64,7 @@ def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[Policy
     return sorted([*paused, *delegated.values()], key=lambda policy: policy.precedence)
 
 
-def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:
+def to_policy_in_force(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:
     """Convert a version of a policy to coresteer_core's PolicyInForce."""
     return PolicyInForce(
         policy_id=str(policy_id),

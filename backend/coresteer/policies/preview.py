@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
-from coresteer.policies.in_force import for_agent, in_force
+from coresteer.policies.in_force import in_force, to_policy_in_force
 from coresteer.policies.schemas import NodeEvaluation, NodeFlows, PolicyBody, PolicyPreviewRequest
-from coresteer.presence.registry import NodeState, Registry
-from coresteer.telemetry.repository import at_ms
+from coresteer.presence.registry import NodeRegistry, NodeState
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.load import load_of
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
@@ -30,9 +30,9 @@ _PREVIEW_ID = "9" * 10
 async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list[NodeEvaluation]:
     """Return the policy's evaluation on each requested node, in that order; unknown nodes are omitted."""
     async with context.database.session() as session:
-        policies = await repository.enabled(session)
+        policies = await repository.enabled_policies(session)
         attributes = {one.node_id: one for one in await repository.node_attributes(session, request.node_ids)}
-        views = {node_id: await view_of(session, context.registry, node_id) for node_id in attributes}
+        views = {node_id: await current_view(session, context.registry, node_id) for node_id in attributes}
     found: list[NodeEvaluation] = []
     for node_id in dict.fromkeys(request.node_ids):
         if node_id not in attributes:
@@ -70,7 +70,7 @@ def _unavailable(view: View | None, state: NodeState, name: str) -> str | None:
 
 
 def _evaluate(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> Evaluation:
-    previewed = replace(for_agent(_PREVIEW_ID, 1, body), mode=Mode.ENFORCE)
+    previewed = replace(to_policy_in_force(_PREVIEW_ID, 1, body), mode=Mode.ENFORCE)
     for other in others:
         if other.name == body.name:
             previewed = replace(previewed, policy_id=other.policy_id)
@@ -79,9 +79,9 @@ def _evaluate(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> 
     return next(evaluation for evaluation in evaluations if evaluation.policy_id == previewed.policy_id)
 
 
-async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
+async def current_view(session: AsyncSession, registry: NodeRegistry, node_id: int) -> View | None:
     """Return the node's present view, None until it has reported topology and inventory. Raises NotFound."""
-    topology, inventory, learned = nodes.reported(await nodes.find(session, node_id))
+    topology, inventory, learned = nodes.reported_state(await nodes.find_node(session, node_id))
     if topology is None or inventory is None:
         return None
     state = registry.get(node_id)
@@ -97,10 +97,10 @@ async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> Vi
     )
 
 
-async def flows(session: AsyncSession, registry: Registry, node_id: int) -> NodeFlows:
+async def node_flows(session: AsyncSession, registry: NodeRegistry, node_id: int) -> NodeFlows:
     """Return a node's processes that use the network, as last reported. Raises NotFound."""
-    await nodes.find(session, node_id)
+    await nodes.find_node(session, node_id)
     message = registry.get(node_id).flows
     if message is None:
         return NodeFlows(at=None, exact=False, tasks=[])
-    return NodeFlows(at=at_ms(message.time_ms), exact=message.exact, tasks=message.tasks)
+    return NodeFlows(at=from_unix_ms(message.time_ms), exact=message.exact, tasks=message.tasks)

@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.background import cancel
 from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 from coresteer.policies import repository
 from coresteer.policies.in_force import during_experiment, in_force
-from coresteer.presence.connections import Connections, Peer
-from coresteer.presence.registry import Registry
+from coresteer.presence.connections import AgentConnection, Connections
+from coresteer.presence.registry import NodeRegistry
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import Policies
 
@@ -42,7 +42,7 @@ class PolicyPublisher:
         database: Database,
         bus: Bus,
         connections: Connections,
-        registry: Registry,
+        registry: NodeRegistry,
         nodes_in_use: NodesInUse,
     ) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class PolicyPublisher:
         self._connections = connections
         self._registry = registry
         self._nodes_in_use = nodes_in_use
-        self._last_sent: dict[int, tuple[Peer, list[PolicyInForce]]] = {}
+        self._last_sent: dict[int, tuple[AgentConnection, list[PolicyInForce]]] = {}
         self._leased: dict[int, list[PolicyInForce]] = {}
         self._waiting: set[int] = set()
         self._lock = asyncio.Lock()
@@ -110,7 +110,7 @@ class PolicyPublisher:
                 try:
                     await self._publish(some)
                 except Exception as error:
-                    if not is_database_away(error):
+                    if not is_database_unavailable(error):
                         log.exception("Publishing policies to some agents failed; retrying.")
                     self._waiting.update(some)
                     await asyncio.sleep(_RETRY_S)
@@ -126,7 +126,7 @@ class PolicyPublisher:
         if not peers:
             return
         async with self._database.session() as session:
-            policies = await repository.enabled(session)
+            policies = await repository.enabled_policies(session)
             attributes = await repository.node_attributes(session, list(peers))
             in_use = await self._nodes_in_use(session, list(peers))
         for one in attributes:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
-from coresteer.policies.in_force import UNFINISHED, Enabled, PartialRollout
+from coresteer.policies.in_force import UNFINISHED_STATES, EnabledPolicy, PartialRollout
 from coresteer.policies.schemas import PolicyBody
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
@@ -34,13 +34,13 @@ async def list_policies(
     return [(row[0], row[1]) for row in (await session.execute(query)).all()]
 
 
-async def find(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow | None:
+async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow | None:
     """Return a policy that is not deleted, None if there is none. lock: until the transaction ends."""
     query = select(PolicyRow).where(PolicyRow.id == policy_id, PolicyRow.deleted_at.is_(None))
     return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
 
 
-async def name_of(session: AsyncSession, policy_id: int) -> str | None:
+async def policy_name(session: AsyncSession, policy_id: int) -> str | None:
     """Return a policy's name, also if it is deleted; None for an unknown id."""
     return await session.scalar(select(PolicyRow.name).where(PolicyRow.id == policy_id))
 
@@ -51,33 +51,33 @@ async def count_versions(session: AsyncSession) -> dict[int, int]:
     return dict((await session.execute(query)).all())
 
 
-async def versions(session: AsyncSession, policy_id: int) -> Sequence[PolicyVersionRow]:
+async def list_versions(session: AsyncSession, policy_id: int) -> Sequence[PolicyVersionRow]:
     """Return all versions of a policy, newest first."""
     query = select(PolicyVersionRow).where(PolicyVersionRow.policy_id == policy_id)
     return (await session.scalars(query.order_by(PolicyVersionRow.version.desc()))).all()
 
 
-async def version(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow | None:
+async def find_version(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow | None:
     """Return one version of a policy, None if there is none."""
     return await session.get(PolicyVersionRow, (policy_id, number))
 
 
-async def unfinished(session: AsyncSession, policy_id: int, *, lock: bool = False) -> RolloutRow | None:
+async def unfinished_rollout(session: AsyncSession, policy_id: int, *, lock: bool = False) -> RolloutRow | None:
     """Return the rollout of a policy that is in progress or stopped, None if there is none."""
-    query = select(RolloutRow).where(RolloutRow.policy_id == policy_id, RolloutRow.state.in_(UNFINISHED))
+    query = select(RolloutRow).where(RolloutRow.policy_id == policy_id, RolloutRow.state.in_(UNFINISHED_STATES))
     return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
 
 
-async def all_unfinished(session: AsyncSession) -> dict[int, RolloutRow]:
+async def unfinished_rollouts(session: AsyncSession) -> dict[int, RolloutRow]:
     """Return every rollout that is in progress or stopped, by policy id."""
-    query = select(RolloutRow).where(RolloutRow.state.in_(UNFINISHED))
+    query = select(RolloutRow).where(RolloutRow.state.in_(UNFINISHED_STATES))
     return {row.policy_id: row for row in await session.scalars(query)}
 
 
-async def enabled(session: AsyncSession) -> list[Enabled]:
+async def enabled_policies(session: AsyncSession) -> list[EnabledPolicy]:
     """Return every enabled policy with the versions that nodes may have now."""
     policies = (await session.scalars(select(PolicyRow).where(PolicyRow.enabled, PolicyRow.deleted_at.is_(None)))).all()
-    ongoing = await all_unfinished(session)
+    ongoing = await unfinished_rollouts(session)
     needed: dict[int, set[int]] = {}
     partial: dict[int, PartialRollout] = {}
     for policy in policies:
@@ -92,7 +92,7 @@ async def enabled(session: AsyncSession) -> list[Enabled]:
     for found in await session.scalars(query):
         if found.version in needed[found.policy_id]:
             bodies[found.policy_id][found.version] = PolicyBody.model_validate(found.body)
-    return [Enabled(p.id, p.version, partial.get(p.id), bodies[p.id]) for p in policies]
+    return [EnabledPolicy(p.id, p.version, partial.get(p.id), bodies[p.id]) for p in policies]
 
 
 async def node_attributes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> list[NodeAttributes]:

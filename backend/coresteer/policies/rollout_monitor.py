@@ -19,7 +19,7 @@ from coresteer_core.node.metric_values import guardrail_values
 log = logging.getLogger("coresteer.policies")
 
 _TICK_S = 1.0
-AWAY_S = 30.0
+MAX_DISCONNECTED_S = 30.0
 """Seconds a node of a rollout may be disconnected: agents reconnect after their or the backend's restart."""
 _ACTIVE = (RolloutState.CANARY, RolloutState.BATCHES)
 
@@ -30,7 +30,7 @@ class RolloutMonitor:
     All state that must survive a restart is in the database; guardrail strikes restart from 0.
     """
 
-    def __init__(self, context: PolicyContext, *, away_s: float = AWAY_S) -> None:
+    def __init__(self, context: PolicyContext, *, away_s: float = MAX_DISCONNECTED_S) -> None:
         self._context = context
         self._away_s = away_s
         self._away_since: dict[tuple[int, int], float] = {}
@@ -49,11 +49,13 @@ class RolloutMonitor:
     async def check(self, now: datetime) -> None:
         """Check every rollout in progress once."""
         async with self._context.database.session() as session:
-            ongoing = [r.policy_id for r in (await repository.all_unfinished(session)).values() if r.state in _ACTIVE]
+            ongoing = [
+                r.policy_id for r in (await repository.unfinished_rollouts(session)).values() if r.state in _ACTIVE
+            ]
         for policy_id in ongoing:
             async with self._context.database.session() as session:
-                policy = await repository.find(session, policy_id, lock=True)
-                row = await repository.unfinished(session, policy_id, lock=True)
+                policy = await repository.find_policy(session, policy_id, lock=True)
+                row = await repository.unfinished_rollout(session, policy_id, lock=True)
                 moved = policy is not None and row is not None and await self._advance(session, policy, row, now)
             if moved:
                 self._context.bus.publish(PoliciesEvent(None))
@@ -73,7 +75,7 @@ class RolloutMonitor:
         elif (now - row.stage_at).total_seconds() < row.wait_s:
             return False
         elif row.stage + 1 < len(row.stages):
-            rollouts.enter(row, row.stage + 1, now)
+            rollouts.enter_stage(row, row.stage + 1, now)
             rollouts.audit(session, "coresteer", "rollout.advance", policy, row)
         else:
             rollouts.finish(policy, row)

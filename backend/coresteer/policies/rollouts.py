@@ -11,7 +11,7 @@ from coresteer.changes.schemas import GuardrailIn
 from coresteer.errors import Conflict, NotFound
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
-from coresteer.policies.in_force import UNFINISHED
+from coresteer.policies.in_force import UNFINISHED_STATES
 from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState
 from coresteer.policies.selector import matches
 from coresteer.policies.tables import PolicyRow, RolloutRow
@@ -23,13 +23,13 @@ async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, 
     Raises NotFound, Conflict when one is in progress or no node matches.
     """
     async with context.database.session() as session:
-        policy = await repository.find(session, policy_id, lock=True)
-        version = await repository.version(session, policy_id, request.version)
+        policy = await repository.find_policy(session, policy_id, lock=True)
+        version = await repository.find_version(session, policy_id, request.version)
         if policy is None:
             raise NotFound(f"There is no policy {policy_id}; it may have been deleted.")
         if version is None:
             raise NotFound(f"Policy {policy_id} has no version {request.version}.")
-        if (before := await repository.unfinished(session, policy_id)) is not None:
+        if (before := await repository.unfinished_rollout(session, policy_id)) is not None:
             stopped = before.state == RolloutState.STOPPED
             how = "stopped; roll it back first" if stopped else "in progress; stop it first"
             raise Conflict(f"The rollout of version {before.to_version} is {how}.")
@@ -55,13 +55,13 @@ async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, 
             from_version=policy.version if policy.enabled else None,
             to_version=request.version,
             stage=0,
-            stages=stages(connected, request.canary, request.batch),
+            stages=split_into_stages(connected, request.canary, request.batch),
             wait_s=request.wait_s,
             guardrails=[guardrail.model_dump() for guardrail in guardrails],
             started_at=now,
             started_by=actor,
         )
-        enter(row, 0, now)
+        enter_stage(row, 0, now)
         policy.enabled = True
         session.add(row)
         await session.flush()
@@ -81,9 +81,9 @@ async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, acto
     async with context.database.session() as session:
         policy_id = (await _found(session, rollout_id)).policy_id
         # the lock order of every transaction: policy, then rollout
-        policy = await repository.find(session, policy_id, lock=True)
+        policy = await repository.find_policy(session, policy_id, lock=True)
         row = await _found(session, rollout_id, lock=True)
-        if policy is None or row.state not in UNFINISHED:
+        if policy is None or row.state not in UNFINISHED_STATES:
             raise Conflict(f"This rollout has ended: {row.sentence}")
         if row.state == RolloutState.STOPPED and not roll_back:
             raise Conflict("This rollout is already stopped.")
@@ -97,13 +97,13 @@ async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, acto
     return rollout
 
 
-def stages(node_ids: Sequence[int], canary: int, batch: int) -> list[list[int]]:
+def split_into_stages(node_ids: Sequence[int], canary: int, batch: int) -> list[list[int]]:
     """Split node ids into the canary and batches; the last batch may be smaller."""
     rest = node_ids[canary:]
     return [list(node_ids[:canary]), *(list(rest[at : at + batch]) for at in range(0, len(rest), batch))]
 
 
-def enter(row: RolloutRow, stage: int, now: datetime) -> None:
+def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
     """Give the rollout's version to the nodes of a stage."""
     row.state = RolloutState.CANARY if stage == 0 else RolloutState.BATCHES
     row.stage, row.stage_at = stage, now

@@ -8,8 +8,8 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.changes.schemas import GuardrailIn, Reason
-from coresteer.inputs import STORABLE, Body, RowId, TextPattern
-from coresteer.structs import AsStruct, FromStruct, Shown
+from coresteer.inputs import STORABLE, RequestBody, RowId, TextPattern
+from coresteer.structs import AsStruct, FormField, FromStruct
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
@@ -21,7 +21,7 @@ Globs = Annotated[list[Glob], Field(max_length=64)]
 Guardrails = Annotated[list[GuardrailIn], Field(max_length=3)]
 
 
-class Selector(Body):
+class Selector(RequestBody):
     """The nodes that a policy applies to, as shell patterns.
 
     Every given field must match, a list by any of its patterns.
@@ -33,7 +33,7 @@ class Selector(Body):
     labels: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=63), STORABLE], Glob],
         Field(max_length=32),
-        Shown(
+        FormField(
             labelled(
                 "Labels",
                 "Labels of nodes, with shell patterns, for example role=db rack=r0*.",
@@ -43,11 +43,11 @@ class Selector(Body):
         ),
     ] = Field(default={})
     hostnames: Annotated[
-        Globs, Shown(labelled("Nodes", "Names as shell patterns, for example db-* web-1?.", placeholder="all"))
+        Globs, FormField(labelled("Nodes", "Names as shell patterns, for example db-* web-1?.", placeholder="all"))
     ] = Field(default=[])
     netdevs: Annotated[
         Globs,
-        Shown(
+        FormField(
             labelled(
                 "Network devices", "Nodes with one of these network devices, for example eth* bond0.", placeholder="all"
             )
@@ -55,7 +55,7 @@ class Selector(Body):
     ] = Field(default=[])
     drivers: Annotated[
         Globs,
-        Shown(
+        FormField(
             labelled(
                 "Drivers", "Nodes with a network device of one of these drivers, for example mlx5*.", placeholder="all"
             )
@@ -63,7 +63,7 @@ class Selector(Body):
     ] = Field(default=[])
 
 
-class PolicyBody(Body):
+class PolicyBody(RequestBody):
     """Content of one version of a policy. rank: of two policies that set the same setting, the lower rank wins."""
 
     name: Annotated[
@@ -73,30 +73,30 @@ class PolicyBody(Body):
             r"[^\x00-\x1f\x7f\ud800-\udfff]*[^\x00-\x20\x7f\ud800-\udfff]",
             "A name has no control characters.",
         ),
-        Shown(labelled("Name", "Shown in lists and in the audit log.")),
+        FormField(labelled("Name", "Shown in lists and in the audit log.")),
     ]
     rank: Annotated[
         int,
         Field(ge=0, le=999),
-        Shown(
+        FormField(
             labelled(
                 "Rank",
                 "Of two policies that set the same setting, the lower rank wins; at the same rank, the older policy.",
             )
         ),
     ] = 100
-    mode: Annotated[Mode, Field(examples=["recommend"]), Shown(MODE)] = Mode.OBSERVE
-    spec: Annotated[Spec, FromStruct(), Shown(labelled("Kind"))]
-    selector: Annotated[Selector, Shown(labelled("Node selector", "All given fields must match."))] = Selector()
+    mode: Annotated[Mode, Field(examples=["recommend"]), FormField(MODE)] = Mode.OBSERVE
+    spec: Annotated[Spec, FromStruct(), FormField(labelled("Kind"))]
+    selector: Annotated[Selector, FormField(labelled("Node selector", "All given fields must match."))] = Selector()
     scope: Annotated[
-        Scope, FromStruct(), Shown(labelled("Scope", "The parts of a node that the policy applies to."))
+        Scope, FromStruct(), FormField(labelled("Scope", "The parts of a node that the policy applies to."))
     ] = Field(default={}, validate_default=True)
     damping: Annotated[
-        Damping, FromStruct(), Shown(labelled("Flap damping", "Limits that prevent oscillation.", group="advanced"))
+        Damping, FromStruct(), FormField(labelled("Flap damping", "Limits that prevent oscillation.", group="advanced"))
     ] = Field(default={}, validate_default=True)
     on_controller: Annotated[
         Ownership,
-        Shown(
+        FormField(
             labelled(
                 "While another controller runs",
                 "Reaction to irqbalance, TuneD or another program that writes the same settings.",
@@ -107,7 +107,7 @@ class PolicyBody(Body):
     ] = Ownership.WARN
     on_drift: Annotated[
         Ownership,
-        Shown(
+        FormField(
             labelled(
                 "When a setting drifts",
                 "Reaction when a setting no longer has the value that the policy wrote.",
@@ -118,11 +118,11 @@ class PolicyBody(Body):
     ] = Ownership.WARN
     guardrails: Annotated[
         Guardrails,
-        Shown(labelled("Guardrails", "A change is rolled back if a metric exceeds its bound soon after it.")),
+        FormField(labelled("Guardrails", "A change is rolled back if a metric exceeds its bound soon after it.")),
     ] = Field(default=[])
 
 
-class PolicyVersionCreate(Body):
+class PolicyVersionCreate(RequestBody):
     """The next version of a policy. note: its purpose."""
 
     body: PolicyBody
@@ -166,7 +166,7 @@ class Rollout(BaseModel):
     ended_at: datetime | None
 
 
-class RolloutCreate(Body):
+class RolloutCreate(RequestBody):
     """A rollout to start.
 
     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
@@ -176,16 +176,20 @@ class RolloutCreate(Body):
 
     version: RowId
     canary: Annotated[
-        int, Field(ge=1, le=1000), Shown(labelled("Canary", "Number of nodes in the first stage.", unit="nodes"))
+        int, Field(ge=1, le=1000), FormField(labelled("Canary", "Number of nodes in the first stage.", unit="nodes"))
     ] = 1
     batch: Annotated[
-        int, Field(ge=1, le=1000), Shown(labelled("Batch size", "Number of nodes in each later stage.", unit="nodes"))
+        int,
+        Field(ge=1, le=1000),
+        FormField(labelled("Batch size", "Number of nodes in each later stage.", unit="nodes")),
     ] = 10
-    wait_s: Annotated[float, Field(ge=0, le=86_400), Shown(labelled("Wait", "Duration of each stage.", unit="s"))] = 60
+    wait_s: Annotated[
+        float, Field(ge=0, le=86_400), FormField(labelled("Wait", "Duration of each stage.", unit="s"))
+    ] = 60
     guardrails: Guardrails | None = None
 
 
-class RolloutStop(Body):
+class RolloutStop(RequestBody):
     """Stop a rollout. roll_back: nodes that already have the version return to the one that they had before."""
 
     roll_back: bool
@@ -227,7 +231,7 @@ class Difference(BaseModel):
     becomes: str | None
 
 
-class PolicyPreviewRequest(Body):
+class PolicyPreviewRequest(RequestBody):
     """A policy, stored or not, and the nodes to evaluate it on. It replaces a stored policy of the same name."""
 
     body: PolicyBody
@@ -244,7 +248,7 @@ class NodeEvaluation(BaseModel):
     error: str | None
 
 
-class BacktestRequest(Body):
+class BacktestRequest(RequestBody):
     """A policy to backtest: a stored version, or a body instead; by default the current version.
 
     The range is at most one hour.

@@ -30,7 +30,7 @@ async def list_policies(session: AsyncSession) -> list[Policy]:
     """Return all policies, ordered by rank and name."""
     attributes = await repository.node_attributes(session)
     counts = await repository.count_versions(session)
-    ongoing = await repository.all_unfinished(session)
+    ongoing = await repository.unfinished_rollouts(session)
     found = [
         _schema(row, version, counts[row.id], attributes, ongoing.get(row.id))
         for row, version in await repository.list_policies(session)
@@ -44,7 +44,7 @@ async def get(session: AsyncSession, policy_id: int) -> Policy:
     if not rows:
         raise _not_found(policy_id)
     counts = await repository.count_versions(session)
-    rollout = await repository.unfinished(session, policy_id)
+    rollout = await repository.unfinished_rollout(session, policy_id)
     return _schema(*rows[0], counts[policy_id], await repository.node_attributes(session), rollout)
 
 
@@ -76,7 +76,7 @@ async def create_version(
     """
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
-        before = await repository.versions(session, policy_id)
+        before = await repository.list_versions(session, policy_id)
         kind = before[0].body["spec"]["type"]
         if request.body.model_dump(mode="json")["spec"]["type"] != kind:
             raise Invalid(f"This policy is of the kind {kind}; another kind needs another policy.", field="body.spec")
@@ -97,7 +97,7 @@ async def create_version(
 async def versions(session: AsyncSession, policy_id: int) -> list[PolicyVersion]:
     """Return all versions of a policy, newest first. Raises NotFound."""
     await find_policy(session, policy_id)
-    return [_version_schema(row) for row in await repository.versions(session, policy_id)]
+    return [_version_schema(row) for row in await repository.list_versions(session, policy_id)]
 
 
 async def diff(session: AsyncSession, policy_id: int, from_version: int, to_version: int) -> list[Difference]:
@@ -112,7 +112,7 @@ async def set_enabled(context: PolicyContext, policy_id: int, enabled: bool, *, 
     """Enable or disable a policy on all nodes. Raises NotFound, and Conflict while a rollout is unfinished."""
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
-        rollout = await repository.unfinished(session, policy_id, lock=True)
+        rollout = await repository.unfinished_rollout(session, policy_id, lock=True)
         if rollout is not None and enabled:
             raise Conflict("A rollout of this policy is unfinished; roll it back first, or wait until it ends.")
         if rollout is not None:
@@ -131,7 +131,7 @@ async def delete(context: PolicyContext, policy_id: int, *, actor: str) -> None:
     """Disable and hide a policy; decisions still name it. Raises NotFound."""
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
-        if (rollout := await repository.unfinished(session, policy_id, lock=True)) is not None:
+        if (rollout := await repository.unfinished_rollout(session, policy_id, lock=True)) is not None:
             end(rollout, RolloutState.ROLLED_BACK, f"{actor} deleted the policy.")
         row.enabled, row.deleted_at = False, datetime.now(UTC)
         record(session, actor=actor, action="policy.delete", target=_target(row))
@@ -140,7 +140,7 @@ async def delete(context: PolicyContext, policy_id: int, *, actor: str) -> None:
 
 async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow:
     """Return the row of a policy. Raises NotFound."""
-    row = await repository.find(session, policy_id, lock=lock)
+    row = await repository.find_policy(session, policy_id, lock=lock)
     if row is None:
         raise _not_found(policy_id)
     return row
@@ -148,7 +148,7 @@ async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = Fal
 
 async def find_version(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow:
     """Return the row of one version of a policy. Raises NotFound."""
-    row = await repository.version(session, policy_id, number)
+    row = await repository.find_version(session, policy_id, number)
     if row is None:
         raise NotFound(f"Policy {policy_id} has no version {number}.")
     return row

@@ -16,7 +16,7 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.telemetry import partitions
 from coresteer.telemetry.byte_columns import compress, decompress
-from coresteer.telemetry.repository import Connection, at_ms, to_ms
+from coresteer.telemetry.repository import Connection, from_unix_ms, to_unix_ms
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import STEP_S
@@ -59,7 +59,7 @@ class SnapshotStore:
 
     def start(self) -> None:
         """Start writing queued flows and snapshots once a second."""
-        write = repeat(self.write, _WRITE_EVERY_S, log, "Storing flows failed; retrying.")
+        write = repeat(self.flush, _WRITE_EVERY_S, log, "Storing flows failed; retrying.")
         delete = repeat(lambda: self.delete_expired(datetime.now(UTC)), _DELETE_EXPIRED_EVERY_S, log, _NOT_DELETED)
         self._tasks = [asyncio.create_task(write), asyncio.create_task(delete)]
 
@@ -67,7 +67,7 @@ class SnapshotStore:
         """Stop after one attempt to write what is queued."""
         await cancel(self._tasks)
         try:
-            await self.write()
+            await self.flush()
         except Exception as error:
             log.warning("Queued flows were lost at the end: %r", error)
 
@@ -78,13 +78,13 @@ class SnapshotStore:
         self._last_ms[node_id] = message.time_ms
         self._flows.append((node_id, message.time_ms, compress(msgspec.msgpack.encode(message))))
 
-    def add(self, node_id: int, what: Topology | Inventory) -> None:
+    def add_snapshot(self, node_id: int, what: Topology | Inventory) -> None:
         """Queue a validated topology or inventory of a node, timed by the node's clock."""
         kind = "topology" if isinstance(what, Topology) else "inventory"
         at = datetime.now(UTC) + timedelta(milliseconds=self._skew_ms(node_id) or 0)
         self._snapshots[node_id, kind] = _Snapshot(node_id, kind, at, msgspec.msgpack.encode(what))
 
-    async def write(self) -> None:
+    async def flush(self) -> None:
         """Write everything queued to the database; what fails stays queued."""
         while self._flows or self._snapshots:
             flows = [self._flows[at] for at in range(min(len(self._flows), _ROWS_A_TRANSACTION))]
@@ -144,7 +144,7 @@ async def _insert(
     async with connection.cursor() as cursor:
         await cursor.executemany(
             "INSERT INTO telemetry_flows (node_id, t0, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-            [(node_id, at_ms(time_ms), data) for node_id, time_ms, data in flows],
+            [(node_id, from_unix_ms(time_ms), data) for node_id, time_ms, data in flows],
         )
         # skips nodes that were deleted meanwhile
         await cursor.executemany(
@@ -219,4 +219,4 @@ async def _read_snapshots(
         """,
         {"node": node_id, "kind": kind, "start": start, "end": end},
     )
-    return [(to_ms(at), decompress(data)) for at, data in await cursor.fetchall()]
+    return [(to_unix_ms(at), decompress(data)) for at, data in await cursor.fetchall()]

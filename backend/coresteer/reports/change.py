@@ -8,12 +8,12 @@ from coresteer.experiments import findings
 from coresteer.experiments.findings import Tone
 from coresteer.experiments.spec import Comparison, Interval
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, effect, moment, p_value, percent
-from coresteer.localization.text import label, text
+from coresteer.localization.numbers import format_amount, format_effect, format_p_value, format_percent, format_time
+from coresteer.localization.text import metric_label, text
 from coresteer.reports.charts import cpu_heat, cpu_means
-from coresteer.reports.minutes import MIN_MINUTES, OBSERVED, Minute, compare
+from coresteer.reports.minutes import MIN_MINUTES, OBSERVED_METRICS, Minute, compare
 from coresteer.reports.model import Block, Dot, Dots, Heat, Line, Lines, Paragraph, Report, Section, Table
-from coresteer.telemetry.repository import to_ms
+from coresteer.telemetry.repository import to_unix_ms
 
 WINDOW_MIN = 60
 _IN_FINDINGS = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
@@ -21,12 +21,12 @@ _IN_FINDINGS = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
 _DRAWN = ("rx_bit_per_s", "interrupts_per_s", "cpu_busy_percent", "cpu_s_per_gbit", "rtt_p99_us")
 _LOAD = "rx_bit_per_s"
 _HEATS = ("busy", "softirq")
-COLUMNS = ["change", "node", "period", "minute", "figure", "value", "unit"]
+CSV_COLUMNS = ["change", "node", "period", "minute", "figure", "value", "unit"]
 
 
-def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language) -> Report:
+def change_report(change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language) -> Report:
     """Return the report of a change: the differences after it, and the limits of an observation."""
-    present = [name for name in OBSERVED if any(name in m.figures for m in (*before, *after))]
+    present = [name for name in OBSERVED_METRICS if any(name in m.figures for m in (*before, *after))]
     found = {name: compare(name, before, after) for name in present}
     limits = _paragraphs(language, ("limit.one_node", "change.limit.once", "change.limit.others"))
     if found:
@@ -50,7 +50,7 @@ def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute],
         findings=_findings(change, before, after, found, language),
         facts=_facts(change, before, after, language),
         sections=[Section(text(language, key), blocks) for key, blocks in sections if blocks],
-        columns=COLUMNS,
+        columns=CSV_COLUMNS,
         records=_records(change, periods),
         source={
             "change": change.model_dump(mode="json", exclude={"remaining_s"}),
@@ -73,22 +73,25 @@ def _findings(
         return [text(language, "change.too_few", before=len(before), after=len(after), least=MIN_MINUTES)]
     load = found.get(_LOAD)
     if load and load.effect and load.verdict in ("higher", "lower"):
-        names = {"metric": findings.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
-        sentences.append(text(language, "change.load", **names, **findings.ends(language, load.effect)))
+        names = {
+            "metric": findings.label_in_sentence(metric_label(language, _LOAD)),
+            "change": format_percent(load.effect.value, language),
+        }
+        sentences.append(text(language, "change.load", **names, **findings.interval_ends(language, load.effect)))
     return [*sentences, text(language, "change.observed")]
 
 
 def _sentence(found: Comparison | None, language: Language) -> str | None:
     if found is None or found.effect is None:
         return None
-    name = label(language, found.metric)
-    ends = findings.ends(language, found.effect)
+    name = metric_label(language, found.metric)
+    ends = findings.interval_ends(language, found.effect)
     if found.verdict == "no-difference":
-        bound = findings.bound(language, found.effect)
-        return text(language, "change.none", metric=findings.inside(name), bound=bound, **ends)
-    size = percent(abs(found.effect.value), language, signed=False)
+        bound = findings.largest_difference(language, found.effect)
+        return text(language, "change.none", metric=findings.label_in_sentence(name), bound=bound, **ends)
+    size = format_percent(abs(found.effect.value), language, signed=False)
     sentences = text(language, f"change.{found.verdict}", metric=name, change=size, **ends)
-    worth = findings.tone(OBSERVED[found.metric], found.verdict)
+    worth = findings.tone(OBSERVED_METRICS[found.metric], found.verdict)
     return f"{sentences} {text(language, f'found.{worth}')}" if worth in ("better", "worse") else sentences
 
 
@@ -101,8 +104,8 @@ def _facts(
         ("change.fact.by", change.created_by + policy),
         ("change.fact.reason", change.reason),
         ("change.fact.state", text(language, f"change.state.{change.state}")),
-        ("change.fact.applied", moment(change.applied_at)),
-        ("change.fact.ended", moment(change.ended_at)),
+        ("change.fact.applied", format_time(change.applied_at)),
+        ("change.fact.ended", format_time(change.ended_at)),
         ("change.fact.window", text(language, "change.window", before=len(before), after=len(after))),
         ("change.fact.number", change.id),
     ]
@@ -123,27 +126,36 @@ def _effect(
     blocks: list[Block] = []
     known = [one for one in found.values() if one.effect]
     if known:
-        rows = [Dot(label(language, one.metric), effect(one.effect, language), one.effect, _tone(one)) for one in known]
+        rows = [
+            Dot(metric_label(language, one.metric), format_effect(one.effect, language), one.effect, _tone(one))
+            for one in known
+        ]
         axis = text(language, "axis.effect", baseline=text(language, "legend.before"))
         note = text(language, "figure.effects_note_plain")
         blocks.append(Dots(text(language, "change.effects"), note, rows, axis, None))
     columns = [text(language, f"column.{name}") for name in ("figure", "before", "after", "effect", "p", "verdict")]
     rows_of_texts = []
     for one in found.values():
-        unit = OBSERVED[one.metric].unit
-        levels = [amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
+        unit = OBSERVED_METRICS[one.metric].unit
+        levels = [format_amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
         finding = findings.verdict(language, _tone(one), one.verdict)
         rows_of_texts.append(
-            [label(language, one.metric), *levels, effect(one.effect, language), p_value(one.p), finding]
+            [
+                metric_label(language, one.metric),
+                *levels,
+                format_effect(one.effect, language),
+                format_p_value(one.p),
+                finding,
+            ]
         )
     blocks.append(Table(text(language, "change.table"), columns, rows_of_texts, numeric=[1, 2, 3, 4]))
-    applied_ms = to_ms(change.applied_at)
+    applied_ms = to_unix_ms(change.applied_at)
     blocks += [_lines(name, applied_ms, before, after, language) for name in _DRAWN if name in found]
     return blocks
 
 
 def _tone(found: Comparison) -> Tone:
-    return findings.tone(OBSERVED[found.metric], found.verdict)
+    return findings.tone(OBSERVED_METRICS[found.metric], found.verdict)
 
 
 def _lines(
@@ -158,9 +170,9 @@ def _lines(
         return Line(text(language, key), points)
 
     lines = [one for one in (line("legend.before", before), line("legend.after", after)) if one.points]
-    title, axis = text(language, "change.figure", metric=label(language, name)), text(language, "axis.minutes")
+    title, axis = text(language, "change.figure", metric=metric_label(language, name)), text(language, "axis.minutes")
     mark = (0.0, text(language, "legend.change"))
-    return Lines(title, "", lines, axis, label(language, name), OBSERVED[name].unit, mark)
+    return Lines(title, "", lines, axis, metric_label(language, name), OBSERVED_METRICS[name].unit, mark)
 
 
 def _heats(before: Sequence[Minute], after: Sequence[Minute], language: Language) -> list[Heat]:
@@ -178,7 +190,7 @@ def _heats(before: Sequence[Minute], after: Sequence[Minute], language: Language
 
 def _life(change: Change, language: Language) -> list[Block]:
     rows = [
-        [moment(step.at), text(language, f"change.state.{step.state}"), step.sentence]
+        [format_time(step.at), text(language, f"change.state.{step.state}"), step.sentence]
         for step in sorted(change.steps, key=lambda step: step.at)
     ]
     columns = [text(language, key) for key in ("change.column.when", "change.fact.state", "change.column.what")]
@@ -191,8 +203,8 @@ def _records(change: Change, periods: dict[str, Sequence[Minute]]) -> list[list[
         for minute in minutes:
             at = datetime.fromtimestamp(minute.start_ms / 1000, UTC).isoformat(timespec="seconds")
             rows += [
-                [change.id, change.node_name, name, at, figure, minute.figures[figure], OBSERVED[figure].unit]
-                for figure in OBSERVED
+                [change.id, change.node_name, name, at, figure, minute.figures[figure], OBSERVED_METRICS[figure].unit]
+                for figure in OBSERVED_METRICS
                 if figure in minute.figures
             ]
     return rows

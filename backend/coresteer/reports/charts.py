@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from coresteer.experiments.findings import Phrases, of_primary
-from coresteer.experiments.schemas import AuthorsRow
+from coresteer.experiments.findings import Phrases, primary_comparisons
+from coresteer.experiments.schemas import PublishedRow
 from coresteer.experiments.spec import Arm, Comparison, Interval
-from coresteer.localization.numbers import amount, axis_scale, effect, plain
+from coresteer.localization.numbers import axis_scale, format_amount, format_effect, format_number
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
 
 _MAX_DOTS = 48
@@ -25,7 +25,7 @@ def effects_chart(phrases: Phrases, found: Sequence[Comparison]) -> list[Dots]:
     rows = [
         Dot(
             phrases.name(one.arm) if by_arm and not is_itself else phrases.label(one.metric),
-            effect(one.effect, phrases.language),
+            format_effect(one.effect, phrases.language),
             one.effect,
             phrases.tone(one),
         )
@@ -109,10 +109,10 @@ def grid_chart(phrases: Phrases) -> list[Heat]:
             [level.name for level in columns.levels],
             columns.name,
             [[mean.value if mean else None for mean in line] for line in cells],
-            [[plain(mean.value / factor) if mean else "" for mean in line] for line in cells],
+            [[format_number(mean.value / factor) if mean else "" for mean in line] for line in cells],
             min(known),
             max(known),
-            (amount(min(known), unit, language), amount(max(known), unit, language)),
+            (format_amount(min(known), unit, language), format_amount(max(known), unit, language)),
         )
     ]
 
@@ -142,7 +142,7 @@ def cpu_heats(phrases: Phrases) -> list[Heat]:
 def _most_different(phrases: Phrases) -> list[Arm]:
     """Return all arms, or the baseline and those that differ most from it in the primary metric, in order."""
     arms = phrases.experiment.analysis.arms
-    effects = {one.arm: abs(one.effect.value) if one.effect else 0.0 for one in of_primary(phrases.experiment)}
+    effects = {one.arm: abs(one.effect.value) if one.effect else 0.0 for one in primary_comparisons(phrases.experiment)}
     chosen = {*arms[:1], *sorted(arms[1:], key=lambda arm: -effects.get(arm, 0.0))[: _MAX_CPU_ROWS - 1]}
     return [arm for arm in arms if arm in chosen]
 
@@ -151,7 +151,7 @@ def cpu_heat(title: str, note: str, rows: Sequence[tuple[str, list[float | None]
     """Return a heat map of percentages by CPU, with numbers in the cells where there are few."""
     count = max((len(values) for _, values in rows), default=0)
     values = [row + [None] * (count - len(row)) for _, row in rows]
-    texts = [[plain(round(v, 1)) if v is not None else "" for v in row] for row in values]
+    texts = [[format_number(round(v, 1)) if v is not None else "" for v in row] for row in values]
     shown = texts if count * len(rows) <= _MAX_TEXTS else []
     names = [name for name, _ in rows]
     return Heat(
@@ -168,7 +168,7 @@ def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
     return means
 
 
-def authors_chart(phrases: Phrases, authors: Sequence[AuthorsRow]) -> list[Lines]:
+def published_chart(phrases: Phrases, authors: Sequence[PublishedRow]) -> list[Lines]:
     """Return charts of metrics with at least two published values.
 
     Paper and node are each relative to their own baseline.

@@ -10,7 +10,7 @@ from coresteer.experiments.findings import Phrases
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Interval
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import effect, moment, percent
+from coresteer.localization.numbers import format_effect, format_percent, format_time
 from coresteer.localization.text import text
 from coresteer.reports import experiment
 from coresteer.reports.model import Block, Dot, Dots, Facts, Paragraph, Report, Section, Table
@@ -20,7 +20,7 @@ _LISTED = 3
 _MAX_DOTS = 24
 
 
-def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
+def comparison_report(a: Experiment, b: Experiment, language: Language) -> Report:
     """Return the report of two experiments: whether their results agree, and how the experiments differ."""
     first, second = Phrases(a, language), Phrases(b, language)
     pairs = _pairs(a, b)
@@ -28,8 +28,14 @@ def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
     sections: list[tuple[str, list[Block]]] = [
         ("compare.section.effects", _effects(first, pairs)),
         ("compare.section.differ", [_differences(first, second)]),
-        ("compare.section.a", [*_paragraphs(findings.findings(a, language)), Facts(experiment.facts(first))]),
-        ("compare.section.b", [*_paragraphs(findings.findings(b, language)), Facts(experiment.facts(second))]),
+        (
+            "compare.section.a",
+            [*_paragraphs(findings.findings(a, language)), Facts(experiment.experiment_facts(first))],
+        ),
+        (
+            "compare.section.b",
+            [*_paragraphs(findings.findings(b, language)), Facts(experiment.experiment_facts(second))],
+        ),
         ("section.method", [Paragraph(text(language, "compare.method"))]),
         ("section.limits", [Paragraph(text(language, key)) for key in limits]),
     ]
@@ -41,9 +47,9 @@ def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
         findings=_findings(first, second, pairs),
         facts=[(text(language, f"compare.section.{key}"), f"{one.id}, {one.node_name}") for key, one in _both(a, b)],
         sections=[Section(text(language, key), blocks) for key, blocks in sections if blocks],
-        columns=experiment.COLUMNS,
-        records=experiment.records(a) + (experiment.records(b) if b.id != a.id else []),
-        source={"a": experiment.source(a), "b": experiment.source(b)},
+        columns=experiment.CSV_COLUMNS,
+        records=experiment.csv_rows(a) + (experiment.csv_rows(b) if b.id != a.id else []),
+        source={"a": experiment.json_source(a), "b": experiment.json_source(b)},
     )
 
 
@@ -92,9 +98,9 @@ def _differs(ratio: Interval) -> bool:
 
 def _findings(first: Phrases, second: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
     primary = [pair for pair in pairs if pair[0].metric == first.primary]
-    metric = findings.inside(first.label(first.primary))
+    metric = findings.label_in_sentence(first.label(first.primary))
     noises = [one.experiment.analysis.noise.get(first.primary) for one in (first, second)]
-    effects = [effect(noise.effect, first.language) for noise in noises if noise and noise.effect]
+    effects = [format_effect(noise.effect, first.language) for noise in noises if noise and noise.effect]
     sentences = []
     if primary:
         differing = [pair for pair in primary if _differs(pair[2])]
@@ -111,10 +117,10 @@ def _findings(first: Phrases, second: Phrases, pairs: Sequence[tuple[Comparison,
 
 def _sentence(phrases: Phrases, metric: str, pair: tuple[Comparison, Comparison, Interval]) -> str:
     one, other, ratio = pair
-    names = {"arm": phrases.name(one.arm), "metric": metric, "change": percent(ratio.value, phrases.language)}
+    names = {"arm": phrases.name(one.arm), "metric": metric, "change": format_percent(ratio.value, phrases.language)}
     key = "compare.differ" if _differs(ratio) else "compare.same"
-    both = {"a": effect(one.effect, phrases.language), "b": effect(other.effect, phrases.language)}
-    return phrases.text(key, **names, **both, **phrases.ends(ratio))
+    both = {"a": format_effect(one.effect, phrases.language), "b": format_effect(other.effect, phrases.language)}
+    return phrases.text(key, **names, **both, **phrases.interval_ends(ratio))
 
 
 def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[Block]:
@@ -124,7 +130,7 @@ def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Int
     blocks: list[Block] = []
     drawn = [pair for pair in pairs if pair[0].metric == phrases.primary][:_MAX_DOTS]
     dots = [
-        Dot(f"{key}: {phrases.name(one.arm)}", effect(one.effect, language), one.effect, phrases.tone(one))
+        Dot(f"{key}: {phrases.name(one.arm)}", format_effect(one.effect, language), one.effect, phrases.tone(one))
         for pair in drawn
         for key, one in zip("AB", pair[:2], strict=True)
     ]
@@ -137,8 +143,8 @@ def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Int
         [
             phrases.label(one.metric),
             phrases.name(one.arm),
-            *(effect(each.effect, language) for each in (one, other)),
-            effect(ratio, language),
+            *(format_effect(each.effect, language) for each in (one, other)),
+            format_effect(ratio, language),
         ]
         for one, other, ratio in pairs[:_MAX_ROWS]
     ]
@@ -161,7 +167,7 @@ def _described(phrases: Phrases) -> dict[str, object]:
         factor.name: {level.name: "; ".join(experiment.level_effects(phrases, level)) or "–" for level in factor.levels}
         for factor in of.spec.factors
     }
-    return {"node": of.node_name, "seed": of.seed, **spec, "machine": of.machine, "started": moment(of.started_at)}
+    return {"node": of.node_name, "seed": of.seed, **spec, "machine": of.machine, "started": format_time(of.started_at)}
 
 
 def _flat(name: str, value: object) -> dict[str, str]:

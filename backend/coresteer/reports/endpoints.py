@@ -11,8 +11,8 @@ from coresteer.inputs import RowId
 from coresteer.localization.language import Language
 from coresteer.origin import public_url
 from coresteer.reports import service
-from coresteer.reports.schemas import ShareAnswer, ShareRequest
-from coresteer.reports.service import File, ReportFormat
+from coresteer.reports.schemas import ShareRequest, ShareResponse
+from coresteer.reports.service import ReportFile, ReportFormat
 
 router = APIRouter(tags=["reports"])
 
@@ -34,7 +34,7 @@ _ANY_FORMAT: dict[int | str, dict[str, Any]] = {  # Any: FastAPI's type for a pa
 }
 
 
-def _answer(file: File) -> Response:
+def _answer(file: ReportFile) -> Response:
     disposition = "inline" if file.format is ReportFormat.HTML else "attachment"
     headers = _HEADERS | {"content-disposition": f'{disposition}; filename="{file.name}"'}
     return Response(file.content, media_type=_MEDIA_TYPES[file.format], headers=headers)
@@ -84,16 +84,16 @@ async def compare_experiments(
 @router.post("/api/experiments/{experiment_id}/share", status_code=201)
 async def share_report(
     request: Request, session: Session, identity: Operator, experiment_id: RowId, body: ShareRequest
-) -> ShareAnswer:
+) -> ShareResponse:
     """Create a link to an experiment's report that works without signing in. The token is returned only now."""
-    token, expires_at = await service.share(session, experiment_id, days=body.days, actor=identity.username)
-    return ShareAnswer(url=f"{public_url(request)}/shared/{token}", token=token, expires_at=expires_at)
+    token, expires_at = await service.create_link(session, experiment_id, days=body.days, actor=identity.username)
+    return ShareResponse(url=f"{public_url(request)}/shared/{token}", token=token, expires_at=expires_at)
 
 
 @router.delete("/api/experiments/{experiment_id}/share", status_code=204)
 async def unshare_report(session: Session, identity: Operator, experiment_id: RowId) -> None:
     """Revoke all links to an experiment's report."""
-    await service.unshare(session, experiment_id, actor=identity.username)
+    await service.delete_links(session, experiment_id, actor=identity.username)
 
 
 @router.get("/shared/{token}", response_class=Response, responses=_ANY_FORMAT)

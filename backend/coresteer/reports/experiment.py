@@ -5,14 +5,30 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from coresteer.experiments.findings import Phrases, findings, inside, of_primary
+from coresteer.experiments.findings import Phrases, findings, label_in_sentence, primary_comparisons
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.experiments.templates import Paper, find_template
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, correlation, effect, estimate, moment, p_value, percent
-from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
-from coresteer.reports.experiment_method import format_fact, limits, machine, method, repeat, runs, settings
+from coresteer.localization.numbers import (
+    format_amount,
+    format_correlation,
+    format_effect,
+    format_estimate,
+    format_p_value,
+    format_percent,
+    format_time,
+)
+from coresteer.reports.charts import cpu_heats, effects_chart, grid_chart, line_charts, published_chart, runs_chart
+from coresteer.reports.experiment_method import (
+    format_fact,
+    limit_sentences,
+    machine_table,
+    method_sentences,
+    repeat_section,
+    runs_section,
+    settings_section,
+)
 from coresteer.reports.model import Block, Paragraph, Report, Section, Table
 from coresteer_core.experiments.model import Command
 
@@ -24,13 +40,13 @@ _FIRST = (
     *("throughput_bit_per_s", "requests_per_s", "interrupts_per_s", "packets_per_s", "cpu_busy_percent"),
     *("cpu_s_per_gbit", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
 )
-COLUMNS = [
+CSV_COLUMNS = [
     *("experiment", "node", "run", "attempt", "stage", "block", "label", "setting", "started", "duration_s"),
     *("discarded", "figure", "value", "unit"),
 ]
 
 
-def of_experiment(experiment: Experiment, language: Language) -> Report:
+def experiment_report(experiment: Experiment, language: Language) -> Report:
     """Return the report of an experiment: findings, comparison, measurements, method, in that order."""
     phrases = Phrases(experiment, language)
     sections: list[tuple[str, list[Block]]] = [
@@ -40,12 +56,12 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
         ("section.authors", _published(phrases)),
         ("section.cpus", [*cpu_heats(phrases)]),
         ("section.noise", _noise(phrases)),
-        ("section.method", [Paragraph(text) for text in method(phrases)]),
-        ("section.machine", [machine(phrases)]),
-        ("section.settings", settings(phrases)),
-        ("section.runs", runs(phrases)),
-        ("section.limits", [Paragraph(text) for text in limits(phrases)]),
-        ("section.repeat", repeat(phrases)),
+        ("section.method", [Paragraph(text) for text in method_sentences(phrases)]),
+        ("section.machine", [machine_table(phrases)]),
+        ("section.settings", settings_section(phrases)),
+        ("section.runs", runs_section(phrases)),
+        ("section.limits", [Paragraph(text) for text in limit_sentences(phrases)]),
+        ("section.repeat", repeat_section(phrases)),
     ]
     metric = phrases.label(experiment.primary)
     kind = phrases.text(f"kind.{experiment.kind}")
@@ -55,24 +71,24 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
         title=experiment.name,
         kind=phrases.text("subtitle", kind=kind, node=experiment.node_name),
         findings=findings(experiment, language),
-        facts=facts(phrases),
+        facts=experiment_facts(phrases),
         sections=[
             Section(phrases.text(key, **({"metric": metric} if key == "section.primary" else {})), blocks)
             for key, blocks in sections
             if blocks
         ],
-        columns=COLUMNS,
-        records=records(experiment),
-        source={"experiment": source(experiment)},
+        columns=CSV_COLUMNS,
+        records=csv_rows(experiment),
+        source={"experiment": json_source(experiment)},
     )
 
 
-def source(experiment: Experiment) -> dict[str, object]:
+def json_source(experiment: Experiment) -> dict[str, object]:
     """Return the experiment as JSON for its report, without fields that change while it is queued."""
     return experiment.model_dump(mode="json", exclude={"remaining_s", "queue_position", "activity"})
 
 
-def facts(phrases: Phrases) -> list[tuple[str, str]]:
+def experiment_facts(phrases: Phrases) -> list[tuple[str, str]]:
     """Return node, time and size of the experiment as names and texts for the head of its report."""
     experiment = phrases.experiment
     analysis = experiment.analysis
@@ -82,8 +98,8 @@ def facts(phrases: Phrases) -> list[tuple[str, str]]:
         ("fact.primary", phrases.label(experiment.primary)),
         ("fact.state", phrases.text(f"state.{experiment.state}")),
         ("fact.runs", phrases.text("fact.runs_text", kept=analysis.counted, discarded=analysis.discarded)),
-        ("fact.started", moment(experiment.started_at)),
-        ("fact.ended", moment(experiment.ended_at)),
+        ("fact.started", format_time(experiment.started_at)),
+        ("fact.ended", format_time(experiment.ended_at)),
         ("fact.by", experiment.created_by),
         ("fact.seed", str(experiment.seed)),
         ("fact.number", str(experiment.id)),
@@ -93,7 +109,7 @@ def facts(phrases: Phrases) -> list[tuple[str, str]]:
     return [(phrases.text(key), text) for key, text in rows]
 
 
-def records(experiment: Experiment) -> list[list[str | int | float | None]]:
+def csv_rows(experiment: Experiment) -> list[list[str | int | float | None]]:
     """Return every metric of every run for the CSV file, including discarded runs, in rows of COLUMNS."""
     names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
     rows: list[list[str | int | float | None]] = []
@@ -154,7 +170,7 @@ def level_effects(phrases: Phrases, level: Level) -> list[str]:
 
 def _primary(phrases: Phrases) -> list[Block]:
     experiment = phrases.experiment
-    found = of_primary(experiment)
+    found = primary_comparisons(experiment)
     blocks: list[Block] = []
     if experiment.kind == "sweep":
         blocks += [*effects_chart(phrases, found), *grid_chart(phrases), *line_charts(phrases, [experiment.primary])]
@@ -168,8 +184,8 @@ def _primary(phrases: Phrases) -> list[Block]:
 def _comparison_table(phrases: Phrases, title: str, found: Sequence[Comparison], *, by_arm: bool) -> Table:
     columns = [
         phrases.text("column.arm" if by_arm else "column.figure"),
-        short(phrases.baseline),
-        phrases.label(found[0].metric) if by_arm else short(phrases.name(found[0].arm)),
+        shorten_heading(phrases.baseline),
+        phrases.label(found[0].metric) if by_arm else shorten_heading(phrases.name(found[0].arm)),
         *(phrases.text(f"column.{name}") for name in ("effect", "p", "visible", "verdict")),
     ]
     rows = []
@@ -179,18 +195,18 @@ def _comparison_table(phrases: Phrases, title: str, found: Sequence[Comparison],
         rows.append(
             [
                 phrases.name(one.arm) if by_arm else phrases.label(one.metric),
-                amount(one.baseline.value if one.baseline else None, unit, phrases.language),
-                amount(one.level.value if one.level else None, unit, phrases.language),
-                effect(one.effect, phrases.language),
-                p_value(one.p),
-                "–" if visible is None else percent(visible, phrases.language, signed=False, up=True),
+                format_amount(one.baseline.value if one.baseline else None, unit, phrases.language),
+                format_amount(one.level.value if one.level else None, unit, phrases.language),
+                format_effect(one.effect, phrases.language),
+                format_p_value(one.p),
+                "–" if visible is None else format_percent(visible, phrases.language, signed=False, up=True),
                 phrases.verdict(one),
             ]
         )
     return Table(title, columns, rows, numeric=[1, 2, 3, 4, 5])
 
 
-def short(name: str) -> str:
+def shorten_heading(name: str) -> str:
     """Shorten a name for the head of a column of numbers, which a long name would widen."""
     return name if len(name) <= _MAX_HEAD_LENGTH else name[: _MAX_HEAD_LENGTH - 1].rstrip() + "…"
 
@@ -231,7 +247,7 @@ def _means(phrases: Phrases, others: Sequence[str]) -> list[Block]:
             cells = []
             for metric in part:
                 mean = analysis.means.get(metric, [None] * len(analysis.arms))[position]
-                text = amount(mean.value if mean else None, phrases.unit(metric), phrases.language)
+                text = format_amount(mean.value if mean else None, phrases.unit(metric), phrases.language)
                 cells.append(text + marks.get(verdicts.get((metric, arm), ""), ""))
             rows.append([phrases.name(arm), *cells])
         columns = [phrases.text("column.arm"), *(phrases.label(metric) for metric in part)]
@@ -245,8 +261,8 @@ def _trends(phrases: Phrases) -> list[Block]:
         [
             phrases.label(trend.metric),
             experiment.spec.factors[trend.factor].name,
-            correlation(trend.rho),
-            p_value(trend.p),
+            format_correlation(trend.rho),
+            format_p_value(trend.p),
         ]
         for trend in experiment.analysis.trends
     ]
@@ -266,13 +282,13 @@ def _published(phrases: Phrases) -> list[Block]:
     for row in paper.rows:
         means = analysis.means.get(row.metric)
         mean = means[positions[row.arm]] if means and row.arm in positions else None
-        here = estimate(mean, phrases.unit(row.metric), phrases.language)
+        here = format_estimate(mean, phrases.unit(row.metric), phrases.language)
         rows.append([row.arm, phrases.label(row.metric), row.text, here])
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "authors", "here")]
     return [
         Paragraph(phrases.text("authors.source", title=template.title, paper=paper.citation)),
         Paragraph(_both_machines(phrases, paper)),
-        *authors_chart(phrases, paper.rows),
+        *published_chart(phrases, paper.rows),
         Table(phrases.text("table.authors"), columns, rows, numeric=[3]),
         Paragraph(phrases.text("authors.note")),
     ]
@@ -281,7 +297,7 @@ def _published(phrases: Phrases) -> list[Block]:
 def _both_machines(phrases: Phrases, paper: Paper) -> str:
     machine = phrases.experiment.machine
     known = {name: format_fact(phrases, machine.get(name)) or "?" for name in ("cpus", "kernel")}
-    here = phrases.text("authors.here", **known, workload=inside(_workload(phrases)))
+    here = phrases.text("authors.here", **known, workload=label_in_sentence(_workload(phrases)))
     return f"{getattr(paper.machine, phrases.language)} {here}"
 
 
@@ -293,15 +309,15 @@ def _noise(phrases: Phrases) -> list[Block]:
     rows = [
         [
             phrases.label(one.metric),
-            amount(one.baseline.value if one.baseline else None, phrases.unit(one.metric), phrases.language),
-            effect(one.effect, phrases.language),
-            p_value(one.p),
+            format_amount(one.baseline.value if one.baseline else None, phrases.unit(one.metric), phrases.language),
+            format_effect(one.effect, phrases.language),
+            format_p_value(one.p),
         ]
         for one in found
     ]
     columns = [
         phrases.text("column.figure"),
-        short(phrases.baseline),
+        shorten_heading(phrases.baseline),
         phrases.text("column.effect"),
         phrases.text("column.p"),
     ]

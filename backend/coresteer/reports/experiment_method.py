@@ -3,26 +3,26 @@
 import re
 from collections.abc import Mapping
 
-from coresteer.experiments.arm_config import is_as_it_is
-from coresteer.experiments.findings import Phrases, unrestored
+from coresteer.experiments.arm_config import changes_nothing
+from coresteer.experiments.findings import Phrases, unrestored_settings
 from coresteer.experiments.schedule import MIN_DURATION_S
-from coresteer.localization.numbers import amount, duration, plain
-from coresteer.localization.text import SENTENCES, translated
+from coresteer.localization.numbers import format_amount, format_duration, format_number
+from coresteer.localization.text import SENTENCES, translate
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
 from coresteer_core.experiments.model import Classes, Command, Observe
 
 _MAX_DISCARDED = 40
 
 
-def method(phrases: Phrases) -> list[str]:
+def method_sentences(phrases: Phrases) -> list[str]:
     """Return the report's sentences about the method of the experiment."""
     spec, text = phrases.experiment.spec, phrases.text
-    measure = duration(spec.measure_s, phrases.language)
+    measure = format_duration(spec.measure_s, phrases.language)
     if isinstance(spec.workload, Classes | Command):
         run = text("method.run_whole", measure=measure)
-        time = text("method.discard_short", shortest=duration(MIN_DURATION_S, phrases.language))
+        time = text("method.discard_short", shortest=format_duration(MIN_DURATION_S, phrases.language))
     else:
-        run = text("method.run", warmup=duration(spec.warmup_s, phrases.language), measure=measure)
+        run = text("method.run", warmup=format_duration(spec.warmup_s, phrases.language), measure=measure)
         time = text("method.discard_off")
     sentences = [text("method.primary", metric=phrases.label(phrases.primary)), run]
     sentences.append(text("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks))
@@ -33,12 +33,12 @@ def method(phrases: Phrases) -> list[str]:
         sentences.append(text("method.many"))
     sentences += [text("method.discard", time=time), text("method.seed", seed=phrases.experiment.seed)]
     if spec.guardrails:
-        rails = ", ".join(f"{rail.metric} > {plain(rail.max)}" for rail in spec.guardrails)
+        rails = ", ".join(f"{rail.metric} > {format_number(rail.max)}" for rail in spec.guardrails)
         sentences.append(text("method.guardrails", guardrails=rails))
     return sentences
 
 
-def machine(phrases: Phrases) -> Block:
+def machine_table(phrases: Phrases) -> Block:
     """Return the report's table of facts about the machine under test."""
     rows = [row for key, value in phrases.experiment.machine.items() for row in _of_machine(phrases, key, value)]
     return Facts(rows) if rows else Paragraph(phrases.text("machine.none"))
@@ -64,7 +64,7 @@ def format_fact(phrases: Phrases, value: object) -> str:
         case Mapping():
             parts = [(key, format_fact(phrases, item)) for key, item in value.items() if key != "speed_bits_per_s"]
             if speed := value.get("speed_bits_per_s"):
-                parts.append(("", amount(speed, "bit/s", phrases.language)))
+                parts.append(("", format_amount(speed, "bit/s", phrases.language)))
             return ", ".join(
                 f"{key.replace('_', ' ')} {text}" if key not in ("", "name") else text for key, text in parts if text
             )
@@ -73,15 +73,15 @@ def format_fact(phrases: Phrases, value: object) -> str:
     return str(value)
 
 
-def settings(phrases: Phrases) -> list[Block]:
+def settings_section(phrases: Phrases) -> list[Block]:
     """Return the report's section on the compared settings before and after the experiment."""
     known = phrases.experiment.settings
     if not known.before and not known.after:
-        is_none = all(is_as_it_is(phrases.experiment.spec, arm) for arm in phrases.experiment.analysis.arms)
+        is_none = all(changes_nothing(phrases.experiment.spec, arm) for arm in phrases.experiment.analysis.arms)
         return [Paragraph(phrases.text("settings.none" if is_none else "settings.gone"))]
     if known.after is None:
         verdict = phrases.text("settings.unread")
-    elif differing := unrestored(phrases.experiment):
+    elif differing := unrestored_settings(phrases.experiment):
         verdict = phrases.text("settings.differ", keys=", ".join(differing))
     else:
         verdict = phrases.text("settings.restored")
@@ -99,7 +99,7 @@ def _natural(key: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", key)]
 
 
-def runs(phrases: Phrases) -> list[Block]:
+def runs_section(phrases: Phrases) -> list[Block]:
     """Return the report's section on runs: their numbers, and the discarded ones with their reasons."""
     experiment = phrases.experiment
     counts = {"done": experiment.runs_done, "planned": experiment.runs_planned}
@@ -117,7 +117,7 @@ def runs(phrases: Phrases) -> list[Block]:
             str(run.planned.number + 1),
             phrases.text(f"stage.{run.planned.stage}"),
             phrases.name(run.planned.arm),
-            translated(phrases.language, run.discarded or ""),
+            translate(phrases.language, run.discarded or ""),
         ]
         for run in gone[:_MAX_DISCARDED]
     ]
@@ -125,7 +125,7 @@ def runs(phrases: Phrases) -> list[Block]:
     return [*sentences, Table(phrases.text("table.discarded"), columns, rows, numeric=[0])]
 
 
-def limits(phrases: Phrases) -> list[str]:
+def limit_sentences(phrases: Phrases) -> list[str]:
     """Return the report's sentences about the limits of the experiment."""
     experiment = phrases.experiment
     spec = experiment.spec
@@ -145,7 +145,7 @@ def limits(phrases: Phrases) -> list[str]:
     return sentences
 
 
-def repeat(phrases: Phrases) -> list[Block]:
+def repeat_section(phrases: Phrases) -> list[Block]:
     """Return the report's section with the commands that repeat the experiment."""
     number = phrases.experiment.id
     commands = (

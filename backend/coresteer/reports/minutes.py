@@ -25,19 +25,19 @@ def _observed(metric: Metric) -> Metric:
     return replace(metric, better="") if is_traffic else metric
 
 
-OBSERVED: Mapping[str, Metric] = MappingProxyType({name: _observed(metric) for name, metric in REPORT.items()})
+OBSERVED_METRICS: Mapping[str, Metric] = MappingProxyType({name: _observed(metric) for name, metric in REPORT.items()})
 """Metrics of stored minutes. On real traffic more or fewer packets are neither better nor worse."""
 
 
 class Minute(NamedTuple):
-    """Metrics of a node in one minute: its start, metrics by the names of OBSERVED, and each CPU's time by kind, %."""
+    """Metrics of a node in one minute: OBSERVED_METRICS by name, and each CPU's time by kind, %."""
 
     start_ms: int
     figures: dict[str, float]
     cpus: dict[str, list[float | None]]
 
 
-def observed(rollups: Sequence[Rollup], physical: frozenset[str] | None) -> list[Minute]:
+def observed_minutes(rollups: Sequence[Rollup], physical: frozenset[str] | None) -> list[Minute]:
     """Return a node's metrics by minute from roll-ups, in order.
 
     Traffic is that of the physical netdevs, of all but lo where those are unknown.
@@ -49,7 +49,7 @@ def observed(rollups: Sequence[Rollup], physical: frozenset[str] | None) -> list
 
 def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
     figures: dict[str, float] = {}
-    for name, metric in OBSERVED.items():
+    for name, metric in OBSERVED_METRICS.items():
         if metric.source is not None and (amount := rollup.amount(metric.source, counted)) is not None:
             figures[name] = amount * metric.factor / (1.0 if metric.source.level else rollup.duration_s)
     cpus = {kind: _percents(rollup, kind) for kind in ("busy", "softirq", "irq", "user", "system")}

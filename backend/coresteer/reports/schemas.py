@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import Body
+from coresteer.inputs import RequestBody
 
 
-class ShareAnswer(BaseModel):
+class ShareResponse(BaseModel):
     """A new link to a report, which works without signing in."""
 
     url: str
@@ -16,7 +16,7 @@ class ShareAnswer(BaseModel):
     expires_at: datetime
 
 
-class ShareRequest(Body):
+class ShareRequest(RequestBody):
     """A link to a report to create. days: until it expires."""
 
     days: Annotated[int, Field(ge=1, le=365)] = 30

@@ -22,10 +22,10 @@ from coresteer.experiments import service as experiments
 from coresteer.localization.language import Language
 from coresteer.nodes import service as nodes
 from coresteer.reports import repository
-from coresteer.reports.change import WINDOW_MIN, of_change
-from coresteer.reports.comparison import of_comparison
-from coresteer.reports.experiment import of_experiment
-from coresteer.reports.minutes import Minute, observed
+from coresteer.reports.change import WINDOW_MIN, change_report
+from coresteer.reports.comparison import comparison_report
+from coresteer.reports.experiment import experiment_report
+from coresteer.reports.minutes import Minute, observed_minutes
 from coresteer.reports.model import Report
 from coresteer.reports.tables import ReportShareRow
 from coresteer.reports.to_csv import to_csv
@@ -33,8 +33,8 @@ from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
 from coresteer.telemetry import history
-from coresteer.telemetry.history import Range, Source
-from coresteer.telemetry.repository import to_ms
+from coresteer.telemetry.history import TelemetrySource, TimeRange
+from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.service import Ingest
 from coresteer_core.changes.report import ChangeState
 
@@ -66,7 +66,7 @@ _executor = ThreadPoolExecutor(2, "reports")
 """Reports take up to seconds of CPU time and anyone with a link can request them, so at most two run at a time."""
 
 
-class File(NamedTuple):
+class ReportFile(NamedTuple):
     """A report as a file to download."""
 
     name: str
@@ -74,35 +74,37 @@ class File(NamedTuple):
     content: bytes
 
 
-async def experiment_file(database: Database, experiment_id: int, kind: ReportFormat, language: Language) -> File:
+async def experiment_file(database: Database, experiment_id: int, kind: ReportFormat, language: Language) -> ReportFile:
     """Return the report of an experiment as a file. Raises NotFound and Conflict."""
     async with database.session() as session:
-        found = await experiments.get(session, experiment_id)
-    return await _file(kind, lambda: of_experiment(found, language))
+        found = await experiments.get_experiment(session, experiment_id)
+    return await _file(kind, lambda: experiment_report(found, language))
 
 
-async def comparison_file(database: Database, ids: tuple[int, int], kind: ReportFormat, language: Language) -> File:
+async def comparison_file(
+    database: Database, ids: tuple[int, int], kind: ReportFormat, language: Language
+) -> ReportFile:
     """Return the comparison of two experiments as a file. Raises NotFound and Conflict."""
     async with database.session() as session:
-        a, b = [await experiments.get(session, experiment_id) for experiment_id in ids]
-    return await _file(kind, lambda: of_comparison(a, b, language))
+        a, b = [await experiments.get_experiment(session, experiment_id) for experiment_id in ids]
+    return await _file(kind, lambda: comparison_report(a, b, language))
 
 
 async def change_file(
     database: Database, ingest: Ingest, change_id: UUID, kind: ReportFormat, language: Language
-) -> File:
+) -> ReportFile:
     """Return the report of a change's effect on its node's real traffic as a file. Raises NotFound."""
-    change = await plans.get(database, change_id)
+    change = await plans.get_change(database, change_id)
     before, after = await _around(database, ingest, change)
-    return await _file(kind, lambda: of_change(change, before, after, language))
+    return await _file(kind, lambda: change_report(change, before, after, language))
 
 
-async def _file(kind: ReportFormat, make: Callable[[], Report]) -> File:
+async def _file(kind: ReportFormat, make: Callable[[], Report]) -> ReportFile:
     """Write a report in a thread, without holding one of the few connections to the database."""
 
-    def write() -> File:
+    def write() -> ReportFile:
         report = make()
-        return File(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
+        return ReportFile(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
 
     return await asyncio.get_running_loop().run_in_executor(_executor, write)
 
@@ -115,9 +117,9 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
     created = min(applied, change.created_at.replace(second=0, microsecond=0))
     first, last = created - _WINDOW, applied + _MINUTE + _WINDOW
     async with database.session() as session:
-        node = await nodes.find(session, change.node_id)
-        inventory = nodes.reported(node).inventory
-        others = await changes.newest(
+        node = await nodes.find_node(session, change.node_id)
+        inventory = nodes.reported_state(node).inventory
+        others = await changes.newest_changes(
             session,
             node_id=change.node_id,
             is_open=None,
@@ -132,16 +134,16 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
         moments.append(change.ended_at)
     start = max([first, *(at for at in moments if at <= change.applied_at)])
     end = min([last, *(at for at in moments if at > change.applied_at)])
-    source = Source(database, ingest, change.node_id, interval_s)
+    source = TelemetrySource(database, ingest, change.node_id, interval_s)
     physical = inventory.physical_netdevs() if inventory else None
-    before = await history.minutes(source, Range(to_ms(start), to_ms(created)))
-    after = await history.minutes(source, Range(to_ms(applied + _MINUTE), to_ms(end)))
-    return observed(before, physical), observed(after, physical)
+    before = await history.read_minutes(source, TimeRange(to_unix_ms(start), to_unix_ms(created)))
+    after = await history.read_minutes(source, TimeRange(to_unix_ms(applied + _MINUTE), to_unix_ms(end)))
+    return observed_minutes(before, physical), observed_minutes(after, physical)
 
 
-async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: str) -> tuple[str, datetime]:
+async def create_link(session: AsyncSession, experiment_id: int, *, days: int, actor: str) -> tuple[str, datetime]:
     """Create a link to the experiment's report; return its token and when it expires. Raises NotFound."""
-    found = await experiments.find(session, experiment_id)
+    found = await experiments.find_row(session, experiment_id)
     now = datetime.now(UTC)
     await repository.delete_expired(session, now)
     token, expires_at = new_token(), now + timedelta(days=days)
@@ -160,15 +162,15 @@ async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: 
     return token, expires_at
 
 
-async def unshare(session: AsyncSession, experiment_id: int, *, actor: str) -> None:
+async def delete_links(session: AsyncSession, experiment_id: int, *, actor: str) -> None:
     """Delete all links to the experiment's report. Raises NotFound."""
-    found = await experiments.find(session, experiment_id)
+    found = await experiments.find_row(session, experiment_id)
     ended = await repository.delete_links(session, experiment_id)
     target, detail = f"experiment {experiment_id}", {"links": ended}
     record(session, actor=actor, action="report.unshare", target=target, node_id=found.node_id, detail=detail)
 
 
-async def shared_file(database: Database, token: str, kind: ReportFormat, language: Language) -> File:
+async def shared_file(database: Database, token: str, kind: ReportFormat, language: Language) -> ReportFile:
     """Return the report that a link leads to as a file. Raises NotFound and Conflict."""
     async with database.session() as session:
         experiment_id = await repository.shared_experiment(session, token_hash(token), datetime.now(UTC))

@@ -11,14 +11,14 @@ from coresteer.localization.numbers import axis_scale, percent_sign
 from coresteer.localization.text import text
 from coresteer.reports.model import Dots, Figure, Heat, Line, Lines, Runs
 
-Paint = Mapping[str, str]
+Palette = Mapping[str, str]
 """Colours by name: text, muted, line, band, better, worse, neutral, unsure, panel, s0 … s7."""
 
 _NAMES = ("text", "muted", "line", "band", "panel", "better", "worse", "neutral", "unsure")
 _SERIES = 8
-THEMED: Paint = {name: f"var(--{name})" for name in (*_NAMES, *(f"s{i}" for i in range(_SERIES)))}
+HTML_PALETTE: Palette = {name: f"var(--{name})" for name in (*_NAMES, *(f"s{i}" for i in range(_SERIES)))}
 """The colours of the HTML page, light or dark."""
-PRINTED: Paint = {
+PDF_PALETTE: Palette = {
     **{"text": "#18212c", "muted": "#566372", "line": "#c3cad3", "band": "#e6e9ed", "panel": "#ffffff"},
     **{"better": "#17805b", "worse": "#bf3b28", "neutral": "#0a74b8", "unsure": "#77838f"},
     **{"s0": "#77838f", "s1": "#0a74b8", "s2": "#c77f14", "s3": "#8a4fc4"},
@@ -38,7 +38,7 @@ _CIVIDIS = (
 _SHADES = 40
 
 
-def draw(figure: Figure, paint: Paint, language: Language) -> str:
+def draw(figure: Figure, paint: Palette, language: Language) -> str:
     """Return the chart as an svg element with a viewBox. Texts are escaped."""
     body, height = _drawn(figure, paint, language)
     return (
@@ -49,13 +49,13 @@ def draw(figure: Figure, paint: Paint, language: Language) -> str:
 
 
 @singledispatch
-def _drawn(figure: object, paint: Paint, language: Language) -> tuple[list[str], float]:
+def _drawn(figure: object, paint: Palette, language: Language) -> tuple[list[str], float]:
     """Return the chart's SVG elements and its height."""
     raise TypeError(f"No drawing for {type(figure).__name__}.")
 
 
 @_drawn.register
-def _(figure: Dots, paint: Paint, language: Language) -> tuple[list[str], float]:
+def _(figure: Dots, paint: Palette, language: Language) -> tuple[list[str], float]:
     left, text_width, row = 186.0, 206.0, 20.0
     right = WIDTH - text_width
     known = [dot.estimate for dot in figure.rows if dot.estimate] + ([figure.band] if figure.band else [])
@@ -85,7 +85,7 @@ def _(figure: Dots, paint: Paint, language: Language) -> tuple[list[str], float]
 
 
 @_drawn.register
-def _(figure: Runs, paint: Paint, language: Language) -> tuple[list[str], float]:
+def _(figure: Runs, paint: Palette, language: Language) -> tuple[list[str], float]:
     legend, top = _legend(figure.series, paint, language, figure.discarded if _any_discarded(figure) else None)
     values = [point.value for point in figure.points] or [0.0]
     last = max([point.at for point in figure.points], default=1)
@@ -105,7 +105,7 @@ def _(figure: Runs, paint: Paint, language: Language) -> tuple[list[str], float]
 
 
 @_drawn.register
-def _(figure: Lines, paint: Paint, language: Language) -> tuple[list[str], float]:
+def _(figure: Lines, paint: Palette, language: Language) -> tuple[list[str], float]:
     legend, top = _legend([line.name for line in figure.lines], paint, language, None)
     points = [point for line in figure.lines for point in line.points]
     xs = [at for at, _ in points] + ([figure.mark[0]] if figure.mark else [])
@@ -147,7 +147,7 @@ def _one_line(line: Line, colour: str, x: Callable[[float], float], y: Callable[
 
 
 @_drawn.register
-def _(figure: Heat, paint: Paint, language: Language) -> tuple[list[str], float]:
+def _(figure: Heat, paint: Palette, language: Language) -> tuple[list[str], float]:
     left = min(200.0, 16 + max([_width(row) for row in figure.rows], default=0))
     count = max(len(figure.columns), 1)
     cell = min((WIDTH - left - _RIGHT) / count, 90.0)
@@ -201,7 +201,7 @@ def _column_step(cell: float, widest: float, count: int) -> int:
     return step
 
 
-def _colour_bar(figure: Heat, top: float, paint: Paint) -> list[str]:
+def _colour_bar(figure: Heat, top: float, paint: Palette) -> list[str]:
     high_width = _width(figure.scale[1])
     start = WIDTH - _RIGHT - high_width - 6 - 120
     out = [_rect(start + i * 3, top, 3.2, 9, _cividis(i / (_SHADES - 1))) for i in range(_SHADES)]
@@ -210,7 +210,7 @@ def _colour_bar(figure: Heat, top: float, paint: Paint) -> list[str]:
     return out
 
 
-def _hatch(paint: Paint) -> str:
+def _hatch(paint: Palette) -> str:
     return (
         '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse">'
         f'<path d="M0 5L5 0" stroke="{paint["muted"]}" stroke-width="0.8"/></pattern></defs>'
@@ -235,7 +235,7 @@ def _tick_texts(ticks: Sequence[float]) -> list[str]:
     return [f"{tick + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks]
 
 
-def _legend(names: Sequence[str], paint: Paint, language: Language, crossed: str | None) -> tuple[list[str], float]:
+def _legend(names: Sequence[str], paint: Palette, language: Language, crossed: str | None) -> tuple[list[str], float]:
     """Return the legend, none for a single series, and the top of the chart below it."""
     if len(names) == 1 and crossed is None:
         return [], 12.0
@@ -263,7 +263,7 @@ def _frame(
     across: tuple[float, float],
     along: tuple[float, float],
     unit: str,
-    paint: Paint,
+    paint: Palette,
     language: Language,
     *,
     top: float,

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from coresteer.localization.language import Language
 from coresteer.localization.text import text
 from coresteer.reports.model import Figure, Report
-from coresteer.reports.svg import THEMED, draw
+from coresteer.reports.svg import HTML_PALETTE, draw
 
 _environment = Environment(
     loader=PackageLoader("coresteer.reports", "templates"),
@@ -35,7 +35,7 @@ def to_html(report: Report) -> bytes:
 
 
 def _draw(language: Language, figure: Figure) -> Markup:
-    return Markup(draw(figure, THEMED, language))  # noqa: S704  draw escapes every text itself
+    return Markup(draw(figure, HTML_PALETTE, language))  # noqa: S704  draw escapes every text itself
 
 
 @cache

@@ -12,7 +12,7 @@ import typst
 
 from coresteer.localization.text import text
 from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
-from coresteer.reports.svg import PRINTED, draw
+from coresteer.reports.svg import PDF_PALETTE, draw
 
 _FOLDER = Path(__file__).parent
 _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ def to_pdf(report: Report) -> bytes:
 
 def _block(block: object, report: Report) -> dict[str, object]:
     if isinstance(block, Dots | Runs | Lines | Heat):
-        picture = draw(block, PRINTED, report.language)
+        picture = draw(block, PDF_PALETTE, report.language)
         return {"type": "figure", "title": block.title, "note": block.note, "svg": picture}
     built: dict[str, object] = msgspec.to_builtins(block)
     return built

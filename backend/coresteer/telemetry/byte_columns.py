@@ -28,7 +28,7 @@ def decompress(data: bytes) -> bytes:
     return _decompressor.decompress(data, max_output_size=_MAX_COLUMN_BYTES)
 
 
-def planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
+def to_byte_planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
     """Return numbers as byte planes: all lowest bytes, then all second ones and so on.
 
     The highest planes are omitted if they are all zero.
@@ -41,7 +41,7 @@ def planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
 
 
 def u32_from_planes(planes: bytes, size: int) -> U32:
-    """Return the u32 numbers that planes() packed. size: how many they are."""
+    """Return the u32 numbers that to_byte_planes() packed. size: how many they are."""
     wide = np.zeros((size, 4), np.uint8)
     if planes:
         wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
@@ -49,7 +49,7 @@ def u32_from_planes(planes: bytes, size: int) -> U32:
 
 
 def u64_from_planes(planes: bytes, size: int) -> U64:
-    """Return the u64 numbers that planes() packed. size: how many they are."""
+    """Return the u64 numbers that to_byte_planes() packed. size: how many they are."""
     wide = np.zeros((size, 8), np.uint8)
     if planes:
         wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T

@@ -19,7 +19,7 @@ from coresteer.telemetry.byte_columns import (
     U64,
     compress,
     decompress,
-    planes,
+    to_byte_planes,
     u32_from_planes,
     u64_from_planes,
 )
@@ -138,7 +138,9 @@ def encode(samples: Sequence[Rates]) -> Chunk:
         columns[name] = None
         if raw is not None:
             values = np.frombuffer(raw, "<u4").reshape(-1, cpus)
-            columns[name] = compress(planes((values + np.uint32(1)).T))  # absent becomes 0, which costs no plane
+            columns[name] = compress(
+                to_byte_planes((values + np.uint32(1)).T)
+            )  # absent becomes 0, which costs no plane
             if name in _SUMMED:
                 sums[_SUMMED[name]] = sum_over_cpus(values)
     columns["irqs"], sums["interrupts"] = _encode_cells(samples, absent)
@@ -225,7 +227,7 @@ def _encode_cells(samples: Sequence[Rates], absent: dict[str, list[int]]) -> tup
     cell_ids = (cells >> np.uint64(16)).astype("<u4")
     interrupts = matrix[cell_ids < FIRST_LABEL_ID].sum(axis=0, dtype=np.int64)
     interrupts[missing] = -1
-    packed = _Cells(cell_ids.tobytes(), (cells & np.uint64(0xFFFF)).astype("<u2").tobytes(), planes(matrix))
+    packed = _Cells(cell_ids.tobytes(), (cells & np.uint64(0xFFFF)).astype("<u2").tobytes(), to_byte_planes(matrix))
     return compress(msgspec.msgpack.encode(packed)), interrupts
 
 
@@ -257,7 +259,7 @@ def _encode_netdevs(samples: Sequence[Rates], absent: dict[str, list[int]]) -> b
         for netdev in rates.netdevs or ():
             present[row[netdev.name], position] = 1
             values[row[netdev.name], :, position] = netdev_values(netdev)
-    return compress(msgspec.msgpack.encode(_Netdevs(names, present.tobytes(), planes(values))))
+    return compress(msgspec.msgpack.encode(_Netdevs(names, present.tobytes(), to_byte_planes(values))))
 
 
 def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, int, int]:

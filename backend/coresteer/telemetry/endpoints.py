@@ -12,7 +12,7 @@ from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
 from coresteer.telemetry.heatmap import read_heatmap
-from coresteer.telemetry.history import Range, Source
+from coresteer.telemetry.history import TelemetrySource, TimeRange
 from coresteer.telemetry.irq_matrix import read_irq_matrix
 from coresteer.telemetry.schemas import Matrix, MatrixRow, MetricName, Series, Share
 from coresteer.telemetry.series import read_series
@@ -34,9 +34,9 @@ Metrics = Annotated[list[MetricName], BeforeValidator(_unrepeated), Query(min_le
 NetdevName = Annotated[str | None, Query(min_length=1, max_length=256)]
 
 
-def _source(request: Request, node: NodeRow) -> Source:
+def _source(request: Request, node: NodeRow) -> TelemetrySource:
     interval_s = (node.hello or {}).get("interval_s", 1.0)
-    return Source(request.app.state.database, request.app.state.ingest, node.id, interval_s)
+    return TelemetrySource(request.app.state.database, request.app.state.ingest, node.id, interval_s)
 
 
 @router.get(
@@ -61,8 +61,8 @@ async def heatmap(
     f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
     samples in a column the maximum.
     """
-    span = Range.validated(from_time, to_time, _LONGEST)
-    source = _source(request, await nodes.find(session, node_id))
+    span = TimeRange.validated(from_time, to_time, _LONGEST)
+    source = _source(request, await nodes.find_node(session, node_id))
     block = await read_heatmap(source, share.value, span, columns)
     return Response(block, media_type="application/octet-stream")
 
@@ -81,9 +81,9 @@ async def series(
     netdev: NetdevName = None,
 ) -> Series:
     """Return metrics of a node over time. Traffic is that of netdev, or the sum of all physical netdevs."""
-    span = Range.validated(from_time, to_time, _LONGEST)
-    row = await nodes.find(session, node_id)
-    inventory = nodes.reported(row).inventory
+    span = TimeRange.validated(from_time, to_time, _LONGEST)
+    row = await nodes.find_node(session, node_id)
+    inventory = nodes.reported_state(row).inventory
     physical = inventory.physical_netdevs() if inventory else None
     return await read_series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
 
@@ -99,9 +99,9 @@ async def matrix(
     to_time: AwareDatetime,
 ) -> Matrix:
     """Return interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
-    span = Range.validated(from_time, to_time, _LONGEST_MATRIX)
-    row = await nodes.find(session, node_id)
-    inventory = nodes.reported(row).inventory
+    span = TimeRange.validated(from_time, to_time, _LONGEST_MATRIX)
+    row = await nodes.find_node(session, node_id)
+    inventory = nodes.reported_state(row).inventory
     known = {str(irq.irq): irq for irq in inventory.irqs} if inventory else {}
     found = await read_irq_matrix(_source(request, row), span)
     rows = sorted(found.counts.items(), key=lambda item: -sum(item[1].values()))

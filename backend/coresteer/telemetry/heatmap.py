@@ -6,7 +6,7 @@ import numpy as np
 
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64, U8
-from coresteer.telemetry.history import Range, Source, read_chunks, read_rollups
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_rollups
 from coresteer.telemetry.schemas import Resolution
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
 
@@ -14,7 +14,7 @@ MAGIC = b"CSH1"
 _CODE = {Resolution.SAMPLE: 0, Resolution.MINUTE: 1, Resolution.HOUR: 2}
 
 
-async def read_heatmap(source: Source, share: str, span: Range, columns: int) -> bytes:
+async def read_heatmap(source: TelemetrySource, share: str, span: TimeRange, columns: int) -> bytes:
     """Return a heat map as the binary block that the endpoint documents.
 
     A header of 32 bytes precedes the maximum of each CPU and column.
@@ -30,7 +30,7 @@ async def read_heatmap(source: Source, share: str, span: Range, columns: int) ->
     return header + block.tobytes()
 
 
-async def _share_of_samples(source: Source, share: str, span: Range) -> tuple[F64, F64, U8]:
+async def _share_of_samples(source: TelemetrySource, share: str, span: TimeRange) -> tuple[F64, F64, U8]:
     rows, unstored = await read_chunks(source, span, [share])
     cpus = max([row[1] for row in rows] + [rates.cpus for rates in unstored], default=0)
     ends = [np.empty(0, np.float64)]
@@ -55,7 +55,7 @@ async def _share_of_samples(source: Source, share: str, span: Range) -> tuple[F6
     return all_ends - np.concatenate(seconds) * 1000, all_ends, np.concatenate(parts, axis=1)
 
 
-async def _share_of_rollups(source: Source, share: str, span: Range) -> tuple[F64, F64, U8]:
+async def _share_of_rollups(source: TelemetrySource, share: str, span: TimeRange) -> tuple[F64, F64, U8]:
     found = await read_rollups(source, span)
     row = CPU_SHARES.index(share)
     values = np.full((max((r.cpus for r in found), default=0), len(found)), ABSENT_SHARE, np.uint8)

@@ -13,7 +13,7 @@ from coresteer.db import Database
 from coresteer.errors import Invalid
 from coresteer.telemetry import chunks, repository, rollup
 from coresteer.telemetry.chunk_decoding import decode
-from coresteer.telemetry.repository import at_ms, to_ms
+from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
 from coresteer.telemetry.rollup import Rollup
 from coresteer.telemetry.schemas import Resolution
 from coresteer.telemetry.service import Ingest
@@ -21,8 +21,8 @@ from coresteer_core.node.rates import Rates
 
 T = TypeVar("T")
 
-SAMPLES_UP_TO_S = 2 * 3600 + 60
-MINUTES_UP_TO_S = 3 * 86400 + 3600
+MAX_SPAN_OF_SAMPLES_S = 2 * 3600 + 60
+MAX_SPAN_OF_MINUTES_S = 3 * 86400 + 3600
 _POLICY_COLUMNS = ("busy", "irq", "softirq", "dropped", "irqs", "netdevs")
 """The columns that policies decide from."""
 _RESOLUTION_MS = {Resolution.MINUTE: 60_000.0, Resolution.HOUR: 3_600_000.0}
@@ -31,7 +31,7 @@ _YEARS = range(1971, 2200)
 
 
 @dataclass(frozen=True)
-class Source:
+class TelemetrySource:
     """Where one node's samples are read from: database and ingest. interval_s: between samples."""
 
     database: Database
@@ -41,14 +41,14 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Range:
+class TimeRange:
     """A time range, both ends in Unix milliseconds."""
 
     start: float
     end: float
 
     @classmethod
-    def validated(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "Range":
+    def validated(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "TimeRange":
         """Return the time range of a request's from_time and to_time. Raises Invalid."""
         for field, time in (("from_time", from_time), ("to_time", to_time)):
             if time.year not in _YEARS:
@@ -59,15 +59,15 @@ class Range:
             hours = longest // timedelta(hours=1)
             span = f"{longest.days} days" if longest.days > 1 else f"{hours} hour{'s' if hours > 1 else ''}"
             raise Invalid(f"The range may span {span} at the most.", field="to_time")
-        return cls(to_ms(from_time), to_ms(to_time))
+        return cls(to_unix_ms(from_time), to_unix_ms(to_time))
 
     @property
     def resolution(self) -> Resolution:
         """Return the range's resolution: samples up to two hours, minutes up to three days, hours beyond."""
         seconds = (self.end - self.start) / 1000
-        if seconds <= SAMPLES_UP_TO_S:
+        if seconds <= MAX_SPAN_OF_SAMPLES_S:
             return Resolution.SAMPLE
-        return Resolution.MINUTE if seconds <= MINUTES_UP_TO_S else Resolution.HOUR
+        return Resolution.MINUTE if seconds <= MAX_SPAN_OF_MINUTES_S else Resolution.HOUR
 
     def steps(self, most: int, interval_s: float) -> int:
         """Return into how many equal steps to divide the range: at most `most`, none below the resolution."""
@@ -75,33 +75,37 @@ class Range:
         return max(1, min(most, int((self.end - self.start) // shortest)))
 
 
-async def _consistent(source: Source, read: Callable[[], Awaitable[T]]) -> tuple[T, list[Rates]]:
+async def _consistent(source: TelemetrySource, read: Callable[[], Awaitable[T]]) -> tuple[T, list[Rates]]:
     """Return the result of read() on the database and the buffered samples, without duplicates or gaps.
 
     Reads again when the ingest committed samples of the node meanwhile, at most 10 times.
     """
     for _ in range(_TRIES):
-        before = source.ingest.generation(source.node_id)
+        before = source.ingest.commit_generation(source.node_id)
         if before % 2 == 0:
             found = await read()
-            if source.ingest.generation(source.node_id) == before:
+            if source.ingest.commit_generation(source.node_id) == before:
                 return found, source.ingest.unstored(source.node_id)
         else:
             await asyncio.sleep(0.02)
     return await read(), []  # it commits continuously, so few samples are buffered
 
 
-async def read_chunks(source: Source, span: Range, columns: Sequence[str]) -> tuple[list[TupleRow], list[Rates]]:
+async def read_chunks(
+    source: TelemetrySource, span: TimeRange, columns: Sequence[str]
+) -> tuple[list[TupleRow], list[Rates]]:
     """Return chunk rows (see repository.read_chunks) that reach into the range, and the samples not stored yet."""
 
     async def read() -> list[TupleRow]:
         async with source.database.pool.connection() as connection:
-            return await repository.read_chunks(connection, source.node_id, at_ms(span.start), at_ms(span.end), columns)
+            return await repository.read_chunks(
+                connection, source.node_id, from_unix_ms(span.start), from_unix_ms(span.end), columns
+            )
 
     return await _consistent(source, read)
 
 
-async def read_rollups(source: Source, span: Range) -> list[Rollup]:
+async def read_rollups(source: TelemetrySource, span: TimeRange) -> list[Rollup]:
     """Return roll-ups of minutes, or of hours with minutes where telemetry_hour is not complete yet."""
     by_hour = span.resolution is Resolution.HOUR
     margin = _RESOLUTION_MS[span.resolution]
@@ -112,12 +116,16 @@ async def read_rollups(source: Source, span: Range) -> list[Rollup]:
         async with source.database.pool.connection() as connection:
             if by_hour:
                 found += await repository.read_rollups(
-                    connection, "telemetry_hour", source.node_id, at_ms(span.start - margin), at_ms(hours_end)
+                    connection,
+                    "telemetry_hour",
+                    source.node_id,
+                    from_unix_ms(span.start - margin),
+                    from_unix_ms(hours_end),
                 )
             if hours_end < span.end:
                 start = max(hours_end, span.start - margin)
                 found += await repository.read_rollups(
-                    connection, "telemetry_minute", source.node_id, at_ms(start), at_ms(span.end)
+                    connection, "telemetry_minute", source.node_id, from_unix_ms(start), from_unix_ms(span.end)
                 )
         return found
 
@@ -129,23 +137,23 @@ def _minutes_of(unstored: Sequence[Rates]) -> list[Rollup]:
     same_cpus: dict[int, list[Rates]] = defaultdict(list)
     for rates in unstored:
         same_cpus[rates.cpus].append(rates)
-    return [minute for rates in same_cpus.values() for minute in rollup.minutes(rates)]
+    return [minute for rates in same_cpus.values() for minute in rollup.minute_rollups(rates)]
 
 
-async def minutes(source: Source, span: Range) -> list[Rollup]:
+async def read_minutes(source: TelemetrySource, span: TimeRange) -> list[Rollup]:
     """Return the node's roll-ups of at most a minute each that lie entirely in the range."""
 
     async def read() -> list[Rollup]:
         async with source.database.pool.connection() as connection:
             return await repository.read_rollups(
-                connection, "telemetry_minute", source.node_id, at_ms(span.start), at_ms(span.end)
+                connection, "telemetry_minute", source.node_id, from_unix_ms(span.start), from_unix_ms(span.end)
             )
 
     stored, unstored = await _consistent(source, read)
     return [r for r in stored + _minutes_of(unstored) if span.start <= r.start_ms and r.end_ms <= span.end]
 
 
-async def samples(source: Source, span: Range) -> list[Rates]:
+async def read_samples(source: TelemetrySource, span: TimeRange) -> list[Rates]:
     """Return the node's samples of the range, oldest first, with only the columns that policies decide from."""
     rows, unstored = await read_chunks(source, span, _POLICY_COLUMNS)
 

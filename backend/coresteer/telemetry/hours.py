@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from coresteer.db import Database
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.partitions import HOUR_MS
-from coresteer.telemetry.repository import at_ms
-from coresteer.telemetry.rollup import Rollup, merge
+from coresteer.telemetry.repository import from_unix_ms
+from coresteer.telemetry.rollup import Rollup, merge_rollups
 
 _LATEST_REPLAY_MS = 26 * HOUR_MS
 """Samples older than 24 hours are rejected, so after a start no older hour can be incomplete."""
@@ -47,15 +47,15 @@ class HourlyRollups:
         self._over_until_ms = current
 
     async def _make(self, hour: int) -> None:
-        start, end = at_ms(hour), at_ms(hour + HOUR_MS)
+        start, end = from_unix_ms(hour), from_unix_ms(hour + HOUR_MS)
         async with self._database.pool.connection() as connection:
             node_ids = await repository.nodes_with_minutes(connection, start)
             if node_ids:
-                await partitions.create(connection, [partitions.partition_of("telemetry_hour", hour)])
+                await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
         for first in range(0, len(node_ids), _NODES_A_TRANSACTION):
             async with self._database.pool.connection() as connection:
                 made: list[tuple[int, Rollup]] = []
                 for node_id in node_ids[first : first + _NODES_A_TRANSACTION]:
                     parts = await repository.read_rollups(connection, "telemetry_minute", node_id, start, end)
-                    made.append((node_id, merge(parts)))
-                await repository.put_hours(connection, start, made)
+                    made.append((node_id, merge_rollups(parts)))
+                await repository.replace_hours(connection, start, made)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coresteer.telemetry import chunks
-from coresteer.telemetry.history import Range, Source, read_chunks
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks
 from coresteer_core.node.rates import decode_irq_id
 
 
@@ -22,7 +22,7 @@ class IrqMatrix:
     counts: dict[str, dict[int, int]]
 
 
-async def read_irq_matrix(source: Source, span: Range) -> IrqMatrix:
+async def read_irq_matrix(source: TelemetrySource, span: TimeRange) -> IrqMatrix:
     """Return the interrupts by IRQ and CPU of the samples whose middle lies in the range."""
     rows, unstored = await read_chunks(source, span, ["irqs"])
     covered_s = 0.0

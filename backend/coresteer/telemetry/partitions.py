@@ -9,12 +9,12 @@ from psycopg import sql
 
 from coresteer.audit.service import record
 from coresteer.db import Database
-from coresteer.telemetry.repository import Connection, at_ms
+from coresteer.telemetry.repository import Connection, from_unix_ms
 
 log = logging.getLogger("coresteer.telemetry")
 
 HOUR_MS = 3_600_000
-WIDTH_MS = {
+PARTITION_WIDTH_MS = {
     "telemetry_chunk": HOUR_MS,
     "telemetry_flows": HOUR_MS,
     "telemetry_classes": HOUR_MS,
@@ -34,33 +34,33 @@ class Partition:
     @property
     def end_ms(self) -> int:
         """Return the end of the partition's range in Unix ms."""
-        return self.start_ms + WIDTH_MS[self.table]
+        return self.start_ms + PARTITION_WIDTH_MS[self.table]
 
     @property
     def name(self) -> str:
         """Return the name of the partition's table, ``telemetry_chunk_20261121T0900`` in UTC."""
-        return f"{self.table}_{at_ms(self.start_ms):%Y%m%dt%H%M}"
+        return f"{self.table}_{from_unix_ms(self.start_ms):%Y%m%dt%H%M}"
 
 
 def partition_of(table: str, time_ms: int) -> Partition:
     """Return the partition of a telemetry table for a row that begins at time_ms (Unix)."""
-    return Partition(table, time_ms - time_ms % WIDTH_MS[table])
+    return Partition(table, time_ms - time_ms % PARTITION_WIDTH_MS[table])
 
 
-def ahead(now_ms: int) -> set[Partition]:
+def present_and_next(now_ms: int) -> set[Partition]:
     """Return the current and the next partition of each telemetry table."""
-    return {partition_of(t, now_ms + step * width) for t, width in WIDTH_MS.items() for step in (0, 1)}
+    return {partition_of(t, now_ms + step * width) for t, width in PARTITION_WIDTH_MS.items() for step in (0, 1)}
 
 
-async def create(connection: Connection, partitions: Iterable[Partition]) -> None:
+async def create_partitions(connection: Connection, partitions: Iterable[Partition]) -> None:
     """Create the partitions that do not exist yet. Raises psycopg.Error."""
     for partition in partitions:
         await connection.execute(
             sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
                 sql.Identifier(partition.name),
                 sql.Identifier(partition.table),
-                sql.Literal(at_ms(partition.start_ms)),
-                sql.Literal(at_ms(partition.end_ms)),
+                sql.Literal(from_unix_ms(partition.start_ms)),
+                sql.Literal(from_unix_ms(partition.end_ms)),
             )
         )
 
@@ -71,12 +71,12 @@ async def create_missing(connection: Connection, known: set[Partition], needed: 
     Raises psycopg.Error.
     """
     if missing := needed - known:
-        await create(connection, missing)
+        await create_partitions(connection, missing)
         await connection.commit()
         known |= missing
 
 
-async def sizes(connection: Connection) -> dict[Partition, int]:
+async def partition_sizes(connection: Connection) -> dict[Partition, int]:
     """Return every telemetry partition with its bytes on disk, including indexes and out-of-line values."""
     cursor = await connection.execute(
         """
@@ -86,7 +86,7 @@ async def sizes(connection: Connection) -> dict[Partition, int]:
         JOIN pg_class parent ON parent.oid = inhparent
         WHERE parent.relname = ANY(%s) AND parent.relkind = 'p'
         """,
-        (list(WIDTH_MS),),
+        (list(PARTITION_WIDTH_MS),),
     )
     found = {}
     for table, name, size in await cursor.fetchall():
@@ -95,7 +95,7 @@ async def sizes(connection: Connection) -> dict[Partition, int]:
     return found
 
 
-def surplus(
+def surplus_partitions(
     present: dict[Partition, int], now_ms: int, *, retain_ms: dict[str, int], most_bytes: int
 ) -> dict[Partition, str]:
     """Return the partitions to drop with the reason: all that are too old, then the oldest above most_bytes in total.
@@ -117,14 +117,16 @@ def surplus(
     return drop
 
 
-async def retain(database: Database, now_ms: int, *, retain_ms: dict[str, int], most_bytes: int) -> set[Partition]:
+async def drop_surplus(
+    database: Database, now_ms: int, *, retain_ms: dict[str, int], most_bytes: int
+) -> set[Partition]:
     """Apply retention: drop surplus partitions, each with an entry in the audit log, and return them.
 
     Raises psycopg.Error.
     """
     async with database.pool.connection() as connection:
-        present = await sizes(connection)
-    dropped = surplus(present, now_ms, retain_ms=retain_ms, most_bytes=most_bytes)
+        present = await partition_sizes(connection)
+    dropped = surplus_partitions(present, now_ms, retain_ms=retain_ms, most_bytes=most_bytes)
     for partition, why in dropped.items():
         async with database.session() as session:
             connected = await session.connection()

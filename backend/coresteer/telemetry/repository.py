@@ -50,18 +50,18 @@ _OWN_FIELDS = frozenset(_ROLLUP_COLUMNS.values())
 _ROLLUP_LIST = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
 
 
-def at_ms(milliseconds: float, microseconds: int = 0) -> datetime:
+def from_unix_ms(milliseconds: float, microseconds: int = 0) -> datetime:
     """Return a Unix time in ms as a datetime in UTC, exact to the microsecond."""
     return _EPOCH + timedelta(milliseconds=milliseconds, microseconds=microseconds)
 
 
-def to_ms(time: datetime) -> float:
+def to_unix_ms(time: datetime) -> float:
     """Return a datetime as Unix time in milliseconds."""
     return (time - _EPOCH) / timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedChunk:
     """An encoded chunk of a node's samples with its roll-ups of minutes."""
 
     node_id: int
@@ -71,22 +71,24 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Mark:
+class StreamPosition:
     """The last stored sample of a node's stream."""
 
     stream: str | None
     acked_seq: int
 
 
-async def lock_marks(connection: Connection, node_ids: Sequence[int]) -> dict[int, Mark]:
+async def lock_positions(connection: Connection, node_ids: Sequence[int]) -> dict[int, StreamPosition]:
     """Return the last stored samples of existing nodes and lock them, so that no sample is stored twice."""
     cursor = await connection.execute(
         "SELECT id, stream, acked_seq FROM node WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (list(node_ids),)
     )
-    return {node_id: Mark(stream, acked_seq) for node_id, stream, acked_seq in await cursor.fetchall()}
+    return {node_id: StreamPosition(stream, acked_seq) for node_id, stream, acked_seq in await cursor.fetchall()}
 
 
-async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Sequence[float | None]) -> None:
+async def set_positions(
+    connection: Connection, positions: dict[int, StreamPosition], skews: Sequence[float | None]
+) -> None:
     """Write the last stored samples of nodes and the time of the last contact.
 
     skews: clock skews in ms of the same nodes in order.
@@ -98,11 +100,16 @@ async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Seque
         FROM unnest(%s::int[], %s::text[], %s::bigint[], %s::float8[]) AS new (id, stream, acked_seq, skew)
         WHERE node.id = new.id
         """,
-        (list(marks), [m.stream for m in marks.values()], [m.acked_seq for m in marks.values()], list(skews)),
+        (
+            list(positions),
+            [m.stream for m in positions.values()],
+            [m.acked_seq for m in positions.values()],
+            list(skews),
+        ),
     )
 
 
-async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> None:
+async def copy_chunks(connection: Connection, encoded: Sequence[EncodedChunk]) -> None:
     """Append chunks to telemetry_chunk.
 
     The microseconds of t0 make the keys of chunks of the same millisecond unique.
@@ -114,13 +121,20 @@ async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> Non
         copy.set_types(_CHUNK_TYPES)
         for item in encoded:
             c = item.chunk
-            t0 = at_ms(c.start_ms, c.first_seq % 1000)
-            head = (item.node_id, t0, at_ms(c.end_ms), c.first_seq, c.last_seq, c.samples, c.cpus, c.scalars)
+            t0 = from_unix_ms(c.start_ms, c.first_seq % 1000)
+            head = (item.node_id, t0, from_unix_ms(c.end_ms), c.first_seq, c.last_seq, c.samples, c.cpus, c.scalars)
             await copy.write_row((*head, *(c.columns[name] for name in COLUMNS)))
 
 
 def _rollup_row(node_id: int, r: Rollup) -> tuple[object, ...]:
-    head = (node_id, at_ms(r.start_ms, r.first_seq % 1000), at_ms(r.end_ms), r.samples, r.cpus, r.duration_s)
+    head = (
+        node_id,
+        from_unix_ms(r.start_ms, r.first_seq % 1000),
+        from_unix_ms(r.end_ms),
+        r.samples,
+        r.cpus,
+        r.duration_s,
+    )
     own = [r.amounts.get(field) for field in _ROLLUP_COLUMNS.values()]
     more = {field: amount for field, amount in r.amounts.items() if field not in _OWN_FIELDS}
     return (*head, pack_shares(r), pack_netdevs(r), *own, Jsonb(more) if more else None)
@@ -138,7 +152,7 @@ async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Roll
             await copy.write_row(_rollup_row(node_id, rollup))
 
 
-async def put_hours(connection: Connection, start: datetime, rollups: Sequence[tuple[int, Rollup]]) -> None:
+async def replace_hours(connection: Connection, start: datetime, rollups: Sequence[tuple[int, Rollup]]) -> None:
     """Replace these nodes' roll-ups of the hour that begins at start in telemetry_hour."""
     await connection.execute(
         "DELETE FROM telemetry_hour WHERE t0 >= %s AND t0 < %s AND node_id = ANY(%s)",
@@ -153,7 +167,7 @@ async def put_hours(connection: Connection, start: datetime, rollups: Sequence[t
 def _to_rollup(row: TupleRow) -> Rollup:
     _, t0, t1, samples, cpus, duration_s, shares, netdevs, *own, more = row
     peaks, means = unpack_shares(shares, cpus)
-    head = (int(to_ms(t0)), int(to_ms(t1)), t0.microsecond % 1000, samples, duration_s, cpus)
+    head = (int(to_unix_ms(t0)), int(to_unix_ms(t1)), t0.microsecond % 1000, samples, duration_s, cpus)
     amounts = {field: amount for field, amount in zip(_ROLLUP_COLUMNS.values(), own, strict=True) if amount is not None}
     return Rollup(*head, peaks, means, unpack_netdevs(netdevs), amounts | (more or {}))
 

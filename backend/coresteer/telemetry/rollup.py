@@ -47,7 +47,7 @@ class Rollup:
         return sum(chosen) if chosen else None
 
 
-def minutes(samples: Sequence[Rates]) -> list[Rollup]:
+def minute_rollups(samples: Sequence[Rates]) -> list[Rollup]:
     """Return a roll-up for each minute in which samples began; all samples have the same number of CPUs."""
     groups: dict[int, list[Rates]] = defaultdict(list)
     for rates in samples:
@@ -112,7 +112,7 @@ def _rolled_up(source: Source, known: Sequence[float]) -> float | None:
     return max(known) if source.level else sum(known)
 
 
-def merge(parts: Sequence[Rollup]) -> Rollup:
+def merge_rollups(parts: Sequence[Rollup]) -> Rollup:
     """Return one roll-up of several (at least one); cpus is the largest of theirs."""
     cpus = max(part.cpus for part in parts)
     netdevs: dict[str, list[int]] = {}

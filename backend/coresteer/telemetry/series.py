@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64
-from coresteer.telemetry.history import Range, Source, read_chunks, read_rollups
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_rollups
 from coresteer.telemetry.rollup import NETDEV_FIELDS
 from coresteer.telemetry.schemas import Resolution, Series
 from coresteer_core.metrics import HISTORY
@@ -20,9 +20,9 @@ Counted = Callable[[str], bool]
 
 
 async def read_series(
-    source: Source,
+    source: TelemetrySource,
     metrics: Sequence[str],
-    span: Range,
+    span: TimeRange,
     points: int,
     *,
     physical: frozenset[str] | None,
@@ -78,7 +78,7 @@ def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, 
 
 
 async def _lines_of_samples(
-    source: Source, metrics: dict[str, MetricSource], span: Range, counted: Counted
+    source: TelemetrySource, metrics: dict[str, MetricSource], span: TimeRange, counted: Counted
 ) -> tuple[F64, F64, dict[str, F64]]:
     """Return middles, durations and, for each metric, the amount of every sample; NaN where unknown."""
     rows, unstored = await read_chunks(source, span, ["netdevs"])

@@ -13,12 +13,12 @@ import psycopg
 from coresteer.background import cancel
 from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.errors import is_database_away
+from coresteer.errors import is_database_unavailable
 from coresteer.telemetry import hours, partitions, repository
 from coresteer.telemetry.chunks import encode
-from coresteer.telemetry.feed import Batch, Feed
-from coresteer.telemetry.repository import Encoded, Mark
-from coresteer.telemetry.rollup import minutes
+from coresteer.telemetry.repository import EncodedChunk, StreamPosition
+from coresteer.telemetry.rollup import minute_rollups
+from coresteer.telemetry.sample_buffer import Batch, SampleBuffer
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import Ack
 
@@ -85,7 +85,7 @@ class Ingest:
         self._config = config
         self._skew_ms = skew_ms
         self._hard_limit_bytes = hard_limit_bytes
-        self._feeds: dict[int, Feed] = {}
+        self._buffers: dict[int, SampleBuffer] = {}
         self._bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -101,8 +101,8 @@ class Ingest:
     async def stop(self) -> None:
         """Store the buffered samples within 8 s; agents send the rest again."""
         await cancel(self._tasks)
-        for feed in self._feeds.values():
-            feed.seal()
+        for buffer in self._buffers.values():
+            buffer.seal()
         try:
             async with asyncio.timeout(_STOP_TIMEOUT_S):
                 await self._store_waiting()
@@ -114,22 +114,22 @@ class Ingest:
         """Return the Unix time in ms before which telemetry_hour is complete."""
         return self._hourly.complete_until_ms
 
-    def open_feed(self, node_id: int, stream: str, mark: Mark) -> Feed:
+    def open_buffer(self, node_id: int, stream: str, position: StreamPosition) -> SampleBuffer:
         """Return the buffer for the stream of an agent's Hello, continued if it exists.
 
         Welcome reports its acked_seq.
         """
-        feed = self._feeds.get(node_id)
-        acked = mark.acked_seq if mark.stream == stream else 0
-        if feed is None:
+        buffer = self._buffers.get(node_id)
+        acked = position.acked_seq if position.stream == stream else 0
+        if buffer is None:
             # chunks of different nodes are due at different times
             due = time.monotonic() + 1 + node_id * 7919 % self._config.chunk_seconds
-            self._feeds[node_id] = feed = Feed(node_id, stream, acked, acked, due, Batch(stream))
-        elif feed.stream != stream:
-            feed.seal()
-            feed.stream, feed.acked_seq, feed.last_seq, feed.open = stream, acked, acked, Batch(stream)
-        feed.rejecting = False
-        return feed
+            self._buffers[node_id] = buffer = SampleBuffer(node_id, stream, acked, acked, due, Batch(stream))
+        elif buffer.stream != stream:
+            buffer.seal()
+            buffer.stream, buffer.acked_seq, buffer.last_seq, buffer.open = stream, acked, acked, Batch(stream)
+        buffer.rejecting = False
+        return buffer
 
     async def wait_for_room(self) -> None:
         """Wait until less than PAUSE_BYTES are buffered, at most 3 s."""
@@ -137,33 +137,33 @@ class Ingest:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._room.wait(), _LONGEST_PAUSE_S)
 
-    def add(self, feed: Feed, rates: Rates, size: int) -> None:
+    def add(self, buffer: SampleBuffer, rates: Rates, size: int) -> None:
         """Buffer a validated sample of size bytes; duplicates are ignored, and all while the buffer rejects samples."""
-        if rates.seq <= feed.last_seq or feed.rejecting or self._feeds.get(feed.node_id) is not feed:
+        if rates.seq <= buffer.last_seq or buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
             return
         if self._bytes + size > self._hard_limit_bytes:
-            feed.rejecting = True
-            log.warning("Samples of node %d are rejected: too many bytes wait for the database.", feed.node_id)
+            buffer.rejecting = True
+            log.warning("Samples of node %d are rejected: too many bytes wait for the database.", buffer.node_id)
             return
-        if not feed.open.accepts(rates, self._config.chunk_seconds * 1000):
-            feed.seal()
-        feed.open.add(rates, size)
-        feed.last_seq = rates.seq
+        if not buffer.open.accepts(rates, self._config.chunk_seconds * 1000):
+            buffer.seal()
+        buffer.open.add(rates, size)
+        buffer.last_seq = rates.seq
         self._count(size)
 
-    def close_feed(self, feed: Feed) -> None:
+    def close_buffer(self, buffer: SampleBuffer) -> None:
         """Make the samples of a closed connection due to be stored."""
-        feed.seal()
+        buffer.seal()
 
-    def generation(self, node_id: int) -> int:
+    def commit_generation(self, node_id: int) -> int:
         """Return a number that is odd during a commit of the node's samples and greater after it."""
-        feed = self._feeds.get(node_id)
-        return feed.generation if feed else 0
+        buffer = self._buffers.get(node_id)
+        return buffer.generation if buffer else 0
 
     def unstored(self, node_id: int) -> list[Rates]:
         """Return the node's samples that are not committed yet, oldest first."""
-        feed = self._feeds.get(node_id)
-        return feed.unstored() if feed else []
+        buffer = self._buffers.get(node_id)
+        return buffer.unstored() if buffer else []
 
     async def _store_forever(self) -> None:
         tick = min(1.0, self._config.chunk_seconds / 4)
@@ -174,7 +174,7 @@ class Ingest:
                 await self._store_waiting()
                 self._reopen_rejecting()
             except Exception as error:
-                if not (is_database_away(error) or isinstance(error, TimeoutError)):
+                if not (is_database_unavailable(error) or isinstance(error, TimeoutError)):
                     log.exception("Storing samples failed; it is retried.")
                 elif not self._is_away:
                     log.warning("The database is unavailable; samples are buffered here and by the agents.")
@@ -188,13 +188,13 @@ class Ingest:
     def _seal_due(self) -> None:
         now = time.monotonic()
         excess = self._bytes - SOFT_LIMIT_BYTES
-        for feed in sorted(self._feeds.values(), key=lambda feed: feed.seal_at):
-            if feed.seal_at > now and excess <= 0:
+        for buffer in sorted(self._buffers.values(), key=lambda buffer: buffer.seal_at):
+            if buffer.seal_at > now and excess <= 0:
                 break
-            if feed.seal_at > now:
-                excess -= feed.size
-            feed.seal()
-            feed.seal_at = now + self._config.chunk_seconds
+            if buffer.seal_at > now:
+                excess -= buffer.size
+            buffer.seal()
+            buffer.seal_at = now + self._config.chunk_seconds
 
     async def _store_waiting(self) -> None:
         """Store all sealed batches in transactions of bounded size, the oldest of each node first."""
@@ -202,8 +202,10 @@ class Ingest:
             async with self._database.pool.connection():
                 pass  # raises while the database is unavailable, before anything is encoded
         while True:
-            feeds = itertools.islice((feed for feed in self._feeds.values() if feed.waiting), _BATCHES_AT_ONCE)
-            work = [(feed, feed.waiting[0]) for feed in feeds]
+            buffers = itertools.islice(
+                (buffer for buffer in self._buffers.values() if buffer.waiting), _BATCHES_AT_ONCE
+            )
+            work = [(buffer, buffer.waiting[0]) for buffer in buffers]
             if not work:
                 return
             encoded = await self._encode(work)
@@ -221,38 +223,43 @@ class Ingest:
                     raise error
 
     @staticmethod
-    async def _encode(work: Sequence[tuple[Feed, Batch]]) -> list[Encoded]:
+    async def _encode(work: Sequence[tuple[SampleBuffer, Batch]]) -> list[EncodedChunk]:
         """Encode batches, yielding to other tasks for no longer than encoding takes, else a backlog would only grow."""
         encoded = []
         until = time.monotonic() + _ENCODE_AT_ONCE_S
-        for feed, batch in work:
-            encoded.append(Encoded(feed.node_id, batch.stream, encode(batch.samples), minutes(batch.samples)))
+        for buffer, batch in work:
+            encoded.append(
+                EncodedChunk(buffer.node_id, batch.stream, encode(batch.samples), minute_rollups(batch.samples))
+            )
             if (stopped := time.monotonic()) > until:
                 await asyncio.sleep(0)
                 until = 2 * time.monotonic() - stopped + _ENCODE_AT_ONCE_S
         return encoded
 
-    async def _store(self, work: Sequence[tuple[Feed, Batch]], encoded: Sequence[Encoded]) -> None:
+    async def _store(self, work: Sequence[tuple[SampleBuffer, Batch]], encoded: Sequence[EncodedChunk]) -> None:
         """Write batches and acknowledge them. Data that the database refuses is found by bisection and skipped."""
         began = time.perf_counter()
-        for feed, _ in work:
-            feed.generation += 1
+        for buffer, _ in work:
+            buffer.generation += 1
         done = False
         try:
             async with asyncio.timeout(_WRITE_TIMEOUT_S):
-                marks = await self._write(encoded)
+                positions = await self._write(encoded)
             done = True
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._partitions.clear()
             if len(work) == 1:
                 log.error("The database refused a chunk of node %d; it is lost: %s", work[0][0].node_id, error)
                 await self._skip(encoded[0])
-                marks, done = {encoded[0].node_id: Mark(encoded[0].stream, encoded[0].chunk.last_seq)}, True
+                positions, done = (
+                    {encoded[0].node_id: StreamPosition(encoded[0].stream, encoded[0].chunk.last_seq)},
+                    True,
+                )
         finally:
             if done:
-                self._committed(work, marks)
-            for feed, _ in work:
-                feed.generation += 1
+                self._committed(work, positions)
+            for buffer, _ in work:
+                buffer.generation += 1
         if not done:
             middle = len(work) // 2
             await self._store(work[:middle], encoded[:middle])
@@ -260,60 +267,62 @@ class Ingest:
             return
         log.debug("stored chunks=%d ms=%.1f", len(work), (time.perf_counter() - began) * 1000)
 
-    async def _write(self, encoded: Sequence[Encoded]) -> dict[int, Mark | None]:
+    async def _write(self, encoded: Sequence[EncodedChunk]) -> dict[int, StreamPosition | None]:
         """Write chunks in one transaction; return the last stored sample of each node.
 
         None where the node is deleted or its agent must send again.
 
-        After a commit whose confirmation was lost, the marks show what is stored; that is not stored again.
+        After a commit whose confirmation was lost, the positions show what is stored; that is not stored again.
         """
         async with self._database.pool.connection() as connection:
             await self._create_partitions(connection, encoded)
-            found = await repository.lock_marks(connection, [item.node_id for item in encoded])
-            marks: dict[int, Mark | None] = {}
-            fresh: list[Encoded] = []
+            found = await repository.lock_positions(connection, [item.node_id for item in encoded])
+            positions: dict[int, StreamPosition | None] = {}
+            fresh: list[EncodedChunk] = []
             for item in encoded:
-                mark = found.get(item.node_id)
-                stored = mark.acked_seq if mark is not None and mark.stream == item.stream else -1
-                if mark is None or item.chunk.first_seq <= stored < item.chunk.last_seq:
-                    marks[item.node_id] = None
+                position = found.get(item.node_id)
+                stored = position.acked_seq if position is not None and position.stream == item.stream else -1
+                if position is None or item.chunk.first_seq <= stored < item.chunk.last_seq:
+                    positions[item.node_id] = None
                 elif item.chunk.last_seq <= stored:
-                    marks[item.node_id] = mark
+                    positions[item.node_id] = position
                 else:
-                    marks[item.node_id] = Mark(item.stream, item.chunk.last_seq)
+                    positions[item.node_id] = StreamPosition(item.stream, item.chunk.last_seq)
                     fresh.append(item)
             if fresh:
-                new = {item.node_id: Mark(item.stream, item.chunk.last_seq) for item in fresh}
+                new = {item.node_id: StreamPosition(item.stream, item.chunk.last_seq) for item in fresh}
                 await repository.copy_chunks(connection, fresh)
                 await repository.copy_minutes(connection, [(i.node_id, minute) for i in fresh for minute in i.minutes])
-                await repository.set_marks(connection, new, [self._skew_ms(node_id) for node_id in new])
+                await repository.set_positions(connection, new, [self._skew_ms(node_id) for node_id in new])
         for item in fresh:
             self._hourly.mark_due(minute.start_ms for minute in item.minutes)
-        return marks
+        return positions
 
-    async def _skip(self, item: Encoded) -> None:
+    async def _skip(self, item: EncodedChunk) -> None:
         async with self._database.pool.connection() as connection:
-            mark = Mark(item.stream, item.chunk.last_seq)
-            await repository.set_marks(connection, {item.node_id: mark}, [None])
+            position = StreamPosition(item.stream, item.chunk.last_seq)
+            await repository.set_positions(connection, {item.node_id: position}, [None])
 
-    async def _create_partitions(self, connection: repository.Connection, encoded: Sequence[Encoded]) -> None:
+    async def _create_partitions(self, connection: repository.Connection, encoded: Sequence[EncodedChunk]) -> None:
         needed = {partitions.partition_of("telemetry_chunk", item.chunk.start_ms) for item in encoded}
         for item in encoded:
             needed |= {partitions.partition_of("telemetry_minute", minute.start_ms) for minute in item.minutes}
         await partitions.create_missing(connection, self._partitions, needed)
 
-    def _committed(self, work: Sequence[tuple[Feed, Batch]], marks: Mapping[int, Mark | None]) -> None:
-        for feed, batch in work:
-            feed.waiting.remove(batch)
+    def _committed(
+        self, work: Sequence[tuple[SampleBuffer, Batch]], positions: Mapping[int, StreamPosition | None]
+    ) -> None:
+        for buffer, batch in work:
+            buffer.waiting.remove(batch)
             self._count(-batch.size)
-            mark = marks[feed.node_id]
-            if mark is None:
-                self._drop(feed, "The samples overlap those that are stored; send them again.")
-            elif mark.stream == feed.stream:
-                feed.acked_seq = mark.acked_seq
-                peer = self._connections.get(feed.node_id)
-                if peer is not None and peer.stream == feed.stream:
-                    peer.post(Ack(feed.acked_seq))
+            position = positions[buffer.node_id]
+            if position is None:
+                self._drop(buffer, "The samples overlap those that are stored; send them again.")
+            elif position.stream == buffer.stream:
+                buffer.acked_seq = position.acked_seq
+                peer = self._connections.get(buffer.node_id)
+                if peer is not None and peer.stream == buffer.stream:
+                    peer.post(Ack(buffer.acked_seq))
 
     def _count(self, size: int) -> None:
         self._bytes += size
@@ -323,34 +332,34 @@ class Ingest:
             self._room.clear()
 
     def _reopen_rejecting(self) -> None:
-        for feed in [feed for feed in self._feeds.values() if feed.rejecting and not feed.unstored()]:
-            self._drop(feed, f"Stored up to {feed.acked_seq}; send the rest again.")
+        for buffer in [buffer for buffer in self._buffers.values() if buffer.rejecting and not buffer.unstored()]:
+            self._drop(buffer, f"Stored up to {buffer.acked_seq}; send the rest again.")
 
-    def _drop(self, feed: Feed, reason: str) -> None:
+    def _drop(self, buffer: SampleBuffer, reason: str) -> None:
         """Discard a node's buffer and close its connection; the agent reconnects and sends again what is not stored."""
-        self._count(-feed.size)
-        del self._feeds[feed.node_id]
-        self._connections.close(feed.node_id, TRY_AGAIN_LATER, reason)
+        self._count(-buffer.size)
+        del self._buffers[buffer.node_id]
+        self._connections.close(buffer.node_id, TRY_AGAIN_LATER, reason)
 
     async def _maintain_forever(self) -> None:
         """Create partitions, apply retention and make hourly roll-ups, once a minute."""
         while True:
             try:
-                await self.maintain(now_ms())
+                await self.maintain_tables(now_ms())
             except Exception as error:
-                if not is_database_away(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
+                if not is_database_unavailable(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
                     log.exception("Maintenance of telemetry tables failed; it is retried in a minute.")
             await asyncio.sleep(_MAINTAIN_EVERY_S)
 
-    async def maintain(self, at_ms: int) -> None:
+    async def maintain_tables(self, at_ms: int) -> None:
         """Create partitions, apply retention and make hourly roll-ups as of at_ms (Unix time)."""
         async with self._database.pool.connection() as connection:
-            await partitions.create(connection, partitions.ahead(at_ms) - self._partitions)
-        self._partitions |= partitions.ahead(at_ms)
+            await partitions.create_partitions(connection, partitions.present_and_next(at_ms) - self._partitions)
+        self._partitions |= partitions.present_and_next(at_ms)
         await self._hourly.roll_up(at_ms)
-        retain_ms = dict.fromkeys(partitions.WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
+        retain_ms = dict.fromkeys(partitions.PARTITION_WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
         for table in ("telemetry_chunk", "telemetry_flows", "telemetry_classes"):
             retain_ms[table] = self._config.retention_days * _DAY_MS
-        self._partitions -= await partitions.retain(
+        self._partitions -= await partitions.drop_surplus(
             self._database, at_ms, retain_ms=retain_ms, most_bytes=self._config.retention_bytes
         )

@@ -1277,20 +1277,6 @@ export interface components {
             older: number | null;
         };
         /**
-         * AuthorsRow
-         * @description A published value of a metric for an arm, for comparison. text: as printed in the paper.
-         */
-        AuthorsRow: {
-            /** Arm */
-            arm: string;
-            /** Metric */
-            metric: string;
-            /** Text */
-            text: string;
-            /** Value */
-            value: number | null;
-        };
-        /**
          * BacktestRequest
          * @description A policy to backtest: a stored version, or a body instead; by default the current version.
          *
@@ -1761,14 +1747,6 @@ export interface components {
          */
         EndedBy: "user" | "timeout" | "guardrail" | "lost_backend" | "agent_restart" | "error";
         /**
-         * EnrolAnswer
-         * @description The enrolled nodes with their keys, one entry per requested name.
-         */
-        EnrolAnswer: {
-            /** Nodes */
-            nodes: components["schemas"]["EnrolledNode"][];
-        };
-        /**
          * EnrolRequest
          * @description An agent's one-time token and its node names (several only with a token for simulated nodes).
          */
@@ -1777,6 +1755,14 @@ export interface components {
             token: string;
             /** Names */
             names: string[];
+        };
+        /**
+         * EnrolResponse
+         * @description The enrolled nodes with their keys, one entry per requested name.
+         */
+        EnrolResponse: {
+            /** Nodes */
+            nodes: components["schemas"]["EnrolledNode"][];
         };
         /**
          * EnrolledNode
@@ -2770,10 +2756,10 @@ export interface components {
          */
         Health: "live" | "stale" | "away" | "new";
         /**
-         * HealthAnswer
+         * HealthResponse
          * @description Health of the backend; degraded while the database does not answer.
          */
-        HealthAnswer: {
+        HealthResponse: {
             /**
              * Status
              * @enum {string}
@@ -4052,12 +4038,25 @@ export interface components {
             } | null;
         };
         /**
-         * PreviewAnswer
+         * PreviewRequest
+         * @description Desired values to preview. allow_isolated: the plan may use isolated CPUs.
+         */
+        PreviewRequest: {
+            /** Desired */
+            desired: components["schemas"]["DesiredValueIn"][];
+            /**
+             * Allow Isolated
+             * @default false
+             */
+            allow_isolated: boolean;
+        };
+        /**
+         * PreviewResponse
          * @description A plan and its expected effect. blocked_because: why it cannot be applied, None when can_apply is true.
          *
          *     expected: effects as ranges, one sentence each, from the node's last minute; empty without samples of it.
          */
-        PreviewAnswer: {
+        PreviewResponse: {
             /**
              * Plan
              * @description Actions in the order in which they are written. allow_isolated: isolated CPUs may be used.
@@ -4096,17 +4095,18 @@ export interface components {
             blocked_because: string | null;
         };
         /**
-         * PreviewRequest
-         * @description Desired values to preview. allow_isolated: the plan may use isolated CPUs.
+         * PublishedRow
+         * @description A published value of a metric for an arm, for comparison. text: as printed in the paper.
          */
-        PreviewRequest: {
-            /** Desired */
-            desired: components["schemas"]["DesiredValueIn"][];
-            /**
-             * Allow Isolated
-             * @default false
-             */
-            allow_isolated: boolean;
+        PublishedRow: {
+            /** Arm */
+            arm: string;
+            /** Metric */
+            metric: string;
+            /** Text */
+            text: string;
+            /** Value */
+            value: number | null;
         };
         /**
          * QueueParams
@@ -4324,21 +4324,6 @@ export interface components {
          */
         Share: "busy" | "user" | "system" | "irq" | "softirq" | "steal" | "iowait";
         /**
-         * ShareAnswer
-         * @description A new link to a report, which works without signing in.
-         */
-        ShareAnswer: {
-            /** Url */
-            url: string;
-            /** Token */
-            token: string;
-            /**
-             * Expires At
-             * Format: date-time
-             */
-            expires_at: string;
-        };
-        /**
          * ShareRequest
          * @description A link to a report to create. days: until it expires.
          */
@@ -4348,6 +4333,21 @@ export interface components {
              * @default 30
              */
             days: number;
+        };
+        /**
+         * ShareResponse
+         * @description A new link to a report, which works without signing in.
+         */
+        ShareResponse: {
+            /** Url */
+            url: string;
+            /** Token */
+            token: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
         };
         /**
          * Surface
@@ -4695,7 +4695,7 @@ export interface components {
             /** Differs */
             differs: string[];
             /** Authors */
-            authors: components["schemas"]["AuthorsRow"][];
+            authors: components["schemas"]["PublishedRow"][];
         };
         /**
          * Timer
@@ -4805,7 +4805,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HealthAnswer"];
+                    "application/json": components["schemas"]["HealthResponse"];
                 };
             };
             /** @description A problem */
@@ -5397,7 +5397,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrolAnswer"];
+                    "application/json": components["schemas"]["EnrolResponse"];
                 };
             };
             /** @description A problem */
@@ -5539,7 +5539,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PreviewAnswer"];
+                    "application/json": components["schemas"]["PreviewResponse"];
                 };
             };
             /** @description A problem */
@@ -6767,7 +6767,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ShareAnswer"];
+                    "application/json": components["schemas"]["ShareResponse"];
                 };
             };
             /** @description A problem */

@@ -1,17 +1,23 @@
 """Templates of the paper on interrupt coalescing: rx-usecs, rx-frames, or software coalescing. Pure."""
 
-from coresteer.experiments.arm_config import NETDEV
+from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
 from coresteer.experiments.spec import Factor, Level, Spec
-from coresteer.experiments.templates.declaration import Paper, TemplateKind, published
-from coresteer.experiments.templates.parts import NodeFacts, Unavailable, machine_differs, of_traffic, stream
-from coresteer.localization.text import Pair
+from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.parts import (
+    NodeFacts,
+    TemplateUnavailable,
+    machine_sentence,
+    tcp_stream,
+    traffic_sentence,
+)
+from coresteer.localization.text import BilingualText
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Observe, Workload
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Timer, Verdict, timer_of
 from coresteer_core.node.nic_model import packet_gap_us
 
-_PAPER_MACHINE = Pair(
+_PAPER_MACHINE = BilingualText(
     "The authors used one link of 1 Gbit/s with frames of 9000 B.",
     "논문의 환경: 9000바이트 프레임을 쓰는 1 Gbit/s 링크 하나.",
 )
@@ -29,7 +35,7 @@ _RARELY_SUPPORTED = frozenset({"virtio_net", "vmxnet3"})
 
 
 def _usecs(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
-    """Return a sweep of rx-usecs or, without support, of gro_flush_timeout. Raises Unavailable."""
+    """Return a sweep of rx-usecs or, without support, of gro_flush_timeout. Raises TemplateUnavailable."""
     nic = _nic_with(facts, USECS)
     if nic is None:
         return _software(facts, kind)
@@ -44,10 +50,10 @@ def _usecs(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
 
 
 def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
-    """Return a sweep of rx-frames with rx-usecs below and above the paper's packet gap. Raises Unavailable."""
+    """Return a sweep of rx-frames with rx-usecs below and above the paper's packet gap. Raises TemplateUnavailable."""
     nic = _nic_with(facts, FRAMES)
     if nic is None or not _supports(facts, nic, USECS):
-        raise Unavailable(
+        raise TemplateUnavailable(
             f"No network card of {facts.name} {'by which the traffic would come ' if facts.peer_id is not None else ''}"
             "supports rx-frames, and software coalescing has no packet count."
         )
@@ -63,27 +69,27 @@ def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
 
 def _software(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     """Return a sweep of gro_flush_timeout instead of rx-usecs (kernel: Documentation/networking/napi.rst)."""
-    wire = facts.wire
+    wire = facts.receiving_netdev
     if facts.peer_id is not None and (wire is None or "gro_flush_timeout" not in wire.params):
         which = facts.name if wire is None else wire.name
-        raise Unavailable(f"{which} supports neither rx-usecs nor gro_flush_timeout.")
+        raise TemplateUnavailable(f"{which} supports neither rx-usecs nor gro_flush_timeout.")
     levels = [
         Level(
             f"{value} µs",
             [
-                DesiredValue(f"netdev/{NETDEV}/napi_defer_hard_irqs", str(_POLLS)),
-                DesiredValue(f"netdev/{NETDEV}/gro_flush_timeout", str(value * 1000)),
+                DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/napi_defer_hard_irqs", str(_POLLS)),
+                DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/gro_flush_timeout", str(value * 1000)),
             ],
             value=float(value),
         )
         for value in _SWEPT_USECS
     ]
-    workload = stream(facts, limited=True)
+    workload = tcp_stream(facts, limited=True)
     primary = "cpu_s_per_gbit" if facts.peer_id is None else "interrupts_per_s"
     spec = kind.spec(facts, workload, [Factor("gro_flush_timeout", levels, "µs")], primary=primary)
     differs = [
         _differs(facts),
-        of_traffic(facts, workload),
+        traffic_sentence(facts, workload),
         "No network card supports rx-usecs here, so software coalescing is used: napi_defer_hard_irqs "
         f"{_POLLS} and gro_flush_timeout at the paper's times. The kernel polls again after that time instead of "
         "waiting for an interrupt. There is no counterpart of rx-frames.",
@@ -94,18 +100,22 @@ def _software(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
 
 
 def _differs(facts: NodeFacts) -> str:
-    return machine_differs(facts, _PAPER_MACHINE.en)
+    return machine_sentence(facts, _PAPER_MACHINE.en)
 
 
 def _traffic(facts: NodeFacts) -> Workload:
     """Return traffic of the peer, or the existing traffic: that of own namespaces does not pass the NIC."""
-    return Observe() if facts.peer_id is None else stream(facts, limited=True)
+    return Observe() if facts.peer_id is None else tcp_stream(facts, limited=True)
 
 
 def _nic_with(facts: NodeFacts, name: str) -> Netdev | None:
     """Return the NIC that receives the traffic, without a peer the busiest, if it supports the parameter."""
     if facts.peer_id is not None:
-        return facts.wire if facts.wire is not None and _supports(facts, facts.wire, name) else None
+        return (
+            facts.receiving_netdev
+            if facts.receiving_netdev is not None and _supports(facts, facts.receiving_netdev, name)
+            else None
+        )
     packets = {load.name: load.rx_packets_per_s for load in facts.load.netdevs}
     nics = [nic for nic in facts.inventory.active_nics() if _supports(facts, nic, name)]
     return max(nics, key=lambda nic: packets.get(nic.name, 0.0), default=None)
@@ -143,14 +153,14 @@ def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[Desi
 
 
 def _key(facts: NodeFacts, nic: Netdev, name: str) -> str:
-    return f"netdev/{NETDEV if facts.peer_id is not None else nic.name}/{name}"
+    return f"netdev/{NETDEV_PLACEHOLDER if facts.peer_id is not None else nic.name}/{name}"
 
 
 def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
     timer, why = timer_of(nic.driver, nic.params)
     differs = [
         _differs(facts),
-        of_traffic(facts, workload),
+        traffic_sentence(facts, workload),
         f"The card is {nic.name} ({nic.driver}).",
     ]
     if timer is not Timer.RESTARTING:
@@ -177,11 +187,11 @@ RX_USECS = TemplateKind(
         _CITATION,
         _PAPER_MACHINE,
         [
-            published("18 µs", "interrupts_per_s", "~20,000", 20_000),
-            published("36 µs", "interrupts_per_s", "not fewer yet", 20_000),
-            published("54 µs", "interrupts_per_s", "coalescing sets in"),
-            published("90 µs", "interrupts_per_s", "~4,000", 4_000),
-            published("90 µs", "throughput_bit_per_s", "unaffected"),
+            published_row("18 µs", "interrupts_per_s", "~20,000", 20_000),
+            published_row("36 µs", "interrupts_per_s", "not fewer yet", 20_000),
+            published_row("54 µs", "interrupts_per_s", "coalescing sets in"),
+            published_row("90 µs", "interrupts_per_s", "~4,000", 4_000),
+            published_row("90 µs", "throughput_bit_per_s", "unaffected"),
         ],
     ),
 )
@@ -196,15 +206,15 @@ RX_FRAMES = TemplateKind(
         _CITATION,
         _PAPER_MACHINE,
         [
-            published("18 µs, 6 frames", "interrupts_per_s", "~20,000", 20_000),
-            published("18 µs, 18 frames", "interrupts_per_s", "nothing changes", 20_000),
-            published("18 µs, 42 frames", "interrupts_per_s", "nothing changes", 20_000),
-            published("90 µs, 6 frames", "interrupts_per_s", "~4,000", 4_000),
-            published("90 µs, 18 frames", "interrupts_per_s", "cut further"),
-            published("90 µs, 42 frames", "interrupts_per_s", "cut further"),
-            published("90 µs, 42 frames", "throughput_bit_per_s", "not fallen yet"),
-            published("90 µs, 42 frames", "cpu_busy_percent", "less than half of the 11 % before"),
-            published("90 µs, 48 frames", "throughput_bit_per_s", "begins to fall past 42"),
+            published_row("18 µs, 6 frames", "interrupts_per_s", "~20,000", 20_000),
+            published_row("18 µs, 18 frames", "interrupts_per_s", "nothing changes", 20_000),
+            published_row("18 µs, 42 frames", "interrupts_per_s", "nothing changes", 20_000),
+            published_row("90 µs, 6 frames", "interrupts_per_s", "~4,000", 4_000),
+            published_row("90 µs, 18 frames", "interrupts_per_s", "cut further"),
+            published_row("90 µs, 42 frames", "interrupts_per_s", "cut further"),
+            published_row("90 µs, 42 frames", "throughput_bit_per_s", "not fallen yet"),
+            published_row("90 µs, 42 frames", "cpu_busy_percent", "less than half of the 11 % before"),
+            published_row("90 µs, 48 frames", "throughput_bit_per_s", "begins to fall past 42"),
         ],
     ),
 )

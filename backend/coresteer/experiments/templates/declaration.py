@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from coresteer.experiments.schedule import check_spec
-from coresteer.experiments.schemas import AuthorsRow, Template
+from coresteer.experiments.schemas import PublishedRow, Template
 from coresteer.experiments.spec import Factor, Spec
-from coresteer.experiments.templates.parts import NodeFacts, Unavailable
-from coresteer.localization.text import Pair
+from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable
+from coresteer.localization.text import BilingualText
 from coresteer_core.experiments.model import TcpStream, Workload
 
 _WARMUP_S, _MEASURE_S = 1.0, 5.0
@@ -25,15 +25,15 @@ class Paper(NamedTuple):
     """
 
     citation: str
-    machine: Pair
-    rows: list[AuthorsRow]
+    machine: BilingualText
+    rows: list[PublishedRow]
 
 
 class TemplateKind(NamedTuple):
     """An experiment template: its texts, paper, and the function that makes its experiment for a node.
 
-    make: returns the experiment for a node and how it differs from the paper's; raises Unavailable. applies: whether
-    the template is offered for a node at all.
+    make: returns the experiment for a node and how it differs from the paper's; raises TemplateUnavailable. applies:
+    whether the template is offered for a node at all.
     """
 
     slug: str
@@ -50,7 +50,7 @@ class TemplateKind(NamedTuple):
         unavailable: str | None = None
         try:
             spec, differs = self.make(facts, self)
-        except Unavailable as why:
+        except TemplateUnavailable as why:
             unavailable = str(why)
         return Template(
             slug=self.slug,
@@ -72,7 +72,7 @@ class TemplateKind(NamedTuple):
         primary: str,
         measure_s: float = _MEASURE_S,
     ) -> Spec:
-        """Return an experiment with these factors: A/B for two levels, else a sweep. Raises Unavailable."""
+        """Return an experiment with these factors: A/B for two levels, else a sweep. Raises TemplateUnavailable."""
         spec = Spec(
             name=self.title,
             kind="ab" if [len(factor.levels) for factor in factors] == [2] else "sweep",
@@ -87,13 +87,13 @@ class TemplateKind(NamedTuple):
             template=self.slug,
         )
         if (why := check_spec(spec)) is not None:
-            raise Unavailable(why)
+            raise TemplateUnavailable(why)
         return spec
 
 
-def published(arm: str, metric: str, text: str, value: float | None = None) -> AuthorsRow:
+def published_row(arm: str, metric: str, text: str, value: float | None = None) -> PublishedRow:
     """Return a published value of a metric for an arm.
 
     text: as printed; value: in the metric's unit, None for other statements.
     """
-    return AuthorsRow(arm=arm, metric=metric, text=text, value=value)
+    return PublishedRow(arm=arm, metric=metric, text=text, value=value)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from coresteer.experiments.arm_config import NETDEV
+from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
 from coresteer.experiments.spec import PolicyLevel
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
@@ -40,53 +40,55 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     peer_name: str = ""
 
     @property
-    def usable(self) -> list[int]:
+    def usable_cpus(self) -> list[int]:
         """Return the online CPUs that are not isolated, ascending; all online ones if all are isolated."""
         online = self.topology.online()
         return sorted(online - self.topology.isolated_cpus or online)
 
     @property
-    def wire(self) -> Netdev | None:
+    def receiving_netdev(self) -> Netdev | None:
         """Return the network device that receives the peer's traffic; None without a peer."""
         return next(iter(self.inventory.active_nics()), None) if self.peer_id is not None else None
 
 
-class Unavailable(Exception):  # noqa: N818 - no error: a template says so of itself
+class TemplateUnavailable(Exception):  # noqa: N818 - no error: a template says so of itself
     """The reason why a node cannot have a template's experiment, as a sentence."""
 
 
-def stream(facts: NodeFacts, *, limited: bool, server_cpus: str = "", client_cpus: str = "") -> TcpStream:
+def tcp_stream(facts: NodeFacts, *, limited: bool, server_cpus: str = "", client_cpus: str = "") -> TcpStream:
     """Return a TCP workload from the peer or the node itself. limited: to 1 Gbit/s per client, as in the papers."""
-    clients = max(1, min(_MOST_CLIENTS, len(facts.usable) // 2))
+    clients = max(1, min(_MOST_CLIENTS, len(facts.usable_cpus) // 2))
     limit = {"limit_mbit_per_s": clients * _MBIT_PER_S_A_CLIENT} if limited else {}
     return TcpStream(connections=max(4, clients), server_cpus=server_cpus, client_cpus=client_cpus, **limit)
 
 
-def interrupts_on(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue]:
-    """Return settings with which the traffic is received on these CPUs, one CPU per queue in turn. Raises Unavailable.
+def receive_settings(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue]:
+    """Return settings with which traffic is received on these CPUs, one CPU per queue. Raises TemplateUnavailable.
 
     A veth pair has no interrupt, so the RPS CPU of its queue is set instead; so is RPS where the interrupts of a NIC
     cannot be moved.
     """
     if facts.peer_id is None:
-        return [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", format_cpu_list(cpus))]
-    if facts.wire is None:
-        raise Unavailable(f"{facts.name} has no network card that is up and could receive a peer's traffic.")
-    wire = facts.wire
+        return [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps", format_cpu_list(cpus))]
+    if facts.receiving_netdev is None:
+        raise TemplateUnavailable(f"{facts.name} has no network card that is up and could receive a peer's traffic.")
+    wire = facts.receiving_netdev
     irqs = [irq for irq in facts.inventory.irqs if irq.irq in receive_irqs(facts.inventory, wire)]
     queues = [queue for queue in wire.queues if queue.name.startswith("rx-")]
     if irqs and all(irq.movable for irq in irqs):
         keys = [f"irq/{irq.irq}/affinity" for irq in irqs]
     elif queues and all(queue.rps is not None for queue in queues):
-        keys = [f"netdev/{NETDEV}/{queue.name}/rps" for queue in queues]
+        keys = [f"netdev/{NETDEV_PLACEHOLDER}/{queue.name}/rps" for queue in queues]
     else:
-        raise Unavailable(f"The interrupts of {wire.name} cannot be moved, and its queues have no RPS.")
+        raise TemplateUnavailable(f"The interrupts of {wire.name} cannot be moved, and its queues have no RPS.")
     if len(keys) > _MAX_SETTINGS:
-        raise Unavailable(f"{wire.name} has {len(keys)} queues; one change has at most {_MAX_SETTINGS} settings.")
+        raise TemplateUnavailable(
+            f"{wire.name} has {len(keys)} queues; one change has at most {_MAX_SETTINGS} settings."
+        )
     return [DesiredValue(key, str(cpus[turn % len(cpus)])) for turn, key in enumerate(keys)]
 
 
-def of_traffic(facts: NodeFacts, workload: Workload) -> str:
+def traffic_sentence(facts: NodeFacts, workload: Workload) -> str:
     """Return a sentence that says where the workload's traffic comes from."""
     if isinstance(workload, Observe):
         return (
@@ -98,11 +100,11 @@ def of_traffic(facts: NodeFacts, workload: Workload) -> str:
             "The traffic comes from a network namespace of the node itself over a veth pair, which exists only during "
             "the experiment; the sender uses CPU time of the same machine."
         )
-    wire = facts.wire
+    wire = facts.receiving_netdev
     return f"The traffic comes from {facts.peer_name} over {wire.name if wire is not None else 'the network'}."
 
 
-def machine_differs(facts: NodeFacts, authors: str) -> str:
+def machine_sentence(facts: NodeFacts, authors: str) -> str:
     """Return a sentence that compares the authors' machine with this one."""
     topology = facts.topology
     online = [cpu for cpu in topology.cpus if cpu.online]

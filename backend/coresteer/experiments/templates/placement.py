@@ -3,23 +3,23 @@
 from functools import partial
 from itertools import groupby
 
-from coresteer.experiments.schemas import AuthorsRow
+from coresteer.experiments.schemas import PublishedRow
 from coresteer.experiments.spec import Factor, Level, Spec
-from coresteer.experiments.templates.declaration import Paper, TemplateKind, published
+from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
 from coresteer.experiments.templates.parts import (
     NodeFacts,
-    Unavailable,
-    interrupts_on,
-    machine_differs,
-    of_traffic,
-    stream,
+    TemplateUnavailable,
+    machine_sentence,
+    receive_settings,
+    tcp_stream,
+    traffic_sentence,
 )
-from coresteer.localization.text import Pair
+from coresteer.localization.text import BilingualText
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.policies.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.settings.base import format_cpus
 
-_PAPER_MACHINE = Pair(
+_PAPER_MACHINE = BilingualText(
     "The authors used 8 cores (each cache shared by two), Linux 2.6.18 and 2.6.28, and 8 clients of 1 Gbit/s.",
     "논문의 환경: 둘씩 캐시를 공유하는 8코어, Linux 2.6.18과 2.6.28, 1 Gbit/s 클라이언트 8대.",
 )
@@ -39,30 +39,30 @@ _FEW_VARIANTS = {"": (1, True), "-2s": (2, True), "-2n": (2, False), "-4s": (4, 
 
 
 def _m_n(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
-    """Return the process on every CPU or, on large machines, on some at each distance. Raises Unavailable.
+    """Return the process on every CPU or, on large machines, on some at each distance. Raises TemplateUnavailable.
 
     The baseline shares a cache with the interrupt's CPU if possible, as in the paper.
     """
     home = _home(facts)
     row = cpu_distances(facts.topology, Smt.LAST).rows[home]
     clients = [] if facts.peer_id is not None else _client_cpus(facts)
-    servers = sorted((cpu for cpu in facts.usable if cpu not in clients), key=lambda cpu: (row[cpu], cpu))
+    servers = sorted((cpu for cpu in facts.usable_cpus if cpu not in clients), key=lambda cpu: (row[cpu], cpu))
     if len(servers) < 2:
-        raise Unavailable(f"{facts.name} has one usable CPU; the process cannot run elsewhere.")
+        raise TemplateUnavailable(f"{facts.name} has one usable CPU; the process cannot run elsewhere.")
     if len(servers) > _MAX_CPUS_MEASURED:
         servers = [cpu for _, ring in groupby(servers, lambda cpu: row[cpu]) for cpu in list(ring)[:_CPUS_PER_DISTANCE]]
     near = next((cpu for cpu in servers if row[cpu] in _CACHE), home)
     servers.sort(key=lambda cpu: (cpu != near, row[cpu], cpu))
-    settings = interrupts_on(facts, [home])
+    settings = receive_settings(facts, [home])
     levels = [
         Level(f"⟨{home}-{cpu}⟩ {_distance(facts, row[cpu])}", settings, workload={"server_cpus": str(cpu)})
         for cpu in servers
     ]
-    workload = stream(facts, limited=True, client_cpus=format_cpu_list(clients))
+    workload = tcp_stream(facts, limited=True, client_cpus=format_cpu_list(clients))
     spec = kind.spec(facts, workload, [Factor("CPU of the process", levels)], primary="cpu_s_per_gbit")
     differs = [
         _differs(facts),
-        of_traffic(facts, workload),
+        traffic_sentence(facts, workload),
         *_about_interrupts(facts, [home]),
     ]
     differs.append(f"It is limited to {workload.limit_mbit_per_s} Mbit/s, so that CPU time can be compared.")
@@ -70,31 +70,31 @@ def _m_n(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         differs.append(
             f"All CPUs of {facts.name} share a cache; the largest effect of the paper was without a shared one."
         )
-    elif len(servers) < len(facts.usable) - len(clients):
+    elif len(servers) < len(facts.usable_cpus) - len(clients):
         differs.append(
-            f"{len(servers)} of {len(facts.usable)} CPUs are measured, {_CPUS_PER_DISTANCE} at each distance at most."
+            f"{len(servers)} of {len(facts.usable_cpus)} CPUs are measured, {_CPUS_PER_DISTANCE} per distance."
         )
     return spec, differs
 
 
 def _few_cores(facts: NodeFacts, kind: TemplateKind, ending: str) -> tuple[Spec, list[str]]:
-    """Return kernel against network-process policy with interrupts on few CPUs. Raises Unavailable."""
+    """Return kernel against network-process policy with interrupts on few CPUs. Raises TemplateUnavailable."""
     count, near = _FEW_VARIANTS[ending]
     if facts.network_process is None:
-        raise Unavailable(
+        raise TemplateUnavailable(
             "There is no policy of the kind network-process. Create one under Policies, in mode observe or disabled; "
             "the experiment puts it in force during its runs."
         )
     cpus = _few(facts, count, near=near)
-    settings = interrupts_on(facts, cpus)
+    settings = receive_settings(facts, cpus)
     name, policy = facts.network_process
     levels = [Level("kernel default", settings), Level("network-process", settings, policy=policy)]
-    workload = stream(facts, limited=False)
+    workload = tcp_stream(facts, limited=False)
     factor = Factor("placement", levels)
     spec = kind.spec(facts, workload, [factor], primary="cpu_s_per_gbit")
     differs = [
         _differs(facts),
-        of_traffic(facts, workload),
+        traffic_sentence(facts, workload),
         *_about_interrupts(facts, cpus),
         f"The policy is “{name}”, version {policy.version}; the authors changed the kernel.",
     ]
@@ -108,33 +108,38 @@ def _offers_few(facts: NodeFacts, ending: str) -> bool:
     pair, the RX placement of a process is unknown, and the policy skips it.
     """
     count, near = _FEW_VARIANTS[ending]
-    several = facts.wire is not None and len([q for q in facts.wire.queues if q.name.startswith("rx-")]) > 1
+    several = (
+        facts.receiving_netdev is not None
+        and len([q for q in facts.receiving_netdev.queues if q.name.startswith("rx-")]) > 1
+    )
     if count == 1:
         return not (several and any(_offers_few(facts, each) for each in _FEW_VARIANTS if each))
     try:
         return several and len(_few(facts, count, near=near)) == count
-    except Unavailable:
+    except TemplateUnavailable:
         return False
 
 
 def _few(facts: NodeFacts, count: int, *, near: bool) -> list[int]:
-    """Return interrupt CPUs on separate cores. Raises Unavailable."""
-    if len(facts.usable) < 2 * count:
-        raise Unavailable(f"{facts.name} has {len(facts.usable)} usable CPUs; {count} of them are not few.")
+    """Return interrupt CPUs on separate cores. Raises TemplateUnavailable."""
+    if len(facts.usable_cpus) < 2 * count:
+        raise TemplateUnavailable(
+            f"{facts.name} has {len(facts.usable_cpus)} usable CPUs; {count} of them are not few."
+        )
     distances = cpu_distances(facts.topology, Smt.LAST).rows
     found = [_home(facts)]
-    for cpu in facts.usable:
+    for cpu in facts.usable_cpus:
         apart = [distances[other][cpu] for other in found]
         if len(found) < count and all((each in _CACHE) if near else each >= DISTANCE[Locality.NUMA] for each in apart):
             found.append(cpu)
     if len(found) < count:
         shares = "share a cache" if near else "share none"
-        raise Unavailable(f"{facts.name} has no {count} cores that {shares}.")
+        raise TemplateUnavailable(f"{facts.name} has no {count} cores that {shares}.")
     return found
 
 
 def _differs(facts: NodeFacts) -> str:
-    return machine_differs(facts, _PAPER_MACHINE.en)
+    return machine_sentence(facts, _PAPER_MACHINE.en)
 
 
 def _distance(facts: NodeFacts, distance: int) -> str:
@@ -143,18 +148,18 @@ def _distance(facts: NodeFacts, distance: int) -> str:
 
 
 def _home(facts: NodeFacts) -> int:
-    """Return the first usable CPU, near the network card if a peer sends. Raises Unavailable."""
-    if not facts.usable:
-        raise Unavailable(f"The CPUs of {facts.name} are unknown.")
-    wire, nodes = facts.wire, facts.topology.nodes
-    near = [cpu for cpu in facts.usable if wire is not None and nodes.get(cpu) == wire.numa_node]
-    return (near or facts.usable)[0]
+    """Return the first usable CPU, near the network card if a peer sends. Raises TemplateUnavailable."""
+    if not facts.usable_cpus:
+        raise TemplateUnavailable(f"The CPUs of {facts.name} are unknown.")
+    wire, nodes = facts.receiving_netdev, facts.topology.nodes
+    near = [cpu for cpu in facts.usable_cpus if wire is not None and nodes.get(cpu) == wire.numa_node]
+    return (near or facts.usable_cpus)[0]
 
 
 def _client_cpus(facts: NodeFacts) -> list[int]:
     """Return the last quarter of the cores for the senders, which then disturb no measured CPU; none below 4 cores."""
     cores = facts.topology.cores
-    whole = list(dict.fromkeys(frozenset(cores[cpu]) & frozenset(facts.usable) for cpu in facts.usable))
+    whole = list(dict.fromkeys(frozenset(cores[cpu]) & frozenset(facts.usable_cpus) for cpu in facts.usable_cpus))
     kept = whole[-(len(whole) // 4) :] if len(whole) >= 4 else []
     return sorted(cpu for core in kept for cpu in core)
 
@@ -166,7 +171,7 @@ def _about_interrupts(facts: NodeFacts, cpus: list[int]) -> list[str]:
             f"A veth pair has no interrupt: {where}, selected by RPS, takes the place of the interrupt's CPU.",
             "irqbalance is not compared, as there is no interrupt.",
         ]
-    wire = facts.wire
+    wire = facts.receiving_netdev
     name = wire.name if wire is not None else "the card"
     return [f"The receive queues of {name} are on {where} in every run; the authors bound one port to each core."]
 
@@ -183,23 +188,23 @@ M_N = TemplateKind(
         _CITATION,
         _PAPER_MACHINE,
         [
-            published("any n", "throughput_bit_per_s", "hardly changes with the core of the process"),
-            published("an n that shares no cache with m", "cpu_busy_percent", "up to 27 % more CPU"),
+            published_row("any n", "throughput_bit_per_s", "hardly changes with the core of the process"),
+            published_row("an n that shares no cache with m", "cpu_busy_percent", "up to 27 % more CPU"),
         ],
     ),
 )
 
 
-def _against_linux(cores: str, throughput: str, effectiveness: str) -> list[AuthorsRow]:
+def _against_linux(cores: str, throughput: str, effectiveness: str) -> list[PublishedRow]:
     return [
-        published(cores, "throughput_bit_per_s", f"{throughput} against Linux 2.6.18 / 2.6.28"),
-        published(cores, "cpu_s_per_gbit", f"CPU effectiveness {effectiveness} against Linux 2.6.18 / 2.6.28"),
+        published_row(cores, "throughput_bit_per_s", f"{throughput} against Linux 2.6.18 / 2.6.28"),
+        published_row(cores, "cpu_s_per_gbit", f"CPU effectiveness {effectiveness} against Linux 2.6.18 / 2.6.28"),
     ]
 
 
 _SHARED = _against_linux("network-process, 2 cores that share a cache", "+21 % / +4 %", "+63 % / +59 %")
 _SEPARATE = _against_linux("network-process, 2 cores that share none", "+32 % / +20 %", "+43 % / +39 %")
-_TREND = published("any", "throughput_bit_per_s", "the fewer the interrupt cores, the larger the gain")
+_TREND = published_row("any", "throughput_bit_per_s", "the fewer the interrupt cores, the larger the gain")
 _FEW_TITLES = {
     "": ("One interrupt CPU: placement of the processes", [*_SHARED, *_SEPARATE, _TREND]),
     "-2s": ("2S: two interrupt CPUs that share a cache", [*_SHARED, _TREND]),

@@ -1,9 +1,9 @@
 """Template: receive packet steering (RPS) off, or on all CPUs near the network card. Pure."""
 
-from coresteer.experiments.arm_config import NETDEV
+from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind
-from coresteer.experiments.templates.parts import NodeFacts, Unavailable, of_traffic, stream
+from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, tcp_stream, traffic_sentence
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.settings.base import format_cpus
@@ -14,41 +14,44 @@ _MAX_QUEUES = 64
 
 
 def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
-    """Return RPS off against RPS on the local CPUs. Raises Unavailable."""
+    """Return RPS off against RPS on the local CPUs. Raises TemplateUnavailable."""
     queues, cpus = _queues(facts), _local_cpus(facts)
     if len(cpus) < 2:
-        raise Unavailable(f"{facts.name} has one usable CPU near the traffic; RPS cannot spread packets over others.")
+        raise TemplateUnavailable(
+            f"{facts.name} has one usable CPU near the traffic; RPS cannot spread packets over others."
+        )
     levels = [
-        Level(name, [DesiredValue(f"netdev/{NETDEV}/{queue}/rps", value) for queue in queues])
+        Level(name, [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/{queue}/rps", value) for queue in queues])
         for name, value in (("RPS off", NONE), (f"RPS on {len(cpus)} CPUs", format_cpu_list(cpus)))
     ]
-    workload = stream(facts, limited=False)
+    workload = tcp_stream(facts, limited=False)
     spec = kind.spec(facts, workload, [Factor("RPS", levels)], primary="throughput_bit_per_s")
     return spec, [
-        of_traffic(facts, workload),
+        traffic_sentence(facts, workload),
         f"RPS spreads the packets of {len(queues)} receive queue{'s' if len(queues) > 1 else ''} over "
         f"{format_cpus(set(cpus))}.",
     ]
 
 
 def _queues(facts: NodeFacts) -> list[str]:
-    """Return the receive queues with RPS: one of the veth pair, or those of the peer's NIC. Raises Unavailable."""
+    """Return the receive queues with RPS, of the veth pair or of the NIC. Raises TemplateUnavailable."""
     if facts.peer_id is None:
         return ["rx-0"]
-    if facts.wire is None:
-        raise Unavailable(f"{facts.name} has no network card that is up and could receive a peer's traffic.")
-    queues = [queue.name for queue in facts.wire.queues if queue.name.startswith("rx-") and queue.rps is not None]
+    if facts.receiving_netdev is None:
+        raise TemplateUnavailable(f"{facts.name} has no network card that is up and could receive a peer's traffic.")
+    netdev = facts.receiving_netdev
+    queues = [queue.name for queue in netdev.queues if queue.name.startswith("rx-") and queue.rps is not None]
     if not queues or len(queues) > _MAX_QUEUES:
-        raise Unavailable(
-            f"{facts.wire.name} has {len(queues)} receive queues with RPS; the template needs 1 to {_MAX_QUEUES}."
+        raise TemplateUnavailable(
+            f"{netdev.name} has {len(queues)} receive queues with RPS; the template needs 1 to {_MAX_QUEUES}."
         )
     return queues
 
 
 def _local_cpus(facts: NodeFacts) -> list[int]:
     """Return the usable CPUs on the NIC's NUMA node; all usable ones if that is unknown or there is no NIC."""
-    node = None if facts.wire is None else facts.wire.numa_node
-    return [cpu for cpu in facts.usable if facts.topology.nodes.get(cpu) == node] or facts.usable
+    node = None if facts.receiving_netdev is None else facts.receiving_netdev.numa_node
+    return [cpu for cpu in facts.usable_cpus if facts.topology.nodes.get(cpu) == node] or facts.usable_cpus
 
 
 RPS = TemplateKind(

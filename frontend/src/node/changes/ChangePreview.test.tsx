@@ -6,7 +6,7 @@ import type { NodeView } from "../nodeView";
 import { Panel } from "../panel/Panel";
 import { ChangePreview } from "./ChangePreview";
 
-const ANSWER: Schemas["PreviewAnswer"] = {
+const ANSWER: Schemas["PreviewResponse"] = {
   plan: { actions: [{ key: "irq/41/affinity", was: "0-7", becomes: "6", reason: "" }], allow_isolated: false },
   sentence: "IRQ 41 (eth0-TxRx-3) changes from CPUs 0-7 to CPU 6.",
   commands: [],

@@ -5,7 +5,7 @@ import nodeStyles from "../node.module.css";
 import styles from "./changes.module.css";
 
 type Props = {
-  preview: Schemas["PreviewAnswer"] | undefined;
+  preview: Schemas["PreviewResponse"] | undefined;
   error: unknown;
   confirmS: number;
   limitUs: number | null;

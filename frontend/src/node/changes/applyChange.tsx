@@ -16,7 +16,7 @@ export function reasonNotToApply(node: Schemas["Node"], isOperator: boolean): st
 }
 
 /** The reason why a previewed plan is refused; null when it can be applied, and without a preview. */
-export function refusalOf(preview: Schemas["PreviewAnswer"] | undefined): string | null {
+export function refusalOf(preview: Schemas["PreviewResponse"] | undefined): string | null {
   if (preview === undefined || preview.can_apply) return null;
   return preview.blocked_because ?? preview.refused[0]?.sentence ?? "This plan is refused.";
 }
@@ -36,7 +36,7 @@ export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enab
 type Terms = Omit<Schemas["ChangeRequest"], "plan">;
 
 /** Mutation that applies a preview's plan; it rolls back unless confirmed within terms.confirm_timeout_s. */
-export function useApply(nodeId: number, preview: UseQueryResult<Schemas["PreviewAnswer"]>, terms: Terms) {
+export function useApply(nodeId: number, preview: UseQueryResult<Schemas["PreviewResponse"]>, terms: Terms) {
   return useMutation({
     mutationFn: () => {
       if (preview.data === undefined) throw new Error("There is no preview to apply yet.");

@@ -44,7 +44,7 @@ class Batch:
 
 
 @dataclass
-class Feed:
+class SampleBuffer:
     """Buffer of one node's samples until they are stored.
 
     last_seq: the last sample buffered; acked_seq: the last one stored; both of the current stream. waiting: sealed
