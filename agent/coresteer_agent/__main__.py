@@ -178,7 +178,7 @@ def _run(args: argparse.Namespace) -> int:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one arena for both threads: 0.3 MiB less, without contention
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - as above
-    from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, key_for  # noqa: PLC0415 - as above
+    from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, load_or_request_key  # noqa: PLC0415 - as above
 
     config = _config(args, root=_root(args), interval_s=args.interval, token_file=args.token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -189,7 +189,7 @@ def _run(args: argparse.Namespace) -> int:
     last_error = ""
     while True:
         try:
-            key = key_for(config)
+            key = load_or_request_key(config)
             break
         except EnrolError as error:
             if not error.transient:
@@ -236,7 +236,7 @@ def _print(args: argparse.Namespace) -> int:
 
 
 def _capture(args: argparse.Namespace) -> int:
-    from coresteer_agent.capture import MANIFEST, SECRETS, capture  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.capture import MANIFEST, PRIVACY_NOTE, capture  # noqa: PLC0415 - only this subcommand needs it
 
     folder: Path = args.folder
     root = _root(args)
@@ -248,7 +248,7 @@ def _capture(args: argparse.Namespace) -> int:
     except OSError as error:
         log.error("%s cannot be written: %s.", error.filename or folder, error.strerror)
         return 1
-    print(f"{folder} contains {captured.files} files that the agent reads here.\n{SECRETS}", end="")
+    print(f"{folder} contains {captured.files} files that the agent reads here.\n{PRIVACY_NOTE}", end="")
     if captured.unread:
         many = f"{len(captured.unread)} file{'s' if len(captured.unread) > 1 else ''}"
         print(f"{many} could not be read; {folder / MANIFEST} lists them with the reason.")

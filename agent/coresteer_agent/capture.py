@@ -1,7 +1,7 @@
 """``coresteer-agent capture``: copy the kernel files that the collectors read, as a tree for ``--root``.
 
-The collectors run once while their reads are recorded (collect.files.watched), and these files are copied. So the tree
-follows every change of the collectors; data that must not leave the machine is removed here.
+The collectors run once while collect.files.record_requested_paths() records what they read, and these files are copied.
+So the tree follows every change of the collectors; data that must not leave the machine is removed here.
 """
 
 import errno
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 MANIFEST = "MANIFEST"
 
-SECRETS = """\
+PRIVACY_NOTE = """\
 Left out: command lines, environments, the host's name, the machine's and the boot's identity, addresses (MAC, IP)
 and sockets, mounts, serial numbers, the kernel's command line.
 Changed: processes are named task-PID, except kernel threads, irqbalance and tuned, and have no memory addresses; of
@@ -49,7 +49,7 @@ An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} h
 
 _LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname"})
 _OF_TASK = re.compile(r"proc/(\d+)/(stat|comm)\Z", re.ASCII)
-_AFFINITY = re.compile(rf"{irq.FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
+_AFFINITY = re.compile(rf"{irq.IRQ_FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
 _WITH_ADDRESS = re.compile(rb"(?!irq/).*(\d\.\d+\.\d|:.*:)", re.DOTALL)
 """The kernel threads of NFS clients have names with addresses: 192.0.2.7-manager or fe80::1-manager."""
 _GATEWAY = re.compile(rb"(\S+\s+\S+\s+)[0-9A-Fa-f]+")
@@ -71,7 +71,7 @@ class Captured(Struct, frozen=True):
 
 def capture(root: Path, folder: Path) -> Captured:
     """Copy the files that collectors read below root into an empty folder. Raises OSError if it cannot be written."""
-    with files.watched() as requested:
+    with files.record_requested_paths() as requested:
         _guarded(lambda: read_topology(root))
         _guarded(lambda: _sample(root))
         _guarded(lambda: TaskScanner(root).scan())
@@ -94,13 +94,13 @@ def capture(root: Path, folder: Path) -> Captured:
             unread[path] = str(error)
     if netlink := _guarded(lambda: queues.read_netlink_queues(root)):
         (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(netlink))
-    if scaling := _guarded(lambda: netdev_settings.read_scaling(root, netdev.netdev_names(root))):
-        (folder / netdev_settings.SCALING_PATH).write_bytes(msgspec.json.encode(scaling))
+    if scaling := _guarded(lambda: netdev_settings.read_ethtool_settings(root, netdev.netdev_names(root))):
+        (folder / netdev_settings.ETHTOOL_PATH).write_bytes(msgspec.json.encode(scaling))
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
         manifest.write(
-            _MANIFEST.format(version=VERSION, netlink=queues.NETLINK_PATH, ethtool=netdev_settings.SCALING_PATH)
-            + SECRETS
+            _MANIFEST.format(version=VERSION, netlink=queues.NETLINK_PATH, ethtool=netdev_settings.ETHTOOL_PATH)
+            + PRIVACY_NOTE
         )
         if unread:
             manifest.write("\nNot readable:\n")
@@ -222,4 +222,4 @@ def _task_stat(text: bytes, pid: str) -> bytes:
 def _task_name(name: bytes, pid: str, fields: list[bytes]) -> bytes:
     flags = fields[_TASK_FLAGS] if len(fields) > _TASK_FLAGS else b""
     from_kernel = flags.isdigit() and int(flags[:20]) & _KERNEL_THREAD and not _WITH_ADDRESS.match(name)
-    return name if from_kernel or name + b"\n" in controllers.KNOWN else f"task-{pid}".encode()
+    return name if from_kernel or name + b"\n" in controllers.KNOWN_CONTROLLERS else f"task-{pid}".encode()

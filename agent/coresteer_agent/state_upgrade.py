@@ -9,7 +9,7 @@ import msgspec
 FORMAT = 2
 """Format of journal.jsonl, policies.json and nics.json that this version writes."""
 
-KEYS = {
+RENAMED_KEYS = {
     "lent": "delegated",
     "keep_after_s": "confirm_after_s",
     "keep_at": "confirm_at",
@@ -21,7 +21,7 @@ KEYS = {
 }
 """Object keys by their name in format 1."""
 
-KEYS_IN = {
+RENAMED_KEYS_BELOW = {
     "change": {"seen": "acknowledged", "returns": "restores"},
     "damping": {"window_s": "min_revert_s"},
     "spec": {"rings": "max_distance"},
@@ -31,7 +31,7 @@ KEYS_IN = {
 }
 """Keys of the object, or of the objects in the list, at this key (new name) only, by their name in format 1."""
 
-VALUES = {
+RENAMED_VALUES = {
     "on_controller": {"take_over": "reassert"},
     "on_drift": {"take_over": "reassert"},
     "response": {"take_over": "reassert"},
@@ -52,8 +52,8 @@ def _renamed(value: object, parent: str = "") -> object:
     if not isinstance(value, dict):
         return value
     found: dict[str, object] = {}
-    keys = KEYS | KEYS_IN.get(parent, {})
+    keys = RENAMED_KEYS | RENAMED_KEYS_BELOW.get(parent, {})
     for key, item in value.items():
         name = keys.get(str(key), str(key))
-        found[name] = VALUES.get(name, {}).get(item, item) if isinstance(item, str) else _renamed(item, name)
+        found[name] = RENAMED_VALUES.get(name, {}).get(item, item) if isinstance(item, str) else _renamed(item, name)
     return found

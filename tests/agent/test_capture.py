@@ -15,11 +15,11 @@ from coresteer_agent.__main__ import main
 from coresteer_agent.capture import MANIFEST, capture
 from coresteer_agent.collect import irq as irq_module
 from coresteer_agent.collect import netdev as netdev_module
-from coresteer_agent.collect.files import names, watched
+from coresteer_agent.collect.files import names, record_requested_paths
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.observe.inventory import InventoryReader
-from coresteer_agent.observe.netdev_settings import SCALING_PATH
+from coresteer_agent.observe.netdev_settings import ETHTOOL_PATH
 from coresteer_agent.observe.queues import NETLINK_PATH
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_core.node.derive import Sample
@@ -86,7 +86,7 @@ def test_a_real_machines_topology_is_the_same_in_its_capture(machine: str, tmp_p
 
 def test_a_capture_of_a_capture_is_equal(tree: LargeTree) -> None:
     write(tree.root, NETLINK_PATH, '{"2":{"rx-0":{"irq":41,"source":"netlink","napi_id":5}}}')
-    write(tree.root, SCALING_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"},"queues":{"rx-0":{}}}}')
+    write(tree.root, ETHTOOL_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"},"queues":{"rx-0":{}}}}')
     first = captured(tree.root)
     second = captured(first, "again")
     assert entries(second) == entries(first)
@@ -140,7 +140,7 @@ def test_an_interrupt_that_the_kernel_refused_to_move_is_read_only_in_the_captur
     tree: LargeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(irq_module, "read_movable", lambda root, number: irq_module.Movable(number != 44, "Refused."))
+        patch.setattr(irq_module, "read_movable", lambda root, number: irq_module.Movability(number != 44, "Refused."))
         patch.setattr(irq_module, "is_running_kernel", lambda root: root == tree.root)
         folder = captured(tree.root)
     locked = {found.irq for found in InventoryReader(folder).read().irqs if found.movable is False}
@@ -174,7 +174,7 @@ from coresteer_agent import print_json
 from coresteer_agent.runtime import identity
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.collect.tasks import TaskScanner
-from coresteer_agent.collect.topology import read_topology, topology_holds
+from coresteer_agent.collect.topology import read_topology, is_topology_current
 
 root = Path(sys.argv[1])
 opened = set()
@@ -185,7 +185,7 @@ def note(event, args):
 
 sys.addaudithook(note)
 print_json.sample_json(root)
-topology_holds(root, read_topology(root))
+is_topology_current(root, read_topology(root))
 reader = InventoryReader(root)
 for _ in range(40):
     reader.read()
@@ -257,7 +257,7 @@ sys/kernel/debug/irq/irqs/N
 def test_new_kinds_of_files_in_a_capture_are_reviewed_for_secrets(tree: LargeTree) -> None:
     """Whoever makes a collector read something new adds it here, and to capture._without_secrets if need be."""
     write(tree.root, NETLINK_PATH, '{"2":{}}')
-    write(tree.root, SCALING_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"}}}')
+    write(tree.root, ETHTOOL_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"}}}')
     write(tree.root, "sys/kernel/debug/irq/irqs/41", "dstate:\n")
     texts = [path for path, (_, text) in entries(captured(tree.root)).items() if isinstance(text, bytes) and text]
     kinds = {re.sub(r"\d+", "N", re.sub(r"0000:\w\w:00.0", "0:0:0.0", path)) for path in texts}
@@ -342,7 +342,7 @@ def test_a_capture_has_no_link_that_leads_out_of_it(tree: LargeTree) -> None:
 
 
 def test_reads_are_watched_only_within_the_watch(tree: LargeTree) -> None:
-    with watched() as asked:
+    with record_requested_paths() as asked:
         names(tree.root, "proc/irq")
     names(tree.root, "proc")
     assert asked.listed == {"proc/irq"}
@@ -398,9 +398,9 @@ def test_an_invalid_ethtool_file_is_logged_and_the_rest_is_read(
     text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = InventoryReader(tree.root).read()
-    (tree.root / SCALING_PATH).write_bytes(text.encode("latin-1"))
+    (tree.root / ETHTOOL_PATH).write_bytes(text.encode("latin-1"))
     assert InventoryReader(tree.root).read() == expected
-    assert [message for message in caplog.messages if message.startswith(SCALING_PATH)]
+    assert [message for message in caplog.messages if message.startswith(ETHTOOL_PATH)]
 
 
 def test_ethtool_answers_are_read_from_a_capture(tree: LargeTree) -> None:
@@ -408,7 +408,7 @@ def test_ethtool_answers_are_read_from_a_capture(tree: LargeTree) -> None:
     told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1",'
     told += '"params":{"coalesce/rx-usecs":"8","ring/rx":"1024"},"params_max":{"ring/rx":"8192"},'
     told += '"queues":{"rx-1":{"coalesce/rx-usecs":"16"}}}}'
-    (tree.root / SCALING_PATH).write_text(told)
+    (tree.root / ETHTOOL_PATH).write_text(told)
     served = '{"2":{"rx-1":{"irq":63,"source":"netlink","napi_id":8193,"params":{"gro_flush_timeout":"20000"}}}}'
     (tree.root / NETLINK_PATH).write_text(served)
     netdev = InventoryReader(tree.root).read().netdevs[0]

@@ -18,7 +18,7 @@ from tests.support.views import make_view
 
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect import histogram
-from coresteer_agent.collect.histogram import HistogramError, fetch, parse_histogram, passed
+from coresteer_agent.collect.histogram import HistogramError, bucket_increments, fetch_metrics_page, parse_histogram
 from coresteer_agent.observe.flows import Connection
 from coresteer_agent.runtime import changes, policies, service_classes
 from coresteer_agent.runtime.changes import NodeChanges
@@ -83,7 +83,7 @@ class Node:
             self.told.append,
             state=saved.read(),
             save=saved.write,
-            ended=lambda memory: self.changes.gone(memory.holdings),
+            ended=lambda memory: self.changes.removed_settings(memory.holdings),
         )
         self.classes = ServiceClassRunner(root, gate_path, self.policies, self.changes.steer, self.told.append)
         self.classes.set_policies(self.policies.in_force)
@@ -390,7 +390,7 @@ def test_any_page_is_parsed_without_a_crash(data: bytes) -> None:
 def test_new_requests_are_counted_by_bucket_unless_the_histogram_restarted(
     after: dict[float, float], came: list[tuple[float, int]] | None
 ) -> None:
-    assert passed({0.1: 5.0, INF: 5.0}, after) == came
+    assert bucket_increments({0.1: 5.0, INF: 5.0}, after) == came
 
 
 @pytest.fixture
@@ -421,14 +421,14 @@ def test_a_page_is_read_within_bounds_and_no_redirect_is_followed(
 ) -> None:
     address, pages = page
     pages["/metrics?a=b"] = PAGE
-    assert fetch(f"{address}/metrics?a=b") == PAGE
+    assert fetch_metrics_page(f"{address}/metrics?a=b") == PAGE
     with pytest.raises(HistogramError, match="HTTP status 302"):
-        fetch(f"{address}/elsewhere")
+        fetch_metrics_page(f"{address}/elsewhere")
     monkeypatch.setattr(histogram, "MAX_BYTES", 10)
     with pytest.raises(HistogramError, match="has more than"):
-        fetch(f"{address}/metrics?a=b")
+        fetch_metrics_page(f"{address}/metrics?a=b")
     with pytest.raises(HistogramError, match="cannot be read"):
-        fetch("http://127.0.0.1:1/metrics")
+        fetch_metrics_page("http://127.0.0.1:1/metrics")
 
 
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"])
@@ -447,7 +447,7 @@ def test_a_slow_page_is_given_up(begin: bytes, monkeypatch: pytest.MonkeyPatch) 
         server = threading.Thread(target=trickle, args=(listener,))
         server.start()
         with pytest.raises(HistogramError, match=r"takes longer than 0\.2 s"):
-            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+            fetch_metrics_page(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
         given_up.set()
         server.join()
 

@@ -81,7 +81,7 @@ HEADER = struct.pack("=HHHH", 16, 0x8001, 9, 2) + b"eth0\0\0\0\0"
 def test_what_the_driver_tells_is_read_and_what_it_does_not_tell_is_absent(kernel: Kernel) -> None:
     kernel.answers[COALESCE_GET] = u32(2, 50) + u32(7, 0) + u32(10, 7) + u8(11, 1) + u8(25, 0)
     kernel.answers[RINGS_GET] = u32(2, 4096) + u32(6, 512) + u32(5, 2048) + u32(9, 256)
-    assert ethtool_params.params("eth0") == Params(
+    assert ethtool_params.read_params("eth0") == Params(
         {
             "coalesce/rx-usecs": "50",
             "coalesce/tx-frames": "0",
@@ -96,10 +96,10 @@ def test_what_the_driver_tells_is_read_and_what_it_does_not_tell_is_absent(kerne
 
 
 def test_a_driver_without_any_has_none_and_another_error_is_raised(kernel: Kernel) -> None:
-    assert ethtool_params.params("eth0") == Params({}, {})
+    assert ethtool_params.read_params("eth0") == Params({}, {})
     kernel.answers[COALESCE_GET] = OSError(errno.ENODEV, "no device matches name")
     with pytest.raises(OSError, match="no device matches name") as raised:
-        ethtool_params.params("eth0")
+        ethtool_params.read_params("eth0")
     assert raised.value.errno == errno.ENODEV
 
 
@@ -139,7 +139,7 @@ def test_a_number_that_no_message_can_hold_is_refused_before_it_is_sent(kernel: 
 
 def test_a_napis_values_are_read_and_set_by_its_number(kernel: Kernel) -> None:
     kernel.answers = {11: u32(2, 8193) + u32(5, 2) + struct.pack("=HHQ", 12, 6, 5 << 32), 14: b""}
-    assert napi.params(8193) == {"napi_defer_hard_irqs": "2", "gro_flush_timeout": str(5 << 32)}
+    assert napi.read_params(8193) == {"napi_defer_hard_irqs": "2", "gro_flush_timeout": str(5 << 32)}
     napi.set_param(8193, "gro_flush_timeout", "20000")
     napi.set_param(8193, "napi_defer_hard_irqs", "3")
     assert kernel.asked == [
@@ -152,7 +152,7 @@ def test_a_napis_values_are_read_and_set_by_its_number(kernel: Kernel) -> None:
 def test_a_queue_whose_napi_the_driver_does_not_tell_has_none(kernel: Kernel) -> None:
     kernel.answers[10] = u32(1, 0) + u32(3, 0)
     with pytest.raises(OSError, match="does not report the queue's NAPI id"):
-        napi.napi_of("lo", 0)
+        napi.read_napi_id("lo", 0)
     assert kernel.asked[0] == (10, u32(1, 0) + u32(2, 1) + u32(3, 0))
 
 
@@ -192,7 +192,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, bytes]], list
 
 def test_the_coalescing_of_queues_is_read_at_once(device: Callable[[dict[int, bytes]], list[bytes]]) -> None:
     asked = device({0: coalesce(14, rx_usecs=3), 33: coalesce(14, rx_usecs=50, tx_frames=8, adaptive_rx=1)})
-    told = ethtool_params.queue_params("eth0", [33, 0])
+    told = ethtool_params.read_queue_params("eth0", [33, 0])
     assert len(asked) == 1
     assert (told[0]["coalesce/rx-usecs"], told[0]["coalesce/adaptive-rx"]) == ("3", "off")
     assert (told[33]["coalesce/rx-usecs"], told[33]["coalesce/tx-frames"]) == ("50", "8")
@@ -219,4 +219,4 @@ def test_a_driver_without_coalescing_of_queues_has_none(monkeypatch: pytest.Monk
         raise OSError(code, "")
 
     monkeypatch.setattr(ethtool_params, "ioctl", refuse)
-    assert ethtool_params.queue_params("eth0", [0, 1]) == {}
+    assert ethtool_params.read_queue_params("eth0", [0, 1]) == {}

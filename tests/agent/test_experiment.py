@@ -15,7 +15,7 @@ from tests.support.views import EMPTY
 
 from coresteer_agent.runtime import experiment
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_agent.runtime.experiment import Session
+from coresteer_agent.runtime.experiment import ExperimentSession
 from coresteer_core.experiments.model import (
     Classes,
     Command,
@@ -94,7 +94,7 @@ class Node:
         self._heard = 0
         self.inventory = Inventory([], [])
         self.changes = NodeChanges(root, folder / "journal.jsonl", observe_reason, lambda: EMPTY, lambda _: None)
-        self.session = Session(
+        self.session = ExperimentSession(
             root, folder / "commands.toml", self.changes, lambda: self.inventory, self.told.append, observe_reason
         )
 
@@ -238,7 +238,7 @@ def test_a_failed_run_has_a_reason_and_the_next_one_runs(
 ) -> None:
     node.begin(workload)
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "READY_S", 0.0)
+        patch.setattr(experiment, "READY_TIMEOUT_S", 0.0)
         for name, value in load.items():
             patch.setattr(FakeLoad, name, value)
         node.run(a_run(workload))

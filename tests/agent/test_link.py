@@ -24,8 +24,8 @@ from websockets.utils import accept_key
 
 from coresteer_agent.config import Config, ConfigError, check_backend
 from coresteer_agent.runtime.identity import make_hello
-from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, key_for, load_key
-from coresteer_agent.transport.link import MAX_DECISIONS, Link, LinkEvent, Timing
+from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key
+from coresteer_agent.transport.link import MAX_DECISIONS, ConnectionTiming, Link, LinkEvent
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_core.changes.events import BackendBack, BackendLost
 from coresteer_core.changes.plan import Action, Plan
@@ -48,7 +48,9 @@ from coresteer_core.protocol import (
     encode,
 )
 
-QUICK = Timing(first_retry=0.01, longest_retry=0.02, slow_retry=0.05, settled=60, welcome=5, keepalive=5)
+QUICK = ConnectionTiming(
+    first_retry_s=0.01, longest_retry_s=0.02, slow_retry_s=0.05, stable_s=60, welcome_s=5, keepalive_s=5
+)
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def backend() -> Iterator[Backend]:
 
 
 class Node:
-    def __init__(self, address: str, timing: Timing = QUICK, **options: object) -> None:
+    def __init__(self, address: str, timing: ConnectionTiming = QUICK, **options: object) -> None:
         self.heard: SimpleQueue[LinkEvent] = SimpleQueue()
         hello = make_hello(Path("/nonexistent"), 1.0, None)
         key = NodeKey(address, 7, "n", "secret")
@@ -389,7 +391,9 @@ def test_messages_right_before_the_close_are_received(raw_peer: RawPeer) -> None
 
 
 def test_a_connection_without_pongs_is_replaced(raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]) -> None:
-    node = Node(raw_peer.address, Timing(first_retry=0.01, longest_retry=0.02, welcome=5, keepalive=0.05))
+    node = Node(
+        raw_peer.address, ConnectionTiming(first_retry_s=0.01, longest_retry_s=0.02, welcome_s=5, keepalive_s=0.05)
+    )
     with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
         assert [node.next(), node.next()] == [BackendBack(), BackendLost()]
         with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
@@ -578,17 +582,17 @@ def test_a_refused_enrolment_has_a_reason_and_says_whether_to_retry(
 def test_a_key_is_not_sent_to_another_backend(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent/key.json").write_text('{"backend":"https://a.example","node_id":1,"name":"n","key":"k"}')
-    assert key_for(config(tmp_path, "https://a.example")).key == "k"
+    assert load_or_request_key(config(tmp_path, "https://a.example")).key == "k"
     with pytest.raises(EnrolError, match=r"is for https://a\.example"):
-        key_for(config(tmp_path, "https://b.example"))
+        load_or_request_key(config(tmp_path, "https://b.example"))
 
 
 def test_a_missing_token_file_is_transient_and_a_missing_token_is_explained(tmp_path: Path) -> None:
     with pytest.raises(EnrolError) as caught:
-        key_for(config(tmp_path, "http://localhost", tmp_path / "token"))
+        load_or_request_key(config(tmp_path, "http://localhost", tmp_path / "token"))
     assert caught.value.transient
     with pytest.raises(EnrolError, match="Create an enrolment token") as caught:
-        key_for(config(tmp_path, "http://localhost"))
+        load_or_request_key(config(tmp_path, "http://localhost"))
     assert not caught.value.transient
 
 

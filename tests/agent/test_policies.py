@@ -67,7 +67,7 @@ class Node:
             self.told.append,
             state=file.read(),
             save=file.write,
-            ended=file.ended,
+            ended=file.settings_of_ended_processes,
             observe_only=observe_reason is not None,
         )
 
@@ -465,7 +465,7 @@ def test_an_ended_process_and_a_reused_pid_are_not_held(root: Path, tmp_path: Pa
         {key: Holding("p1", "0-7", "2", 0.0) for key in [*keys, "irq/41/affinity"]},
         processes=dict.fromkeys(keys, 100),
     )
-    assert PoliciesFile(tmp_path / "policies.json", root).ended(memory) == keys[1:]
+    assert PoliciesFile(tmp_path / "policies.json", root).settings_of_ended_processes(memory) == keys[1:]
 
 
 # a process that does one round of a policy and kills itself at its n-th system call of interest within that

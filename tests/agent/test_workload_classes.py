@@ -15,10 +15,10 @@ from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import NAMES, THREADS, Method, Result, Setup, WorkloadError
+from coresteer_agent.workloads.classes_model import CLASS_NAMES, THREADS_PER_CLASS, Method, Result, Setup, WorkloadError
 
 REQUESTS = 8
-EACH = THREADS * REQUESTS
+EACH = THREADS_PER_CLASS * REQUESTS
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for negative nice values and cgroups")
 
 
@@ -52,8 +52,10 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 )
 def test_every_request_is_answered_by_every_method(method: Method) -> None:
     result = run(Setup(method=method, requests=REQUESTS, seed=1))
-    assert [(row.name, row.completed, row.failed) for row in result.classes] == [(name, EACH, 0) for name in NAMES]
-    assert (result.all.completed, result.all.failed) == (EACH * len(NAMES), 0)
+    assert [(row.name, row.completed, row.failed) for row in result.classes] == [
+        (name, EACH, 0) for name in CLASS_NAMES
+    ]
+    assert (result.all.completed, result.all.failed) == (EACH * len(CLASS_NAMES), 0)
     for row in result.classes:
         assert row.mean_us is not None and row.longest_wait_us is not None and row.max_us is not None
         assert row.p50_us is not None and row.p99_us is not None
@@ -73,12 +75,12 @@ def test_the_gate_serves_the_first_class_before_the_last() -> None:
 @pytest.mark.parametrize("method", ["default", "gate"])
 def test_a_killed_worker_fails_its_own_request_and_no_other(method: Method) -> None:
     result = run(Setup(method=method, requests=REQUESTS, disturbance="worker"))
-    assert [(row.completed, row.failed) for row in result.classes] == [(EACH - 1, 1)] * len(NAMES)
+    assert [(row.completed, row.failed) for row in result.classes] == [(EACH - 1, 1)] * len(CLASS_NAMES)
 
 
 def test_workers_continue_without_a_killed_gate_and_use_the_next_one() -> None:
     result = run(Setup(method="gate", requests=4 * REQUESTS, disturbance="gate"))
-    assert [(row.completed, row.failed) for row in result.classes] == [(4 * EACH, 0)] * len(NAMES)
+    assert [(row.completed, row.failed) for row in result.classes] == [(4 * EACH, 0)] * len(CLASS_NAMES)
 
 
 def test_a_class_without_requests_has_no_response_times_and_delays_no_other() -> None:
@@ -126,7 +128,7 @@ def test_the_command_prints_the_result(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["workload", "classes", "--requests", "1", "--seed", "7", "-o", "json"]) == 0
     result = msgspec.json.decode(capsys.readouterr().out, type=Result)
     assert result.setup == Setup(method="default", requests=1, seed=7)
-    assert result.all.completed == THREADS * len(NAMES)
+    assert result.all.completed == THREADS_PER_CLASS * len(CLASS_NAMES)
 
 
 def test_an_argument_out_of_bounds_is_refused_with_its_bound(capsys: pytest.CaptureFixture[str]) -> None:

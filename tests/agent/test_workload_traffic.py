@@ -22,7 +22,7 @@ from tests.support.polling import poll
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.iperf3 import parse_interval
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_agent.workloads.netns import free_network, parse_routes
+from coresteer_agent.workloads.netns import find_free_network, parse_routes
 from coresteer_core.experiments.model import (
     Classes,
     Command,
@@ -311,11 +311,11 @@ def test_routes_of_the_kernel_are_parsed_with_their_prefix_length() -> None:
 
 def test_a_routed_or_assigned_network_is_not_used() -> None:
     routed, address = IPv4Network("198.18.0.0/16"), IPv4Network("198.19.0.1")
-    found = free_network([routed, address])
+    found = find_free_network([routed, address])
     assert found.subnet_of(IPv4Network("198.19.0.0/16"))
     assert not found.overlaps(address)
     with pytest.raises(OSError, match=r"every network of 198\.18\.0\.0/15 is in use"):
-        free_network([IPv4Network("198.18.0.0/15")])
+        find_free_network([IPv4Network("198.18.0.0/15")])
 
 
 def test_a_stopped_command_leaves_no_processes(tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ class ExperimentNode:
                 async for event in events:
                     if event == InventoryEvent(self.id):
                         break
-        self.changes.connected()
-        for message in self.changes.messages():
+        self.changes.handle_connected()
+        for message in self.changes.drain_messages():
             await self.say(message)
         self._task = asyncio.create_task(self._serve())
 
@@ -130,7 +130,7 @@ class ExperimentNode:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.agent.websocket.close()
-        self.changes.disconnected()
+        self.changes.handle_disconnected()
 
     async def say(self, message: ToBackend) -> None:
         await self.agent.say(message)
@@ -145,7 +145,7 @@ class ExperimentNode:
         match message:
             case Apply() | Rollback() | Extend() | Confirm() | ChangeAck():
                 self.changes.handle(message)
-                answers += self.changes.messages()
+                answers += self.changes.drain_messages()
                 if answers:
                     answers.append(InventoryMessage(self.node.inventory))
             case Policies(policies):

@@ -70,7 +70,7 @@ class World:
             return
         assert isinstance(message, Apply | Confirm | Rollback | Extend | ChangeAck)
         self.changes.handle(message)
-        self.tasks.add(asyncio.create_task(self.tell(self.changes.messages())))
+        self.tasks.add(asyncio.create_task(self.tell(self.changes.drain_messages())))
 
     def close(self, code: int, reason: str) -> None:
         self.connections.unregister(self.node_id, self)
@@ -87,7 +87,7 @@ class World:
         """The agent's time goes on."""
         self.now += seconds
         self.changes.advance(self.node.sample(self.now))
-        await self.tell(self.changes.messages())
+        await self.tell(self.changes.drain_messages())
         await self.settle()
 
     @property

@@ -130,7 +130,7 @@ async def test_a_guardrail_that_rolls_back_a_runs_change_stops_the_experiment(no
     async def undo(n: ExperimentNode) -> None:
         (change,) = [each for each in n.requests if isinstance(each, Apply)][-1:]
         n.changes.handle(Rollback(change.change_id))
-        n.changes.messages()
+        n.changes.drain_messages()
         await n.say(ChangeMessage(change.change_id, ChangeState.ROLLED_BACK, sentence, [], EndedBy.GUARDRAIL))
         await n.say(InventoryMessage(n.node.inventory))
 

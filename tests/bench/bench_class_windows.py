@@ -10,7 +10,7 @@ import argparse
 from heapq import heappop, heappush
 from statistics import fmean
 
-from coresteer_agent.workloads.classes_model import NAMES, TARGETS_PERCENT, THREADS
+from coresteer_agent.workloads.classes_model import CLASS_NAMES, TARGETS_PERCENT, THREADS_PER_CLASS
 from coresteer_core.policies.service_class.attainment import Target
 from coresteer_core.policies.service_class.gate import Gate
 
@@ -20,24 +20,24 @@ THINK_S = 0.0001
 
 def respond(window_s: float, requests: int, service_s: float) -> list[list[float]]:
     """Return the response times of each class, ms."""
-    targets = [Target(*row) for row in zip(NAMES, TARGETS_PERCENT, strict=True)]
+    targets = [Target(*row) for row in zip(CLASS_NAMES, TARGETS_PERCENT, strict=True)]
     gate = Gate(targets, slots=1, window_s=window_s)
-    threads = range(THREADS * len(NAMES))
+    threads = range(THREADS_PER_CLASS * len(CLASS_NAMES))
     asked_s = dict.fromkeys(threads, 0.0)
     left = dict.fromkeys(threads, requests)
-    responses_ms: list[list[float]] = [[] for _ in NAMES]
+    responses_ms: list[list[float]] = [[] for _ in CLASS_NAMES]
     events = [(thread / 1e6, thread, False) for thread in threads]
     while events:
         time_s, thread, done = heappop(events)
         if done:
             let_in = gate.leave(thread, time_s, ok=True)
-            responses_ms[thread // THREADS].append((time_s - asked_s[thread]) * 1e3)
+            responses_ms[thread // THREADS_PER_CLASS].append((time_s - asked_s[thread]) * 1e3)
             left[thread] -= 1
             if left[thread]:
                 heappush(events, (time_s + THINK_S, thread, False))
         else:
             asked_s[thread] = time_s
-            let_in = gate.enter(thread, NAMES[thread // THREADS], time_s)
+            let_in = gate.enter(thread, CLASS_NAMES[thread // THREADS_PER_CLASS], time_s)
         for one in let_in:
             heappush(events, (time_s + service_s, one, True))
     return responses_ms
@@ -52,8 +52,8 @@ def main() -> None:
     print(
         f"Mean response time in ms, and the longest of any class; first come, first served: {50 * service_s * 1e3:.1f}."
     )
-    print(f"\n| window (s) | requests a window | {' | '.join(NAMES)} | all | c5 / c1 | longest |")
-    print(f"|{'---|' * (len(NAMES) + 5)}")
+    print(f"\n| window (s) | requests a window | {' | '.join(CLASS_NAMES)} | all | c5 / c1 | longest |")
+    print(f"|{'---|' * (len(CLASS_NAMES) + 5)}")
     for window_s in WINDOWS_S:
         responses_ms = respond(window_s, args.requests, service_s)
         means = [fmean(its) for its in responses_ms]

@@ -22,7 +22,7 @@ from typing import get_args
 import msgspec
 
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import NAMES, THREADS, Disturbance, Method, Result, Setup
+from coresteer_agent.workloads.classes_model import CLASS_NAMES, THREADS_PER_CLASS, Disturbance, Method, Result, Setup
 
 RATIO_GOAL = 3.2
 MEAN_GOAL = 1.03
@@ -116,14 +116,15 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
     """Print all results; return whether the gate meets its goals."""
     columns = list(enumerate(methods))
     print("Mean response time in ms, class 1 to 5 and all, with 95 % intervals over the repeats:\n")
-    rows = [["method", *NAMES, "all"]]
+    rows = [["method", *CLASS_NAMES, "all"]]
     rows += [[name, *(f"{value:.3f}" for value in values)] for name, values in AUTHORS.items()]
     rows += [
-        [method, *(cell(blocks, mean_ms(index, name), seed) for name in (*NAMES, "all"))] for index, method in columns
+        [method, *(cell(blocks, mean_ms(index, name), seed) for name in (*CLASS_NAMES, "all"))]
+        for index, method in columns
     ]
     table(rows)
 
-    first, last = NAMES[0], NAMES[-1]
+    first, last = CLASS_NAMES[0], CLASS_NAMES[-1]
     rows = [["method", f"{last} / {first}", "all / nice", "order kept", "answered", "failed", "requests/s"]]
     for name, values in AUTHORS.items():
         cost = values[-1] / AUTHORS["nice (authors)"][-1]
@@ -145,10 +146,10 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
     table(rows)
 
     print("Longest wait of any request in any run, from its arrival until a CPU worked on it, and p99 of all, in ms:\n")
-    rows = [["method", *NAMES, "p99 of all", "CPU µs a request", "server CPU busy", "client CPUs busy"]]
+    rows = [["method", *CLASS_NAMES, "p99 of all", "CPU µs a request", "server CPU busy", "client CPUs busy"]]
     for index, method in columns:
         runs = [block[index] for block in blocks]
-        waits = [longest_wait_ms(runs, name) for name in NAMES]
+        waits = [longest_wait_ms(runs, name) for name in CLASS_NAMES]
         rows.append(
             [
                 method,
@@ -168,11 +169,11 @@ def goals(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
     gate = methods.index("gate")
     runs = [block[gate] for block in blocks]
     kept = sum(map(is_in_order, runs))
-    low, _ = interval(blocks, over(mean_ms(gate, NAMES[-1]), mean_ms(gate, NAMES[0])), seed)
+    low, _ = interval(blocks, over(mean_ms(gate, CLASS_NAMES[-1]), mean_ms(gate, CLASS_NAMES[0])), seed)
     asked = all(row.completed for result in runs for row in result.classes if row.completed + row.failed)
     met = [
         (kept == len(runs), f"the order of the classes is kept in {kept} of {len(runs)} runs"),
-        (low >= RATIO_GOAL, f"{NAMES[-1]} / {NAMES[0]} is at least {low:.2f}; the goal is {RATIO_GOAL}"),
+        (low >= RATIO_GOAL, f"{CLASS_NAMES[-1]} / {CLASS_NAMES[0]} is at least {low:.2f}; the goal is {RATIO_GOAL}"),
         (asked, "every class that asked was served"),
     ]
     if "nice" in methods:
@@ -187,7 +188,7 @@ def affordable(methods: list[Method], repeats: int, requests: int, minutes: floa
     """Return the number of requests for which there is time."""
     per_s = run(Setup(method="default", requests=WARM_UP_REQUESTS)).throughput_per_s
     runs = repeats * len(methods)
-    at_once = THREADS * len(NAMES)
+    at_once = THREADS_PER_CLASS * len(CLASS_NAMES)
     fitting = int((minutes * 60 / runs - START_S) * per_s / at_once)
     chosen = max(1, min(requests, fitting))
     minutes_left = runs * (chosen * at_once / per_s + START_S) / 60
@@ -221,7 +222,8 @@ def main() -> int:
     versions = ", ".join(f"{name} {value}" for name, value in every[0].versions.items())
     loads = [result.load_before for result in every]
     print(
-        f"{len(NAMES)} classes × {THREADS} threads × {requests} requests, {args.repeats} repeats, seed {args.seed}, "
+        f"{len(CLASS_NAMES)} classes × {THREADS_PER_CLASS} threads × {requests} requests, "
+        f"{args.repeats} repeats, seed {args.seed}, "
         f"disturbance {args.disturbance}, window {every[0].setup.window_s:g} s. {versions}. Acceptors real-time: "
         f"{'always' if all(result.realtime for result in every) else 'not always'}. Load average before a run, which "
         f"has the run before it in it: {min(loads):.1f} to {max(loads):.1f}.\n"

@@ -127,10 +127,10 @@ async def measure_task(seconds: float, pid: int, gate: AsyncGate) -> Figures:
     return _figures(took_ns, cpu_s(pid) - begin_s)
 
 
-def _figures(took_ns: list[int], server_s: float | None) -> Figures:
+def _figures(took_ns: list[int], server_cpu_s: float | None) -> Figures:
     count = len(took_ns)
     took_ns.sort()
-    server_us = None if server_s is None else server_s * 1e6 / count
+    server_us = None if server_cpu_s is None else server_cpu_s * 1e6 / count
     return Figures(took_ns[count // 2] / 1000, took_ns[count * 99 // 100] / 1000, took_ns[-1] / 1000, server_us)
 
 

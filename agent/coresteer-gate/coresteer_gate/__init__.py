@@ -23,7 +23,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 """Back-off before connecting again to an absent agent; doubled each time."""
 
 CONNECT_S = 1.0
-LONGEST_REPLY = 256
+MAX_REPLY_BYTES = 256
 
 
 class Admission:
@@ -145,7 +145,7 @@ class Gate:
             return None, Admission()
         self._busy.add(connection)
         try:
-            reply = connection.recv(LONGEST_REPLY)
+            reply = connection.recv(MAX_REPLY_BYTES)
         except OSError:  # also after patience_s
             reply = b""
         except BaseException:

@@ -9,7 +9,7 @@ import asyncio
 import socket
 from types import TracebackType
 
-from coresteer_gate import CONNECT_S, LONGEST_REPLY, Admission, BackOff, enter_message, enter_message_for, socket_path
+from coresteer_gate import CONNECT_S, MAX_REPLY_BYTES, Admission, BackOff, enter_message, enter_message_for, socket_path
 
 
 class AsyncGate:
@@ -132,7 +132,7 @@ class _Connection:
 
     def _readable(self) -> None:
         try:
-            reply = self._socket.recv(LONGEST_REPLY)
+            reply = self._socket.recv(MAX_REPLY_BYTES)
         except BlockingIOError:
             return
         except OSError:

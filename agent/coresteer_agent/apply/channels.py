@@ -17,7 +17,7 @@ class ChannelsHandler(NetdevHandler[Channels]):
         if not is_running_kernel(root):
             return False
         try:
-            found = ethtool.channels(setting.netdev)
+            found = ethtool.read_channels(setting.netdev)
         except OSError as error:
             if error.errno == errno.ENODEV:
                 return False
@@ -34,6 +34,6 @@ class ChannelsHandler(NetdevHandler[Channels]):
 
 
 def _channels(setting: Channels) -> ethtool.Channels:
-    if (found := ethtool.channels(setting.netdev)) is None:
+    if (found := ethtool.read_channels(setting.netdev)) is None:
         raise OSError(errno.EOPNOTSUPP, "the driver does not report its number of channels")
     return found

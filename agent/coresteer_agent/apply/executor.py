@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.apply.handler import Handler
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_agent.apply.netdev_common import NOT_SUPPORTED, NOT_THIS_VALUE
+from coresteer_agent.apply.netdev_common import REJECTED_ERRNOS, UNSUPPORTED_ERRNOS
 from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.changes.guard import Refusal, refusals
@@ -24,7 +24,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
-_LONG = 80
+_MAX_VALUE_CHARS = 80
 
 
 class Executor:
@@ -73,7 +73,9 @@ class Executor:
             with self._journal.locked():
                 return write(setting, was, value)
         except (OSError, JournalError) as error:
-            sentence = f"The journal cannot be {need} ({reason(error)}), so {setting.describe()} was not changed."
+            sentence = (
+                f"The journal cannot be {need} ({journal_error_text(error)}), so {setting.describe()} was not changed."
+            )
             return _result(setting, Outcome.FAILED, sentence)
 
     def _apply(  # noqa: PLR0911 - one return a stage
@@ -84,7 +86,7 @@ class Executor:
         if self._reassigned(setting) is not None:
             self._journal.record_restored(setting.key)
         original = self._journal.originals().get(setting.key)
-        if original is not None and _shown_alike(setting, original, value):
+        if original is not None and _same_in_view(setting, original, value):
             value = original  # even where the guard would refuse it, as in undo
         elif found_refusals := self._refusals(setting, value, allow_isolated=allow_isolated):
             return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
@@ -92,17 +94,17 @@ class Executor:
         if isinstance(found, Result):
             return found
         if self._has_value(setting, found, value):
-            sentence = f"{setting.describe()} is already set to {shorten(value)}."
+            sentence = f"{setting.describe()} is already set to {shorten_value(value)}."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
-        if not _shown_alike(setting, found, was):
+        if not _same_in_view(setting, found, was):
             sentence = (
-                f"{setting.describe()} was {shorten(was)} when this was previewed and is {shorten(found)} now; "
-                "preview again."
+                f"{setting.describe()} was {shorten_value(was)} when this was previewed and is "
+                f"{shorten_value(found)} now; preview again."
             )
             return _result(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
         self._journal.record_original(change_id, setting.key, found, self._tunable(setting).owners())
-        done = f"{setting.describe()} was changed from {shorten(found)} to {shorten(value)}."
+        done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
         result = self._write(setting, value, found, done)
         self._steered.pop(setting.key, None)
         if first and not result.done and result.read_back == found:
@@ -132,12 +134,13 @@ class Executor:
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if not _shown_alike(setting, found, was):
+        if not _same_in_view(setting, found, was):
             sentence = (
-                f"{setting.describe()} is {shorten(found)} instead of {shorten(was)}: another program changed it."
+                f"{setting.describe()} is {shorten_value(found)} instead of {shorten_value(was)}: "
+                "another program changed it."
             )
             return _result(setting, Outcome.REFUSED, sentence, found, found)
-        done = f"{setting.describe()} was changed from {shorten(found)} to {shorten(value)}."
+        done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
         result = self._write(setting, value, found, done)
         if result.done:
             self._steered[setting.key] = value
@@ -186,7 +189,7 @@ class Executor:
             change_id, {a.key: (a.becomes, tunable.owners()) for a, tunable in tunables.items()}
         )
 
-    def gone(self, key: str) -> bool:
+    def is_removed(self, key: str) -> bool:
         """Return whether a written setting no longer exists or its key belongs to another device or process now."""
         setting = parse_setting(key)
         unsupported = self._reassigned(setting) or self._unsupported(setting)
@@ -204,9 +207,12 @@ class Executor:
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if _shown_alike(setting, found, value):
-            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} is {shorten(found)}.", found, found)
-        sentence = f"{setting.describe()} is {shorten(found)} instead of {shorten(value)}: another program changed it."
+        if _same_in_view(setting, found, value):
+            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} is {shorten_value(found)}.", found, found)
+        sentence = (
+            f"{setting.describe()} is {shorten_value(found)} instead of {shorten_value(value)}: "
+            "another program changed it."
+        )
         return _result(setting, Outcome.FAILED, sentence, found, found)
 
     def _restore(self, setting: Setting, value: str, was: str) -> Result:
@@ -215,11 +221,14 @@ class Executor:
         now = self._read(setting)
         found = None if isinstance(now, Result) else now
         if found is not None and self._has_value(setting, found, value):
-            sentence = f"{setting.describe()} is {shorten(value)}, as before."
+            sentence = f"{setting.describe()} is {shorten_value(value)}, as before."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
-        sentence = f"{setting.describe()} was restored to {shorten(value)}."
+        sentence = f"{setting.describe()} was restored to {shorten_value(value)}."
         if was and found is not None and not setting.equal(found, was):
-            sentence += f" It was {shorten(found)} instead of {shorten(was)}: another program had changed it meanwhile."
+            sentence += (
+                f" It was {shorten_value(found)} instead of {shorten_value(was)}: "
+                "another program had changed it meanwhile."
+            )
         return self._write(setting, value, found, sentence)
 
     def _record_restored(self, setting: Setting, result: Result) -> Result:
@@ -232,7 +241,7 @@ class Executor:
     def _exact_original(self, setting: Setting, value: str) -> str:
         """Return the journaled original if a View shows it like this value, as it may contain more; else the value."""
         original = self._journal.originals().get(setting.key)
-        return original if original is not None and _shown_alike(setting, original, value) else value
+        return original if original is not None and _same_in_view(setting, original, value) else value
 
     def _refusals(self, setting: Setting, value: str, *, allow_isolated: bool) -> list[Refusal]:
         view = self._tunable(setting).refresh(self._view())
@@ -279,12 +288,12 @@ class Executor:
         except (OSError, ReadOnlyModeError) as error:
             outcome, why = self._tunable(setting).explain(error)
             after = self._read(setting)
-            if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
-                self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in NOT_SUPPORTED))
+            if isinstance(error, OSError) and error.errno in REJECTED_ERRNOS:
+                self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in UNSUPPORTED_ERRNOS))
             return _result(
                 setting,
                 outcome,
-                f"{setting.describe()} cannot be set to {shorten(value)}. {why}",
+                f"{setting.describe()} cannot be set to {shorten_value(value)}. {why}",
                 found,
                 None if isinstance(after, Result) else after,
             )
@@ -297,29 +306,30 @@ class Executor:
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:
             sentence = (
-                f"{setting.describe()} was set to {shorten(value)}, but the kernel changed it to {shorten(after)}."
+                f"{setting.describe()} was set to {shorten_value(value)}, "
+                f"but the kernel changed it to {shorten_value(after)}."
             )
             return _result(setting, Outcome.FAILED, sentence, found, after)
         return _result(setting, Outcome.APPLIED, done, found, after)
 
 
-def _shown_alike(setting: Setting, first: str, second: str) -> bool:
+def _same_in_view(setting: Setting, first: str, second: str) -> bool:
     """Return whether a View shows two values of a setting as the same value."""
     return setting.equal(setting.shown(first), setting.shown(second))
 
 
-def reason(error: OSError | JournalError) -> str:
+def journal_error_text(error: OSError | JournalError) -> str:
     """Return the message of an error of the journal, to be embedded in a sentence."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).rstrip(".")
 
 
 def _not_recorded(result: Result, error: OSError | JournalError) -> Result:
-    return replace(result, sentence=f"{result.sentence} The journal could not record it: {reason(error)}.")
+    return replace(result, sentence=f"{result.sentence} The journal could not record it: {journal_error_text(error)}.")
 
 
-def shorten(value: str) -> str:
+def shorten_value(value: str) -> str:
     """Return a setting's value for a sentence, cut to 80 characters."""
-    return value if len(value) <= _LONG else f"{value[:_LONG]}…"
+    return value if len(value) <= _MAX_VALUE_CHARS else f"{value[:_MAX_VALUE_CHARS]}…"
 
 
 def _result(

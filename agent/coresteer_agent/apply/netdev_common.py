@@ -11,11 +11,11 @@ from coresteer_core.changes.report import Outcome
 
 ENOTSUPP = 524
 """Returned by some drivers instead of EOPNOTSUPP (kernel: include/linux/errno.h)."""
-NOT_SUPPORTED = (errno.EOPNOTSUPP, ENOTSUPP)
+UNSUPPORTED_ERRNOS = (errno.EOPNOTSUPP, ENOTSUPP)
 """Errors of a driver that accepts no value of a setting."""
-NOT_THIS_VALUE = (errno.EINVAL, errno.ERANGE, *NOT_SUPPORTED)
+REJECTED_ERRNOS = (errno.EINVAL, errno.ERANGE, *UNSUPPORTED_ERRNOS)
 """Errors of a driver that rejects a value; other errors are transient or caused by missing privileges."""
-NOT_THE_AGENT = not_permitted("The agent may not change settings of network devices; it has to run as root.") | {
+PRIVILEGE_ERRORS = not_permitted("The agent may not change settings of network devices; it has to run as root.") | {
     errno.EROFS: (Outcome.REFUSED, "/sys is read-only for the agent: by a systemd unit or in a container.")
 }
 """Explanations of errors caused by the agent's missing privileges."""
@@ -42,9 +42,9 @@ class NetdevHandler(Handler[N]):
 
     def explain(self, error: Error, root: Path) -> Explanation:
         """Return the outcome (refused or failed) and a sentence with the kernel's own message for a failed write."""
-        if not isinstance(error, OSError) or error.errno in NOT_THE_AGENT:
-            return self.read_only if not isinstance(error, OSError) else NOT_THE_AGENT[error.errno or 0]
-        if error.errno in NOT_THIS_VALUE:
+        if not isinstance(error, OSError) or error.errno in PRIVILEGE_ERRORS:
+            return self.read_only if not isinstance(error, OSError) else PRIVILEGE_ERRORS[error.errno or 0]
+        if error.errno in REJECTED_ERRNOS:
             answer = os.strerror(errno.EOPNOTSUPP) if error.errno == ENOTSUPP else error.strerror
             return Outcome.REFUSED, f"The kernel or the network device's driver refuses this value: {answer}."
         return Outcome.FAILED, f"The kernel's answer was: {error.strerror}."

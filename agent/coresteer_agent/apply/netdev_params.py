@@ -22,7 +22,7 @@ class NetdevParamHandler(NetdevHandler[NetdevParam]):
         try:
             if setting.param in IN_SYSFS:
                 return rooted.exists(root, _path(root, setting))
-            return is_running_kernel(root) and setting.param in ethtool_params.params(setting.netdev).values
+            return is_running_kernel(root) and setting.param in ethtool_params.read_params(setting.netdev).values
         except OSError as error:
             if error.errno in (errno.ENODEV, errno.ENOENT):
                 return False
@@ -32,7 +32,7 @@ class NetdevParamHandler(NetdevHandler[NetdevParam]):
         """Return the parameter's value. Raises OSError, or SettingError for invalid text."""
         if setting.param in IN_SYSFS:
             return setting.canonical(rooted.read_text(root, _path(root, setting)))
-        values = ethtool_params.params(setting.netdev).values
+        values = ethtool_params.read_params(setting.netdev).values
         if setting.param not in values:
             raise OSError(errno.EOPNOTSUPP, "the driver does not report this parameter")
         return values[setting.param]

@@ -37,14 +37,14 @@ class QueueParamHandler(NetdevHandler[QueueParam]):
     def write(self, root: Path, setting: QueueParam, value: str) -> None:
         """Set the queue's parameter. Raises OSError."""
         if setting.param in IN_SYSFS:
-            napi.set_param(napi.napi_of(setting.netdev, setting.queue), setting.param, value)
+            napi.set_param(napi.read_napi_id(setting.netdev, setting.queue), setting.param, value)
         else:
             ethtool_params.set_queue_param(setting.netdev, setting.queue, setting.param, value)
 
 
 def _values(setting: QueueParam) -> dict[str, str]:
     if setting.param in IN_SYSFS:
-        return napi.params(napi.napi_of(setting.netdev, setting.queue))
-    has = ethtool_params.params(setting.netdev).values
-    own = ethtool_params.queue_params(setting.netdev, [setting.queue]).get(setting.queue, {})
+        return napi.read_params(napi.read_napi_id(setting.netdev, setting.queue))
+    has = ethtool_params.read_params(setting.netdev).values
+    own = ethtool_params.read_queue_params(setting.netdev, [setting.queue]).get(setting.queue, {})
     return {name: value for name, value in own.items() if name in has}

@@ -17,7 +17,7 @@ class RssTableHandler(NetdevHandler[RssTable]):
         if not is_running_kernel(root):
             return False
         try:
-            return ethtool.rss(setting.netdev) is not None
+            return ethtool.read_rss(setting.netdev) is not None
         except OSError as error:
             if error.errno == errno.ENODEV:
                 return False
@@ -34,7 +34,7 @@ class RssTableHandler(NetdevHandler[RssTable]):
         default, queues in turn, is reset to the default. Drivers with another default (igb) keep a configured table.
         """
         table = setting.table(value, len(_rss(setting).table))
-        channels = ethtool.channels(setting.netdev)
+        channels = ethtool.read_channels(setting.netdev)
         queues = 0 if channels is None else channels.counts.get("rx", 0) + channels.counts.get("combined", 0)
         default = bool(queues) and table == [entry % queues for entry in range(len(table))]
         ethtool.set_rss(setting.netdev, [] if default else table)
@@ -45,6 +45,6 @@ class RssTableHandler(NetdevHandler[RssTable]):
 
 
 def _rss(setting: RssTable) -> ethtool.Rss:
-    if (found := ethtool.rss(setting.netdev)) is None:
+    if (found := ethtool.read_rss(setting.netdev)) is None:
         raise OSError(errno.EOPNOTSUPP, "the driver has no RSS indirection table")
     return found

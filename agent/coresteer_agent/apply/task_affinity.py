@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from coresteer_agent.apply.handler import Explanation
-from coresteer_agent.apply.task_common import TaskHandler, alive, read_each, write_each
+from coresteer_agent.apply.task_common import TaskHandler, read_each, without_ended_threads, write_each
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.changes.report import Outcome
@@ -44,7 +44,7 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
 
     def attainable(self, root: Path, setting: TaskAffinity, value: str) -> str:
         """Return the value without threads that have ended."""
-        return setting.join(alive(setting.pid, setting.split(value)))
+        return setting.join(without_ended_threads(setting.pid, setting.split(value)))
 
     def refresh(self, root: Path, setting: TaskAffinity, view: View) -> View:
         """Return the View with the process's present name, scheduling policy and cpuset."""

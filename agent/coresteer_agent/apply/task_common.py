@@ -12,7 +12,7 @@ from coresteer_agent.apply.handler import Error, Explanation, Handler
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_file
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.tasks import REALTIME, parse_scheduling, parse_task_stat
+from coresteer_agent.collect.tasks import REALTIME_POLICIES, parse_scheduling, parse_task_stat
 from coresteer_core.changes.report import Outcome
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
@@ -20,9 +20,9 @@ from coresteer_core.settings.task import ByThread
 
 T = TypeVar("T")
 
-_ROUNDS = 20
+_MAX_SEARCHES = 20
 """Maximum number of searches for threads that started during a write; most inherit their creator's value."""
-_GONE = (errno.ESRCH, errno.ENOENT)
+_ENDED_ERRNOS = (errno.ESRCH, errno.ENOENT)
 
 
 class HasPid(Protocol):
@@ -46,7 +46,7 @@ class TaskHandler(Handler[P]):
         try:
             lines = read_file(root, f"proc/{setting.pid}/status").splitlines()
         except OSError as error:
-            if error.errno in _GONE:
+            if error.errno in _ENDED_ERRNOS:
                 return False
             raise
         return f"Tgid:\t{setting.pid}".encode() in lines
@@ -81,7 +81,7 @@ class TaskHandler(Handler[P]):
         if known is not None and known.started_ticks != stat.started_ticks:
             return replace(view, tasks=others)
         task = known or NetTask(setting.pid, stat.started_ticks, stat.name, None, 1, "", "", stat.cpu, 0.0, 0.0, [])
-        realtime = any(policy in REALTIME for policy in (policies.main, *policies.threads.values()))
+        realtime = any(policy in REALTIME_POLICIES for policy in (policies.main, *policies.threads.values()))
         now = replace(task, name=stat.name, bound=scheduling.bound, kernel=scheduling.kernel, realtime=realtime)
         return replace(view, tasks=[*others, now])
 
@@ -103,7 +103,7 @@ def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -
     """Set a value of every thread, also of new ones. Raises OSError after all other threads are set."""
     done: set[int] = set()
     failed: OSError | None = None
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_SEARCHES):
         fresh = _threads(pid) - done
         if not fresh:
             break
@@ -122,7 +122,7 @@ def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
 
-def alive(pid: int, wanted: ByThread[T]) -> ByThread[T]:
+def without_ended_threads(pid: int, wanted: ByThread[T]) -> ByThread[T]:
     """Return the values of a process's threads without threads that have ended."""
     threads = _threads(pid) if wanted.threads else frozenset()
     return ByThread(wanted.main, {thread: its for thread, its in wanted.threads.items() if thread in threads})
@@ -133,6 +133,6 @@ def _threads(pid: int) -> frozenset[int]:
     try:
         return frozenset(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - names, not Paths
     except OSError as error:
-        if error.errno in _GONE:
+        if error.errno in _ENDED_ERRNOS:
             return frozenset()
         raise

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from coresteer_agent.apply.handler import not_permitted
-from coresteer_agent.apply.task_common import TaskHandler, alive, read_each, write_each
+from coresteer_agent.apply.task_common import TaskHandler, read_each, without_ended_threads, write_each
 from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import TaskNice
 
@@ -29,4 +29,4 @@ class TaskNiceHandler(TaskHandler[TaskNice]):
 
     def attainable(self, root: Path, setting: TaskNice, value: str) -> str:
         """Return the value without threads that have ended."""
-        return setting.join(alive(setting.pid, setting.split(value)))
+        return setting.join(without_ended_threads(setting.pid, setting.split(value)))

@@ -7,7 +7,7 @@ one row: a label, a colon, one cell for each CPU, and for interrupts a descripti
 from array import array
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import cpu_number
+from coresteer_agent.collect.files import parse_cpu_number
 from coresteer_core.node.derive import Counters, CounterTable
 
 _CELL = 11
@@ -122,7 +122,7 @@ class CounterTableReader:
         names = text.split()
         if not names or not all(name.startswith(b"CPU") for name in names):
             raise ParseError(self._path, 1, "The first line does not name the CPUs (CPU0 CPU1 …).")
-        return tuple(cpu_number(name[3:], self._path, 1) for name in names)
+        return tuple(parse_cpu_number(name[3:], self._path, 1) for name in names)
 
     def _cells(self, text: bytes | bytearray, columns: int, line: int) -> Counters | None:
         """Return a row's counters; None for a row such as ERR, which has one count for the whole machine."""

@@ -45,7 +45,7 @@ _requested: ContextVar[RequestedPaths | None] = ContextVar("requested", default=
 
 
 @contextmanager
-def watched() -> Iterator[RequestedPaths]:
+def record_requested_paths() -> Iterator[RequestedPaths]:
     """Record the paths that this thread requests within the context, i.e. all that collectors read below a root."""
     requested = RequestedPaths()
     token = _requested.set(requested)
@@ -98,7 +98,7 @@ def _real_root(root: Path) -> str:
     return os.path.realpath(root)
 
 
-def cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int = 10) -> int:
+def parse_cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int = 10) -> int:
     """Parse a CPU number. Raises ParseError for one of MAX_CPUS or more."""
     try:
         cpu = int(text, base) if text.isalnum() else -1
@@ -156,7 +156,7 @@ def read_int(root: Path, path: str) -> int | None:
     return number
 
 
-def read_natural(root: Path, path: str) -> int | None:
+def read_non_negative(root: Path, path: str) -> int | None:
     """Read a file that contains one number; None also for -1, the kernel's “unknown”. Raises ParseError."""
     number = read_int(root, path)
     return None if number is None or number < 0 else number
@@ -220,7 +220,7 @@ def names(root: Path, path: str) -> list[str]:
         return []
 
 
-def numbered(root: Path, path: str, prefix: str) -> list[int]:
+def list_numbered(root: Path, path: str, prefix: str) -> list[int]:
     """Return the numbers N (below 10^9) of a folder's entries named prefixN, such as cpu0 or node3, ascending."""
     number = re.compile(rf"{prefix}(\d{{1,9}})\Z", re.ASCII)
     return sorted(int(found[1]) for name in names(root, path) if (found := number.match(name)))

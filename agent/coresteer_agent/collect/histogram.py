@@ -18,7 +18,7 @@ class HistogramError(Exception):
     """Raised if a histogram is unavailable; the message is a sentence."""
 
 
-def fetch(url: str) -> bytes:
+def fetch_metrics_page(url: str) -> bytes:
     """Fetch a metrics page at an http URL within TIMEOUT_S and MAX_BYTES. Raises HistogramError.
 
     No redirect is followed, so nothing leaves the machine.
@@ -88,7 +88,7 @@ def _sample(name: str) -> re.Pattern[bytes]:
     )
 
 
-def passed(before: dict[float, float], after: dict[float, float]) -> list[tuple[float, int]] | None:
+def bucket_increments(before: dict[float, float], after: dict[float, float]) -> list[tuple[float, int]] | None:
     """Return each bucket's increment by its upper bound; None after a reset or if the buckets differ."""
     if before.keys() != after.keys():
         return None

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from coresteer_agent.collect.files import numbered, read_bytes, read_cpus_as_list, read_natural, real_path
+from coresteer_agent.collect.files import list_numbered, read_bytes, read_cpus_as_list, read_non_negative, real_path
 
 _log = logging.getLogger(__name__)
 
-FOLDER = "proc/irq"
+IRQ_FOLDER = "proc/irq"
 _FIXED = (b"IRQD_AFFINITY_MANAGED", b"IRQD_NO_BALANCING", b"IRQD_PER_CPU")
 _NO_WRITE_BIT = (
     "Its smp_affinity_list is read-only: the kernel spreads this interrupt itself (a managed interrupt), "
@@ -27,7 +27,7 @@ _IS_FIXED = (
 )
 
 
-class Movable(Struct, frozen=True):
+class Movability(Struct, frozen=True):
     """Whether an interrupt's affinity can be set; None if unknown. reason: a sentence if it cannot."""
 
     movable: bool | None
@@ -43,23 +43,23 @@ class Affinity(Struct, frozen=True):
 
 def irq_numbers(root: Path) -> list[int]:
     """Return the numbers of all interrupts that have a folder in /proc/irq."""
-    return numbered(root, FOLDER, "")
+    return list_numbered(root, IRQ_FOLDER, "")
 
 
 def read_affinity(root: Path, irq: int) -> Affinity:
     """Read the requested and the effective affinity of an interrupt. Raises ParseError for an invalid CPU list."""
     return Affinity(
-        read_cpus_as_list(root, f"{FOLDER}/{irq}/smp_affinity_list") or None,
-        read_cpus_as_list(root, f"{FOLDER}/{irq}/effective_affinity_list") or None,
+        read_cpus_as_list(root, f"{IRQ_FOLDER}/{irq}/smp_affinity_list") or None,
+        read_cpus_as_list(root, f"{IRQ_FOLDER}/{irq}/effective_affinity_list") or None,
     )
 
 
 def read_numa_node(root: Path, irq: int) -> int | None:
     """Read the NUMA node of an interrupt's device; None if unknown. Raises ParseError."""
-    return read_natural(root, f"{FOLDER}/{irq}/node")
+    return read_non_negative(root, f"{IRQ_FOLDER}/{irq}/node")
 
 
-def read_movable(root: Path, irq: int) -> Movable:
+def read_movable(root: Path, irq: int) -> Movability:
     """Determine whether an interrupt's affinity can be set, without changing it.
 
     1. Since Linux 6.x the file has no write permission where the affinity cannot be set.
@@ -68,17 +68,17 @@ def read_movable(root: Path, irq: int) -> Movable:
     3. As root on the running kernel: a text that cannot be parsed is written. write_irq_affinity()
        checks the permission before it parses, so EIO or EPERM means no, EINVAL means yes.
     """
-    path = real_path(root, f"{FOLDER}/{irq}/smp_affinity_list")
+    path = real_path(root, f"{IRQ_FOLDER}/{irq}/smp_affinity_list")
     if path is None:
-        return Movable(None)
+        return Movability(None)
     if not path.stat().st_mode & stat.S_IWUSR:
-        return Movable(False, _NO_WRITE_BIT)
+        return Movability(False, _NO_WRITE_BIT)
     state = read_bytes(root, f"sys/kernel/debug/irq/irqs/{irq}") or b""
     if any(flag in state for flag in _FIXED):
-        return Movable(False, _IS_FIXED)
+        return Movability(False, _IS_FIXED)
     if os.geteuid() == 0 and is_running_kernel(root):
         return _probe(path)
-    return Movable(None)
+    return Movability(None)
 
 
 def is_running_kernel(root: Path) -> bool:
@@ -88,22 +88,22 @@ def is_running_kernel(root: Path) -> bool:
     )
 
 
-def _probe(path: Path) -> Movable:
+def _probe(path: Path) -> Movability:
     """Write “x”, which is no CPU list, so that the error shows whether the affinity can be set."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
         _log.debug("It is not known whether %s can be written: %s.", path, error.strerror)
-        return Movable(None)
+        return Movability(None)
     try:
         os.write(fd, b"x")
     except OSError as error:
         if error.errno == errno.EINVAL:
-            return Movable(True)
+            return Movability(True)
         if error.errno in (errno.EIO, errno.EPERM):
-            return Movable(False, _IS_FIXED)
+            return Movability(False, _IS_FIXED)
         _log.debug("It is not known whether %s can be written: %s.", path, error.strerror)
-        return Movable(None)
+        return Movability(None)
     finally:
         os.close(fd)
-    return Movable(None)
+    return Movability(None)

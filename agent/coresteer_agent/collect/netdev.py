@@ -9,13 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, read_bytes, read_int, read_natural, read_text, real_path
+from coresteer_agent.collect.files import names, read_bytes, read_int, read_non_negative, read_text, real_path
 from coresteer_core.node.derive import NetdevTotals
 from coresteer_core.settings.params import IN_SYSFS
 
 PATH = "proc/net/dev"
 ROUTE_PATH = "proc/net/route"
-CLASS = "sys/class/net"
+NETDEV_FOLDER = "sys/class/net"
 
 _COLUMNS = 16
 _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
@@ -91,12 +91,16 @@ class Device(Struct, frozen=True):
 
 def netdev_names(root: Path) -> list[str]:
     """Return the names of all netdevs in /sys/class/net, without control files of bonding."""
-    return [name for name in names(root, CLASS) if (place := real_path(root, f"{CLASS}/{name}")) and place.is_dir()]
+    return [
+        name
+        for name in names(root, NETDEV_FOLDER)
+        if (place := real_path(root, f"{NETDEV_FOLDER}/{name}")) and place.is_dir()
+    ]
 
 
 def read_ifindex(root: Path, name: str) -> int | None:
     """Return a netdev's ifindex, by which netlink identifies it; None if it does not exist. Raises ParseError."""
-    return read_int(root, f"{CLASS}/{name}/ifindex")
+    return read_int(root, f"{NETDEV_FOLDER}/{name}/ifindex")
 
 
 def read_device(root: Path, name: str) -> Device:
@@ -105,8 +109,8 @@ def read_device(root: Path, name: str) -> Device:
     The speed is None while there is no link, and for devices that have none; a NUMA node of -1, which
     is what the kernel shows on a machine that has one, is None.
     """
-    folder = f"{CLASS}/{name}"
-    speed_mbit_per_s = read_natural(root, f"{folder}/speed")
+    folder = f"{NETDEV_FOLDER}/{name}"
+    speed_mbit_per_s = read_non_negative(root, f"{folder}/speed")
     flags = read_text(root, f"{folder}/flags")
     try:
         up = None if flags is None else bool(int(flags, 16) & 1)
@@ -116,14 +120,14 @@ def read_device(root: Path, name: str) -> Device:
     buses = _bus_names(root, f"{folder}/device")
     numa_node = None
     for depth in range(max(len(buses), 1)):
-        numa_node = read_natural(root, f"{folder}/device/{'../' * depth}numa_node")
+        numa_node = read_non_negative(root, f"{folder}/device/{'../' * depth}numa_node")
         if numa_node is not None:
             break
     return Device(
         name=name,
         driver=None if driver is None else driver.name,
         speed_bits_per_s=speed_mbit_per_s * 1_000_000 if speed_mbit_per_s else None,
-        mtu=read_natural(root, f"{folder}/mtu"),
+        mtu=read_non_negative(root, f"{folder}/mtu"),
         numa_node=numa_node,
         up=up,
         bus_names=buses,

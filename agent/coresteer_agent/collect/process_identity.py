@@ -6,13 +6,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from coresteer_agent.collect.files import read_bytes
-from coresteer_agent.collect.tasks import printable
+from coresteer_agent.collect.tasks import without_control_characters
 
 _PASSWD_S = 60.0
 _LONGEST = 256
 
 
-class Groups(Struct, frozen=True):
+class CgroupPaths(Struct, frozen=True):
     """A process's cgroup path by hierarchy, None if there is no such hierarchy, and its systemd unit.
 
     unified: of version 2. cpuset, cpu: where version 1 has that controller. unit: the systemd unit that they name.
@@ -30,12 +30,12 @@ class ProcessIdentity(Struct, frozen=True):
     command: the first word of its command line without its folder.
     """
 
-    groups: Groups
+    groups: CgroupPaths
     user: str | None
     command: str | None
 
 
-def parse_cgroups(text: str) -> Groups:
+def parse_cgroups(text: str) -> CgroupPaths:
     """Parse a process's cgroup paths and systemd unit from /proc/PID/cgroup."""
     unified = cpuset = cpu = systemd = None
     for line in text.splitlines():
@@ -45,15 +45,15 @@ def parse_cgroups(text: str) -> Groups:
             continue
         controllers = named.split(",")
         if number == "0" and not named:
-            unified = printable(path)
+            unified = without_control_characters(path)
         if "cpuset" in controllers:
             cpuset = path
         if "cpu" in controllers:
-            cpu = printable(path)
+            cpu = without_control_characters(path)
         if named == "name=systemd":
-            systemd = printable(path)
+            systemd = without_control_characters(path)
     unit = None if systemd is None else _unit(systemd)
-    return Groups(unified, cpuset, cpu, unit if unit is not None or unified is None else _unit(unified))
+    return CgroupPaths(unified, cpuset, cpu, unit if unit is not None or unified is None else _unit(unified))
 
 
 def _unit(path: str) -> str | None:
@@ -76,7 +76,7 @@ def parse_command(cmdline: bytes) -> str | None:
     if not words:
         return None
     name = words[0].rpartition(b"/")[2].rstrip(b":")[:_LONGEST]
-    return printable(name.decode("utf-8", "replace")) or None
+    return without_control_characters(name.decode("utf-8", "replace")) or None
 
 
 def parse_passwd(text: bytes) -> dict[int, str]:
@@ -85,7 +85,9 @@ def parse_passwd(text: bytes) -> dict[int, str]:
     for line in text.splitlines():
         fields = line.split(b":")
         if len(fields) > 2 and fields[2].isdigit() and len(fields[2]) <= 10:
-            names.setdefault(int(fields[2]), printable(fields[0].decode("utf-8", "replace"))[:_LONGEST])
+            names.setdefault(
+                int(fields[2]), without_control_characters(fields[0].decode("utf-8", "replace"))[:_LONGEST]
+            )
     return names
 
 

@@ -17,7 +17,7 @@ SOCK_DIAG_BY_FAMILY = 20
 """The type of the request and of each answer."""
 _REQUEST = struct.Struct("=BBBxI48x")
 _ESTABLISHED = 1 << 1
-INFO = 2
+TCP_INFO = 2
 """The attribute that holds tcp_info."""
 MESSAGE_BYTES = 72
 """Of an inet_diag_msg; attributes follow."""
@@ -39,7 +39,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 def tcp_request(family: int, states: int) -> bytes:
     """Return the netlink request for all TCP sockets of an address family. states: bit set of TCP states."""
-    return _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INFO - 1), states)
+    return _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), states)
 
 
 def parse_message(message: bytes | memoryview) -> int | None:
@@ -56,7 +56,7 @@ def parse_message(message: bytes | memoryview) -> int | None:
         length, kind = _ATTRIBUTE.unpack_from(message, start)
         if length < 4 or start + length > end:
             return None
-        if kind == INFO:
+        if kind == TCP_INFO:
             if length - 4 < _INFO_BYTES:
                 return None
             info = start + 4

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import cpu_number
+from coresteer_agent.collect.files import parse_cpu_number
 from coresteer_core.node.derive import SoftnetCounts
 
 PATH = "proc/net/softnet_stat"
@@ -26,7 +26,7 @@ def parse_softnet(text: bytes, online: Iterable[int]) -> dict[int, SoftnetCounts
         fields = line.split()
         try:
             named = len(fields) > _CPU_FIELD
-            cpu = cpu_number(fields[_CPU_FIELD], PATH, index + 1, base=16) if named else order[index]
+            cpu = parse_cpu_number(fields[_CPU_FIELD], PATH, index + 1, base=16) if named else order[index]
             counts[cpu] = (int(fields[0], 16), int(fields[1], 16), int(fields[2], 16))
         except ParseError:
             raise

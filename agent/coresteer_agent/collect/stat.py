@@ -1,7 +1,7 @@
 """Parses /proc/stat: time of each online CPU by kind (kernel: fs/proc/stat.c)."""
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import cpu_number
+from coresteer_agent.collect.files import parse_cpu_number
 from coresteer_core.node.derive import CpuTimes
 
 PATH = "proc/stat"
@@ -28,7 +28,7 @@ def parse_stat(text: bytes) -> dict[int, CpuTimes]:
         position = end + 1
         if not name:
             continue  # the sum over all CPUs
-        cpu = cpu_number(name, PATH, line)
+        cpu = parse_cpu_number(name, PATH, line)
         try:
             values = [int(field) for field in fields[:_FIELDS]]
         except ValueError:

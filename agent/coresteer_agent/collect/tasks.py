@@ -7,10 +7,10 @@ from time import monotonic
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import cpu_number, names, read_bytes
+from coresteer_agent.collect.files import names, parse_cpu_number, read_bytes
 from coresteer_core.node.tasks import Task
 
-TOP = 64
+MAX_TASKS = 64
 """Number of processes reported, those with the most CPU time."""
 _DIGITS = 20
 """Of the largest number of 64 bits."""
@@ -31,7 +31,7 @@ class TaskStat(Struct, frozen=True):
     cpu: int
 
 
-REALTIME = frozenset({1, 2, 6})
+REALTIME_POLICIES = frozenset({1, 2, 6})
 """Scheduling policies that run before all with a nice value: SCHED_FIFO, SCHED_RR, SCHED_DEADLINE."""
 _KERNEL_THREAD = 0x0020_0000
 _NO_SETAFFINITY = 0x0400_0000
@@ -54,7 +54,7 @@ def parse_scheduling(text: bytes, path: str) -> Scheduling:
         flags = int(fields[6])
         return Scheduling(
             nice=int(fields[16]),
-            realtime=int(fields[38]) in REALTIME,
+            realtime=int(fields[38]) in REALTIME_POLICIES,
             kernel=bool(flags & _KERNEL_THREAD),
             bound=bool(flags & _NO_SETAFFINITY),
         )
@@ -70,11 +70,11 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
         raise ParseError(path, 1, f"The line has {len(fields)} fields after the name; at least 37 were expected.")
     try:
         return TaskStat(
-            name=printable(head.partition(b"(")[2].decode("utf-8", "replace")),
+            name=without_control_characters(head.partition(b"(")[2].decode("utf-8", "replace")),
             ticks=_natural(fields[11]) + _natural(fields[12]),
             threads=_natural(fields[17]),
             started_ticks=int(fields[19]),
-            cpu=cpu_number(fields[36], path, 1),
+            cpu=parse_cpu_number(fields[36], path, 1),
         )
     except ParseError:
         raise
@@ -82,7 +82,7 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
         raise ParseError(path, 1, "A field that should be a number is none.") from None
 
 
-def printable(name: str) -> str:
+def without_control_characters(name: str) -> str:
     """Return a process's name without control characters, which the backend rejects."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
@@ -131,4 +131,7 @@ class TaskScanner:
         if not elapsed_s:
             return []
         moved.sort(key=lambda found: (-found[0], int(found[1])))
-        return [Task(int(pid), task.name, task.cpu, used / _TICKS_PER_S / elapsed_s) for used, pid, task in moved[:TOP]]
+        return [
+            Task(int(pid), task.name, task.cpu, used / _TICKS_PER_S / elapsed_s)
+            for used, pid, task in moved[:MAX_TASKS]
+        ]

@@ -13,12 +13,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from coresteer_agent.collect.sock_diag import (
-    INFO,
     MESSAGE_BYTES,
     SOCK_DIAG_BY_FAMILY,
+    TCP_INFO,
     tcp_request,
 )
-from coresteer_agent.linux.netlink import DONE, ERROR, NETLINK_SOCK_DIAG, Netlink, attributes, check
+from coresteer_agent.linux.netlink import DONE, ERROR, NETLINK_SOCK_DIAG, Netlink, parse_attributes, raise_for_error
 from coresteer_core.node.rss import Toeplitz
 
 _LISTEN = 1 << 10
@@ -77,18 +77,18 @@ class Flow:
         self.cgroup_id = next(
             (
                 int(_U64.unpack(value)[0])
-                for kind, value in attributes(message, MESSAGE_BYTES)
+                for kind, value in parse_attributes(message, MESSAGE_BYTES)
                 if kind == _CGROUP_ID and len(value) == _U64.size
             ),
             None,
         )
 
 
-Moved: TypeAlias = tuple[TcpSocket, Flow, int, int, int]
+SocketTraffic: TypeAlias = tuple[TcpSocket, Flow, int, int, int]
 """A socket with traffic: bytes sent and received since the last read, ms since the last of them."""
 
 
-class Layout(Struct, frozen=True):
+class MessageLayout(Struct, frozen=True):
     """Byte offsets of the fields in socket messages of one length.
 
     info: length and type of their tcp_info as one number.
@@ -101,17 +101,17 @@ class Layout(Struct, frozen=True):
     info: int
 
 
-def layout_of(message: memoryview) -> Layout | None:
+def find_message_layout(message: memoryview) -> MessageLayout | None:
     """Return the layout of a socket message with its header; None if its tcp_info is missing or too short."""
     start = _HEADER + MESSAGE_BYTES
-    for kind, value in attributes(message, start):
-        if kind == INFO:
+    for kind, value in parse_attributes(message, start):
+        if kind == TCP_INFO:
             if len(value) < _INFO_BYTES:
                 return None
             # the inode is followed by the other attributes, then by this one
             text = f"=IH54xQ16xI{start - _HEADER - MESSAGE_BYTES}xI44xI4xI12xI48xQQ"
             fields = struct.Struct(f"{text}{len(message) - struct.calcsize(text)}x")
-            return Layout(fields, int(fields.unpack(message)[4]))
+            return MessageLayout(fields, int(fields.unpack(message)[4]))
         start += (len(value) + 4 + 3) & ~3
     return None
 
@@ -123,14 +123,14 @@ class TcpSockets:
         self._netlink = Netlink(NETLINK_SOCK_DIAG)
         self._sockets: dict[int, TcpSocket] | None = None
 
-    def read(self) -> tuple[list[Moved], set[int]]:
+    def read(self) -> tuple[list[SocketTraffic], set[int]]:
         """Return sockets with traffic since the last read and the inodes of closed ones; none at the first read.
 
         A socket that was made in between counts with all of its bytes; what one counted that was made and closed
         in between is missed.
         """
         before = self._sockets
-        answer = Answer(before)
+        answer = SocketDump(before)
         for family in (socket.AF_INET, socket.AF_INET6):
             self._netlink.begin_dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _STATES))
             while not answer.parse(self._netlink.receive()):
@@ -155,15 +155,15 @@ class TcpSockets:
         self._netlink.close()
 
 
-class Answer:
+class SocketDump:
     """The kernel's list of sockets while it is received. before, sockets: by cookie; before is None at first."""
 
     def __init__(self, before: dict[int, TcpSocket] | None) -> None:
         self._first = before is None
         self._before = before or {}
         self.sockets: dict[int, TcpSocket] = {}
-        self.moved: list[Moved] = []
-        self._layouts: dict[int, Layout | None] = {}
+        self.moved: list[SocketTraffic] = []
+        self._layouts: dict[int, MessageLayout | None] = {}
 
     def parse(self, view: memoryview) -> bool:
         """Parse one datagram of the list; return whether it was the last. Raises OSError if it is cut or an error."""
@@ -173,7 +173,7 @@ class Answer:
             if length < _HEADER or position + length > end:
                 raise OSError(errno.EBADMSG, "the kernel's list of sockets is incomplete")
             if kind in (DONE, ERROR):
-                check(view[position + _HEADER : position + length])
+                raise_for_error(view[position + _HEADER : position + length])
                 return True
             step = (length + 3) & ~3
             layout = None
@@ -185,14 +185,14 @@ class Answer:
                 position += self._run(layout, view[position : end - (end - position) % length])
         return False
 
-    def _layout(self, message: memoryview) -> Layout | None:
+    def _layout(self, message: memoryview) -> MessageLayout | None:
         length = len(message)
         known = self._layouts.get(length)
         if known is None or known.fields.unpack(message)[4] != known.info:
-            known = self._layouts[length] = layout_of(message)
+            known = self._layouts[length] = find_message_layout(message)
         return known
 
-    def _run(self, layout: Layout, view: memoryview) -> int:
+    def _run(self, layout: MessageLayout, view: memoryview) -> int:
         """Parse consecutive messages with the layout of the first; return their length in bytes."""
         length, info = layout.fields.size, layout.info
         before, sockets, moved, first = self._before, self.sockets, self.moved, self._first

@@ -7,14 +7,14 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import (
+    list_numbered,
     names,
-    numbered,
     read_bytes,
     read_cpus,
     read_cpus_as_list,
     read_int,
     read_mask,
-    read_natural,
+    read_non_negative,
     read_text,
 )
 from coresteer_core.cpuset import MAX_CPUS, format_cpu_list
@@ -43,7 +43,7 @@ def read_topology(root: Path) -> Topology:
 
     Raises ParseError for a file that makes no sense.
     """
-    numbers = numbered(root, _CPU, "cpu")
+    numbers = list_numbered(root, _CPU, "cpu")
     if numbers and numbers[-1] >= MAX_CPUS:
         raise ParseError(_CPU, None, f"CPU {numbers[-1]} exceeds the largest CPU number of Linux.")
     online = _online(root, numbers)
@@ -60,7 +60,7 @@ def read_topology(root: Path) -> Topology:
     )
 
 
-def topology_holds(root: Path, topology: Topology) -> bool:
+def is_topology_current(root: Path, topology: Topology) -> bool:
     """Return whether online, isolated and nohz_full CPUs are still those of the topology. Raises ParseError.
 
     Besides hot-plug, cpuset partitions change which are isolated. Raises ParseError.
@@ -95,7 +95,7 @@ def _group(root: Path, folder: str, files: tuple[str, ...]) -> frozenset[int]:
 
 def _cpu(root: Path, cpu: int, online: frozenset[int], node_of: dict[int, int]) -> Cpu:
     folder = f"{_CPU}/cpu{cpu}"
-    capacity = read_natural(root, f"{folder}/cpu_capacity")
+    capacity = read_non_negative(root, f"{folder}/cpu_capacity")
     if cpu not in online:
         return Cpu(cpu, None, None, node_of.get(cpu), online=False, capacity=capacity)
     topology = f"{folder}/topology"
@@ -103,7 +103,7 @@ def _cpu(root: Path, cpu: int, online: frozenset[int], node_of: dict[int, int]) 
     siblings = online & _group(
         root, topology, ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings")
     )
-    package = read_natural(root, f"{topology}/physical_package_id")
+    package = read_non_negative(root, f"{topology}/physical_package_id")
     if package is None:
         mates = _group(root, topology, ("package_cpus_list", "package_cpus", "core_siblings_list", "core_siblings"))
         package = min(online & mates, default=None)
@@ -126,7 +126,7 @@ class _Node(Struct):
 
 
 def _numa_nodes(root: Path, online: frozenset[int]) -> list[_Node]:
-    ids = numbered(root, _NODE, "node")
+    ids = list_numbered(root, _NODE, "node")
     if not ids:
         return [_Node(0, online, _memory_bytes(root, "proc/meminfo"), [])] if online else []
     kept: list[_Node] = []
@@ -171,7 +171,7 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
         for index in names(root, folder):
             if not index.startswith("index"):
                 continue
-            level = read_natural(root, f"{folder}/{index}/level")
+            level = read_non_negative(root, f"{folder}/{index}/level")
             kind = read_text(root, f"{folder}/{index}/type")
             # the mask is older than the list and every tree has it
             cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_map", "shared_cpu_list"))

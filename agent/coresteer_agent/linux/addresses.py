@@ -4,7 +4,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
-from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, attributes
+from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, parse_attributes
 
 _GET_ADDRESSES = 22
 _HEADER = struct.Struct("=BBBBI")
@@ -16,7 +16,7 @@ def parse_address(message: memoryview) -> tuple[bytes, int] | None:
     """Parse a local address (network order) and the ifindex of its netdev from a message; None without one."""
     if len(message) < _HEADER.size:
         return None
-    found = dict(attributes(message, _HEADER.size))
+    found = dict(parse_attributes(message, _HEADER.size))
     # of a point-to-point link IFA_ADDRESS is the other end's
     address = found.get(_LOCAL, found.get(_ADDRESS))
     return None if address is None else (bytes(address), int(_HEADER.unpack_from(message)[4]))

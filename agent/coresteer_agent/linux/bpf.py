@@ -50,10 +50,10 @@ class ByteCounters:
             if (root / "proc/self/ns/pid").stat().st_ino != INIT_PID_NAMESPACE:
                 raise BpfRefusedError("this agent runs in a PID namespace of its own")
             typedefs = [f"btf_trace_{name}" for name in _TRACEPOINTS]
-            types = btf.find(root / btf.PATH, typedefs, [_FAMILY, _PROTOCOL])
+            types = btf.find_types(root / btf.PATH, typedefs, [_FAMILY, _PROTOCOL])
             self._map = self._open(_MAP_CREATE, struct.pack("=IIIII", _LRU_HASH, _KEY.size, _VALUE.size, _PROCESSES, 0))
             for side, typedef in enumerate(typedefs):
-                program = assemble(self._map, side, types.offsets[_FAMILY], types.offsets[_PROTOCOL])
+                program = assemble_program(self._map, side, types.offsets[_FAMILY], types.offsets[_PROTOCOL])
                 loaded = self._load(program, types.typedefs[typedef])
                 self._open(_RAW_TRACEPOINT_OPEN, struct.pack("=QI", 0, loaded))
         except (OSError, btf.BtfError) as error:
@@ -142,7 +142,7 @@ class ByteCounters:
             raise
 
 
-def assemble(counters: int, side: int, family_at: int, protocol_at: int) -> bytes:
+def assemble_program(counters: int, side: int, family_at: int, protocol_at: int) -> bytes:
     """Return the bytecode of the eBPF program that counts one direction. side: 0 for received, 1 for sent.
 
     It adds the bytes of a system call to its process's entry. counters: the map's descriptor; family_at and

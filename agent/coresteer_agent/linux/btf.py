@@ -28,7 +28,7 @@ class BtfError(ValueError):
     """Raised for type information that is invalid or lacks the requested types."""
 
 
-class Wanted(Struct, frozen=True):
+class KernelTypes(Struct, frozen=True):
     """Types found in BTF. typedefs: type ids. offsets: of members in bytes, by ``struct.member``."""
 
     typedefs: dict[str, int]
@@ -51,7 +51,7 @@ class _File:
         os.close(self._fd)
 
 
-def find(path: Path, typedefs: list[str], members: list[str]) -> Wanted:
+def find_types(path: Path, typedefs: list[str], members: list[str]) -> KernelTypes:
     """Look up typedefs by name and members by ``struct.member`` in BTF. Raises OSError; BtfError if one is missing."""
     file = _File(path)
     try:
@@ -86,10 +86,10 @@ def _find_names(file: _File, start: int, size: int, names: set[str]) -> dict[str
 
 def _choose(
     types: Iterable[tuple[int, int, int, bytes]], where: dict[str, int], typedefs: list[str], members: list[str]
-) -> Wanted:
+) -> KernelTypes:
     typedefs_at = {where[name]: name for name in typedefs}
     members_at = {(where[s], where[m]): f"{s}.{m}" for s, m in (name.split(".") for name in members)}
-    found = Wanted({}, {})
+    found = KernelTypes({}, {})
     for number, kind, name, parts in types:
         if kind == _TYPEDEF and name in typedefs_at:
             found.typedefs.setdefault(typedefs_at[name], number)

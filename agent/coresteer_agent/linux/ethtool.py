@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coresteer_agent.linux.netlink import attribute, request
+from coresteer_agent.linux.netlink import encode_attribute, request
 
 _U32 = struct.Struct("=I")
 _NESTED = 0x8000
@@ -57,21 +57,21 @@ class Channels(Struct, frozen=True):
     maxima: dict[str, int]
 
 
-def rss(netdev: str) -> Rss | None:
+def read_rss(netdev: str) -> Rss | None:
     """Return the netdev's RSS hash key and indirection table; None if it has no RSS. Raises OSError."""
     try:
         answer = exchange(_RSS_GET, netdev)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:  # which a kernel without the message says too
             raise
-        return _rss_by_ioctl(netdev)
+        return _read_rss_by_ioctl(netdev)
     table = array("I", bytes(answer.get(_RSS_TABLE, b"")))
     function = _U32.unpack(answer[_RSS_FUNCTION])[0] if _RSS_FUNCTION in answer else 0
     return Rss(bytes(answer.get(_RSS_KEY, b"")), list(table), _FUNCTIONS.get(function, "")) if table else None
 
 
 def set_rss(netdev: str, table: list[int]) -> None:
-    """Set the RSS indirection table, of the size that rss() returns; empty: the driver's default. Raises OSError.
+    """Set the RSS indirection table, of the size that read_rss() returns; empty: the driver's default. Raises OSError.
 
     The hash function and key stay.
     """
@@ -80,7 +80,7 @@ def set_rss(netdev: str, table: list[int]) -> None:
     ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
 
 
-def channels(netdev: str) -> Channels | None:
+def read_channels(netdev: str) -> Channels | None:
     """Return the netdev's channels; None if its driver reports none. Raises OSError."""
     try:
         answer = exchange(_CHANNELS_GET, netdev)
@@ -93,7 +93,7 @@ def channels(netdev: str) -> Channels | None:
 
 def set_channels(netdev: str, counts: Mapping[str, int]) -> None:
     """Set a netdev's number of channels by kind; the driver may restart the netdev. Raises OSError."""
-    content = b"".join(attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
+    content = b"".join(encode_attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
     exchange(_CHANNELS_SET, netdev, content, timeout_s=WRITE_TIMEOUT_S)
 
 
@@ -104,11 +104,11 @@ def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict
 
 def exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
     """Return the attributes of the reply to an ethtool netlink request about a netdev. Raises OSError."""
-    header = attribute(_HEADER | _NESTED, attribute(_HEADER_NAME, netdev.encode() + b"\0"))
+    header = encode_attribute(_HEADER | _NESTED, encode_attribute(_HEADER_NAME, netdev.encode() + b"\0"))
     return request("ethtool", command, header + payload, timeout_s=timeout_s)
 
 
-def _rss_by_ioctl(netdev: str) -> Rss | None:
+def _read_rss_by_ioctl(netdev: str) -> Rss | None:
     try:
         _, _, entries, key_bytes, *_ = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))
         query = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0, 0) + bytes(4 * entries + key_bytes)

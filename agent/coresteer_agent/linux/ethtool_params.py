@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from coresteer_agent.linux.ethtool import WRITE_TIMEOUT_S, exchange, ioctl
-from coresteer_agent.linux.netlink import attribute, number
+from coresteer_agent.linux.netlink import encode_attribute, parse_number
 from coresteer_core.settings.params import PARAMS
 
 _RINGS_GET, _RINGS_SET = 15, 16
@@ -50,7 +50,7 @@ class Params(Struct, frozen=True):
     maxima: dict[str, str]
 
 
-def params(netdev: str) -> Params:
+def read_params(netdev: str) -> Params:
     """Return all coalescing and ring parameters that a netdev's driver supports. Raises OSError."""
     coalesce, rings = _request(_COALESCE_GET, netdev), _request(_RINGS_GET, netdev)
     values = _values(coalesce, _COALESCE) | _values(rings, _RINGS)
@@ -61,13 +61,13 @@ def set_param(netdev: str, name: str, value: str) -> None:
     """Set one coalescing or ring parameter of a netdev; the others keep their values. Raises OSError."""
     command, kinds = (_RINGS_SET, _RINGS) if name in _RINGS else (_COALESCE_SET, _COALESCE)
     content = bytes([value == "on"]) if PARAMS[name].is_switch else _U32.pack(_number(value))
-    exchange(command, netdev, attribute(kinds[name], content), timeout_s=WRITE_TIMEOUT_S)
+    exchange(command, netdev, encode_attribute(kinds[name], content), timeout_s=WRITE_TIMEOUT_S)
 
 
-def queue_params(netdev: str, queues: Sequence[int]) -> dict[int, dict[str, str]]:
+def read_queue_params(netdev: str, queues: Sequence[int]) -> dict[int, dict[str, str]]:
     """Return coalescing by queue number; empty if the driver has none per queue. Raises OSError.
 
-    It has a value for every parameter; only those that params() returns are the driver's.
+    It has a value for every parameter; only those that read_params() returns are the driver's.
     """
     try:
         answer = _per_queue(netdev, _GCOALESCE, queues, bytes(_QUEUE_COALESCE.size * len(queues)))
@@ -109,7 +109,7 @@ def _request(command: int, netdev: str) -> Mapping[int, memoryview]:
 
 
 def _values(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict[str, str]:
-    return {name: _format(name, number(answer[kind])) for name, kind in kinds.items() if kind in answer}
+    return {name: _format(name, parse_number(answer[kind])) for name, kind in kinds.items() if kind in answer}
 
 
 def _format(name: str, value: int) -> str:

@@ -7,7 +7,7 @@ import errno
 import socket
 import struct
 
-from coresteer_agent.linux.netlink import attribute, number, request
+from coresteer_agent.linux.netlink import encode_attribute, parse_number, request
 
 NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
 """Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
@@ -19,19 +19,21 @@ _RX = 0
 _U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
 
 
-def napi_of(netdev: str, queue: int) -> int:
+def read_napi_id(netdev: str, queue: int) -> int:
     """Return the NAPI id of a receive queue. Raises OSError."""
     query = {_QUEUE_ID: queue, _QUEUE_IFINDEX: socket.if_nametoindex(netdev), _QUEUE_TYPE: _RX}
-    answer = request("netdev", _QUEUE_GET, b"".join(attribute(kind, _U32.pack(each)) for kind, each in query.items()))
+    answer = request(
+        "netdev", _QUEUE_GET, b"".join(encode_attribute(kind, _U32.pack(each)) for kind, each in query.items())
+    )
     if _QUEUE_NAPI_ID not in answer:
         raise OSError(errno.EOPNOTSUPP, "the driver does not report the queue's NAPI id")
-    return number(answer[_QUEUE_NAPI_ID])
+    return parse_number(answer[_QUEUE_NAPI_ID])
 
 
-def params(napi_id: int) -> dict[str, str]:
+def read_params(napi_id: int) -> dict[str, str]:
     """Return a NAPI's parameters by name of coresteer_core.settings.params; empty if the kernel reports none."""
-    answer = request("netdev", _NAPI_GET, attribute(_NAPI_ID, _U32.pack(napi_id)))
-    return {name: str(number(answer[kind])) for name, kind in NAPI_PARAMS.items() if kind in answer}
+    answer = request("netdev", _NAPI_GET, encode_attribute(_NAPI_ID, _U32.pack(napi_id)))
+    return {name: str(parse_number(answer[kind])) for name, kind in NAPI_PARAMS.items() if kind in answer}
 
 
 def set_param(napi_id: int, name: str, value: str) -> None:
@@ -39,5 +41,5 @@ def set_param(napi_id: int, name: str, value: str) -> None:
     size = _U64 if name == "gro_flush_timeout" else _U32
     if int(value) >= 1 << 8 * size.size:
         raise OSError(errno.ERANGE, "the value exceeds 32 bits")
-    content = attribute(NAPI_PARAMS[name], size.pack(int(value)))
-    request("netdev", _NAPI_SET, attribute(_NAPI_ID, _U32.pack(napi_id)) + content)
+    content = encode_attribute(NAPI_PARAMS[name], size.pack(int(value)))
+    request("netdev", _NAPI_SET, encode_attribute(_NAPI_ID, _U32.pack(napi_id)) + content)

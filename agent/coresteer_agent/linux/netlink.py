@@ -57,13 +57,13 @@ class Netlink:
                     raise OSError(errno.EBADMSG, "the kernel's netlink reply is incomplete")
                 if sequence == self._sequence:
                     if found in (DONE, ERROR):
-                        check(view[position + _HEADER.size : position + length])
+                        raise_for_error(view[position + _HEADER.size : position + length])
                         return
                     yield view[position + _HEADER.size : position + length]
                 position += (length + 3) & ~3
 
     def begin_dump(self, kind: int, payload: bytes) -> None:
-        """Send a dump request; call receive() until a datagram has a message DONE or ERROR, then check() that."""
+        """Send a dump request. Call receive() until a message is DONE or ERROR, then raise_for_error() with it."""
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
@@ -92,7 +92,7 @@ class Netlink:
             code = -int(struct.unpack_from("=i", content)[0])
             if code == 0:
                 return answer
-            received = dict(attributes(content, 4 + _HEADER.size)) if flags & _HAS_ATTRIBUTES else {}
+            received = dict(parse_attributes(content, 4 + _HEADER.size)) if flags & _HAS_ATTRIBUTES else {}
             text = bytes(received.get(_MESSAGE, b"")).rstrip(b"\0").decode("utf-8", "replace")
             raise OSError(code, text or os.strerror(code))
 
@@ -113,7 +113,7 @@ def request(family: str, command: int, payload: bytes, *, timeout_s: float = _TI
     netlink = Netlink(NETLINK_GENERIC)
     try:
         answer = netlink.exchange(family_id(family), GENERIC_HEADER.pack(command, 1, 0) + payload, timeout_s=timeout_s)
-        return dict(attributes(memoryview(answer), GENERIC_HEADER.size))
+        return dict(parse_attributes(memoryview(answer), GENERIC_HEADER.size))
     finally:
         netlink.close()
 
@@ -123,20 +123,20 @@ def family_id(name: str) -> int:
     """Return the id of a generic netlink family by its name. Raises OSError, ENOENT if there is no such family."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
-        query = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + attribute(_FAMILY_NAME, name.encode() + b"\0")
-        received = dict(attributes(memoryview(netlink.exchange(_CONTROL, query)), GENERIC_HEADER.size))
+        query = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + encode_attribute(_FAMILY_NAME, name.encode() + b"\0")
+        received = dict(parse_attributes(memoryview(netlink.exchange(_CONTROL, query)), GENERIC_HEADER.size))
         return int(struct.unpack("=H", received[_FAMILY_ID])[0])
     finally:
         netlink.close()
 
 
-def check(payload: memoryview) -> None:
+def raise_for_error(payload: memoryview) -> None:
     """Raise OSError if the payload of a message DONE or ERROR reports an error."""
     if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
         raise OSError(-code, os.strerror(-code))
 
 
-def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:
+def parse_attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:
     """Yield type and value of each netlink attribute from offset start on; an incomplete last one is ignored."""
     end = len(payload)
     while start + 4 <= end:
@@ -147,12 +147,12 @@ def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryvie
         start += (length + 3) & ~3
 
 
-def attribute(kind: int, value: bytes) -> bytes:
+def encode_attribute(kind: int, value: bytes) -> bytes:
     """Return an encoded netlink attribute."""
     length = 4 + len(value)
     return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
 
 
-def number(value: memoryview) -> int:
+def parse_number(value: memoryview) -> int:
     """Parse an unsigned number of a netlink attribute (NLA_U8 to NLA_U64, NLA_UINT)."""
     return int.from_bytes(value, sys.byteorder)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.cgroups import CgroupWeights
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.tcp_sockets import Moved, TcpSockets
+from coresteer_agent.collect.tcp_sockets import SocketTraffic, TcpSockets
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.bpf import TCP, BpfRefusedError, ByteCounters
 from coresteer_agent.observe.net_tasks import TICKS_PER_S, TaskFacts, TaskReader, read_cgroup_ids, read_cgroup_processes
@@ -114,7 +114,7 @@ class FlowReader:
         self._read_s: float | None = None
         self._counters: ByteCounters | None = None
         self._counts: dict[tuple[int, int], tuple[int, int]] = {}
-        self._moved: list[Moved] = []
+        self._moved: list[SocketTraffic] = []
         self._listening: dict[int, int] = {}
         self._ports: frozenset[int] = frozenset()
         self._served: dict[int, _ServedTraffic] = {}
@@ -236,7 +236,7 @@ class FlowReader:
         if any(rest):
             targets[id(_UNKNOWN_TARGET)] = _Traffic(_UNKNOWN_TARGET, 0, rest[0], rest[1], 0)
 
-    def _find_owners(self, unknown: list[Moved], now_s: float) -> None:
+    def _find_owners(self, unknown: list[SocketTraffic], now_s: float) -> None:
         if len(unknown) > _MAX_SEARCHED:
             unknown.sort(key=lambda one: -(one[2] + one[3]))
             del unknown[_MAX_SEARCHED:]
@@ -261,8 +261,8 @@ class FlowReader:
         return self._addresses
 
     def _count(
-        self, moved: list[Moved], placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
-    ) -> list[Moved]:
+        self, moved: list[SocketTraffic], placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
+    ) -> list[SocketTraffic]:
         """Add the sockets' traffic by process and target; return the sockets whose process is not known."""
         unknown = []
         ports = self._ports

@@ -69,14 +69,14 @@ class InventoryReader:
         self._controllers: list[str] = []
         self._default_routes: frozenset[str] = frozenset()
         self._descriptions: dict[int, interrupts.Description] = {}
-        self._movable: dict[int, irq.Movable] = {}
+        self._movable: dict[int, irq.Movability] = {}
         self._numa_nodes: dict[int, int | None] = {}
         self._affinities: dict[int, irq.Affinity] = {}
         self._effective: dict[int, frozenset[int]] = {}
         self._devices: dict[str, netdev.Device] = {}
         self._maps: dict[str, queues.DeviceIrqs] = {}
         self._steering: dict[tuple[str, str], str | None] = {}
-        self._scaling: dict[str, netdev_settings.Scaling] = {}
+        self._scaling: dict[str, netdev_settings.EthtoolSettings] = {}
         self._machine_settings: dict[str, str] = {}
 
     def rescan(self) -> None:
@@ -186,7 +186,7 @@ class InventoryReader:
         before, self._devices, self._maps = self._steering, {}, {}
         self._steering = {}
         names = netdev.netdev_names(root)
-        self._scaling = self._read_or_log(netdev_settings.read_scaling, root, names) or {}
+        self._scaling = self._read_or_log(netdev_settings.read_ethtool_settings, root, names) or {}
         for name in names:
             self._reread_device(name)
             device = self._devices.get(name)
@@ -194,7 +194,7 @@ class InventoryReader:
                 continue
             ifindex = self._read_or_log(netdev.read_ifindex, root, name)
             found = queues.queue_names(root, name)
-            self._maps[name] = queues.map_device(
+            self._maps[name] = queues.map_queues_to_irqs(
                 device,
                 found,
                 irq_names if device.bus_names else {},
@@ -211,7 +211,7 @@ class InventoryReader:
         """Read the parameters of a netdev and its queues again; a write to the netdev changes both."""
         before = self._netdev(self._devices[name])
         self._reread_device(name)
-        self._scaling |= self._read_or_log(netdev_settings.read_scaling, self._root, [name]) or {}
+        self._scaling |= self._read_or_log(netdev_settings.read_ethtool_settings, self._root, [name]) or {}
         ifindex = self._read_or_log(netdev.read_ifindex, self._root, name)
         netlink_queues = (self._read_or_log(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
         mapped = self._maps[name]
@@ -293,7 +293,7 @@ class InventoryReader:
         )
 
     def _netdev(self, device: netdev.Device) -> Netdev:
-        scaling = self._scaling.get(device.name, netdev_settings.Scaling())
+        scaling = self._scaling.get(device.name, netdev_settings.EthtoolSettings())
         return Netdev(
             name=device.name,
             driver=device.driver,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import numbered, read_bytes, read_cpus
+from coresteer_agent.collect.files import list_numbered, read_bytes, read_cpus
 from coresteer_agent.collect.process_identity import ProcessIdentity, ProcessIdentityReader
 from coresteer_agent.collect.tasks import Scheduling, TaskStat, parse_scheduling, parse_task_stat
 from coresteer_core.cpuset import format_cpu_list
@@ -123,7 +123,7 @@ class TaskReader:
         if main.threads == 1:
             previous.threads = {}
             return frozenset(os.sched_getaffinity(pid)), main.cpu
-        tids = numbered(self._root, f"proc/{pid}/task", "")
+        tids = list_numbered(self._root, f"proc/{pid}/task", "")
         previous.threads = {tid: thread for tid, thread in previous.threads.items() if tid in set(tids)}
         count = min(_MAX_THREADS, self._threads_left, len(tids))
         self._threads_left -= count

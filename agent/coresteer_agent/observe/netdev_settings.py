@@ -11,7 +11,7 @@ from msgspec import Struct
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes, real_path
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.netdev import CLASS
+from coresteer_agent.collect.netdev import NETDEV_FOLDER
 from coresteer_agent.linux import ethtool, ethtool_params
 from coresteer_agent.observe.queues import ParamValue, queue_names
 from coresteer_core.settings import Channels, RssTable
@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SCALING_PATH = "ethtool.json"
-"""File of a captured tree with ethtool's answers, as read_scaling() returns them."""
+ETHTOOL_PATH = "ethtool.json"
+"""File of a captured tree with ethtool's answers, as read_ethtool_settings() returns them."""
 
 
-class Scaling(Struct, frozen=True):
+class EthtoolSettings(Struct, frozen=True):
     """Settings of a netdev through ethtool, as in Netdev; None or empty if absent or unknown. queues: by queue name."""
 
     channels: str | None = None
@@ -36,7 +36,7 @@ class Scaling(Struct, frozen=True):
     queues: dict[str, dict[str, ParamValue]] = {}
 
 
-def read_scaling(root: Path, netdevs: list[str]) -> dict[str, Scaling]:
+def read_ethtool_settings(root: Path, netdevs: list[str]) -> dict[str, EthtoolSettings]:
     """Return each netdev's ethtool settings; for a captured tree those at its capture.
 
     RSS is read of netdevs with several receive queues only. Raises ParseError for an invalid file.
@@ -44,17 +44,17 @@ def read_scaling(root: Path, netdevs: list[str]) -> dict[str, Scaling]:
     if is_running_kernel(root):
         return {netdev: _read_ethtool(root, netdev) for netdev in netdevs}
     try:
-        return msgspec.json.decode(read_bytes(root, SCALING_PATH) or b"{}", type=dict[str, Scaling])
+        return msgspec.json.decode(read_bytes(root, ETHTOOL_PATH) or b"{}", type=dict[str, EthtoolSettings])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ParseError(SCALING_PATH, None, f"{error}.") from None
+        raise ParseError(ETHTOOL_PATH, None, f"{error}.") from None
 
 
-def _read_ethtool(root: Path, netdev: str) -> Scaling:
-    channels = _read_or_none(netdev, lambda: ethtool.channels(netdev))
-    has_several_queues = real_path(root, f"{CLASS}/{netdev}/queues/rx-1") is not None
-    rss = _read_or_none(netdev, lambda: ethtool.rss(netdev)) if has_several_queues else None
-    params = _read_or_none(netdev, lambda: ethtool_params.params(netdev)) or ethtool_params.Params({}, {})
-    return Scaling(
+def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
+    channels = _read_or_none(netdev, lambda: ethtool.read_channels(netdev))
+    has_several_queues = real_path(root, f"{NETDEV_FOLDER}/{netdev}/queues/rx-1") is not None
+    rss = _read_or_none(netdev, lambda: ethtool.read_rss(netdev)) if has_several_queues else None
+    params = _read_or_none(netdev, lambda: ethtool_params.read_params(netdev)) or ethtool_params.Params({}, {})
+    return EthtoolSettings(
         Channels.value(channels.counts) or None if channels is not None else None,
         Channels.value(channels.maxima) or None if channels is not None else None,
         RssTable.pattern(rss.table) if rss is not None else None,
@@ -71,7 +71,7 @@ def _read_queue_params(root: Path, netdev: str, names: Container[str]) -> dict[s
     """
     queues = queue_names(root, netdev)
     numbers = sorted({int(queue.partition("-")[2]) for queue in queues})
-    by_number = _read_or_none(netdev, lambda: ethtool_params.queue_params(netdev, numbers)) or {}
+    by_number = _read_or_none(netdev, lambda: ethtool_params.read_queue_params(netdev, numbers)) or {}
     found: dict[str, dict[str, str]] = {}
     for queue in queues if by_number else []:
         direction, _, number = queue.partition("-")

@@ -16,11 +16,18 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, numbered, read_bytes, read_mask_as_list
+from coresteer_agent.collect.files import list_numbered, names, read_bytes, read_mask_as_list
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.netdev import CLASS, Device
+from coresteer_agent.collect.netdev import NETDEV_FOLDER, Device
 from coresteer_agent.linux.napi import NAPI_PARAMS
-from coresteer_agent.linux.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, family_id, number
+from coresteer_agent.linux.netlink import (
+    GENERIC_HEADER,
+    NETLINK_GENERIC,
+    Netlink,
+    family_id,
+    parse_attributes,
+    parse_number,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +65,8 @@ class DeviceIrqs(Struct, frozen=True):
 
 def queue_names(root: Path, netdev: str) -> list[str]:
     """Return the names of a netdev's queues (``rx-0``), receive queues first, by number."""
-    folder = f"{CLASS}/{netdev}/queues"
-    return [f"{kind}-{number}" for kind in ("rx", "tx") for number in numbered(root, folder, f"{kind}-")]
+    folder = f"{NETDEV_FOLDER}/{netdev}/queues"
+    return [f"{kind}-{number}" for kind in ("rx", "tx") for number in list_numbered(root, folder, f"{kind}-")]
 
 
 def read_steering(root: Path, netdev: str, queue: str) -> str | None:
@@ -68,7 +75,7 @@ def read_steering(root: Path, netdev: str, queue: str) -> str | None:
     Raises ParseError for a file that is not a mask.
     """
     file = "rps_cpus" if queue.startswith("rx-") else "xps_cpus"
-    return read_mask_as_list(root, f"{CLASS}/{netdev}/queues/{queue}/{file}")
+    return read_mask_as_list(root, f"{NETDEV_FOLDER}/{netdev}/queues/{queue}/{file}")
 
 
 def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tuple[bool, list[str]]:
@@ -103,7 +110,7 @@ def _queues(text: str) -> list[str]:
     return _both(found[2]) if direction is None else [f"{direction}-{int(found[2])}"]
 
 
-def map_device(
+def map_queues_to_irqs(
     device: Device,
     queues: list[str],
     irq_names: Mapping[int, str],
@@ -135,10 +142,10 @@ def map_device(
 
 def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
     """Return the message-signalled interrupts (MSI) of a netdev's device; none if several netdevs share it."""
-    folder = f"{CLASS}/{device.name}/device"
+    folder = f"{NETDEV_FOLDER}/{device.name}/device"
     for depth in range(len(device.bus_names)):
         above = f"{folder}/{'../' * depth}"
-        if found := numbered(root, f"{above}msi_irqs", ""):
+        if found := list_numbered(root, f"{above}msi_irqs", ""):
             return frozenset(found) if len(names(root, f"{above}net")) <= 1 else frozenset()
     return frozenset()
 
@@ -194,6 +201,6 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
 def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
     """Return the numeric attributes of every message in a netlink dump."""
     return [
-        {kind: number(value) for kind, value in attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
+        {kind: parse_number(value) for kind, value in parse_attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
         for m in netlink.dump(family, GENERIC_HEADER.pack(command, 1, 0))
     ]

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_cpus, read_int, read_text
-from coresteer_agent.collect.netdev import CLASS
+from coresteer_agent.collect.netdev import NETDEV_FOLDER
 from coresteer_agent.collect.tcp_sockets import Flow, TcpSocket
 from coresteer_agent.linux.addresses import Addresses
-from coresteer_agent.linux.ethtool import Rss, rss
+from coresteer_agent.linux.ethtool import Rss, read_rss
 from coresteer_agent.linux.flow_steering import Steering, read_steering
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
@@ -90,7 +90,7 @@ class RxPlacements:
         addresses: Addresses,
         rates: Iterable[Rates] = (),
         *,
-        rss_of: Callable[[str], Rss | None] = rss,
+        rss_of: Callable[[str], Rss | None] = read_rss,
         steering_of: Callable[[str], Steering] = read_steering,
         root: Path = _ROOT,
     ) -> None:
@@ -138,7 +138,7 @@ class RxPlacements:
             rfs = self._flow_steered(netdev.name, queues)
             if steering.rules or (steering.ntuple and rfs):
                 return _Spreading(RxTarget(netdev.name))
-            threaded = bool(read_int(self._root, f"{CLASS}/{netdev.name}/threaded"))
+            threaded = bool(read_int(self._root, f"{NETDEV_FOLDER}/{netdev.name}/threaded"))
             targets = [self._queue(netdev.name, queue, threaded or queue.name in rfs) for queue in queues]
             if len(targets) == 1:
                 target = targets[0]
@@ -152,10 +152,12 @@ class RxPlacements:
     def _lower_netdev(self, name: str) -> str | None:
         """Return the netdev that receives the packets: the lower one of a VLAN, the active one of a bond."""
         for _ in range(4):
-            if active := read_text(self._root, f"{CLASS}/{name}/bonding/active_slave"):
+            if active := read_text(self._root, f"{NETDEV_FOLDER}/{name}/bonding/active_slave"):
                 name = active
                 continue
-            lower = [n.removeprefix("lower_") for n in names(self._root, f"{CLASS}/{name}") if n.startswith("lower_")]
+            lower = [
+                n.removeprefix("lower_") for n in names(self._root, f"{NETDEV_FOLDER}/{name}") if n.startswith("lower_")
+            ]
             if not lower:
                 return name
             if len(lower) > 1:
@@ -227,7 +229,8 @@ class RxPlacements:
         return frozenset(
             queue.name
             for queue in queues
-            if (read_bytes(self._root, f"{CLASS}/{name}/queues/{queue.name}/rps_flow_cnt") or b"0").strip() != b"0"
+            if (read_bytes(self._root, f"{NETDEV_FOLDER}/{name}/queues/{queue.name}/rps_flow_cnt") or b"0").strip()
+            != b"0"
         )
 
     def _rps(self, queue: Queue) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coresteer_agent.apply.executor import Executor, reason
+from coresteer_agent.apply.executor import Executor, journal_error_text
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
@@ -164,7 +164,7 @@ class ChangeRunner:
         try:
             return Rechecked(instruction.change_id, [self._verify(a) for a in instruction.plan.actions])
         except (OSError, JournalError) as error:
-            return ConfirmFailed(self._state.changes[instruction.change_id], reason(error))
+            return ConfirmFailed(self._state.changes[instruction.change_id], journal_error_text(error))
 
     def _verify(self, action: Action) -> Result:
         if self._actions is None:
@@ -257,12 +257,12 @@ class NodeChanges(ChangeRunner):
         self.feed(RollbackRequested(DELEGATED_CHANGE_ID))
         return self._state.changes[DELEGATED_CHANGE_ID].results
 
-    def gone(self, keys: Iterable[str]) -> list[str]:
+    def removed_settings(self, keys: Iterable[str]) -> list[str]:
         """Return the keys of settings that the node no longer has, or whose device or process was replaced."""
         if self._executor is None:
             return []
         try:
-            return [key for key in keys if self._executor.gone(key)]
+            return [key for key in keys if self._executor.is_removed(key)]
         except (OSError, JournalError):  # tick() reports it
             return []
 
@@ -279,7 +279,7 @@ class NodeChanges(ChangeRunner):
         except (OSError, JournalError) as error:
             if self._complaint != str(error):
                 self._complaint = str(error)
-                log.error("The journal %s cannot be used: %s.", self._journal.path, reason(error))
+                log.error("The journal %s cannot be used: %s.", self._journal.path, journal_error_text(error))
             return frozenset()
         self._complaint = ""
         return keys
@@ -292,8 +292,8 @@ class NodeChanges(ChangeRunner):
             self._journal.record(instruction.change)
         except (OSError, JournalError) as error:
             # each write still records its original first or is not done, so undo continues to work
-            log.error("The journal could not record change %s: %s.", change_id, reason(error))
+            log.error("The journal could not record change %s: %s.", change_id, journal_error_text(error))
             waiting = before.changes.get(change_id)
             if instruction.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
-                return ConfirmFailed(waiting, reason(error))
+                return ConfirmFailed(waiting, journal_error_text(error))
         return None

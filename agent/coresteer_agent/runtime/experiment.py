@@ -25,21 +25,21 @@ from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMe
 log = logging.getLogger("coresteer.experiment")
 
 STEP_S = 0.05
-READY_S = 30.0
+READY_TIMEOUT_S = 30.0
 """Maximum time for the preparation, and for a run's load to start."""
-MEASURE_S = 600.0
+MAX_MEASURE_S = 600.0
 """Maximum warm-up, and maximum measurement, of a run; longer than any that the backend plans."""
 
-MAX_TEXT = 1000
+MAX_SENTENCE_CHARS = 1000
 """Maximum length of a sentence, which may include a program's output."""
-MAX_DISTURBED = 10
+MAX_DISTURBED_SETTINGS = 10
 
 
 class RunError(Exception):
     """Raised if a run is not possible; the message is a sentence."""
 
 
-class Session:
+class ExperimentSession:
     """Carries out the experiments of one node, one at a time.
 
     inventory: returns the present one. report: sends to the backend. observe_reason: why this agent changes nothing,
@@ -91,7 +91,7 @@ class Session:
     def note_disturbance(self, keys: frozenset[str]) -> None:
         """Record the keys of settings that were changed during a measurement."""
         run = self._run
-        if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED:
+        if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED_SETTINGS:
             named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
             run.disturbed.append(f"{named} changed during the measurement.")
 
@@ -131,7 +131,7 @@ class Session:
             )
         except OSError as error:
             raise RunError(str(error)) from None
-        self._until_s = time.monotonic() + READY_S
+        self._until_s = time.monotonic() + READY_TIMEOUT_S
         self.due = 0.0
         return frozenset()
 
@@ -160,7 +160,7 @@ class Session:
         if prepared.failed is not None:
             raise RunError(prepared.failed)
         if time.monotonic() >= self._until_s:
-            raise RunError(f"The experiment was not prepared on this node within {READY_S:g} s.")
+            raise RunError(f"The experiment was not prepared on this node within {READY_TIMEOUT_S:g} s.")
         self.due = time.monotonic() + STEP_S
         return frozenset()
 
@@ -179,8 +179,8 @@ class Session:
     def _start(self, run: Run) -> frozenset[str]:
         running, prepared = _Running(run, self._root), self._prepared
         self._run = running
-        if prepared is None or not (0 <= run.warmup_s <= MEASURE_S and 0 < run.measure_s <= MEASURE_S):
-            raise RunError(f"Warm-up and measurement of a run may each last at most {MEASURE_S:g} s.")
+        if prepared is None or not (0 <= run.warmup_s <= MAX_MEASURE_S and 0 < run.measure_s <= MAX_MEASURE_S):
+            raise RunError(f"Warm-up and measurement of a run may each last at most {MAX_MEASURE_S:g} s.")
         running.load = Load(prepared, self._check_workload(run.workload))
         if run.irqbalance:
             if self._refuses is not None:
@@ -189,7 +189,7 @@ class Session:
         if running.is_finite:
             running.begin_window()
         running.load.start(run.workload, run.role, run.address)
-        self._until_s = time.monotonic() + READY_S
+        self._until_s = time.monotonic() + READY_TIMEOUT_S
         self.due = 0.0
         return frozenset()
 
@@ -225,7 +225,7 @@ class Session:
         load, now_s = running.load, time.monotonic()
         if not running.load_reported and load is not None and load.ready:
             running.load_reported = True
-            self._until_s = now_s + READY_S
+            self._until_s = now_s + READY_TIMEOUT_S
             self._report(RunState.LOADED)
         if running.load_reported and load is not None and (running.is_finite or load.has_traffic):
             running.loaded = True
@@ -236,7 +236,7 @@ class Session:
                 if running.load_reported
                 else "The load of the run did not start"
             )
-            raise RunError(f"{what} within {READY_S:g} s.")
+            raise RunError(f"{what} within {READY_TIMEOUT_S:g} s.")
 
     def _check_failures(self, running: "_Running") -> None:
         if running.load is not None and (why := running.load.failed) is not None:
@@ -327,7 +327,7 @@ class Session:
         begun, run_id = self._begun, None if self._run is None else self._run.run.run_id
         if begun is None:
             return
-        sentence = "".join(letter if letter.isprintable() else " " for letter in sentence[:MAX_TEXT])
+        sentence = "".join(letter if letter.isprintable() else " " for letter in sentence[:MAX_SENTENCE_CHARS])
         log.info("Experiment %d%s: %s. %s", begun.experiment_id, f", run {run_id}" if run_id else "", state, sentence)
         self._send(ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured))
 

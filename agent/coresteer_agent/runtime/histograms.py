@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from queue import Empty, SimpleQueue
 
-from coresteer_agent.collect.histogram import HistogramError, fetch, parse_histogram, passed
+from coresteer_agent.collect.histogram import HistogramError, bucket_increments, fetch_metrics_page, parse_histogram
 
 log = logging.getLogger("coresteer.classes")
 
@@ -45,7 +45,7 @@ class Histograms:
                 url, _, name = wanted.partition("#")
                 try:
                     if url not in pages:
-                        pages[url] = fetch(url)
+                        pages[url] = fetch_metrics_page(url)
                     self._update(wanted, name, pages[url])
                 except HistogramError as error:
                     self._warn_once(wanted, str(error))
@@ -59,7 +59,7 @@ class Histograms:
         before = self._before.get(wanted)
         self._before[wanted] = now
         self._failing.discard(wanted)
-        if before is not None and (requests := passed(before, now)) is not None:
+        if before is not None and (requests := bucket_increments(before, now)) is not None:
             self._new.put((wanted, requests))
 
     def _warn_once(self, wanted: str, sentence: str) -> None:

@@ -45,7 +45,7 @@ def _text(root: Path, path: str) -> str:
     return (read_text(root, path) or "")[:200]
 
 
-def netdev_with(address: str) -> str | None:
+def netdev_with_address(address: str) -> str | None:
     """Return the netdev that has a local IP address, None without one."""
     import psutil  # noqa: PLC0415 - memory that an agent beside its backend need not spend
 

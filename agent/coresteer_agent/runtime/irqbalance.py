@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable
 
-from coresteer_agent.apply.executor import reason
+from coresteer_agent.apply.executor import journal_error_text
 from coresteer_agent.apply.journal import JournalError
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.workloads.child_process import Child
@@ -42,7 +42,7 @@ class Irqbalance:
         try:
             self.delegated = changes.delegate(IrqAffinity(irq).key for irq in movable)
         except (OSError, JournalError) as error:
-            why = f"The journal cannot be written ({reason(error)}), so irqbalance was not started."
+            why = f"The journal cannot be written ({journal_error_text(error)}), so irqbalance was not started."
             raise IrqbalanceError(why) from None
         banned = [irq for irq in movable if IrqAffinity(irq).key not in self.delegated]
         try:

@@ -17,17 +17,17 @@ from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.tasks import TaskScanner
-from coresteer_agent.collect.topology import read_topology, topology_holds
+from coresteer_agent.collect.topology import is_topology_current, read_topology
 from coresteer_agent.config import Config
 from coresteer_agent.linux.hotplug import HotplugMonitor
 from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_agent.runtime.identity import make_hello, netdev_with, observe_reason
+from coresteer_agent.runtime.identity import make_hello, netdev_with_address, observe_reason
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
 from coresteer_agent.runtime.policies import PolicyRunner
-from coresteer_agent.runtime.policies_file import PoliciesFile, absent_from_views
+from coresteer_agent.runtime.policies_file import PoliciesFile, settings_absent_from_views
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link, LinkEvent
@@ -53,7 +53,7 @@ from coresteer_core.protocol import (
 from coresteer_core.settings import SettingError, parse_setting
 
 if TYPE_CHECKING:
-    from coresteer_agent.runtime.experiment import Session
+    from coresteer_agent.runtime.experiment import ExperimentSession
 
 log = logging.getLogger("coresteer.loop")
 
@@ -114,13 +114,16 @@ class Agent:
             self._link.send_decision,
             state=file.read(),
             save=file.write,
-            ended=lambda memory: [*file.ended(memory), *self._changes.gone(absent_from_views(memory.holdings))],
+            ended=lambda memory: [
+                *file.settings_of_ended_processes(memory),
+                *self._changes.removed_settings(settings_absent_from_views(memory.holdings)),
+            ],
             observe_only=reason is not None,
         )
         self._classes = ServiceClassRunner(
             self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
-        self._experiment: Session | None = None
+        self._experiment: ExperimentSession | None = None
         self._lost_since_s: float | None = None
 
     def stop(self) -> None:
@@ -215,11 +218,11 @@ class Agent:
                 self._experiment.note_disturbance(touched)
             self._reread_settings(touched)
 
-    def _session(self) -> "Session":
+    def _session(self) -> "ExperimentSession":
         if self._experiment is None:
-            from coresteer_agent.runtime.experiment import Session  # noqa: PLC0415 - memory that few agents need
+            from coresteer_agent.runtime.experiment import ExperimentSession  # noqa: PLC0415 - memory that few agents need
 
-            self._experiment = Session(
+            self._experiment = ExperimentSession(
                 self._root,
                 self._config.commands_path,
                 self._changes,
@@ -245,7 +248,9 @@ class Agent:
         """Mark the netdev of the backend connection as a management netdev in the inventory."""
         address = self._link.local_address
         outside = self._root == Path("/") and address is not None and not ip_address(address).is_loopback
-        self._inventory_reader.connection_netdev = netdev_with(address) if outside and address is not None else None
+        self._inventory_reader.connection_netdev = (
+            netdev_with_address(address) if outside and address is not None else None
+        )
 
     def _sample(self) -> None:
         before, self._rates = self._previous, None
@@ -329,7 +334,7 @@ class Agent:
             self._link.send_state(topology)
 
     def _topology_holds(self) -> bool:
-        return self._attempt("CPU lists", lambda: topology_holds(self._root, self._topology)) is not False
+        return self._attempt("CPU lists", lambda: is_topology_current(self._root, self._topology)) is not False
 
     def _view(self) -> View:
         """Return the node's present View for the guard."""

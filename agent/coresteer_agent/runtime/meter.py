@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from coresteer_agent.collect import stat
-from coresteer_agent.collect.files import numbered, read_bytes
+from coresteer_agent.collect.files import list_numbered, read_bytes
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_core.experiments.run_metrics import Reading
 
@@ -64,7 +64,7 @@ def parse_numastat(text: bytes) -> tuple[int, int] | None:
 
 def read_numa_pages(root: Path) -> tuple[int, int] | None:
     """Return pages allocated locally and remotely, over all NUMA nodes; None with one node or a missing file."""
-    texts = [read_bytes(root, f"{_NODES}/node{node}/numastat") for node in numbered(root, _NODES, "node")]
+    texts = [read_bytes(root, f"{_NODES}/node{node}/numastat") for node in list_numbered(root, _NODES, "node")]
     counts = [None if text is None else parse_numastat(text) for text in texts]
     if len(counts) < 2:
         return None
@@ -88,7 +88,7 @@ class MigrationCounter:
             return
         attribute = _ATTRIBUTE.pack(_SOFTWARE, _ATTRIBUTE.size, _CPU_MIGRATIONS)
         libc = ctypes.CDLL(None)
-        for cpu in sorted(numbered(Path("/"), "sys/devices/system/cpu", "cpu")):
+        for cpu in sorted(list_numbered(Path("/"), "sys/devices/system/cpu", "cpu")):
             fd = libc.syscall(call, attribute, -1, cpu, -1, _CLOEXEC)
             if fd >= 0:
                 self._fds.append(fd)

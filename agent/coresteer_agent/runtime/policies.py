@@ -84,7 +84,7 @@ class PolicyRunner:
 
     def steerable(self, policy_id: str) -> dict[str, str]:
         """Return the values of the settings that an enforced policy may steer now, by key."""
-        blocked = self._tracked.blocked(time.monotonic())
+        blocked = self._tracked.blocked_settings(time.monotonic())
         enforced = {policy.policy_id for policy in self._state.policies if policy.mode is Mode.ENFORCE}
         return {
             key: holding.value
@@ -94,7 +94,7 @@ class PolicyRunner:
 
     def record_steering(self, key: str, value: str) -> None:
         """Record another value of a steerable setting; it is saved with the next step."""
-        self._tracked.remember(record_steering(self._state.memory, key, value, time.monotonic()))
+        self._tracked.set_memory(record_steering(self._state.memory, key, value, time.monotonic()))
 
     def set_policies(self, policies: list[PolicyInForce]) -> None:
         """Replace the policies in force; the next step evaluates them.
@@ -123,7 +123,7 @@ class PolicyRunner:
         if not any(policy.leased for policy in self._state.policies):
             return frozenset()
         self.end_leases()
-        self._tracked.settle(view.time_s)
+        self._tracked.record_outcomes(view.time_s)
         touched = self._restore(view)
         self._save()
         return touched
@@ -140,9 +140,9 @@ class PolicyRunner:
         """
         if self.idle:
             return frozenset()
-        self._tracked.settle(view.time_s)
+        self._tracked.record_outcomes(view.time_s)
         for key in self._ended(self._state.memory):
-            self._tracked.remember(forget(self._state.memory, key))
+            self._tracked.set_memory(forget(self._state.memory, key))
         self._adopt_steered(view)
         touched = self._restore(view)
         for evaluation in self._evaluate(view):
@@ -173,8 +173,8 @@ class PolicyRunner:
     def _restore(self, view: View) -> frozenset[str]:
         """Restore the settings of policies that are no longer enforced."""
         wanted, memory = restorations(view, self._state.policies, self._state.memory)
-        self._tracked.remember(memory)
-        blocked = self._tracked.blocked(view.time_s)
+        self._tracked.set_memory(memory)
+        blocked = self._tracked.blocked_settings(view.time_s)
         by_policy: dict[str, list[Action]] = {}
         for policy_id, action in wanted:
             if action.key not in blocked:
@@ -200,18 +200,20 @@ class PolicyRunner:
             result = results.get(action.key)
             now_s = time.monotonic()
             if result is not None and result.done:
-                self._tracked.remember(record_write(self._state.memory, policy_id, action, now_s))
+                self._tracked.set_memory(record_write(self._state.memory, policy_id, action, now_s))
             elif result is not None and result.outcome is Outcome.UNSUPPORTED:
-                self._tracked.remember(forget(self._state.memory, action.key))
+                self._tracked.set_memory(forget(self._state.memory, action.key))
             elif change is not None:
-                self._tracked.refuse(action.key, result.sentence if result is not None else change.sentence, now_s)
+                self._tracked.block_setting(
+                    action.key, result.sentence if result is not None else change.sentence, now_s
+                )
         return touched
 
     def _evaluate(self, view: View) -> list[Evaluation]:
         policies = self._state.policies
         if self._observe_only:
             policies = [replace(policy, mode=Mode.OBSERVE) for policy in policies]
-        memory = replace(self._state.memory, refused=self._tracked.blocked(view.time_s))
+        memory = replace(self._state.memory, refused=self._tracked.blocked_settings(view.time_s))
         try:
             evaluations, after = step(view, policies, memory)
         except Exception:
@@ -220,7 +222,7 @@ class PolicyRunner:
                 raise
             evaluations, after = step(view, sound, memory)
             after = replace(after, memories={**memory.memories, **after.memories})
-        self._tracked.remember(after)
+        self._tracked.set_memory(after)
         return evaluations
 
     def _is_sound(self, view: View, policy: PolicyInForce, memory: EngineMemory) -> bool:

@@ -30,7 +30,7 @@ class _File(Struct, frozen=True):
     format: int = FORMAT
 
 
-def absent_from_views(keys: Iterable[str]) -> list[str]:
+def settings_absent_from_views(keys: Iterable[str]) -> list[str]:
     """Return the keys of settings that may exist without being in a View, except those of processes."""
     settings = [parse_setting(key) for key in keys]
     return [setting.key for setting in settings if not setting.complete_in_view and setting.process is None]
@@ -74,7 +74,7 @@ class PoliciesFile:
                     "The policies cannot be written to %s: %s. A restarted agent will not know them.", self._path, error
                 )
 
-    def ended(self, memory: EngineMemory) -> list[str]:
+    def settings_of_ended_processes(self, memory: EngineMemory) -> list[str]:
         """Return the keys of held settings whose process has ended."""
         pids = {key: parse_setting(key).process for key in memory.holdings}
         return [key for key, pid in pids.items() if pid is not None and not self._runs(pid, key, memory)]

@@ -31,7 +31,7 @@ class PolicyChanges:
         self._changes = changes
         self.state = state
 
-    def remember(self, memory: EngineMemory) -> None:
+    def set_memory(self, memory: EngineMemory) -> None:
         """Replace the policy engine's memory."""
         self.state = replace(self.state, memory=memory)
 
@@ -45,14 +45,14 @@ class PolicyChanges:
             held = action.key in self.state.memory.holdings
             if action.key in written and result is not None and (result.outcome is Outcome.APPLIED or held):
                 done.append(replace(action, was=result.found or action.was))
-                self.remember(record_write(self.state.memory, policy_id, done[-1], now_s))
+                self.set_memory(record_write(self.state.memory, policy_id, done[-1], now_s))
             if not change.open and (not results or (result is not None and not result.done)):
-                self.refuse(action.key, _why(result, change), now_s)
+                self.block_setting(action.key, _why(result, change), now_s)
         restored = [action.key for action in done if action.key not in self.state.memory.holdings]
         if change.open:
             self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored)
 
-    def settle(self, now_s: float) -> None:
+    def record_outcomes(self, now_s: float) -> None:
         """Record the outcomes of earlier changes, the latest first, and remove expired refusals."""
         for change_id, own in reversed(list(self.state.changes.items())):
             change = self._changes.change(change_id)
@@ -72,7 +72,7 @@ class PolicyChanges:
         for key in expired:
             del self.state.refusals[key]
 
-    def blocked(self, now_s: float) -> dict[str, str]:
+    def blocked_settings(self, now_s: float) -> dict[str, str]:
         """Return the settings that policies must not write now, each with the reason as a sentence."""
         blocked = {key: refusal.sentence for key, refusal in self.state.refusals.items() if now_s < refusal.until_s}
         for change_id, own in self.state.changes.items():
@@ -83,7 +83,7 @@ class PolicyChanges:
                 }
         return blocked
 
-    def refuse(self, key: str, why: str, now_s: float) -> None:
+    def block_setting(self, key: str, why: str, now_s: float) -> None:
         """Do not let policies write a setting for a while, doubled with each consecutive refusal."""
         before = self.state.refusals.get(key)
         times = 1 if before is None else before.times + 1
@@ -100,13 +100,13 @@ class PolicyChanges:
             else:
                 is_own = held is not None and held.policy_id == own.policy_id
             if is_own and action.key not in stuck:
-                self.remember(record_write(self.state.memory, own.policy_id, action, now_s))
+                self.set_memory(record_write(self.state.memory, own.policy_id, action, now_s))
             if change.ended_by is EndedBy.AGENT_RESTART:  # not because of its effect, so it may be tried again at once
                 earlier = self.state.memory.recent_values
                 others = {key: values for key, values in earlier.items() if key != action.key}
-                self.remember(replace(self.state.memory, recent_values=others))
+                self.set_memory(replace(self.state.memory, recent_values=others))
             else:
-                self.refuse(action.key, change.sentence, now_s)
+                self.block_setting(action.key, change.sentence, now_s)
 
 
 def _why(result: Result | None, change: Change) -> str:

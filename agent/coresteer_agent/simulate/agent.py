@@ -121,7 +121,7 @@ class SimulatedAgent:
             learned = self.node.learn(time.monotonic())
             if not self._policies.idle:
                 self._policies.step(self.node.view(time.monotonic()))
-        messages = self._changes.messages()
+        messages = self._changes.drain_messages()
         if not self.connected:
             return
         if learned is not None:
@@ -135,7 +135,7 @@ class SimulatedAgent:
             self._send(FlowsMessage(int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups()))
         if now_s >= self._next_classes_s and self._class_policy is not None:
             self._next_classes_s = now_s + _CLASSES_EVERY_S
-            figures = self.node.classes(self._class_policy, now_s)
+            figures = self.node.class_figures(self._class_policy, now_s)
             self._send(ClassesMessage(int(now_s * 1000), self._class_policy.policy_id, figures))
         self._report(messages)
 
@@ -181,7 +181,7 @@ class SimulatedAgent:
     def _lost(self) -> None:
         self.connected = False
         self._link = None
-        self._changes.disconnected()
+        self._changes.handle_disconnected()
         self._settled.set()
         self._ended.set()
 
@@ -207,8 +207,8 @@ class SimulatedAgent:
                 self._send_pending()
                 self._settled.set()
                 self._policies.report_again()
-                self._changes.connected()
-                self._report(self._changes.messages())
+                self._changes.handle_connected()
+                self._report(self._changes.drain_messages())
             case Policies():
                 self._policies.set_policies(message.policies)
                 self._class_policy = effective_policy(message.policies)
@@ -216,7 +216,7 @@ class SimulatedAgent:
                 self._experiments.handle(message)
             case _:
                 self._changes.handle(message)
-                self._report(self._changes.messages())
+                self._report(self._changes.drain_messages())
 
     def _report(self, messages: list[ChangeMessage]) -> None:
         for message in messages:
@@ -225,7 +225,7 @@ class SimulatedAgent:
             self._send(InventoryMessage(self.node.inventory))
 
     def _acknowledged(self, seq: int, now: float) -> None:
-        done = self.node.acknowledged(seq)
+        done = self.node.acknowledge(seq)
         self._stats.acked += len(done)
         if self._record_latencies:
             self._stats.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]

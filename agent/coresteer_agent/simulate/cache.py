@@ -44,7 +44,7 @@ class SimulationCache:
             )
         return interval
 
-    def interrupts(self, machine: Machine, rates: Rates) -> Interrupts:
+    def receive_interrupts(self, machine: Machine, rates: Rates) -> Interrupts:
         """Return the receive queues' interrupts in an interval, counted once for all nodes that share it."""
         key = (machine.seed, rates.irq_ids, rates.irq_counts)
         if (found := self._interrupts.get(key)) is None:
@@ -70,7 +70,7 @@ class SimulationCache:
     ) -> list[NetTask]:
         """Return the processes that use the network at a load level, with their RX placements."""
         values = sorted((pid, *item) for pid, named in params.items() for item in named.items())
-        placed = (placement_of(inventory), *sorted(affinities.items()), None, *values)
+        placed = (irq_target_cpus(inventory), *sorted(affinities.items()), None, *values)
         key = (machine.seed, machine.fault, len(machine.topology.cpus), level, placed)
         if (tasks := self._net_tasks.get(key)) is None:
             if len(self._net_tasks) >= _MAX_INTERVALS:
@@ -78,7 +78,7 @@ class SimulationCache:
             tasks = self._net_tasks[key] = net_tasks(machine, inventory, affinities, level, params=params)
         return tasks
 
-    def classes(self, spec: ServiceClasses, variant: int, cpus: int, now_s: float) -> list[ClassFigures]:
+    def class_figures(self, spec: ServiceClasses, variant: int, cpus: int, now_s: float) -> list[ClassFigures]:
         """Return the attainment of a policy's service classes, shared by all nodes with the same variant.
 
         now_s: Unix time, must not decrease.
@@ -91,6 +91,6 @@ class SimulationCache:
         return classes.figures(now_s)
 
 
-def placement_of(inventory: Inventory) -> tuple[int, ...]:
+def irq_target_cpus(inventory: Inventory) -> tuple[int, ...]:
     """Return the CPU that each interrupt is delivered to, in the order of inventory.irqs."""
     return tuple(min(parse_cpu_list(irq.effective or "0")) for irq in inventory.irqs)

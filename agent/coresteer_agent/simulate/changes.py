@@ -85,16 +85,16 @@ class SimulatedChanges(ChangeRunner):
         executor = Executor(Path(), NoJournal(), handler.view, node.record_attempt, handler=handler)
         super().__init__(executor, self._collect, clock=clock, logger=_log)
 
-    def messages(self) -> list[ChangeMessage]:
+    def drain_messages(self) -> list[ChangeMessage]:
         """Return the messages for the backend since the last call."""
         messages, self._messages = self._messages, []
         return messages
 
-    def connected(self) -> None:
+    def handle_connected(self) -> None:
         """Start reporting changes: the backend has welcomed the node."""
         self.feed(BackendBack())
 
-    def disconnected(self) -> None:
+    def handle_disconnected(self) -> None:
         """Handle the end of the connection: undo unconfirmed changes, and report that after the next Welcome."""
         self.feed(BackendLost())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state_dir
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
-from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
+from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys, node_names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import fault_of, kind_of, make_machine
 from coresteer_agent.simulate.node import SimulatedNode
@@ -29,12 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Simulate nodes that use the real protocol, to try the user interface or to measure a backend."
     parser.add_argument("--backend", default=DEFAULT_BACKEND, metavar="URL", help="default: %(default)s")
     parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are stored")
-    parser.add_argument("--nodes", type=_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
-    parser.add_argument("--cpus", type=_between(2, 1024), default=64, metavar="C", help="default: %(default)s")
-    parser.add_argument("--irqs", type=_between(2, 4096), default=150, metavar="I", help="default: %(default)s")
-    parser.add_argument("--interval", type=_seconds(0.1, 60), default=1.0, metavar="S", help="default: %(default)s s")
+    parser.add_argument("--nodes", type=_int_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
+    parser.add_argument("--cpus", type=_int_between(2, 1024), default=64, metavar="C", help="default: %(default)s")
+    parser.add_argument("--irqs", type=_int_between(2, 4096), default=150, metavar="I", help="default: %(default)s")
+    parser.add_argument(
+        "--interval", type=_seconds_between(0.1, 60), default=1.0, metavar="S", help="default: %(default)s s"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same fleet")
-    parser.add_argument("--duration", type=_seconds(1, 1e6), metavar="S", help="end after S s and print statistics")
+    parser.add_argument(
+        "--duration", type=_seconds_between(1, 1e6), metavar="S", help="end after S s and print statistics"
+    )
     parser.add_argument("--insecure", action="store_true", help="connect without TLS to a backend on another machine")
     parser.add_argument(
         "--state-dir",
@@ -51,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
     backend = check_backend(args.backend, insecure=args.insecure)
     try:
         names = node_names(args.nodes, args.cpus)
-        keys = keys_for(names, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
+        keys = load_or_request_keys(names, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
         _allow_sockets(args.nodes)
     except SimulationError as error:
         _log.error("%s", error)
@@ -148,7 +152,7 @@ def _allow_sockets(nodes: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _between(low: int, high: int) -> Callable[[str], int]:
+def _int_between(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdecimal() or not low <= int(text) <= high:
             raise argparse.ArgumentTypeError(f"“{text}” is not a number from {low} to {high}")
@@ -157,7 +161,7 @@ def _between(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _seconds(low: float, high: float) -> Callable[[str], float]:
+def _seconds_between(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
             value = float(text)

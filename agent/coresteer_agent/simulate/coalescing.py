@@ -8,7 +8,7 @@ from coresteer_core.node.nic import Timer, selects_adaptive_mode
 from coresteer_core.node.nic_model import TimerParams
 
 _POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
-PARAMS = {
+DEFAULT_PARAMS = {
     "igb": {
         "coalesce/rx-usecs": "3",
         "coalesce/tx-usecs": "0",
@@ -39,7 +39,7 @@ PARAMS = {
     },
 }
 """Default parameters of a NIC by driver."""
-PARAMS_MAX = {
+PARAM_MAXIMA = {
     "igb": {"ring/rx": "4096", "ring/tx": "4096"},
     "mlx5_core": {"ring/rx": "8192", "ring/tx": "8192"},
     "ena": {"ring/rx": "16384", "ring/tx": "1024"},

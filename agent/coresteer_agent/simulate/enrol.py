@@ -18,7 +18,7 @@ def node_names(nodes: int, cpus: int) -> list[str]:
     return [f"sim{cpus}-{number:04}" for number in range(1, nodes + 1)]
 
 
-def keys_for(names: list[str], *, backend: str, token: str | None, state_dir: Path) -> dict[str, str]:
+def load_or_request_keys(names: list[str], *, backend: str, token: str | None, state_dir: Path) -> dict[str, str]:
     """Return the key of each node: a new one if a token is given, else the stored one. Raises SimulationError."""
     keys = _read_keys(state_dir).get(backend, {})
     if token is not None:

@@ -124,14 +124,14 @@ class SimulatedExperiments:
     def _measured(self, run: Run) -> None:
         if self._run is run and self._open is not None:
             self._run = None
-            measured = measure(self._node, run, int((time.time() - run.measure_s) * 1000))
+            measured = simulate_run(self._node, run, int((time.time() - run.measure_s) * 1000))
             self._send(ExperimentMessage(self._open, RunState.MEASURED, run.run_id, measured=measured))
 
 
-def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
+def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
     """Return the metrics of an experiment's run with the node's present settings, with noise."""
     own = seeded_random("experiment", node.name, run.run_id)
-    modelled = model(node, run.workload)
+    modelled = model_workload(node, run.workload)
     speed = own.lognormvariate(0, _SPEED_NOISE)
     figures = {
         name: value * speed ** (-1 if name.endswith("_us") else 1) * own.lognormvariate(0, _OWN_NOISE)
@@ -154,7 +154,7 @@ def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
     )
 
 
-def model(node: SimulatedNode, workload: Workload) -> WorkloadModel:
+def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
     """Return a workload's modelled rates without noise; an unlimited one is limited by link, interrupts or server."""
     cpus = len(node.machine.topology.cpus)
     irq_cpus = node.receive_irq_cpus()

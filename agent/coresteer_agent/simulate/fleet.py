@@ -28,14 +28,14 @@ async def run(
     try:
         began = time.monotonic()
         if duration_s is not None:
-            await _until(lambda: all(agent.connected or agent.rejected for agent in agents), _ALL_CONNECTED_S)
+            await _wait_until(lambda: all(agent.connected or agent.rejected for agent in agents), _ALL_CONNECTED_S)
             began = time.monotonic()
         done, _ = await asyncio.wait({all_rejected, sampling}, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()  # raises what went wrong there
         took = time.monotonic() - began
         sampling.cancel()
-        await _until(lambda: not any(m.node.unacknowledged for m in agents if not m.rejected), _LAST_ACK_S)
+        await _wait_until(lambda: not any(m.node.unacknowledged for m in agents if not m.rejected), _LAST_ACK_S)
         return took
     finally:
         sampling.cancel()
@@ -66,7 +66,7 @@ async def _all_done(links: list[asyncio.Task[None]]) -> None:
         await link
 
 
-async def _until(done: Callable[[], bool], seconds: float) -> None:
+async def _wait_until(done: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     # polling costs less than an event from each of thousands of nodes
     while not done() and time.monotonic() < deadline:  # noqa: ASYNC110 - see above

@@ -6,7 +6,7 @@ from array import array
 from msgspec import Struct
 
 from coresteer_agent.simulate.coalescing import interrupts_per_s
-from coresteer_agent.simulate.load import ANSWERS_PER_PACKET, BYTES_PER_PACKET, LEVELS, peak_packets_per_s
+from coresteer_agent.simulate.load import ANSWERS_PER_PACKET, BYTES_PER_PACKET, LOAD_LEVELS, peak_packets_per_s
 from coresteer_agent.simulate.machine import Machine
 from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.node.nic_model import TimerParams
@@ -57,7 +57,7 @@ def make_interval(
     where the NIC adapts it.
     """
     noise = seeded_random("interval", machine.seed, level, variant)
-    load = level / (LEVELS - 1)
+    load = level / (LOAD_LEVELS - 1)
     interrupts, offered = _interrupts(machine, placement, load, noise, wait)
     per_cpu = [0.0] * len(offered)
     for row, per_s in enumerate(interrupts):

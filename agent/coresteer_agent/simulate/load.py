@@ -9,9 +9,9 @@ from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.node.tasks import Task
 
-LEVELS = 32
+LOAD_LEVELS = 32
 """Steps of load from idle to full. Intervals are generated once per level and shared."""
-VARIANTS = 8
+NOISE_VARIANTS = 8
 """Number of variants of the random noise at one load level, so that a steady load varies."""
 
 BYTES_PER_PACKET = 700
@@ -41,14 +41,14 @@ def load_level(time_s: float, profile: LoadProfile, fault: Fault) -> int:
     load = profile.size * (0.15 + 0.75 * tide + waves)
     if fault is Fault.HOT_QUEUE:
         load = 0.6 + 0.3 * load
-    return min(LEVELS - 1, max(0, int(load * LEVELS)))
+    return min(LOAD_LEVELS - 1, max(0, int(load * LOAD_LEVELS)))
 
 
 def busiest_tasks(machine: Machine, level: int) -> list[Task]:
     """Return the processes with the most CPU time at a load level, the busiest first."""
     own = seeded_random("tasks", machine.seed)
     cpus = len(machine.topology.cpus)
-    load = level / (LEVELS - 1)
+    load = level / (LOAD_LEVELS - 1)
     tasks = [
         Task(1000 + 37 * place, name, own.randrange(cpus), round(load * own.uniform(0.1, 2.0) / (1 + place / 2), 3))
         for place, name in enumerate(_TASKS)

@@ -7,7 +7,7 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.simulate.coalescing import PARAMS, PARAMS_MAX
+from coresteer_agent.simulate.coalescing import DEFAULT_PARAMS, PARAM_MAXIMA
 from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
@@ -160,8 +160,8 @@ def _nic(
             for way in ("rx", "tx")
             for queue, number in enumerate(mine)
         ],
-        params=PARAMS[nic.driver],
-        params_max=PARAMS_MAX[nic.driver],
+        params=DEFAULT_PARAMS[nic.driver],
+        params_max=PARAM_MAXIMA[nic.driver],
     )
     return netdev, rows
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from coresteer_agent.simulate.load import (
     ANSWERS_PER_PACKET,
     BYTES_PER_PACKET,
-    LEVELS,
+    LOAD_LEVELS,
     busiest_tasks,
     peak_packets_per_s,
 )
@@ -43,8 +43,8 @@ def net_tasks(
     if not queues:
         return []
     cpus = format_cpu_list(machine.topology.online())
-    packets_per_s = peak_packets_per_s(machine, len(queues)) * level / (LEVELS - 1)
-    programs = [task for task in busiest_tasks(machine, LEVELS - 1) if task.name in _NETWORK_PROGRAMS]
+    packets_per_s = peak_packets_per_s(machine, len(queues)) * level / (LOAD_LEVELS - 1)
+    programs = [task for task in busiest_tasks(machine, LOAD_LEVELS - 1) if task.name in _NETWORK_PROGRAMS]
     total_share = sum(task.cpu_share for task in programs)
     tasks = []
     for task in programs:
@@ -62,7 +62,7 @@ def net_tasks(
                 affinity=affinity,
                 allowed=cpus,
                 cpu=task.cpu if task.cpu in allowed else allowed[0],
-                cpu_share=round(task.cpu_share * level / (LEVELS - 1), 3),
+                cpu_share=round(task.cpu_share * level / (LOAD_LEVELS - 1), 3),
                 idle_s=0.0 if level else 5.0,
                 rx_placements=[
                     RxPlacement(

@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.runtime.nic_learning import NicLearner
-from coresteer_agent.simulate.cache import SimulationCache, placement_of
+from coresteer_agent.simulate.cache import SimulationCache, irq_target_cpus
 from coresteer_agent.simulate.coalescing import driver_response
 from coresteer_agent.simulate.load import (
-    VARIANTS,
+    NOISE_VARIANTS,
     failing_nic_counts,
     link_is_down,
     load_level,
@@ -79,11 +79,11 @@ class SimulatedNode:
         self._profile = load_profile(seed, index)
         self._cache = cache
         self._stream = stream
-        self._placement = placement_of(self.inventory)
+        self._placement = irq_target_cpus(self.inventory)
         self._coalescing = self._first_nic_params()
         self._learned: Learned | None = None
         self._nics = NicLearner(
-            _KERNEL, self._learn, count_interrupts=lambda rates, _: cache.interrupts(machine, rates)
+            _KERNEL, self._learn, count_interrupts=lambda rates, _: cache.receive_interrupts(machine, rates)
         )
         self._max_unacknowledged = max(60, int(_BUFFER_S / cache.duration_s))
         self._first_s: float | None = None
@@ -114,7 +114,7 @@ class SimulatedNode:
             self._first_s = now_s
         self.seq += 1
         self._level = level = load_level(now_s, self._profile, self.machine.fault)
-        variant = (self.seq * 5 + self._index) % VARIANTS
+        variant = (self.seq * 5 + self._index) % NOISE_VARIANTS
         interval = self._cache.interval(self.machine, self._placement, self._coalescing, level, variant)
         netdevs = interval.netdevs
         if self.machine.fault is Fault.FAILING_NIC:
@@ -171,13 +171,13 @@ class SimulatedNode:
             for path, values in defaults.items()
         }
 
-    def classes(self, policy: PolicyInForce, now_s: float) -> list[ClassFigures]:
+    def class_figures(self, policy: PolicyInForce, now_s: float) -> list[ClassFigures]:
         """Return the attainment of the service classes of a policy in force. now_s: Unix time."""
         if not isinstance(policy.spec, ServiceClasses):
             return []
         cpus = len(self.machine.topology.online())
         tasks = assign_classes(self.view(now_s), policy.spec, policy.scope).tasks
-        attainment = self._cache.classes(policy.spec, self._index % _CLASSES_VARIANTS, cpus, now_s)
+        attainment = self._cache.class_figures(policy.spec, self._index % _CLASSES_VARIANTS, cpus, now_s)
         return [replace(figures, tasks=len(tasks[figures.name])) for figures in attainment]
 
     def view(self, time_s: float) -> View:
@@ -219,7 +219,7 @@ class SimulatedNode:
     def _learn(self, learned: Learned) -> None:
         self._learned = learned
 
-    def acknowledged(self, seq: int) -> list[UnacknowledgedSample]:
+    def acknowledge(self, seq: int) -> list[UnacknowledgedSample]:
         """Remove samples up to number seq, which the backend has stored, from the buffer and return them."""
         done = []
         while self.unacknowledged and self.unacknowledged[0].rates.seq <= seq:
@@ -257,7 +257,7 @@ class SimulatedNode:
             for row in self.inventory.irqs
         ]
         self.inventory = replace(self.inventory, irqs=rows)
-        self._placement = placement_of(self.inventory)
+        self._placement = irq_target_cpus(self.inventory)
 
     def record_attempt(self, attempt: WriteAttempt) -> None:
         """Add a driver's response to a write to what the node learned about its NICs."""

@@ -127,7 +127,7 @@ def enrol_with_file(config: Config) -> NodeKey:
     return enrol(config.backend, token, config.name, config.key_path)
 
 
-def key_for(config: Config) -> NodeKey:
+def load_or_request_key(config: Config) -> NodeKey:
     """Return the stored key if it belongs to config.backend, else enrol with config.token_file. Raises EnrolError."""
     key = load_key(config.key_path)
     if key is None:

@@ -34,7 +34,7 @@ MAX_WORKERS = 4096
 """Maximum number of connections; never more than half of the agent's file descriptors."""
 
 BACKLOG = 1024
-LONGEST_MESSAGE = 256
+MAX_MESSAGE_BYTES = 256
 
 PRIORITIES = (6, 0, 2)
 """Socket priorities of the first, second and last third of the classes: the bands 0, 1 and 2 of pfifo_fast and prio.
@@ -173,7 +173,7 @@ class GateServer:
 
     def _receive(self, worker: int) -> None:
         try:
-            message = os.read(worker, LONGEST_MESSAGE)
+            message = os.read(worker, MAX_MESSAGE_BYTES)
         except BlockingIOError:
             return
         except OSError:

@@ -70,18 +70,18 @@ MAX_DECISIONS_BYTES = 2 * 1024 * 1024
 """A decision about 600 interrupts has 80 KiB, compressed a tenth of it."""
 
 
-class Timing(Struct, frozen=True):
+class ConnectionTiming(Struct, frozen=True):
     """Delays and timeouts of the connection to the backend, in seconds.
 
-    slow_retry: between attempts that need a person. settled: a connection of this duration resets the back-off.
+    slow_retry_s: between attempts that need a person. settled: a connection of this duration resets the back-off.
     """
 
-    first_retry: float = 0.5
-    longest_retry: float = 30.0
-    slow_retry: float = 30.0
-    settled: float = 10.0
-    welcome: float = 10.0
-    keepalive: float = 10.0
+    first_retry_s: float = 0.5
+    longest_retry_s: float = 30.0
+    slow_retry_s: float = 30.0
+    stable_s: float = 10.0
+    welcome_s: float = 10.0
+    keepalive_s: float = 10.0
 
 
 class LinkError(Exception):
@@ -121,7 +121,7 @@ class Link:
         renew_key: Callable[[], NodeKey] | None = None,
         max_count: int = 3600,
         max_bytes: int = 4 * 1024 * 1024,
-        timing: Timing | None = None,
+        timing: ConnectionTiming | None = None,
     ) -> None:
         self.local_address: str | None = None
         """The local address of the present or last connection."""
@@ -130,7 +130,7 @@ class Link:
         self._hello = hello
         self._deliver = deliver
         self._renew_key = renew_key
-        self._timing = timing or Timing()
+        self._timing = timing or ConnectionTiming()
         self._lock = threading.Lock()
         self._wakeup = Wakeup()
         self._rates = UnacknowledgedBuffer(max_count, max_bytes)
@@ -223,14 +223,16 @@ class Link:
             except LinkError as error:
                 if self._stopping.is_set():
                     return
-                if time.monotonic() - began >= self._timing.settled:
+                if time.monotonic() - began >= self._timing.stable_s:
                     failures = 0
-                longest = self._timing.longest_retry
-                delay = self._timing.slow_retry if error.slow else min(longest, self._timing.first_retry * 2**failures)
+                longest = self._timing.longest_retry_s
+                delay = (
+                    self._timing.slow_retry_s if error.slow else min(longest, self._timing.first_retry_s * 2**failures)
+                )
                 failures = min(failures + 1, 16)
                 self._warn_once(str(error))
                 if error.bad_key and self._renew():
-                    delay = self._timing.first_retry
+                    delay = self._timing.first_retry_s
                 # random, so that the nodes of a fleet do not reconnect at the same moment
                 self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311
 
@@ -257,11 +259,11 @@ class Link:
         timing = self._timing
         try:
             uri = parse_uri(self._url)
-            connected = connect(uri, timing.welcome)
-            made = WebSocket(connected, uri, self._key.key, self._wakeup, keepalive_s=timing.keepalive)
+            connected = connect(uri, timing.welcome_s)
+            made = WebSocket(connected, uri, self._key.key, self._wakeup, keepalive_s=timing.keepalive_s)
             with closing(made) as websocket:
                 self.local_address = websocket.local_address
-                websocket.shake_hands(timing.welcome)
+                websocket.shake_hands(timing.welcome_s)
                 self._run_session(websocket)
         except InvalidStatus as error:
             status = error.response.status_code
@@ -289,7 +291,7 @@ class Link:
         with self._lock:
             hello = replace(self._hello, first_seq=self._rates.first_seq)
         websocket.send(encode(hello))
-        until = time.monotonic() + self._timing.welcome
+        until = time.monotonic() + self._timing.welcome_s
         frames: list[bytes | str] = []
         while not frames:
             if self._stopping.is_set():

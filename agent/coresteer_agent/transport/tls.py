@@ -21,7 +21,7 @@ class _Socket(ssl.SSLSocket):
             raise BlockingIOError from None
 
 
-def wrap(connected: socket.socket, host: str) -> socket.socket:
+def wrap_in_tls(connected: socket.socket, host: str) -> socket.socket:
     """Perform the TLS handshake on a connected socket, within its timeout, and return the TLS socket.
 
     The certificate must be valid for host and signed by an authority that this machine trusts (changed by SSL_CERT_FILE

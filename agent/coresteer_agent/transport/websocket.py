@@ -55,9 +55,9 @@ def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not uri.secure:
             return plain
-        from coresteer_agent.transport.tls import wrap  # noqa: PLC0415 - memory that an agent beside its backend need not spend
+        from coresteer_agent.transport.tls import wrap_in_tls  # noqa: PLC0415 - memory that an agent beside its backend need not spend
 
-        return wrap(plain, uri.host)
+        return wrap_in_tls(plain, uri.host)
     except BaseException:
         plain.close()
         raise

@@ -13,7 +13,7 @@ from coresteer_agent.config import ConfigError
 from coresteer_agent.workloads.classes import run
 from coresteer_agent.workloads.classes_model import Disturbance, Method, Setup, WorkloadError
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_agent.workloads.traffic_protocol import cpus_of
+from coresteer_agent.workloads.traffic_protocol import parse_cpus
 from coresteer_core.experiments.model import Traffic
 from coresteer_core.schema import json_schema
 
@@ -80,7 +80,7 @@ def _traffic(args: argparse.Namespace) -> int:
     try:
         workload: Traffic = msgspec.convert(fields, kind)
         for cpus in (workload.server_cpus, workload.client_cpus):
-            cpus_of(cpus)
+            parse_cpus(cpus)
     except ValueError as error:
         raise ConfigError(f"The arguments of the workload are not valid: {error}.") from None
     prepared = Prepared(workload, "alone")

@@ -28,8 +28,15 @@ import psutil
 
 from coresteer_agent.version import VERSION
 from coresteer_agent.workloads.cgroups import NoCgroupError
-from coresteer_agent.workloads.classes_model import NAMES, TARGETS_PERCENT, ClassResult, Result, Setup, WorkloadError
-from coresteer_agent.workloads.classes_processes import Processes
+from coresteer_agent.workloads.classes_model import (
+    CLASS_NAMES,
+    TARGETS_PERCENT,
+    ClassResult,
+    Result,
+    Setup,
+    WorkloadError,
+)
+from coresteer_agent.workloads.classes_processes import ClassesProcesses
 from coresteer_agent.workloads.echo_client import ClientResult
 
 
@@ -41,10 +48,10 @@ def run(setup: Setup) -> Result:
     load_before = os.getloadavg()[0]
     try:
         with ExitStack() as stack:
-            processes = Processes(setup, stack, server_cpu, client_cpus)
+            processes = ClassesProcesses(setup, stack, server_cpu, client_cpus)
             idle_before_s, measured_from_s = _idle_s(server_cpu), time.monotonic()
             results = processes.measure()
-            server_s = processes.server_s()
+            server_cpu_s = processes.server_cpu_s()
             idle = (_idle_s(server_cpu) - idle_before_s) / (time.monotonic() - measured_from_s)
     except NoCgroupError as error:
         raise WorkloadError(str(error)) from None
@@ -60,7 +67,7 @@ def run(setup: Setup) -> Result:
     )
     return Result(
         setup=setup,
-        classes=[_result(*row, begin_s) for row in zip(NAMES, TARGETS_PERCENT, results, strict=True)],
+        classes=[_result(*row, begin_s) for row in zip(CLASS_NAMES, TARGETS_PERCENT, results, strict=True)],
         all=_result("all", 0, total, begin_s),
         throughput_per_s=len(total.responses_us) / duration_s,
         duration_s=duration_s,
@@ -68,7 +75,7 @@ def run(setup: Setup) -> Result:
         client_cpus=client_cpus,
         server_busy=1 - idle,
         clients_busy=total.cpu_s / duration_s / len(client_cpus),
-        server_us=server_s * 1e6 / (len(total.responses_us) + total.failed),
+        server_us=server_cpu_s * 1e6 / (len(total.responses_us) + total.failed),
         realtime=processes.realtime,
         load_before=load_before,
         versions={

@@ -19,11 +19,11 @@ import psutil
 
 from coresteer_agent.workloads.cgroups import WeightedCgroup, weighted_cgroups
 from coresteer_agent.workloads.classes_model import (
-    NAMES,
+    CLASS_NAMES,
+    NICE_VALUES,
     NICE_WEIGHTS,
-    NICES,
     TARGETS_PERCENT,
-    THREADS,
+    THREADS_PER_CLASS,
     Setup,
     WorkloadError,
 )
@@ -99,12 +99,12 @@ class Process:
             self.kill()
 
 
-class Processes:
+class ClassesProcesses:
     """Servers, clients and gate of one run of the service classes' experiment; the ExitStack ends them."""
 
     def __init__(self, setup: Setup, stack: ExitStack, server_cpu: int, client_cpus: list[int]) -> None:
         self._setup = setup
-        classes = [ServiceClass(*row) for row in zip(NAMES, TARGETS_PERCENT, strict=True)]
+        classes = [ServiceClass(*row) for row in zip(CLASS_NAMES, TARGETS_PERCENT, strict=True)]
         self._policy = ServiceClasses(classes, window_s=setup.window_s)
         self._stack = stack
         self._random = random.Random(setup.seed)  # noqa: S311 - no secret
@@ -115,15 +115,15 @@ class Processes:
         self._cgroups: list[WeightedCgroup] = []
         if setup.method in ("cgroup", "weight"):
             first = initial_weights(classes)
-            weights = NICE_WEIGHTS if setup.method == "cgroup" else [first[name] for name in NAMES]
-            self._cgroups = stack.enter_context(weighted_cgroups(NAMES))
+            weights = NICE_WEIGHTS if setup.method == "cgroup" else [first[name] for name in CLASS_NAMES]
+            self._cgroups = stack.enter_context(weighted_cgroups(CLASS_NAMES))
             for cgroup, weight in zip(self._cgroups, weights, strict=True):
                 cgroup.set_weight(weight)
         self._gate_path = self._folder / "gate.sock"
         self._gate = self._open_gate() if setup.method == "gate" else None
         self._servers: list[Process] = []
         self._clients: list[Process] = []
-        for index in range(len(NAMES)):
+        for index in range(len(CLASS_NAMES)):
             server, port = self._start_server(index, server_cpu)
             self._servers.append(server)
             self._clients.append(self._start_client(index, port))
@@ -145,14 +145,17 @@ class Processes:
                     raise WorkloadError(f"The service classes' workload was not complete after {_LIMIT_S} s.")
             if code != 0:
                 raise WorkloadError(f"A client ended with exit code {code}; its output is above.")
-        return [msgspec.json.decode(self._output(index).read_bytes(), type=ClientResult) for index in range(len(NAMES))]
+        return [
+            msgspec.json.decode(self._output(index).read_bytes(), type=ClientResult)
+            for index in range(len(CLASS_NAMES))
+        ]
 
-    def server_s(self) -> float:
+    def server_cpu_s(self) -> float:
         """Return the CPU seconds that the servers and their children have used so far."""
         return sum(sum(psutil.Process(server.pid).cpu_times()[:4]) for server in self._servers)
 
     def _output(self, index: int) -> Path:
-        return self._folder / f"{NAMES[index]}.json"
+        return self._folder / f"{CLASS_NAMES[index]}.json"
 
     def _open_gate(self) -> Process:
         policy = msgspec.json.encode(self._policy).decode()
@@ -169,10 +172,10 @@ class Processes:
                 "listener": listener.fileno(),
                 "counts": self._counts,
                 "offset": _COUNTS.size * index,
-                "nice": NICES[index] if self._setup.method == "nice" else 0,
+                "nice": NICE_VALUES[index] if self._setup.method == "nice" else 0,
                 "gate": None if self._gate is None else str(self._gate_path),
-                "name": NAMES[index],
-                "killed_request": self._random.randint(*_middle_half(THREADS * self._setup.requests))
+                "name": CLASS_NAMES[index],
+                "killed_request": self._random.randint(*_middle_half(THREADS_PER_CLASS * self._setup.requests))
                 if self._setup.disturbance == "worker"
                 else None,
             }
@@ -183,20 +186,22 @@ class Processes:
     def _start_client(self, index: int, port: int) -> Process:
         silent = self._setup.disturbance == "silent" and index == _SILENT
         requests, seed = 0 if silent else self._setup.requests, self._random.getrandbits(32)
-        config = Config(port, THREADS, requests, seed, self._client_cpus, str(self._output(index)))
+        config = Config(port, THREADS_PER_CLASS, requests, seed, self._client_cpus, str(self._output(index)))
         arguments = ("-m", "coresteer_agent.workloads.echo_client", msgspec.json.encode(config).decode())
         return Process(self._stack, arguments)
 
     def _read_counts(self) -> list[tuple[int, int, int]]:
         """Return, for each class, the requests that arrived, ended, and succeeded."""
-        counts = os.pread(self._counts, _COUNTS.size * len(NAMES), 0).ljust(_COUNTS.size * len(NAMES), b"\0")
+        counts = os.pread(self._counts, _COUNTS.size * len(CLASS_NAMES), 0).ljust(
+            _COUNTS.size * len(CLASS_NAMES), b"\0"
+        )
         return list(_COUNTS.iter_unpack(counts))
 
     def _disturb_gate(self) -> Iterator[None]:
         """Kill and restart the gate, one step per iteration."""
         if self._setup.disturbance != "gate" or self._gate is None:
             return
-        due = _GATE_KILLED_AFTER * len(NAMES) * THREADS * self._setup.requests
+        due = _GATE_KILLED_AFTER * len(CLASS_NAMES) * THREADS_PER_CLASS * self._setup.requests
         while sum(ended for _, ended, _ in self._read_counts()) < due:
             yield
         self._gate.kill()
@@ -222,7 +227,7 @@ class Processes:
                 attainment.record(time_s, ended - ended_before, succeeded - succeeded_before)
             figures = [attainment.figures(time_s, "servers") for attainment in attainments]
             weights = steer(figures, weights, self._policy, time_s - before_s)
-            for name, cgroup in zip(NAMES, self._cgroups, strict=True):
+            for name, cgroup in zip(CLASS_NAMES, self._cgroups, strict=True):
                 cgroup.set_weight(weights[name])
             before, before_s = now, time_s
 

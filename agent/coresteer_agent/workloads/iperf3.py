@@ -9,7 +9,7 @@ import shutil
 
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.supervisor import Config
-from coresteer_agent.workloads.traffic_protocol import FAILED, cpus_of, split_address
+from coresteer_agent.workloads.traffic_protocol import FAILED, parse_cpus, split_address
 from coresteer_core.experiments.model import Iperf3, Role
 
 _MAX_S = 3600
@@ -64,7 +64,7 @@ class Iperf3Load:
             self._client = self._start_client()
         else:
             arguments = ["-s", "-B", self._host, "-i", "0.1", "-f", "k", "--forceflush"]
-            self._server = self._start(arguments, "The server of iperf3", "", cpus_of(workload.server_cpus))
+            self._server = self._start(arguments, "The server of iperf3", "", parse_cpus(workload.server_cpus))
 
     def poll(self) -> bool:
         """Return whether the load is ready: the server listens, the client has reported its first interval."""
@@ -127,7 +127,7 @@ class Iperf3Load:
         bit_per_s = workload.limit_mbit_per_s * 1_000_000 // workload.streams
         arguments = ["-c", self._host, "-P", str(workload.streams), "-b", str(bit_per_s), "-t", str(_MAX_S)]
         arguments += ["-i", "0.1", "-f", "k", "--forceflush", *(["-u"] if workload.udp else [])]
-        return self._start(arguments, "The client of iperf3", self._network, cpus_of(workload.client_cpus))
+        return self._start(arguments, "The client of iperf3", self._network, parse_cpus(workload.client_cpus))
 
     def _start(self, arguments: list[str], name: str, network: str, cpus: list[int]) -> Child:
         argv = [self._program, "-p", str(self._port), *arguments]

@@ -15,9 +15,9 @@ import psutil
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.iperf3 import Iperf3Load
-from coresteer_agent.workloads.netns import HolderOrders
-from coresteer_agent.workloads.program_load import ProgramLoad, classes_program, command_program
-from coresteer_agent.workloads.traffic_load import GeneratedLoad
+from coresteer_agent.workloads.netns import NetnsConfig
+from coresteer_agent.workloads.program_load import ProgramLoad, start_classes_program, start_command
+from coresteer_agent.workloads.traffic_load import TrafficLoad
 from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets
 from coresteer_core.experiments.model import Classes, Command, Iperf3, Observe, Role, Traffic, Workload
 
@@ -41,12 +41,12 @@ class Prepared:
         self.sockets: list[socket.socket] = []
         self._failed: str | None = None
         self._workload = workload
-        self._holder: Child | None = None
+        self._netns_process: Child | None = None
         self._is_ready = False
         if not isinstance(workload, Traffic) or role == "client":
             self._is_ready = True
         elif role == "alone":
-            self._holder = Child("workloads.netns", HolderOrders(os.getpid()))
+            self._netns_process = Child("workloads.netns", NetnsConfig(os.getpid()))
         else:
             self._listen(_server_address(netdevs))
 
@@ -58,8 +58,8 @@ class Prepared:
     @property
     def failed(self) -> str | None:
         """Return why the preparation failed, as a sentence, or None; polls the namespace's process."""
-        if self._holder is not None and self._failed is None:
-            self._poll(self._holder)
+        if self._netns_process is not None and self._failed is None:
+            self._poll(self._netns_process)
         return self._failed
 
     def close(self) -> None:
@@ -68,9 +68,9 @@ class Prepared:
         for one in self.sockets:
             one.close()
         self.sockets = []
-        if self._holder is not None:
-            self._holder.end()
-            self._holder = None
+        if self._netns_process is not None:
+            self._netns_process.end()
+            self._netns_process = None
 
     def _poll(self, holder: Child) -> None:
         for line in holder.lines():
@@ -149,17 +149,17 @@ class Load:
                 self._ready = True
                 return None
             case Classes():
-                return ProgramLoad(classes_program(workload))
+                return ProgramLoad(start_classes_program(workload))
             case Command():
                 argv = self._commands.get(workload.name)
                 if argv is None:
                     self._failed = f"The configuration of this node allows no command {workload.name!r}."
                     return None
-                return ProgramLoad(command_program(workload, argv), custom_metrics=True)
+                return ProgramLoad(start_command(workload, argv), custom_metrics=True)
             case Iperf3():
                 return Iperf3Load(workload, role, address, self._prepared.network)
             case _:
-                return GeneratedLoad(workload, role, address, self._prepared.network, self._prepared.sockets)
+                return TrafficLoad(workload, role, address, self._prepared.network, self._prepared.sockets)
 
     @property
     def ready(self) -> bool:

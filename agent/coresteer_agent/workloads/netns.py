@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from coresteer_agent.linux.addresses import parse_address
-from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, attribute
-from coresteer_agent.workloads.process_control import end_with_parent, own_network
+from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, encode_attribute
+from coresteer_agent.workloads.process_control import end_with_parent, enter_new_network_namespace
 from coresteer_agent.workloads.traffic_protocol import READY, exit_with_error, print_line
 
 _NEW_LINK, _GET_LINK, _NEW_ADDRESS, _GET_ADDRESS = 16, 18, 20, 22  # include/uapi/linux/rtnetlink.h
@@ -44,7 +44,7 @@ _CLIENT_END = "client0"
 _MOST_NAMES = 100
 
 
-class HolderOrders(Struct):
+class NetnsConfig(Struct):
     """Configuration of the program. parent: PID of the process with which it ends."""
 
     parent: int
@@ -52,12 +52,12 @@ class HolderOrders(Struct):
 
 def main() -> None:
     """Create the network namespace and the veth pair, print them, and keep them until this process is ended."""
-    end_with_parent(msgspec.json.decode(sys.argv[1], type=HolderOrders).parent)
+    end_with_parent(msgspec.json.decode(sys.argv[1], type=NetnsConfig).parent)
     outside = Netlink(NETLINK_ROUTE)
     try:
-        network = free_network(_networks_in_use(outside))
+        network = find_free_network(_networks_in_use(outside))
         server_end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        own_network()
+        enter_new_network_namespace()
         netdev = _make_pair(outside)
         server, client = network.hosts()
         inside = Netlink(NETLINK_ROUTE)
@@ -92,7 +92,7 @@ def _in_order(text: str) -> bytes:
     return int(text, 16).to_bytes(4, sys.byteorder)
 
 
-def free_network(used: Sequence[IPv4Network]) -> IPv4Network:
+def find_free_network(used: Sequence[IPv4Network]) -> IPv4Network:
     """Return an unused /30 network of 198.18.0.0/15. Raises OSError if all are in use.
 
     The search starts at a place that depends on the PID, so that two processes choose different ones.
@@ -108,12 +108,12 @@ def free_network(used: Sequence[IPv4Network]) -> IPv4Network:
 
 def _make_pair(outside: Netlink) -> str:
     """Create the veth pair with one end in each namespace; return the name of the server's end."""
-    own = attribute(_NAME, _text(_CLIENT_END)) + attribute(_NETWORK_OF_PID, _u32(os.getpid()))
+    own = encode_attribute(_NAME, _text(_CLIENT_END)) + encode_attribute(_NETWORK_OF_PID, _u32(os.getpid()))
     peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES
-    kind = attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
+    kind = encode_attribute(_INFO_KIND, b"veth") + encode_attribute(_INFO_DATA, encode_attribute(_VETH_PEER, peer))
     for number in range(_MOST_NAMES):
         name = f"coresteer{number}"
-        asked = attribute(_NAME, _text(name)) + _QUEUES + attribute(_LINK_INFO, kind)
+        asked = encode_attribute(_NAME, _text(name)) + _QUEUES + encode_attribute(_LINK_INFO, kind)
         try:
             outside.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + asked, create=True)
         except FileExistsError:
@@ -123,9 +123,9 @@ def _make_pair(outside: Netlink) -> str:
 
 
 def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
-    asked = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + attribute(_NAME, _text(netdev))
+    asked = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + encode_attribute(_NAME, _text(netdev))
     index = _LINK.unpack_from(netlink.exchange(_GET_LINK, asked))[2]
-    told = attribute(_IFA_LOCAL, address.packed) + attribute(_IFA_ADDRESS, address.packed)
+    told = encode_attribute(_IFA_LOCAL, address.packed) + encode_attribute(_IFA_ADDRESS, address.packed)
     netlink.exchange(_NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + told, create=True)
     netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
 
@@ -150,7 +150,7 @@ def _u32(value: int) -> bytes:
     return struct.pack("=I", value)
 
 
-_QUEUES = attribute(_TX_QUEUES, _u32(1)) + attribute(_RX_QUEUES, _u32(1))
+_QUEUES = encode_attribute(_TX_QUEUES, _u32(1)) + encode_attribute(_RX_QUEUES, _u32(1))
 
 
 if __name__ == "__main__":

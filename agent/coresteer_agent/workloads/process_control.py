@@ -25,24 +25,24 @@ def adopt_orphans() -> None:
     _call(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
-def wake_exactly() -> None:
+def minimize_timer_slack() -> None:
     """Set the timer slack of this thread to 1 ns instead of the default 50 µs."""
     _call(_libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0))
 
 
-def own_network() -> None:
+def enter_new_network_namespace() -> None:
     """Move this process to a new network namespace, which ends with its last process. Raises OSError."""
     _call(_libc.unshare(_CLONE_NEWNET))
 
 
-def enter_network(path: str) -> None:
+def enter_network_namespace(path: str) -> None:
     """Move this process to a network namespace. path: /proc/PID/ns/net, empty: no move. Raises OSError."""
     if path:
         with Path(path).open() as namespace:
             _call(_libc.setns(namespace.fileno(), _CLONE_NEWNET))
 
 
-def pin(cpus: Sequence[int], index: int) -> None:
+def pin_to_cpu(cpus: Sequence[int], index: int) -> None:
     """Pin this process to one of the CPUs, chosen by its index in turn; without CPUs do nothing. Raises OSError."""
     if cpus:
         os.sched_setaffinity(0, {cpus[index % len(cpus)]})

@@ -12,12 +12,12 @@ from coresteer_agent.workloads.traffic_protocol import FAILED
 from coresteer_core.experiments.model import Classes, Command
 
 
-def classes_program(workload: Classes) -> Child:
+def start_classes_program(workload: Classes) -> Child:
     """Start the service classes' experiment as a child process."""
     return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
 
 
-def command_program(workload: Command, argv: Sequence[str]) -> Child:
+def start_command(workload: Command, argv: Sequence[str]) -> Child:
     """Start a command that the operator allowed as a child process."""
     return Child("workloads.supervisor", Config(os.getpid(), [*argv], name=f"The command {workload.name!r}"))
 

@@ -11,10 +11,10 @@ import os
 from array import array
 from collections.abc import Sequence
 
-ROW = 1024
+ROW_LENGTH = 1024
 """Numbers per process."""
-COUNT = 0
-FIRST_BUCKET = 8
+COUNT_INDEX = 0
+FIRST_BUCKET_INDEX = 8
 _STEPS = 32
 _BYTES = 8
 
@@ -24,7 +24,7 @@ class SharedCounters:
 
     def __init__(self, rows: int) -> None:
         self.fd = os.memfd_create("coresteer-workload")
-        self._size = rows * ROW * _BYTES
+        self._size = rows * ROW_LENGTH * _BYTES
         os.ftruncate(self.fd, self._size)
 
     def read(self) -> "array[int]":
@@ -38,26 +38,26 @@ class SharedCounters:
 
 def open_row(fd: int, row: int) -> memoryview:
     """Return a process's own row of the shared memory for writing."""
-    return memoryview(mmap.mmap(fd, 0)).cast("Q")[row * ROW : (row + 1) * ROW]
+    return memoryview(mmap.mmap(fd, 0)).cast("Q")[row * ROW_LENGTH : (row + 1) * ROW_LENGTH]
 
 
 def bucket_of(ns: int) -> int:
     """Return the index in a row of the histogram bucket for a time in ns."""
     shift = ns.bit_length() - 6
     if shift <= 0:
-        return FIRST_BUCKET + ns
-    return min(FIRST_BUCKET + shift * _STEPS + (ns >> shift), ROW - 1)
+        return FIRST_BUCKET_INDEX + ns
+    return min(FIRST_BUCKET_INDEX + shift * _STEPS + (ns >> shift), ROW_LENGTH - 1)
 
 
 def count_between(before: "array[int]", after: "array[int]") -> int:
     """Return the increase of all processes' counts between two readings."""
-    return sum(after[COUNT::ROW]) - sum(before[COUNT::ROW])
+    return sum(after[COUNT_INDEX::ROW_LENGTH]) - sum(before[COUNT_INDEX::ROW_LENGTH])
 
 
 def histogram(before: "array[int]", after: "array[int]") -> list[int]:
     """Return the increase of each histogram bucket between two readings, over all processes."""
-    buckets = range(FIRST_BUCKET, ROW)
-    return [sum(after[bucket::ROW]) - sum(before[bucket::ROW]) for bucket in buckets]
+    buckets = range(FIRST_BUCKET_INDEX, ROW_LENGTH)
+    return [sum(after[bucket::ROW_LENGTH]) - sum(before[bucket::ROW_LENGTH]) for bucket in buckets]
 
 
 def quantiles_us(buckets: Sequence[int], shares: Sequence[float]) -> list[float] | None:

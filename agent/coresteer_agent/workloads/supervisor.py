@@ -12,7 +12,7 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from coresteer_agent.workloads.process_control import adopt_orphans, end_with_parent, enter_network
+from coresteer_agent.workloads.process_control import adopt_orphans, end_with_parent, enter_network_namespace
 from coresteer_agent.workloads.traffic_protocol import exit_with_error
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     try:
         end_with_parent(config.parent, signal.SIGTERM)
         adopt_orphans()
-        enter_network(config.network)
+        enter_network_namespace(config.network)
         if config.cpus:
             os.sched_setaffinity(0, config.cpus)
     except OSError as error:

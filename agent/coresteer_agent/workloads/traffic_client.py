@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import msgspec
 
-from coresteer_agent.workloads.process_control import enter_network, pin
-from coresteer_agent.workloads.shared_counters import COUNT, bucket_of, open_row
-from coresteer_agent.workloads.traffic_protocol import ClientConfig, cpus_of, exit_with_error, process_count_of
+from coresteer_agent.workloads.process_control import enter_network_namespace, pin_to_cpu
+from coresteer_agent.workloads.shared_counters import COUNT_INDEX, bucket_of, open_row
+from coresteer_agent.workloads.traffic_protocol import ClientConfig, exit_with_error, parse_cpus, process_count_of
 from coresteer_agent.workloads.worker_processes import SignalReady, run_processes
 from coresteer_core.experiments.model import TcpRequest, TcpStream, UdpFlood
 
@@ -31,30 +31,30 @@ def main() -> None:
     """Generate the traffic workload's load until this process is ended."""
     config = msgspec.json.decode(sys.argv[1], type=ClientConfig)
     workload = config.workload
-    cpus = cpus_of(workload.client_cpus)
+    cpus = parse_cpus(workload.client_cpus)
     process_count = process_count_of(workload)
     server = (config.host, config.port)
     try:
-        enter_network(config.network)
+        enter_network_namespace(config.network)
     except OSError as error:
         exit_with_error(f"The client of the workload cannot enter its network namespace: {error.strerror}.")
 
     def work(index: int, ready: SignalReady) -> None:
-        pin(cpus, index)
+        pin_to_cpu(cpus, index)
         row = open_row(config.counts, index)
         if isinstance(workload, UdpFlood):
-            flood(server, workload, range(index, workload.flows, process_count), row, ready)
+            send_packets(server, workload, range(index, workload.flows, process_count), row, ready)
         with socket.create_connection(server, _CONNECT_S) as connection:
             connection.settimeout(None)
             if isinstance(workload, TcpRequest):
                 send_requests(connection, workload, row, ready)
             else:
-                stream(connection, workload, row, ready)
+                send_stream(connection, workload, row, ready)
 
     run_processes(config.parent, process_count, work)
 
 
-def stream(connection: socket.socket, workload: TcpStream, row: memoryview, ready: SignalReady) -> NoReturn:
+def send_stream(connection: socket.socket, workload: TcpStream, row: memoryview, ready: SignalReady) -> NoReturn:
     """Send a TCP stream at maximum speed, or at this connection's share of the rate limit (kernel pacing)."""
     if workload.limit_mbit_per_s < _UNPACED_MBIT_PER_S:
         bytes_per_s = workload.limit_mbit_per_s * 1_000_000 // 8 // workload.connections
@@ -63,7 +63,7 @@ def stream(connection: socket.socket, workload: TcpStream, row: memoryview, read
     ready()
     while True:
         connection.sendall(data)
-        row[COUNT] += _WRITE_BYTES
+        row[COUNT_INDEX] += _WRITE_BYTES
 
 
 def send_requests(connection: socket.socket, workload: TcpRequest, row: memoryview, ready: SignalReady) -> NoReturn:
@@ -84,10 +84,12 @@ def send_requests(connection: socket.socket, workload: TcpRequest, row: memoryvi
         if connection.recv_into(buffer, size, socket.MSG_WAITALL) < size:
             raise ConnectionError("the server closed the connection")
         row[bucket_of(time.monotonic_ns() - sent_ns)] += 1
-        row[COUNT] += 1
+        row[COUNT_INDEX] += 1
 
 
-def flood(server: tuple[str, int], workload: UdpFlood, flows: range, row: memoryview, ready: SignalReady) -> NoReturn:
+def send_packets(
+    server: tuple[str, int], workload: UdpFlood, flows: range, row: memoryview, ready: SignalReady
+) -> NoReturn:
     """Send UDP packets of each flow in turn at an even rate; packets that would be late are omitted."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in flows]
     for one in sockets:
@@ -105,7 +107,7 @@ def flood(server: tuple[str, int], workload: UdpFlood, flows: range, row: memory
             due_ns = max(due_ns, now_ns - _LATE_NS) + apart_ns
             with suppress(OSError):  # the server does not listen yet, or a queue is full
                 send(data)
-                row[COUNT] += 1
+                row[COUNT_INDEX] += 1
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from msgspec import Struct
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.experiments.model import TcpRequest, TcpStream, UdpFlood
 
-Generated: TypeAlias = TcpStream | TcpRequest | UdpFlood
+GeneratedTraffic: TypeAlias = TcpStream | TcpRequest | UdpFlood
 READY = "ready"
 FAILED = "failed "
 """A workload's program prints one of these as a line, the second followed by a sentence."""
@@ -24,7 +24,7 @@ class ServerConfig(Struct):
     """
 
     parent: int
-    workload: Generated
+    workload: GeneratedTraffic
     sockets: list[int]
     counts: int
 
@@ -33,14 +33,14 @@ class ClientConfig(Struct):
     """Configuration of the client. network: path of its network namespace, empty for this one."""
 
     parent: int
-    workload: Generated
+    workload: GeneratedTraffic
     host: str
     port: int
     network: str
     counts: int
 
 
-def process_count_of(workload: Generated) -> int:
+def process_count_of(workload: GeneratedTraffic) -> int:
     """Return the number of processes per end: one per connection; for UDP by packet rate, at most one per CPU."""
     if not isinstance(workload, UdpFlood):
         return workload.connections
@@ -48,7 +48,7 @@ def process_count_of(workload: Generated) -> int:
     return min(needed, workload.flows, len(os.sched_getaffinity(0)))
 
 
-def open_sockets(workload: Generated, host: str) -> tuple[list[socket.socket], int]:
+def open_sockets(workload: GeneratedTraffic, host: str) -> tuple[list[socket.socket], int]:
     """Open the server's sockets on a free port; return them and the port. Raises OSError."""
     if not isinstance(workload, UdpFlood):
         listener = socket.create_server((host, 0), backlog=workload.connections)
@@ -78,7 +78,7 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def cpus_of(text: str) -> list[int]:
+def parse_cpus(text: str) -> list[int]:
     """Return the CPUs of a CPU list, ascending; none for an empty one. Raises ValueError."""
     return sorted(parse_cpu_list(text)) if text else []
 

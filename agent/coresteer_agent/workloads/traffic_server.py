@@ -14,9 +14,9 @@ from typing import NoReturn
 
 import msgspec
 
-from coresteer_agent.workloads.process_control import pin
-from coresteer_agent.workloads.shared_counters import COUNT, open_row
-from coresteer_agent.workloads.traffic_protocol import ServerConfig, cpus_of
+from coresteer_agent.workloads.process_control import pin_to_cpu
+from coresteer_agent.workloads.shared_counters import COUNT_INDEX, open_row
+from coresteer_agent.workloads.traffic_protocol import ServerConfig, parse_cpus
 from coresteer_agent.workloads.worker_processes import SignalReady, run_processes
 from coresteer_core.experiments.model import TcpRequest, UdpFlood
 
@@ -27,12 +27,12 @@ def main() -> None:
     """Serve the traffic workload's client until this process is ended."""
     config = msgspec.json.decode(sys.argv[1], type=ServerConfig)
     workload = config.workload
-    cpus = cpus_of(workload.server_cpus)
+    cpus = parse_cpus(workload.server_cpus)
     sockets = [socket.socket(fileno=descriptor) for descriptor in config.sockets]
     process_count = len(sockets) if isinstance(workload, UdpFlood) else workload.connections
 
     def work(index: int, ready: SignalReady) -> None:
-        pin(cpus, index)
+        pin_to_cpu(cpus, index)
         row = open_row(config.counts, index)
         ready()
         if isinstance(workload, UdpFlood):
@@ -41,21 +41,21 @@ def main() -> None:
             connection, _ = sockets[0].accept()
             with connection, suppress(ConnectionError):  # the client has ended
                 if isinstance(workload, TcpRequest):
-                    answer(connection, workload, row)
+                    answer_requests(connection, workload, row)
                 else:
-                    discard(connection, row)
+                    count_stream(connection, row)
 
     run_processes(config.parent, process_count, work)
 
 
-def discard(connection: socket.socket, row: memoryview) -> None:
+def count_stream(connection: socket.socket, row: memoryview) -> None:
     """Count a connection's received bytes until the client closes it."""
     buffer = bytearray(_READ_BYTES)
     while size := connection.recv_into(buffer):
-        row[COUNT] += size
+        row[COUNT_INDEX] += size
 
 
-def answer(connection: socket.socket, workload: TcpRequest, row: memoryview) -> None:
+def answer_requests(connection: socket.socket, workload: TcpRequest, row: memoryview) -> None:
     """Answer a connection's requests until the client closes it."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     size = workload.request_bytes
@@ -66,7 +66,7 @@ def answer(connection: socket.socket, workload: TcpRequest, row: memoryview) -> 
             while time.thread_time_ns() < until_ns:
                 pass
         connection.sendall(response)
-        row[COUNT] += 1
+        row[COUNT_INDEX] += 1
 
 
 def count_packets(packets: socket.socket, size: int, row: memoryview) -> NoReturn:
@@ -74,7 +74,7 @@ def count_packets(packets: socket.socket, size: int, row: memoryview) -> NoRetur
     buffer = bytearray(size)
     while True:
         packets.recv_into(buffer)
-        row[COUNT] += 1
+        row[COUNT_INDEX] += 1
 
 
 if __name__ == "__main__":

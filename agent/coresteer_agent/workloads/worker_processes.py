@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 from typing import TypeAlias
 
-from coresteer_agent.workloads.process_control import end_with_parent, wake_exactly
+from coresteer_agent.workloads.process_control import end_with_parent, minimize_timer_slack
 from coresteer_agent.workloads.traffic_protocol import READY, exit_with_error, print_line
 
 SignalReady: TypeAlias = Callable[[], None]
@@ -39,7 +39,7 @@ def run_processes(parent: int, size: int, work: Callable[[int, SignalReady], Non
 def _work(parent: int, index: int, ready_writer: int, work: Callable[[int, SignalReady], None]) -> None:
     try:
         end_with_parent(parent)
-        wake_exactly()
+        minimize_timer_slack()
         work(index, lambda: _signal_ready(ready_writer))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error

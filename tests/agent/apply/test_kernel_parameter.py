@@ -146,7 +146,7 @@ def test_a_simulated_node_has_it() -> None:
     node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     changes = SimulatedChanges(node)
     changes.handle(Apply("c", Plan([Action(KEY, "1", "0", "test")]), 60))
-    assert changes.messages()[-1].state is ChangeState.UNCONFIRMED
+    assert changes.drain_messages()[-1].state is ChangeState.UNCONFIRMED
     assert node.inventory.settings == {KEY: "0"}
     changes.handle(Rollback("c"))
     assert node.inventory.settings == {KEY: "1"}

@@ -134,14 +134,14 @@ class Nic:
         self.queue = {"coalesce/rx-usecs": "7", "coalesce/rx-frames": "0"}
         self.napi = {"gro_flush_timeout": "0"}
         for name, replacement in {
-            "params": lambda _: Params(dict(self.values), {"ring/rx": "4096"}),
-            "queue_params": lambda _, queues: {queue: dict(self.queue) for queue in queues},
+            "read_params": lambda _: Params(dict(self.values), {"ring/rx": "4096"}),
+            "read_queue_params": lambda _, queues: {queue: dict(self.queue) for queue in queues},
             "set_param": lambda _, name, value: self.values.update({name: self._made(name, value)}),
             "set_queue_param": lambda _, queue, name, value: self.queue.update({name: value}),
         }.items():
             monkeypatch.setattr(ethtool_params, name, replacement)
-        monkeypatch.setattr(napi, "napi_of", lambda netdev, queue: 8193)
-        monkeypatch.setattr(napi, "params", lambda _: dict(self.napi))
+        monkeypatch.setattr(napi, "read_napi_id", lambda netdev, queue: 8193)
+        monkeypatch.setattr(napi, "read_params", lambda _: dict(self.napi))
         monkeypatch.setattr(napi, "set_param", lambda _, name, value: self.napi.update({name: value}))
         for module in (netdev_params, queue_params):
             monkeypatch.setattr(module, "is_running_kernel", lambda _: True)
@@ -196,7 +196,7 @@ def test_a_netdev_that_went_away_has_none_and_another_error_is_raised(monkeypatc
     def away(_: str) -> Params:
         raise raised
 
-    monkeypatch.setattr(ethtool_params, "params", away)
+    monkeypatch.setattr(ethtool_params, "read_params", away)
     assert not NetdevParamHandler().exists(Path("/"), NetdevParam("eth0", "ring/rx"))
     assert not QueueParamHandler().exists(Path("/"), QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
     raised = OSError(errno.EIO, "Input/output error")
@@ -267,10 +267,10 @@ family = family_id("netdev")
 napis = [n[2] for n in queues._dump(netlink, family, queues._NAPI_GET) if 2 in n]
 said = []
 for name, value in (("gro_flush_timeout", str(5 << 32)), ("napi_defer_hard_irqs", "2"),
-                    ("napi_defer_hard_irqs", str(1 << 31))) if napis and napi.params(napis[0]) else ():
+                    ("napi_defer_hard_irqs", str(1 << 31))) if napis and napi.read_params(napis[0]) else ():
     try:
         napi.set_param(napis[0], name, value)
-        said.append(napi.params(napis[0])[name])
+        said.append(napi.read_params(napis[0])[name])
     except OSError as error:
         said.append([errno.errorcode[error.errno], error.strerror])
 told.append(said)

@@ -227,13 +227,13 @@ def test_a_cgroup_made_anew_with_the_path_of_one_that_was_removed_is_another_one
     executor = open_executor(root, VIEW)
     key = "cgroup/db/cpu.shares"
     executor.apply(Action(key, "1024", "2048", "test"), change_id="c")
-    assert not executor.gone(key)
+    assert not executor.is_removed(key)
     folder = (root / FILES[key][0]).parent
     folder.rename(folder.with_name("old"))  # which keeps its number from being given again
-    assert executor.gone(key)
+    assert executor.is_removed(key)
     folder.mkdir()
     (folder / "cpu.shares").write_text("1024\n")
-    assert executor.gone(key)
+    assert executor.is_removed(key)
     assert executor.steer(Action(key, "2048", "4096", "test")).outcome is Outcome.UNSUPPORTED
     [gone] = restore(path, root) or []
     assert gone.outcome is Outcome.UNSUPPORTED

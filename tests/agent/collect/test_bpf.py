@@ -18,7 +18,7 @@ from coresteer_core.node.inventory import Inventory
 
 def test_every_jump_of_the_programs_stays_inside_and_both_end() -> None:
     for side in (0, 1):
-        code = list(struct.iter_unpack("=BBhi", bpf.assemble(5, side, 16, 532)))
+        code = list(struct.iter_unpack("=BBhi", bpf.assemble_program(5, side, 16, 532)))
         assert code[-1][0] == 0x95
         for number, (opcode, _, offset, _) in enumerate(code):
             if opcode & 7 == 5 and opcode not in (0x85, 0x95):
@@ -81,9 +81,9 @@ def test_a_typedef_and_a_members_place_are_found_among_the_kernels_types(tmp_pat
     ]
     file = tmp_path / "btf"
     file.write_bytes(types(*parts, strings=STRINGS))
-    assert btf.find(file, ["trace"], ["sock.protocol"]) == btf.Wanted({"trace": 4}, {"sock.protocol": 8})
+    assert btf.find_types(file, ["trace"], ["sock.protocol"]) == btf.KernelTypes({"trace": 4}, {"sock.protocol": 8})
     with pytest.raises(btf.BtfError, match="does not know elsewhere"):
-        btf.find(file, ["elsewhere"], ["sock.protocol"])
+        btf.find_types(file, ["elsewhere"], ["sock.protocol"])
 
 
 @given(st.binary(max_size=200))
@@ -92,7 +92,7 @@ def test_whatever_type_information_holds_it_is_found_or_refused(tmp_path: Path, 
     file = tmp_path / "btf"
     file.write_bytes(types(data, strings=STRINGS))
     with suppress(btf.BtfError):
-        btf.find(file, ["trace"], ["sock.protocol"])
+        btf.find_types(file, ["trace"], ["sock.protocol"])
 
 
 def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters: bpf.ByteCounters) -> None:

@@ -19,9 +19,9 @@ from tests.support.views import make_netdev
 
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.process_identity import Groups, ProcessIdentityReader, parse_cgroups, parse_command
+from coresteer_agent.collect.process_identity import CgroupPaths, ProcessIdentityReader, parse_cgroups, parse_command
 from coresteer_agent.collect.tasks import Scheduling, parse_scheduling
-from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
+from coresteer_agent.collect.tcp_sockets import Flow, SocketDump, TcpSocket, find_message_layout
 from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_address
 from coresteer_agent.linux.ethtool import Rss
 from coresteer_agent.linux.flow_steering import Steering
@@ -77,8 +77,8 @@ CGROUP = struct.pack("=HHQ", 12, 21, 4711)
 SHUTDOWN = struct.pack("=HHB3x", 5, 8, 0)
 
 
-def take(before: dict[int, TcpSocket] | None, *messages: bytes) -> Answer:
-    answer = Answer(before)
+def take(before: dict[int, TcpSocket] | None, *messages: bytes) -> SocketDump:
+    answer = SocketDump(before)
     assert answer.parse(memoryview(b"".join(messages) + DONE))
     return answer
 
@@ -119,14 +119,14 @@ def test_a_mapped_address_is_parsed_as_its_ipv4_address() -> None:
 
 def test_an_error_of_the_kernel_is_raised_with_its_number() -> None:
     with pytest.raises(OSError, match="not permitted") as caught:
-        Answer({}).parse(memoryview(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)))
+        SocketDump({}).parse(memoryview(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)))
     assert caught.value.errno == errno.EPERM
 
 
 @given(st.binary(max_size=600))
 def test_a_broken_answer_gives_sockets_or_an_os_error(data: bytes) -> None:
     with suppress(OSError):
-        Answer({}).parse(memoryview(data))
+        SocketDump({}).parse(memoryview(data))
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
@@ -134,8 +134,8 @@ def test_a_damaged_message_raises_nothing_but_os_error(at: int, damage: bytes) -
     whole = bytearray(message(1, 1, 2, extra=CGROUP) + message(2, 3, 4, extra=CGROUP))
     whole[at : at + len(damage)] = damage
     with suppress(OSError):
-        Answer({}).parse(memoryview(bytes(whole)))
-    layout_of(memoryview(bytes(whole)))
+        SocketDump({}).parse(memoryview(bytes(whole)))
+    find_message_layout(memoryview(bytes(whole)))
 
 
 # Addresses
@@ -431,15 +431,15 @@ def test_a_search_reads_a_bounded_number_of_links_at_a_time(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "groups"),
     [
-        ("0::/system.slice/nginx.service\n", Groups("/system.slice/nginx.service", None, None, "nginx.service")),
-        ("3:cpuset,cpu:/a\n1:name=systemd:/x/y.scope/z\n0::/\n", Groups("/", "/a", "/a", "y.scope")),
-        ("4:cpu,cpuacct:/docker/1\n2:cpuset:/\n", Groups(None, "/", "/docker/1", None)),
+        ("0::/system.slice/nginx.service\n", CgroupPaths("/system.slice/nginx.service", None, None, "nginx.service")),
+        ("3:cpuset,cpu:/a\n1:name=systemd:/x/y.scope/z\n0::/\n", CgroupPaths("/", "/a", "/a", "y.scope")),
+        ("4:cpu,cpuacct:/docker/1\n2:cpuset:/\n", CgroupPaths(None, "/", "/docker/1", None)),
         ("0::/user.slice/user@1000.service/app.slice/a.service/b\n",
-         Groups("/user.slice/user@1000.service/app.slice/a.service/b", None, None, "a.service")),
-        ("", Groups(None, None, None, None)),
+         CgroupPaths("/user.slice/user@1000.service/app.slice/a.service/b", None, None, "a.service")),
+        ("", CgroupPaths(None, None, None, None)),
     ],
 )  # fmt: skip
-def test_cgroups_of_both_versions_are_distinguished(text: str, groups: Groups) -> None:
+def test_cgroups_of_both_versions_are_distinguished(text: str, groups: CgroupPaths) -> None:
     assert parse_cgroups(text) == groups
 
 

@@ -7,10 +7,10 @@ import pytest
 from tests.fixtures.large_tree import LargeTree
 
 from coresteer_agent.collect import irq as irq_module
-from coresteer_agent.collect.irq import Movable, read_movable
+from coresteer_agent.collect.irq import Movability, read_movable
 from coresteer_agent.collect.netdev import Device, netdev_names, read_device
 from coresteer_agent.observe.inventory import InventoryReader
-from coresteer_agent.observe.queues import QueueIrq, map_device, parse_irq_name
+from coresteer_agent.observe.queues import QueueIrq, map_queues_to_irqs, parse_irq_name
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_core.node.derive import derive
 from coresteer_core.node.inventory import Irq, Netdev
@@ -62,7 +62,7 @@ DEVICE = Device("eth0", "x", None, None, None, True, ["0000:3b:00.0"])
 
 
 def test_netlink_goes_before_msi_irqs_and_msi_irqs_before_names() -> None:
-    found = map_device(
+    found = map_queues_to_irqs(
         DEVICE,
         ["rx-0", "rx-1", "rx-2", "tx-0"],
         {40: "eth0-rx-0", 41: "eth0-rx-1", 42: "eth0-rx-2", 43: "gve-tx-0"},
@@ -79,17 +79,19 @@ def test_netlink_goes_before_msi_irqs_and_msi_irqs_before_names() -> None:
 
 
 def test_a_queue_that_the_netdev_does_not_have_is_not_made_up() -> None:
-    assert map_device(DEVICE, ["rx-0"], {40: "eth0-TxRx-9"}, frozenset(), {}).queues == {"rx-0": QueueIrq(None, None)}
+    assert map_queues_to_irqs(DEVICE, ["rx-0"], {40: "eth0-TxRx-9"}, frozenset(), {}).queues == {
+        "rx-0": QueueIrq(None, None)
+    }
 
 
 def test_the_only_interrupt_of_an_old_netdev_serves_all_its_queues() -> None:
-    found = map_device(DEVICE, ["rx-0", "tx-0"], {19: "eth0"}, frozenset(), {})
+    found = map_queues_to_irqs(DEVICE, ["rx-0", "tx-0"], {19: "eth0"}, frozenset(), {})
     assert {q.irq for q in found.queues.values()} == {19}
 
 
 def test_beside_interrupts_of_queues_the_one_with_the_netdevs_own_name_is_for_its_link() -> None:
     names = {55: "eth0", 56: "eth0-TxRx-0", 57: "eth0-TxRx-1"}
-    found = map_device(DEVICE, ["rx-0", "rx-1", "tx-0", "tx-1"], names, frozenset(names), {})
+    found = map_queues_to_irqs(DEVICE, ["rx-0", "rx-1", "tx-0", "tx-1"], names, frozenset(names), {})
     assert {name: q.irq for name, q in found.queues.items()} == {"rx-0": 56, "rx-1": 57, "tx-0": 56, "tx-1": 57}
     assert found.irqs == {55, 56, 57}
 
@@ -127,7 +129,7 @@ def test_an_interrupt_that_could_not_be_written_is_locked_from_then_on(
 ) -> None:
     reader = InventoryReader(tree.root)
     assert known(reader.read().irq(44)).movable is None
-    monkeypatch.setattr(irq_module, "read_movable", lambda *_: Movable(False, "The kernel refused."))
+    monkeypatch.setattr(irq_module, "read_movable", lambda *_: Movability(False, "The kernel refused."))
     reader.reread([IrqAffinity(44)])
     found = known(reader.read().irq(44))
     assert (found.movable, found.locked_reason) == (False, "The kernel refused.")
@@ -135,12 +137,12 @@ def test_an_interrupt_that_could_not_be_written_is_locked_from_then_on(
 
 def test_in_a_captured_tree_a_writable_file_says_nothing_and_is_not_written(tmp_path: Path) -> None:
     write(tmp_path, "proc/irq/36/smp_affinity_list", "0-1\n")
-    assert read_movable(tmp_path, 36) == Movable(None)
+    assert read_movable(tmp_path, 36) == Movability(None)
     assert (tmp_path / "proc/irq/36/smp_affinity_list").read_text() == "0-1\n"
 
 
 def test_an_interrupt_without_the_file_is_not_known(tmp_path: Path) -> None:
-    assert read_movable(tmp_path, 36) == Movable(None)
+    assert read_movable(tmp_path, 36) == Movability(None)
 
 
 @pytest.mark.parametrize(

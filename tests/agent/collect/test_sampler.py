@@ -24,7 +24,7 @@ from coresteer_agent.collect.sock_diag import TcpLatencyReader, parse_message, s
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.linux.hotplug import SUBSYSTEMS, HotplugMonitor
-from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
+from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, parse_attributes
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.print_json import sample_json, topology_json
@@ -285,7 +285,7 @@ def test_the_kernel_lists_a_socket_of_ours() -> None:
         messages = [bytes(m) for m in netlink.dump(20, request)]
         netlink.close()
     (ours,) = [m for m in messages if m[4:8] == ports]
-    tcp_info = dict(attributes(memoryview(ours), 72))[2]
+    tcp_info = dict(parse_attributes(memoryview(ours), 72))[2]
     assert struct.unpack_from("=I", tcp_info, 68)[0] > 0
 
 

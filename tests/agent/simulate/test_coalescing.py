@@ -50,7 +50,7 @@ class Node:
         action = Action(self.key(param), self.read(param) or "", value, "")
         self.number += 1
         self.changes.handle(Apply(f"c{self.number}", Plan([action]), 30.0))
-        messages = self.changes.messages()
+        messages = self.changes.drain_messages()
         if messages[-1].state is ChangeState.UNCONFIRMED:
             self.changes.handle(Confirm(f"c{self.number}"))
         return next(result for message in messages for result in message.results if result.key == action.key)

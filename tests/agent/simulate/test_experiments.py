@@ -11,7 +11,7 @@ from websockets.uri import parse_uri
 
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
-from coresteer_agent.simulate.experiments import SimulatedExperiments, measure
+from coresteer_agent.simulate.experiments import SimulatedExperiments, simulate_run
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import SimulatedNode
@@ -56,7 +56,7 @@ def a_run(workload: Workload, run_id: str = "1") -> Run:
 
 def figures(node: SimulatedNode, workload: Workload, name: str) -> list[float]:
     """Of ten runs."""
-    return [measure(node, a_run(workload, str(number)), 0).figures[name] for number in range(10)]
+    return [simulate_run(node, a_run(workload, str(number)), 0).figures[name] for number in range(10)]
 
 
 class Clock:
@@ -142,8 +142,8 @@ def test_a_run_of_an_experiment_that_has_not_begun_fails_with_its_number() -> No
 def test_figures_are_known_metrics_and_reproducible(workload: Workload, kind: int) -> None:
     node = a_node(kind)
     node.sample(1.7e9)
-    measured = measure(node, a_run(workload), 5)
-    assert measured == measure(node, a_run(workload), 5)
+    measured = simulate_run(node, a_run(workload), 5)
+    assert measured == simulate_run(node, a_run(workload), 5)
     assert {name for name in measured.figures if not name.startswith("command.")} <= set(EXPERIMENT)
     assert all(value >= 0 for value in measured.figures.values())
     for kind_of_time in ("busy", "user", "system", "irq", "softirq"):

@@ -15,7 +15,7 @@ from coresteer_agent.simulate import add_arguments
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
-from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
+from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys, node_names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import Fault, make_machine
 from coresteer_agent.simulate.node import SimulatedNode
@@ -144,11 +144,11 @@ def test_a_moved_interrupt_counts_on_its_new_cpu_and_reverts_on_timeout() -> Non
     noon = 43_200.0
     assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
     changes.handle(Apply("x", plan, 60))
-    assert changes.messages()[-1].state is ChangeState.UNCONFIRMED
+    assert changes.drain_messages()[-1].state is ChangeState.UNCONFIRMED
     assert cpus_of(node.sample(noon), irq.irq) == {7}
     now = 61.0
     changes.advance(node.sample(noon))
-    assert changes.messages()[-1].state is ChangeState.ROLLED_BACK
+    assert changes.drain_messages()[-1].state is ChangeState.ROLLED_BACK
     assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
 
 
@@ -176,7 +176,7 @@ def test_policies_on_a_simulated_node_move_interrupts_and_processes_and_restore_
         changes.advance(node.sample(43_200.0 + now))
         if now % 5 == 0:
             runner.step(node.view(now))
-        said += changes.messages()
+        said += changes.drain_messages()
     cpus = {irq.effective for irq in node.inventory.irqs if irq.queues}
     assert len(cpus) > 1, "the hot queues shared one CPU"
     assert node.affinities
@@ -209,9 +209,9 @@ def test_samples_beyond_the_buffer_are_counted_as_overflowed() -> None:
 
 def test_without_keys_and_token_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="--token"):
-        keys_for(node_names(3, 8), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
+        load_or_request_keys(node_names(3, 8), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
     with pytest.raises(SimulationError, match="cannot be reached to enrol sim8-0001"):
-        keys_for(node_names(3, 8), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
+        load_or_request_keys(node_names(3, 8), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
 
 
 @pytest.mark.parametrize(

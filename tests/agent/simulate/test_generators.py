@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coresteer_agent.simulate.interval import make_interval
-from coresteer_agent.simulate.load import LEVELS, failing_nic_counts, link_is_down, load_level, load_profile
+from coresteer_agent.simulate.load import LOAD_LEVELS, failing_nic_counts, link_is_down, load_level, load_profile
 from coresteer_agent.simulate.machine import Fault, Machine, fault_of, make_machine
 from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
 
 
-def placement_of(machine: Machine) -> tuple[int, ...]:
+def irq_target_cpus(machine: Machine) -> tuple[int, ...]:
     return tuple(min(parse_cpu_list(irq.effective or "")) for irq in machine.inventory.irqs)
 
 
@@ -69,13 +69,13 @@ def test_a_machine_has_the_requested_interrupts_and_every_queue_has_its_own(
 @settings(max_examples=40)
 @given(
     cpus=st.sampled_from([2, 3, 8, 20, 72, 256]),
-    level=st.integers(0, LEVELS - 1),
+    level=st.integers(0, LOAD_LEVELS - 1),
     fault=st.sampled_from(list(Fault)),
     kind=st.integers(0, 2),
 )
 def test_columns_have_a_cell_for_each_cpu_and_shares_add_up(cpus: int, level: int, fault: Fault, kind: int) -> None:
     machine = make_machine(cpus=cpus, irqs=40, kind=kind, seed=1, fault=fault)
-    interval = make_interval(machine, placement_of(machine), level, 3, 1.0)
+    interval = make_interval(machine, irq_target_cpus(machine), level, 3, 1.0)
     shares = {name: column or b"" for name, column in interval.shares.items()}
     assert set(shares) == set(CPU_SHARES)
     assert set(interval.counts) == set(CPU_COUNTS)
@@ -91,11 +91,11 @@ def test_columns_have_a_cell_for_each_cpu_and_shares_add_up(cpus: int, level: in
 
 def test_a_hot_queue_saturates_one_cpu_and_load_moves_with_an_interrupt() -> None:
     machine = make_machine(cpus=16, irqs=40, kind=2, seed=0, fault=Fault.HOT_QUEUE)
-    before = placement_of(machine)
+    before = irq_target_cpus(machine)
     queue_rows = [row for row, irq in enumerate(machine.inventory.irqs) if irq.queues]
     (hot,) = {before[row] for row in queue_rows}
     free = 0 if hot else 1
-    full = make_interval(machine, before, LEVELS - 1, 0, 1.0)
+    full = make_interval(machine, before, LOAD_LEVELS - 1, 0, 1.0)
     softirq = full.shares["softirq"] or b""
     assert softirq[hot] > 0.9 * SHARES_PER_UNIT > softirq[free]
     assert u32(full.counts["dropped"])[hot] > 0
@@ -104,7 +104,7 @@ def test_a_hot_queue_saturates_one_cpu_and_load_moves_with_an_interrupt() -> Non
     after = list(before)
     for row in queue_rows[: len(queue_rows) // 2]:
         after[row] = free
-    moved = make_interval(machine, tuple(after), LEVELS - 1, 0, 1.0)
+    moved = make_interval(machine, tuple(after), LOAD_LEVELS - 1, 0, 1.0)
     relieved = moved.shares["softirq"] or b""
     assert relieved[hot] < softirq[hot]
     assert relieved[free] > softirq[free]
@@ -114,7 +114,7 @@ def test_a_hot_queue_saturates_one_cpu_and_load_moves_with_an_interrupt() -> Non
 
 def test_a_failing_nic_loses_packets_and_then_its_link() -> None:
     machine = make_machine(cpus=8, irqs=30, kind=1, seed=0, fault=Fault.FAILING_NIC)
-    healthy = make_interval(machine, placement_of(machine), 20, 0, 1.0).netdevs[0]
+    healthy = make_interval(machine, irq_target_cpus(machine), 20, 0, 1.0).netdevs[0]
     errors = [failing_nic_counts(healthy, age_s, 1.0).rx_errors for age_s in (0, 60, 120, 170)]
     assert errors == sorted(set(errors))
     assert not link_is_down(60)
@@ -132,7 +132,7 @@ def test_the_managed_nodes_nic_is_locked_with_a_reason() -> None:
 def test_the_same_seed_makes_the_same_interval_and_another_seed_another() -> None:
     def interval(seed: int) -> object:
         machine = make_machine(cpus=20, irqs=50, kind=4, seed=seed)
-        return make_interval(machine, placement_of(machine), 12, 2, 1.0)
+        return make_interval(machine, irq_target_cpus(machine), 12, 2, 1.0)
 
     assert interval(7) == interval(7)
     assert interval(7) != interval(8)
@@ -141,4 +141,4 @@ def test_the_same_seed_makes_the_same_interval_and_another_seed_another() -> Non
 def test_the_load_follows_a_daily_cycle() -> None:
     profile = load_profile(0, 9)
     levels = [load_level(hour * 3600.0, profile, fault_of(9)) for hour in range(24)]
-    assert max(levels) - min(levels) >= LEVELS // 5
+    assert max(levels) - min(levels) >= LOAD_LEVELS // 5
