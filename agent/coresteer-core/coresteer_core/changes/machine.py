@@ -152,14 +152,15 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
         policy=event.policy,
         confirm_after_s=event.confirm_after_s,
     )
+    return _begin(state, change, RunPlan(change.change_id, change.plan), now)
+
+
+def _begin(state: Changes, change: Change, run: RunPlan | RunRestore, now: float) -> Step:
+    """Return the step that begins a change and runs its plan, or that records the change as failed if it is invalid."""
     if rejection := _rejection(state, change):
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection)
         return with_change(state, change), [RecordChange(change), report(change, now)]
-    return with_change(state, change), [
-        RecordChange(change),
-        report(change, now),
-        RunPlan(change.change_id, change.plan),
-    ]
+    return with_change(state, change), [RecordChange(change), report(change, now), run]
 
 
 def _restore(state: Changes, event: RestoreRequested, now: float) -> Step:
@@ -172,14 +173,7 @@ def _restore(state: Changes, event: RestoreRequested, now: float) -> Step:
         policy=event.policy,
         restores=True,
     )
-    if rejection := _rejection(state, change):
-        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection)
-        return with_change(state, change), [RecordChange(change), report(change, now)]
-    return with_change(state, change), [
-        RecordChange(change),
-        report(change, now),
-        RunRestore(change.change_id, change.plan),
-    ]
+    return _begin(state, change, RunRestore(change.change_id, change.plan), now)
 
 
 def _delegate(state: Changes, event: Delegated) -> Step:

@@ -102,6 +102,12 @@ class _OfTask(Setting, frozen=True):
         task = self._task(view) if view is not None else None
         return f"{task.name} ({self.pid})" if task is not None else f"PID {self.pid}"
 
+    def _common_refusals(self, view: View, value: str, by_thread: str) -> list[tuple[str, str]]:
+        """Return ``unknown`` for a process that a View lacks, and ``invalid`` with by_thread for values by thread."""
+        missing = self.missing_reason(view)
+        found = [] if missing is None else [("unknown", missing)]
+        return [*found, ("invalid", by_thread)] if ";" in value else found
+
     def _task(self, view: View) -> NetTask | None:
         return view.task(self.pid)
 
@@ -171,11 +177,9 @@ class TaskAffinity(_OfTask, frozen=True):
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return (code, sentence) pairs: ``unknown``, ``invalid`` (differs by thread), ``bound`` or ``cpuset``."""
         task = self._task(view)
-        found = []
-        if (missing := self.missing_reason(view)) is not None:
-            found.append(("unknown", missing))
-        if ";" in value:
-            found.append(("invalid", f"Name the CPUs of {self.describe(view)} for all of its threads together."))
+        found = self._common_refusals(
+            view, value, f"Name the CPUs of {self.describe(view)} for all of its threads together."
+        )
         if task is not None and task.bound:
             found.append(("bound", f"{self.describe(view)} is a kernel thread that is bound to its CPUs."))
         allowed = parse_cpu_list(task.allowed) if task is not None else frozenset()
@@ -250,11 +254,9 @@ class TaskNice(_OfTask, frozen=True):
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return (code, sentence) pairs: ``unknown``, ``invalid`` (differs by thread), ``kernel`` or ``realtime``."""
         task = self._task(view)
-        found = []
-        if (missing := self.missing_reason(view)) is not None:
-            found.append(("unknown", missing))
-        if ";" in value:
-            found.append(("invalid", f"Name one nice value for all threads of {self.describe(view)} together."))
+        found = self._common_refusals(
+            view, value, f"Name one nice value for all threads of {self.describe(view)} together."
+        )
         if task is not None and task.kernel:
             found.append(("kernel", f"{self.describe(view)} is a kernel thread, whose nice value is the kernel's own."))
         elif task is not None and task.realtime:
