@@ -19,6 +19,7 @@ from coresteer.changes import preview, reports, repository, requests, service
 from coresteer.changes.context import ChangeContext
 from coresteer.changes.schemas import (
     Change,
+    ChangeFilter,
     ChangePage,
     ChangeRequest,
     DesiredValueIn,
@@ -136,9 +137,9 @@ class World:
         return await requests.roll_back(self.context, change_id=UUID(change.id), identity=OPERATOR)
 
     async def page(self, **filters: object) -> ChangePage:
-        chosen = {"node_id": self.node_id, "is_open": None, "from_time": None, "to_time": None, "older_than": None}
+        chosen = ChangeFilter(**{"node_id": self.node_id, **filters})  # type: ignore[arg-type] # a test's shorthand
         async with self.database.session() as session:
-            return await service.list_changes(session, **{**chosen, "limit": 100, **filters})  # type: ignore[arg-type] # a test's shorthand
+            return await service.list_changes(session, chosen)
 
 
 @pytest_asyncio.fixture

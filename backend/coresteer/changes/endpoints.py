@@ -3,13 +3,20 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request
-from pydantic import AwareDatetime
+from fastapi import APIRouter, Depends, Request
 
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.changes import preview, requests, service
 from coresteer.changes.recent_rates import last_minute
-from coresteer.changes.schemas import Change, ChangePage, ChangeRequest, ExtendRequest, PreviewRequest, PreviewResponse
+from coresteer.changes.schemas import (
+    Change,
+    ChangeFilter,
+    ChangePage,
+    ChangeRequest,
+    ExtendRequest,
+    PreviewRequest,
+    PreviewResponse,
+)
 from coresteer.db import Session
 from coresteer.inputs import RowId
 
@@ -42,27 +49,9 @@ async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, re
 
 
 @router.get("/api/changes")
-async def list_changes(
-    _: Viewer,
-    session: Session,
-    *,
-    node_id: RowId | None = None,
-    is_open: Annotated[bool | None, Query(alias="open")] = None,
-    from_time: AwareDatetime | None = None,
-    to_time: AwareDatetime | None = None,
-    older_than: UUID | None = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-) -> ChangePage:
+async def list_changes(_: Viewer, session: Session, chosen: Annotated[ChangeFilter, Depends()]) -> ChangePage:
     """List changes, newest first. A time range includes every change that was open at some time of it."""
-    return await service.list_changes(
-        session,
-        node_id=node_id,
-        is_open=is_open,
-        from_time=from_time,
-        to_time=to_time,
-        older_than=older_than,
-        limit=limit,
-    )
+    return await service.list_changes(session, chosen)
 
 
 @router.get("/api/changes/{change_id}")

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from coresteer.db import Database
 from coresteer.telemetry import repository
-from coresteer.telemetry.chunk_decoding import decode
-from coresteer.telemetry.chunks import COLUMNS, Chunk
+from coresteer.telemetry.chunk_decoding import decode_columns
 from coresteer.telemetry.service import Ingest
 from coresteer_core.node.rates import Rates
 
@@ -22,16 +21,7 @@ async def last_minute(database: Database, ingest: Ingest, node_id: int) -> list[
         rows = await repository.read_chunks(connection, node_id, now - _SPAN, now, _NEEDED)
     found = {rates.time_ms: rates for rates in unstored}
     for samples, cpus, scalars, *columns in rows:
-        stored = Chunk(
-            first_seq=0,
-            last_seq=0,
-            start_ms=0,
-            end_ms=0,
-            samples=samples,
-            cpus=cpus,
-            scalars=scalars,
-            columns={**dict.fromkeys(COLUMNS), **dict(zip(_NEEDED, columns, strict=True))},
-        )
-        found |= {rates.time_ms: rates for rates in decode(stored)}
+        stored = decode_columns(samples, cpus, scalars, dict(zip(_NEEDED, columns, strict=True)))
+        found |= {rates.time_ms: rates for rates in stored}
     oldest = repository.to_unix_ms(now - _SPAN)
     return [found[time_ms] for time_ms in sorted(found) if time_ms > oldest]

@@ -1,13 +1,13 @@
 """SQL of changes."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import delete, func, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import undefer
 
+from coresteer.changes.schemas import ChangeFilter
 from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.report import ChangeState
@@ -62,27 +62,18 @@ async def count_open(session: AsyncSession) -> dict[int, int]:
     return dict((await session.execute(query)).all())
 
 
-async def newest_changes(
-    session: AsyncSession,
-    *,
-    node_id: int | None,
-    is_open: bool | None,
-    from_time: datetime | None,
-    to_time: datetime | None,
-    older_than: UUID | None,
-    limit: int,
-) -> Sequence[ChangeRow]:
+async def newest_changes(session: AsyncSession, chosen: ChangeFilter) -> Sequence[ChangeRow]:
     """Return at most limit changes, newest first, that were open at some time of the range."""
-    query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(limit)
-    if node_id is not None:
-        query = query.where(ChangeRow.node_id == node_id)
-    if is_open is not None:
-        query = query.where(ChangeRow.state.in_(OPEN_STATES) if is_open else ChangeRow.state.not_in(OPEN_STATES))
-    if from_time is not None:
-        query = query.where(or_(ChangeRow.ended_at.is_(None), ChangeRow.ended_at >= from_time))
-    if to_time is not None:
-        query = query.where(ChangeRow.created_at <= to_time)
-    if older_than is not None:
-        last = select(ChangeRow.created_at, ChangeRow.id).where(ChangeRow.id == older_than).scalar_subquery()
+    query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(chosen.limit)
+    if chosen.node_id is not None:
+        query = query.where(ChangeRow.node_id == chosen.node_id)
+    if chosen.is_open is not None:
+        query = query.where(ChangeRow.state.in_(OPEN_STATES) if chosen.is_open else ChangeRow.state.not_in(OPEN_STATES))
+    if chosen.from_time is not None:
+        query = query.where(or_(ChangeRow.ended_at.is_(None), ChangeRow.ended_at >= chosen.from_time))
+    if chosen.to_time is not None:
+        query = query.where(ChangeRow.created_at <= chosen.to_time)
+    if chosen.older_than is not None:
+        last = select(ChangeRow.created_at, ChangeRow.id).where(ChangeRow.id == chosen.older_than).scalar_subquery()
         query = query.where(tuple_(ChangeRow.created_at, ChangeRow.id) < last)
     return (await session.scalars(query)).all()

@@ -1,11 +1,14 @@
 """Request and response bodies of previews and changes."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from uuid import UUID
 
-from pydantic import BaseModel, Field
+from fastapi import Query
+from pydantic import AwareDatetime, BaseModel, Field
 
-from coresteer.inputs import STORABLE, RequestBody
+from coresteer.inputs import STORABLE, RequestBody, RowId
 from coresteer.structs import AsStruct, FormField
 from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
 from coresteer_core.changes.plan import Action, Plan
@@ -140,3 +143,18 @@ class ChangePage(BaseModel):
 
     changes: list[Change]
     older: str | None
+
+
+@dataclass(frozen=True)
+class ChangeFilter:
+    """Query parameters that select changes, at most limit of them; None selects any.
+
+    from_time, to_time: changes that were open at some time between them. older_than: changes before this one.
+    """
+
+    node_id: RowId | None = None
+    is_open: Annotated[bool | None, Query(alias="open")] = None
+    from_time: AwareDatetime | None = None
+    to_time: AwareDatetime | None = None
+    older_than: UUID | None = None
+    limit: Annotated[int, Query(ge=1, le=500)] = 100

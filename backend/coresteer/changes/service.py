@@ -1,13 +1,13 @@
 """Changes as the API returns them: one by id, or a page."""
 
-from datetime import datetime
+from dataclasses import replace
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes import repository
 from coresteer.changes.records import find_change, utc_now
-from coresteer.changes.schemas import Change, ChangePage
+from coresteer.changes.schemas import Change, ChangeFilter, ChangePage
 from coresteer.changes.serialize import to_schema
 from coresteer.db import Database
 
@@ -18,25 +18,8 @@ async def get_change(database: Database, change_id: UUID) -> Change:
         return to_schema(await find_change(session, change_id), utc_now())
 
 
-async def list_changes(
-    session: AsyncSession,
-    *,
-    node_id: int | None,
-    is_open: bool | None,
-    from_time: datetime | None,
-    to_time: datetime | None,
-    older_than: UUID | None,
-    limit: int,
-) -> ChangePage:
+async def list_changes(session: AsyncSession, chosen: ChangeFilter) -> ChangePage:
     """Return a page of changes, newest first; a time range includes every change that was open at some time of it."""
-    rows = await repository.newest_changes(
-        session,
-        node_id=node_id,
-        is_open=is_open,
-        from_time=from_time,
-        to_time=to_time,
-        older_than=older_than,
-        limit=limit + 1,
-    )
-    changes = [to_schema(row, utc_now()) for row in rows[:limit]]
-    return ChangePage(changes=changes, older=changes[-1].id if len(rows) > limit else None)
+    rows = await repository.newest_changes(session, replace(chosen, limit=chosen.limit + 1))
+    changes = [to_schema(row, utc_now()) for row in rows[: chosen.limit]]
+    return ChangePage(changes=changes, older=changes[-1].id if len(rows) > chosen.limit else None)

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from pydantic import AwareDatetime
+from fastapi import APIRouter, Depends, Request
 
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
@@ -25,11 +24,10 @@ from coresteer.policies.schemas import (
     Rollout,
     RolloutCreate,
     RolloutStop,
+    TimeFilter,
 )
 
 router = APIRouter(tags=["policies"])
-
-Limit = Annotated[int, Query(ge=1, le=500)]
 
 
 @router.get("/api/policies")
@@ -125,16 +123,10 @@ async def stop_rollout(request: Request, identity: Operator, rollout_id: RowId, 
 
 @router.get("/api/nodes/{node_id}/decisions")
 async def list_decisions(
-    session: Session,
-    _: Viewer,
-    node_id: RowId,
-    *,
-    from_time: AwareDatetime | None = None,
-    to_time: AwareDatetime | None = None,
-    limit: Limit = 100,
+    session: Session, _: Viewer, node_id: RowId, chosen: Annotated[TimeFilter, Depends()]
 ) -> list[Decision]:
     """List the decisions of the policies on the node, newest first."""
-    return await evaluations.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return await evaluations.decisions(session, node_id, chosen)
 
 
 @router.get("/api/nodes/{node_id}/recommendations")
@@ -145,16 +137,10 @@ async def list_recommendations(session: Session, _: Viewer, node_id: RowId) -> l
 
 @router.get("/api/nodes/{node_id}/drifts")
 async def list_drifts(
-    session: Session,
-    _: Viewer,
-    node_id: RowId,
-    *,
-    from_time: AwareDatetime | None = None,
-    to_time: AwareDatetime | None = None,
-    limit: Limit = 100,
+    session: Session, _: Viewer, node_id: RowId, chosen: Annotated[TimeFilter, Depends()]
 ) -> list[DriftEntry]:
     """List changes that other programs made to settings that policies had set, newest first."""
-    return await evaluations.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return await evaluations.drifts(session, node_id, chosen)
 
 
 @router.get("/api/nodes/{node_id}/flows")

@@ -16,7 +16,7 @@ from coresteer.nodes.tables import NodeRow
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import in_force
-from coresteer.policies.schemas import Decision, DriftEntry, PolicyBody
+from coresteer.policies.schemas import Decision, DriftEntry, PolicyBody, TimeFilter
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
@@ -99,12 +99,10 @@ def _store_drifts(
             )
 
 
-async def decisions(
-    session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
-) -> list[Decision]:
+async def decisions(session: AsyncSession, node_id: int, chosen: TimeFilter) -> list[Decision]:
     """Return decisions of policies on a node, newest first. Raises NotFound."""
     await _node_attributes(session, node_id)
-    rows = await repository.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    rows = await repository.decisions(session, node_id, chosen)
     return [_schema(row, state) for row, state in rows]
 
 
@@ -121,12 +119,10 @@ async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]
     return found
 
 
-async def drifts(
-    session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
-) -> list[DriftEntry]:
+async def drifts(session: AsyncSession, node_id: int, chosen: TimeFilter) -> list[DriftEntry]:
     """Return a node's drifts (settings that another program changed), newest first. Raises NotFound."""
     await _node_attributes(session, node_id)
-    rows = await repository.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    rows = await repository.drifts(session, node_id, chosen)
     return [
         DriftEntry(
             at=row.at,

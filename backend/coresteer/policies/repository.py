@@ -1,16 +1,15 @@
 """SQL of policies, rollouts, decisions and drifts."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Text, cast, func, select
+from sqlalchemy import ColumnElement, Text, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies.in_force import UNFINISHED_STATES, EnabledPolicy, PartialRollout
-from coresteer.policies.schemas import PolicyBody
+from coresteer.policies.schemas import PolicyBody, TimeFilter
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.changes.report import ChangeState, EndedBy
@@ -113,32 +112,29 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
 
 
 async def decisions(
-    session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
+    session: AsyncSession, node_id: int, chosen: TimeFilter
 ) -> Sequence[tuple[DecisionRow, str | None]]:
     """Return decisions on a node, newest first, each with the state of its change (None without a change)."""
-    query = (
-        select(DecisionRow, ChangeRow.state)
-        .outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
-        .where(DecisionRow.node_id == node_id)
-    )
-    if from_time is not None:
-        query = query.where(DecisionRow.at >= from_time)
-    if to_time is not None:
-        query = query.where(DecisionRow.at <= to_time)
-    query = query.order_by(DecisionRow.at.desc(), DecisionRow.id.desc()).limit(limit)
-    return [(row[0], row[1]) for row in (await session.execute(query)).all()]
+    query = select(DecisionRow, ChangeRow.state).outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
+    query = query.where(*_conditions(DecisionRow, node_id, chosen)).limit(chosen.limit)
+    rows = await session.execute(query.order_by(DecisionRow.at.desc(), DecisionRow.id.desc()))
+    return [(row[0], row[1]) for row in rows.all()]
 
 
-async def drifts(
-    session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
-) -> Sequence[DriftRow]:
+async def drifts(session: AsyncSession, node_id: int, chosen: TimeFilter) -> Sequence[DriftRow]:
     """Return a node's drifts, newest first."""
-    query = select(DriftRow).where(DriftRow.node_id == node_id)
-    if from_time is not None:
-        query = query.where(DriftRow.at >= from_time)
-    if to_time is not None:
-        query = query.where(DriftRow.at <= to_time)
-    return (await session.scalars(query.order_by(DriftRow.at.desc(), DriftRow.id.desc()).limit(limit))).all()
+    query = select(DriftRow).where(*_conditions(DriftRow, node_id, chosen)).limit(chosen.limit)
+    return (await session.scalars(query.order_by(DriftRow.at.desc(), DriftRow.id.desc()))).all()
+
+
+def _conditions(table: type[DecisionRow | DriftRow], node_id: int, chosen: TimeFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions for a node's rows in a time range."""
+    conditions = [table.node_id == node_id]
+    if chosen.from_time is not None:
+        conditions.append(table.at >= chosen.from_time)
+    if chosen.to_time is not None:
+        conditions.append(table.at <= chosen.to_time)
+    return conditions
 
 
 async def guardrail_violation(session: AsyncSession, rollout: RolloutRow) -> tuple[int, UUID, str] | None:

@@ -1,10 +1,12 @@
 """Request and response bodies of policies, rollouts, decisions and drifts."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
+from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.changes.schemas import GuardrailIn, Reason
@@ -318,3 +320,12 @@ class NodeFlows(BaseModel):
     at: datetime | None
     exact: bool
     tasks: list[Annotated[NetTask, AsStruct()]]
+
+
+@dataclass(frozen=True)
+class TimeFilter:
+    """Query parameters that select the newest entries of a time range, at most limit of them; None: no bound."""
+
+    from_time: AwareDatetime | None = None
+    to_time: AwareDatetime | None = None
+    limit: Annotated[int, Query(ge=1, le=500)] = 100

@@ -15,7 +15,7 @@ from coresteer.audit.service import record
 from coresteer.auth.secrets import new_token, token_hash
 from coresteer.changes import repository as changes
 from coresteer.changes import service as plans
-from coresteer.changes.schemas import Change
+from coresteer.changes.schemas import Change, ChangeFilter
 from coresteer.db import Database
 from coresteer.errors import NotFound
 from coresteer.experiments import service as experiments
@@ -119,15 +119,8 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
     async with database.session() as session:
         node = await nodes.find_node(session, change.node_id)
         inventory = nodes.reported_state(node).inventory
-        others = await changes.newest_changes(
-            session,
-            node_id=change.node_id,
-            is_open=None,
-            from_time=first,
-            to_time=last,
-            older_than=None,
-            limit=_MAX_CHANGES,
-        )
+        near = ChangeFilter(node_id=change.node_id, from_time=first, to_time=last, limit=_MAX_CHANGES)
+        others = await changes.newest_changes(session, near)
         interval_s = (node.hello or {}).get("interval_s", 1.0)
     moments = [at for row in others if str(row.id) != change.id for at in (row.created_at, row.ended_at) if at]
     if change.state is ChangeState.ROLLED_BACK and change.ended_at:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from coresteer.telemetry.byte_columns import F64, I64, U32
 from coresteer.telemetry.chunks import (
+    COLUMNS,
     Chunk,
     Scalars,
     amounts,
@@ -63,6 +64,12 @@ def decode(chunk: Chunk) -> list[Rates]:
         )
         for p in range(count)
     ]
+
+
+def decode_columns(samples: int, cpus: int, scalars: bytes, columns: dict[str, bytes | None]) -> list[Rates]:
+    """Return the Rates of a telemetry chunk, oldest first, from its scalars and some of its columns, by name."""
+    all_columns = dict.fromkeys(COLUMNS) | columns
+    return decode(Chunk(0, 0, 0, 0, samples, cpus, scalars, all_columns))
 
 
 def _decode_counters(scalars: Scalars) -> list[dict[str, int]]:

@@ -11,8 +11,8 @@ from psycopg.rows import TupleRow
 
 from coresteer.db import Database
 from coresteer.errors import Invalid
-from coresteer.telemetry import chunks, repository, rollup
-from coresteer.telemetry.chunk_decoding import decode
+from coresteer.telemetry import repository, rollup
+from coresteer.telemetry.chunk_decoding import decode_columns
 from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
 from coresteer.telemetry.rollup import Rollup
 from coresteer.telemetry.schemas import Resolution
@@ -158,22 +158,11 @@ async def read_samples(source: TelemetrySource, span: TimeRange) -> list[Rates]:
     rows, unstored = await read_chunks(source, span, _POLICY_COLUMNS)
 
     def decoded() -> list[Rates]:
-        found = []
-        for count, cpus, scalars, *columns in rows:
-            wanted = dict.fromkeys(chunks.COLUMNS) | dict(zip(_POLICY_COLUMNS, columns, strict=True))
-            found += decode(
-                chunks.Chunk(
-                    first_seq=0,
-                    last_seq=0,
-                    start_ms=0,
-                    end_ms=0,
-                    samples=count,
-                    cpus=cpus,
-                    scalars=scalars,
-                    columns=wanted,
-                )
-            )
-        return found
+        return [
+            rates
+            for count, cpus, scalars, *columns in rows
+            for rates in decode_columns(count, cpus, scalars, dict(zip(_POLICY_COLUMNS, columns, strict=True)))
+        ]
 
     stored = await asyncio.to_thread(decoded)
     inside = {rates.time_ms: rates for rates in (*stored, *unstored) if span.start < rates.time_ms <= span.end}
