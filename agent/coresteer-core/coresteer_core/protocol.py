@@ -6,7 +6,7 @@ it are committed, and after a reconnect Welcome has the last one acknowledged. S
 nothing is stored twice. Decoding enforces the bounds of fields (coresteer_core.bounds).
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -30,6 +30,8 @@ from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
 from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Evaluation
 from coresteer_core.policies.engine_state import PolicyInForce
+
+T = TypeVar("T")
 
 PROTOCOL = 6
 """Protocol version, which both peers must share; incremented when an older peer could misinterpret a message.
@@ -296,17 +298,16 @@ def encode(message: ToBackend | ToAgent) -> bytes:
 
 def decode_to_backend(frame: bytes) -> ToBackend:
     """Return the message in a frame that an agent sent. Raises ProtocolError; relations of fields are not checked."""
-    try:
-        message: ToBackend = _to_backend.decode(frame)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"Invalid message of protocol {PROTOCOL}: {error}") from None
-    return message
+    return _decode(_to_backend, frame)
 
 
 def decode_to_agent(frame: bytes) -> ToAgent:
     """Return the message in a frame that the backend sent. Raises ProtocolError."""
+    return _decode(_to_agent, frame)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], frame: bytes) -> T:
     try:
-        message: ToAgent = _to_agent.decode(frame)
+        return decoder.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"Invalid message of protocol {PROTOCOL}: {error}") from None
-    return message

@@ -49,9 +49,9 @@ async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, re
 
 
 @router.get("/api/changes")
-async def list_changes(_: Viewer, session: Session, chosen: Annotated[ChangeFilter, Depends()]) -> ChangePage:
+async def list_changes(_: Viewer, session: Session, filters: Annotated[ChangeFilter, Depends()]) -> ChangePage:
     """List changes, newest first. A time range includes every change that was open at some time of it."""
-    return await service.list_changes(session, chosen)
+    return await service.list_changes(session, filters)
 
 
 @router.get("/api/changes/{change_id}")

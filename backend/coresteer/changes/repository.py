@@ -62,18 +62,20 @@ async def count_open(session: AsyncSession) -> dict[int, int]:
     return dict((await session.execute(query)).all())
 
 
-async def newest_changes(session: AsyncSession, chosen: ChangeFilter) -> Sequence[ChangeRow]:
+async def newest_changes(session: AsyncSession, filters: ChangeFilter) -> Sequence[ChangeRow]:
     """Return at most limit changes, newest first, that were open at some time of the range."""
-    query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(chosen.limit)
-    if chosen.node_id is not None:
-        query = query.where(ChangeRow.node_id == chosen.node_id)
-    if chosen.is_open is not None:
-        query = query.where(ChangeRow.state.in_(OPEN_STATES) if chosen.is_open else ChangeRow.state.not_in(OPEN_STATES))
-    if chosen.from_time is not None:
-        query = query.where(or_(ChangeRow.ended_at.is_(None), ChangeRow.ended_at >= chosen.from_time))
-    if chosen.to_time is not None:
-        query = query.where(ChangeRow.created_at <= chosen.to_time)
-    if chosen.older_than is not None:
-        last = select(ChangeRow.created_at, ChangeRow.id).where(ChangeRow.id == chosen.older_than).scalar_subquery()
+    query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(filters.limit)
+    if filters.node_id is not None:
+        query = query.where(ChangeRow.node_id == filters.node_id)
+    if filters.is_open is not None:
+        query = query.where(
+            ChangeRow.state.in_(OPEN_STATES) if filters.is_open else ChangeRow.state.not_in(OPEN_STATES)
+        )
+    if filters.from_time is not None:
+        query = query.where(or_(ChangeRow.ended_at.is_(None), ChangeRow.ended_at >= filters.from_time))
+    if filters.to_time is not None:
+        query = query.where(ChangeRow.created_at <= filters.to_time)
+    if filters.older_than is not None:
+        last = select(ChangeRow.created_at, ChangeRow.id).where(ChangeRow.id == filters.older_than).scalar_subquery()
         query = query.where(tuple_(ChangeRow.created_at, ChangeRow.id) < last)
     return (await session.scalars(query)).all()

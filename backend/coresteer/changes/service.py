@@ -18,8 +18,8 @@ async def get_change(database: Database, change_id: UUID) -> Change:
         return to_schema(await find_change(session, change_id), utc_now())
 
 
-async def list_changes(session: AsyncSession, chosen: ChangeFilter) -> ChangePage:
+async def list_changes(session: AsyncSession, filters: ChangeFilter) -> ChangePage:
     """Return a page of changes, newest first; a time range includes every change that was open at some time of it."""
-    rows = await repository.newest_changes(session, replace(chosen, limit=chosen.limit + 1))
-    changes = [to_schema(row, utc_now()) for row in rows[: chosen.limit]]
-    return ChangePage(changes=changes, older=changes[-1].id if len(rows) > chosen.limit else None)
+    rows = await repository.newest_changes(session, replace(filters, limit=filters.limit + 1))
+    changes = [to_schema(row, utc_now()) for row in rows[: filters.limit]]
+    return ChangePage(changes=changes, older=changes[-1].id if len(rows) > filters.limit else None)

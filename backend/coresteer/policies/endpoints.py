@@ -123,10 +123,10 @@ async def stop_rollout(request: Request, identity: Operator, rollout_id: RowId, 
 
 @router.get("/api/nodes/{node_id}/decisions")
 async def list_decisions(
-    session: Session, _: Viewer, node_id: RowId, chosen: Annotated[TimeFilter, Depends()]
+    session: Session, _: Viewer, node_id: RowId, filters: Annotated[TimeFilter, Depends()]
 ) -> list[Decision]:
     """List the decisions of the policies on the node, newest first."""
-    return await evaluations.decisions(session, node_id, chosen)
+    return await evaluations.decisions(session, node_id, filters)
 
 
 @router.get("/api/nodes/{node_id}/recommendations")
@@ -137,10 +137,10 @@ async def list_recommendations(session: Session, _: Viewer, node_id: RowId) -> l
 
 @router.get("/api/nodes/{node_id}/drifts")
 async def list_drifts(
-    session: Session, _: Viewer, node_id: RowId, chosen: Annotated[TimeFilter, Depends()]
+    session: Session, _: Viewer, node_id: RowId, filters: Annotated[TimeFilter, Depends()]
 ) -> list[DriftEntry]:
     """List changes that other programs made to settings that policies had set, newest first."""
-    return await evaluations.drifts(session, node_id, chosen)
+    return await evaluations.drifts(session, node_id, filters)
 
 
 @router.get("/api/nodes/{node_id}/flows")

@@ -99,10 +99,10 @@ def _store_drifts(
             )
 
 
-async def decisions(session: AsyncSession, node_id: int, chosen: TimeFilter) -> list[Decision]:
+async def decisions(session: AsyncSession, node_id: int, filters: TimeFilter) -> list[Decision]:
     """Return decisions of policies on a node, newest first. Raises NotFound."""
     await _node_attributes(session, node_id)
-    rows = await repository.decisions(session, node_id, chosen)
+    rows = await repository.decisions(session, node_id, filters)
     return [_schema(row, state) for row, state in rows]
 
 
@@ -119,10 +119,10 @@ async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]
     return found
 
 
-async def drifts(session: AsyncSession, node_id: int, chosen: TimeFilter) -> list[DriftEntry]:
+async def drifts(session: AsyncSession, node_id: int, filters: TimeFilter) -> list[DriftEntry]:
     """Return a node's drifts (settings that another program changed), newest first. Raises NotFound."""
     await _node_attributes(session, node_id)
-    rows = await repository.drifts(session, node_id, chosen)
+    rows = await repository.drifts(session, node_id, filters)
     return [
         DriftEntry(
             at=row.at,

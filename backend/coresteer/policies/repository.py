@@ -112,28 +112,28 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
 
 
 async def decisions(
-    session: AsyncSession, node_id: int, chosen: TimeFilter
+    session: AsyncSession, node_id: int, filters: TimeFilter
 ) -> Sequence[tuple[DecisionRow, str | None]]:
     """Return decisions on a node, newest first, each with the state of its change (None without a change)."""
     query = select(DecisionRow, ChangeRow.state).outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
-    query = query.where(*_conditions(DecisionRow, node_id, chosen)).limit(chosen.limit)
+    query = query.where(*_conditions(DecisionRow, node_id, filters)).limit(filters.limit)
     rows = await session.execute(query.order_by(DecisionRow.at.desc(), DecisionRow.id.desc()))
     return [(row[0], row[1]) for row in rows.all()]
 
 
-async def drifts(session: AsyncSession, node_id: int, chosen: TimeFilter) -> Sequence[DriftRow]:
+async def drifts(session: AsyncSession, node_id: int, filters: TimeFilter) -> Sequence[DriftRow]:
     """Return a node's drifts, newest first."""
-    query = select(DriftRow).where(*_conditions(DriftRow, node_id, chosen)).limit(chosen.limit)
+    query = select(DriftRow).where(*_conditions(DriftRow, node_id, filters)).limit(filters.limit)
     return (await session.scalars(query.order_by(DriftRow.at.desc(), DriftRow.id.desc()))).all()
 
 
-def _conditions(table: type[DecisionRow | DriftRow], node_id: int, chosen: TimeFilter) -> list[ColumnElement[bool]]:
+def _conditions(table: type[DecisionRow | DriftRow], node_id: int, filters: TimeFilter) -> list[ColumnElement[bool]]:
     """Return the conditions for a node's rows in a time range."""
     conditions = [table.node_id == node_id]
-    if chosen.from_time is not None:
-        conditions.append(table.at >= chosen.from_time)
-    if chosen.to_time is not None:
-        conditions.append(table.at <= chosen.to_time)
+    if filters.from_time is not None:
+        conditions.append(table.at >= filters.from_time)
+    if filters.to_time is not None:
+        conditions.append(table.at <= filters.to_time)
     return conditions
 
 
