@@ -22,7 +22,7 @@ PATH = "/run/coresteer/gate.sock"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 """Back-off before connecting again to an absent agent; doubled each time."""
 
-CONNECT_S = 1.0
+CONNECT_TIMEOUT_S = 1.0
 MAX_REPLY_BYTES = 256
 
 
@@ -231,7 +231,7 @@ def _timeval(seconds: float) -> bytes:
     return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
-_CONNECT = _timeval(CONNECT_S)
+_CONNECT = _timeval(CONNECT_TIMEOUT_S)
 _gates: WeakSet[Gate] = WeakSet()
 
 

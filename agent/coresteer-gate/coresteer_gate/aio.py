@@ -9,7 +9,15 @@ import asyncio
 import socket
 from types import TracebackType
 
-from coresteer_gate import CONNECT_S, MAX_REPLY_BYTES, Admission, BackOff, enter_message, enter_message_for, socket_path
+from coresteer_gate import (
+    CONNECT_TIMEOUT_S,
+    MAX_REPLY_BYTES,
+    Admission,
+    BackOff,
+    enter_message,
+    enter_message_for,
+    socket_path,
+)
 
 
 class AsyncGate:
@@ -79,7 +87,7 @@ class AsyncGate:
         loop = asyncio.get_running_loop()
         fresh = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.sock_connect(fresh, self._path)
         except OSError:  # TimeoutError is one
             fresh.close()

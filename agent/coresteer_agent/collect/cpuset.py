@@ -11,7 +11,7 @@ _V2 = (("sys/fs/cgroup", "cpuset.cpus.effective"), ("sys/fs/cgroup/unified", "cp
 def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
     """Return the CPUs that a process's cpuset allows, None if unknown. Raises ParseError for an invalid file.
 
-    A cgroup without the cpuset controller has its parent's.
+    A cgroup without the cpuset controller has the CPUs of its parent.
     """
     places: list[tuple[str, str, str]] = []
     for line in (read_bytes(root, f"proc/{pid}/cgroup") or b"").decode("utf-8", "replace").splitlines():

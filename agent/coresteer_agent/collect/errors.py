@@ -4,7 +4,7 @@
 class ParseError(ValueError):
     """Raised for a kernel file whose text is not in the expected format.
 
-    path: below the root directory; line: counted from 1, None when the whole file is meant.
+    path: below the root directory; line: counted from 1, None for the whole file.
     """
 
     def __init__(self, path: str, line: int | None, sentence: str) -> None:

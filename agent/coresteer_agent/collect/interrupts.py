@@ -12,7 +12,7 @@ from coresteer_agent.collect.files import open_file
 PATH = "proc/interrupts"
 
 _DIGITS = 10
-"""Of numbers that no interrupt has; they are left out, like labels."""
+"""Minimum length of numbers that no interrupt has; such rows are omitted, like labels."""
 _HWIRQ = re.compile(r"\d+(-\S+)?\Z|-\S+\Z", re.ASCII)
 
 

@@ -107,7 +107,7 @@ def read_device(root: Path, name: str) -> Device:
     """Read a netdev's properties from /sys/class/net. Raises ParseError.
 
     The speed is None while there is no link, and for devices that have none; a NUMA node of -1, which
-    is what the kernel shows on a machine that has one, is None.
+    the kernel shows on a machine with one node, is None.
     """
     folder = f"{NETDEV_FOLDER}/{name}"
     speed_mbit_per_s = read_non_negative(root, f"{folder}/speed")

@@ -20,8 +20,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class TaskStat(Struct, frozen=True):
     """CPU time of a process and the CPU of its main thread. ticks: user and system time of all threads.
 
-    From a thread's own stat file: the same of that thread, but threads is the number of threads of its process. The
-    same of a thread's own stat file is about that thread, but for threads, which counts those of its process.
+    From a thread's own stat file: the same of that thread, but threads is the number of threads of its process.
     """
 
     name: str
@@ -104,8 +103,8 @@ class TaskScanner:
     def scan(self) -> list[Task]:
         """Return the processes with the most CPU time since the previous scan, busiest first; none at the first.
 
-        A process that started since the previous scan counts with all of its time. One that ends
-        while it is read is left out.
+        A process that started since the previous scan counts with all of its time. A process
+        that ends during the scan is omitted.
         """
         now_s = monotonic()
         before, self._previous = self._previous, {}

@@ -1,8 +1,8 @@
 """Reads the bytes that each TCP socket of this network namespace sent and received since the last read.
 
-NETLINK_SOCK_DIAG with tcp_info (kernel: include/uapi/linux/inet_diag.h, tcp.h). A kernel lists ten thousand sockets
-in about 5 ms; so that reading the list costs no more than that, runs of equally long messages are taken apart in one
-go, and of a socket that counted nothing more is looked at only to see that.
+NETLINK_SOCK_DIAG with tcp_info (kernel: include/uapi/linux/inet_diag.h, tcp.h). The kernel lists ten thousand sockets
+in about 5 ms. To cost no more than that, consecutive messages of equal length are parsed by one struct.iter_unpack, and
+a socket without new bytes is skipped at once.
 """
 
 import errno
@@ -18,7 +18,14 @@ from coresteer_agent.collect.sock_diag import (
     TCP_INFO,
     tcp_request,
 )
-from coresteer_agent.linux.netlink import DONE, ERROR, NETLINK_SOCK_DIAG, Netlink, parse_attributes, raise_for_error
+from coresteer_agent.linux.netlink import (
+    NETLINK_SOCK_DIAG,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    Netlink,
+    parse_attributes,
+    raise_for_error,
+)
 from coresteer_core.node.rss import Toeplitz
 
 _LISTEN = 1 << 10
@@ -40,8 +47,8 @@ _MAPPED = bytes(10) + b"\xff\xff"
 class TcpSocket:
     """One TCP socket, identified by its kernel cookie, and its byte counters.
 
-    acked, received: bytes so far. rtt_us: its smoothed round-trip time when it moved last. flow: set when it first
-    moves. rss: the hash of its received packets, with what computed it and whether over ports.
+    acked, received: bytes so far. rtt_us: its smoothed round-trip time at its last traffic. flow: set at its first
+    traffic. rss: the hash of its received packets, with what computed it and whether over ports.
     """
 
     __slots__ = ("acked", "flow", "inode", "received", "rss", "rtt_us")
@@ -172,7 +179,7 @@ class SocketDump:
             length, kind = _LENGTH_AND_KIND.unpack_from(view, position)
             if length < _HEADER or position + length > end:
                 raise OSError(errno.EBADMSG, "the kernel's list of sockets is incomplete")
-            if kind in (DONE, ERROR):
+            if kind in (NLMSG_DONE, NLMSG_ERROR):
                 raise_for_error(view[position + _HEADER : position + length])
                 return True
             step = (length + 3) & ~3

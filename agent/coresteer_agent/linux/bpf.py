@@ -137,8 +137,8 @@ class ByteCounters:
         try:
             return self._open(_PROG_LOAD, attribute)
         except OSError:
-            said = log.value.decode("ascii", "replace").strip().splitlines()
-            _log.debug("The eBPF verifier rejects the program that counts bytes: %s", "\n".join(said))
+            messages = log.value.decode("ascii", "replace").strip().splitlines()
+            _log.debug("The eBPF verifier rejects the program that counts bytes: %s", "\n".join(messages))
             raise
 
 

@@ -1,6 +1,6 @@
 """Looks up types in the kernel's type information (/sys/kernel/btf/vmlinux; Documentation/bpf/btf.rst).
 
-It has about 5 MiB and 100,000 types, so it is read in pieces, of which nothing is kept: 0.1 s, once.
+The file has about 5 MiB and 100,000 types, so it is read in pieces that are discarded, once, in 0.1 s.
 """
 
 import os

@@ -13,9 +13,9 @@ NETLINK_SOCK_DIAG = 4
 NETLINK_GENERIC = 16
 
 _HEADER = struct.Struct("=IHHII")
-ERROR = 2
+NLMSG_ERROR = 2
 """Type of a message with an error number; 0 is an acknowledgement."""
-DONE = 3
+NLMSG_DONE = 3
 """Type of the last message of a dump."""
 _REQUEST_DUMP = 0x001 | 0x300
 _REQUEST_ACK = 0x001 | 0x004
@@ -56,14 +56,14 @@ class Netlink:
                 if length < _HEADER.size or position + length > len(view):
                     raise OSError(errno.EBADMSG, "the kernel's netlink reply is incomplete")
                 if sequence == self._sequence:
-                    if found in (DONE, ERROR):
+                    if found in (NLMSG_DONE, NLMSG_ERROR):
                         raise_for_error(view[position + _HEADER.size : position + length])
                         return
                     yield view[position + _HEADER.size : position + length]
                 position += (length + 3) & ~3
 
     def begin_dump(self, kind: int, payload: bytes) -> None:
-        """Send a dump request. Call receive() until a message is DONE or ERROR, then raise_for_error() with it."""
+        """Send a dump request; receive() until NLMSG_DONE or NLMSG_ERROR, then call raise_for_error() with its payload."""
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
@@ -86,7 +86,7 @@ class Netlink:
             view = self.receive()
             length, found, flags, _, _ = _HEADER.unpack_from(view)
             content = view[_HEADER.size : length]
-            if found != ERROR:
+            if found != NLMSG_ERROR:
                 answer = bytes(content)
                 continue
             code = -int(struct.unpack_from("=i", content)[0])
@@ -131,7 +131,7 @@ def family_id(name: str) -> int:
 
 
 def raise_for_error(payload: memoryview) -> None:
-    """Raise OSError if the payload of a message DONE or ERROR reports an error."""
+    """Raise OSError if the payload of NLMSG_DONE or NLMSG_ERROR reports an error."""
     if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
         raise OSError(-code, os.strerror(-code))
 

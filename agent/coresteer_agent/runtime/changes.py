@@ -103,7 +103,7 @@ class ChangeRunner:
     def feed(self, event: Event) -> frozenset[str]:
         """Pass an event to the state machine and carry out its instructions.
 
-        Returns the keys of settings that were written or tried. Returns the settings that were written or tried.
+        Returns the keys of settings that were written or tried.
         """
         touched: set[str] = set()
         events = deque([event])

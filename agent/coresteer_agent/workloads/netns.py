@@ -113,9 +113,9 @@ def _make_pair(outside: Netlink) -> str:
     kind = encode_attribute(_INFO_KIND, b"veth") + encode_attribute(_INFO_DATA, encode_attribute(_VETH_PEER, peer))
     for number in range(_MOST_NAMES):
         name = f"coresteer{number}"
-        asked = encode_attribute(_NAME, _text(name)) + _QUEUES + encode_attribute(_LINK_INFO, kind)
+        link = encode_attribute(_NAME, _text(name)) + _QUEUES + encode_attribute(_LINK_INFO, kind)
         try:
-            outside.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + asked, create=True)
+            outside.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + link, create=True)
         except FileExistsError:
             continue
         return name
@@ -123,10 +123,12 @@ def _make_pair(outside: Netlink) -> str:
 
 
 def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
-    asked = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + encode_attribute(_NAME, _text(netdev))
-    index = _LINK.unpack_from(netlink.exchange(_GET_LINK, asked))[2]
-    told = encode_attribute(_IFA_LOCAL, address.packed) + encode_attribute(_IFA_ADDRESS, address.packed)
-    netlink.exchange(_NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + told, create=True)
+    query = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + encode_attribute(_NAME, _text(netdev))
+    index = _LINK.unpack_from(netlink.exchange(_GET_LINK, query))[2]
+    address_attributes = encode_attribute(_IFA_LOCAL, address.packed) + encode_attribute(_IFA_ADDRESS, address.packed)
+    netlink.exchange(
+        _NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + address_attributes, create=True
+    )
     netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
 
 
@@ -138,8 +140,8 @@ def _packets_as_on_a_wire(client_end: socket.socket, netdev: str, server_end: so
     napi_defer_hard_irqs have the same effect as on a NIC. The sockets are of the ends' namespaces.
     """
     for where, name, *value in ((client_end, _CLIENT_END, _SET_TSO, 0), (server_end, netdev, _SET_GRO, 1)):
-        asked = array("I", value)
-        fcntl.ioctl(where, _SIOCETHTOOL, _IFREQ.pack(_text(name), asked.buffer_info()[0]))
+        command = array("I", value)
+        fcntl.ioctl(where, _SIOCETHTOOL, _IFREQ.pack(_text(name), command.buffer_info()[0]))
 
 
 def _text(name: str) -> bytes:
