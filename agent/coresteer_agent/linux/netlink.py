@@ -63,7 +63,7 @@ class Netlink:
                 position += (length + 3) & ~3
 
     def begin_dump(self, kind: int, payload: bytes) -> None:
-        """Send a dump request; receive() until NLMSG_DONE or NLMSG_ERROR, then call raise_for_error() with its payload."""
+        """Send a dump request; call receive() until NLMSG_DONE or NLMSG_ERROR, and raise_for_error() with that."""
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
