@@ -43,7 +43,7 @@ class AsStruct:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON schema, in which every field is present."""
-        return json_schema(schema["metadata"]["struct"], is_answer=True)
+        return json_schema(schema["metadata"]["struct"], is_response=True)
 
 
 def reason_and_path(error: msgspec.ValidationError) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
 from coresteer_core.protocol import (
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Hello,
     RatesMessage,
     ToBackend,
@@ -73,7 +73,7 @@ class Connection:
                 found.append(message.rates.seq)
         return found
 
-    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL) -> None:
+    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL_VERSION) -> None:
         self.websocket.send(encode(Welcome(protocol, 7, acked_seq)))
 
     def close(self, code: int = 1001, reason: str = "") -> None:

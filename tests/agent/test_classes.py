@@ -30,7 +30,7 @@ from coresteer_agent.transport.gate_server import GateServer
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import STEP_S, Damping, Mode, Ownership
+from coresteer_core.policies.base import ROUND_PERIOD_S, Damping, Mode, Ownership
 from coresteer_core.policies.engine_state import Holding, PolicyInForce
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
@@ -114,7 +114,7 @@ class Node:
             if tick % 10 == 0:
                 self.changes.tick()
                 self.classes.step()
-            if tick % round(STEP_S / STEER_S) == 0:
+            if tick % round(ROUND_PERIOD_S / STEER_S) == 0:
                 self.classes.observe(self.view(), self.connections)
                 self.policies.step(self.view())
 
@@ -167,7 +167,7 @@ def node(start: Start) -> Node:
     """A node whose policy's first weights are kept."""
     node = start()
     node.enforce()
-    node.run(STEP_S + CONFIRM_AFTER_S + 1)
+    node.run(ROUND_PERIOD_S + CONFIRM_AFTER_S + 1)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1280", "silver": "819"}
     return node
 
@@ -189,7 +189,7 @@ def test_the_class_behind_its_target_gets_more_and_all_is_restored_with_the_poli
     node.run(5)
     assert [told for told in node.told if isinstance(told, ChangeMessage)] == writes, "steering is no change"
     node.enforce(None)
-    node.run(STEP_S)
+    node.run(ROUND_PERIOD_S)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1024", "silver": "1024"}
     assert node.held() == {}
     assert restore(node.path, node.root) == []
@@ -199,7 +199,7 @@ def test_nothing_is_steered_before_the_initial_weights_are_confirmed(start: Star
     node = start()
     node.connections = UNEVEN
     node.enforce()
-    node.run(STEP_S + CONFIRM_AFTER_S - 1)
+    node.run(ROUND_PERIOD_S + CONFIRM_AFTER_S - 1)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1280", "silver": "819"}
 
 
@@ -212,26 +212,26 @@ def test_equal_classes_are_not_steered(node: Node) -> None:
 
 def test_values_steered_just_before_a_kill_are_adopted(node: Node, start: Start) -> None:
     node.connections = UNEVEN
-    node.run(STEP_S + 3)
+    node.run(ROUND_PERIOD_S + 3)
     steered = {name: node.shares(name) for name in GROUPS}
     again = start()
     assert again.held()[key("gold")].value != steered["gold"], "the file has to be older than the last write"
-    again.run(STEP_S)
+    again.run(ROUND_PERIOD_S)
     assert {each: again.held()[key(each)].value for each in GROUPS} == steered
     again.connections = UNEVEN
     again.run(20)
     assert int(again.shares("gold") or 0) > int(steered["gold"] or 0)
     assert not any(told.evaluation.drifts for told in again.decisions())
     again.enforce(None)
-    again.run(STEP_S)
+    again.run(ROUND_PERIOD_S)
     assert {name: again.shares(name) for name in GROUPS} == {"gold": "1024", "silver": "1024"}
 
 
 def test_an_externally_changed_weight_is_drift_and_not_steered(node: Node) -> None:
     node.connections = UNEVEN
-    node.run(STEP_S)
+    node.run(ROUND_PERIOD_S)
     file(node.root, "gold").write_text("77\n")
-    node.run(3 * STEP_S)
+    node.run(3 * ROUND_PERIOD_S)
     assert node.shares("gold") == "77"
     assert [drift.found for drift in node.decisions()[-1].evaluation.drifts] == ["77"]
     assert int(node.shares("silver") or 0) < 819
@@ -240,7 +240,7 @@ def test_an_externally_changed_weight_is_drift_and_not_steered(node: Node) -> No
 def test_a_re_asserting_policy_steers_an_externally_changed_weight(start: Start) -> None:
     node = start()
     node.enforce(replace(POLICY, on_drift=Ownership.REASSERT))
-    node.run(STEP_S + CONFIRM_AFTER_S + 1)
+    node.run(ROUND_PERIOD_S + CONFIRM_AFTER_S + 1)
     file(node.root, "gold").write_text("77\n")
     node.run(60)
     assert node.shares("gold") == "1280"
@@ -251,11 +251,11 @@ def test_a_re_asserting_policy_steers_an_externally_changed_weight(start: Start)
 
 def test_a_restore_beside_the_agent_ends_the_steering(node: Node) -> None:
     node.connections = UNEVEN
-    node.run(STEP_S)
+    node.run(ROUND_PERIOD_S)
     assert len(restore(node.path, node.root) or []) == 2
     node.run(2)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1024", "silver": "1024"}
-    node.run(STEP_S)
+    node.run(ROUND_PERIOD_S)
     assert node.held() == {}
 
 
@@ -264,7 +264,7 @@ def test_a_recreated_cgroup_is_assigned_again(node: Node) -> None:
     folder.rename(folder.with_name("old"))
     folder.mkdir()
     file(node.root, "gold").write_text("512\n")
-    node.run(STEP_S)
+    node.run(ROUND_PERIOD_S)
     assert node.shares("gold") == "1280"
     assert node.held()[key("gold")].original == "512"
 

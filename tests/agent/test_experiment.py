@@ -19,16 +19,16 @@ from coresteer_agent.runtime.experiment import ExperimentSession
 from coresteer_core.experiments.model import (
     Classes,
     Command,
-    Measured,
     Observe,
     Role,
     Run,
+    RunResult,
     RunState,
     TcpRequest,
     UdpFlood,
     Workload,
 )
-from coresteer_core.experiments.run_metrics import Reading, measured
+from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
@@ -264,11 +264,11 @@ def test_a_run_that_cannot_start_fails_with_a_reason(node: Node, monkeypatch: py
 def test_a_packet_that_passes_a_card_and_a_bridge_counts_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[Sequence[str]] = []
 
-    def counts(before: Reading, after: Reading, *, netdevs: Sequence[str], **_: object) -> Measured:
+    def counts(before: Reading, after: Reading, *, netdevs: Sequence[str], **_: object) -> RunResult:
         counted.append(netdevs)
-        return measured(before, after, netdevs=netdevs, irqs={}, load={}, load_before=0)
+        return run_result(before, after, netdevs=netdevs, irqs={}, load={}, load_before=0)
 
-    monkeypatch.setattr(experiment, "measured", counts)
+    monkeypatch.setattr(experiment, "run_result", counts)
     node.inventory = Inventory(
         [*(Netdev(name, None, None, 1500, None, True, name == "br0", False, []) for name in ("br0", "eth0"))], []
     )

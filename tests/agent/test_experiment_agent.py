@@ -20,7 +20,7 @@ from coresteer_agent.runtime import loop
 from coresteer_agent.runtime.loop import Agent
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link
-from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.experiments.model import Observe, Run, RunState, TcpRequest, UdpFlood
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -189,7 +189,7 @@ def test_a_lost_connection_ends_the_experiment_and_leases_after_the_grace_time(
     agent._check_backend()
     agent._handle(run)
     assert [message.state for message in said] == [RunState.READY]
-    agent._handle(BackendBack())
+    agent._handle(BackendReconnected())
     agent._handle(run)
     assert "has not begun" in said[-1].sentence
     assert agent._policies.in_force != [own]

@@ -17,7 +17,7 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.runtime.changes import DELEGATED_CHANGE_ID, NodeChanges
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
-from coresteer_core.changes.events import BackendLost, Stopping
+from coresteer_core.changes.events import AgentStopping, BackendLost
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Irq
@@ -174,9 +174,9 @@ def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
     assert changes.change(DELEGATED_CHANGE_ID) is None
 
 
-@pytest.mark.parametrize("event", [BackendLost(), Stopping()])
+@pytest.mark.parametrize("event", [BackendLost(), AgentStopping()])
 def test_every_end_of_the_change_restores_the_affinities(
-    event: BackendLost | Stopping, root: Path, changes: NodeChanges, monkeypatch: pytest.MonkeyPatch
+    event: BackendLost | AgentStopping, root: Path, changes: NodeChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes.delegate(["irq/41/affinity"])
     (root / "proc/irq/41/smp_affinity_list").write_text("3\n")

@@ -27,18 +27,18 @@ from coresteer_agent.runtime.identity import make_hello
 from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key
 from coresteer_agent.transport.link import MAX_DECISIONS, ConnectionTiming, Link, LinkEvent
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
-from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Cache, Topology
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.protocol import (
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Ack,
     Apply,
     Clock,
-    Close,
+    CloseCode,
     DecisionMessage,
     FlowsMessage,
     InventoryMessage,
@@ -88,7 +88,7 @@ def test_the_agent_sends_hello_with_its_key(backend: Backend, node: Node) -> Non
     assert connection.hello().first_seq == 1
     assert node.heard.empty()
     connection.welcome()
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
 
 
 def test_a_disconnect_loses_nothing_and_repeats_nothing_acknowledged(backend: Backend, node: Node) -> None:
@@ -100,7 +100,7 @@ def test_a_disconnect_loses_nothing_and_repeats_nothing_acknowledged(backend: Ba
     assert first.seqs(10) == list(range(1, 11))
     first.websocket.send(encode(Ack(4)))
     first.close()
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
     assert node.next() == BackendLost()
     for seq in range(11, 16):
         node.link.send_rates(make_rates(seq=seq))
@@ -159,14 +159,14 @@ def test_a_ping_is_answered_and_a_request_is_delivered(backend: Backend, node: N
     assert answer.ping_ms == 1234
     asked = Apply("c", Plan([]), 60)
     connection.websocket.send(encode(asked))
-    assert [node.next(), node.next()] == [BackendBack(), asked]
+    assert [node.next(), node.next()] == [BackendReconnected(), asked]
 
 
 def test_a_change_message_overtakes_waiting_samples(backend: Backend, node: Node) -> None:
     connection = backend.next_connection()
     connection.hello()
     connection.welcome()
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
     node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
     assert isinstance(connection.hear(), ChangeMessage)
 
@@ -180,7 +180,7 @@ def test_decisions_are_buffered_oldest_first_and_precede_their_changes(backend: 
     assert [connection.hear() for _ in range(MAX_DECISIONS)] == [
         DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
     ]
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
 
 
 def test_buffered_decisions_are_bounded_in_bytes(backend: Backend, node: Node) -> None:
@@ -204,7 +204,7 @@ def test_flows_are_not_buffered_while_disconnected(backend: Backend, node: Node)
     node.link.send_flows(FlowsMessage(1, []))
     connection.hello()
     connection.welcome()
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
     node.link.send_flows(FlowsMessage(2, []))
     assert connection.hear() == FlowsMessage(2, [])
 
@@ -220,7 +220,7 @@ def test_an_invalid_message_closes_the_connection_with_a_reason_and_the_agent_re
             connection.welcome()
         connection.websocket.send(garbage)
         assert connection.closed.wait(PATIENCE_S)
-        assert connection.websocket.close_code == Close.BAD_FRAME
+        assert connection.websocket.close_code == CloseCode.BAD_FRAME
         assert connection.websocket.close_reason
     assert backend.next_connection().hello()
 
@@ -230,9 +230,9 @@ def test_another_protocol_version_is_logged_and_tried_again(
 ) -> None:
     connection = backend.next_connection()
     connection.hello()
-    connection.welcome(protocol=PROTOCOL + 1)
+    connection.welcome(protocol=PROTOCOL_VERSION + 1)
     assert connection.closed.wait(PATIENCE_S)
-    assert connection.websocket.close_code == Close.VERSION
+    assert connection.websocket.close_code == CloseCode.VERSION
     backend.next_connection().hello()
     assert "Bring agent and backend to the same version." in caplog.text
     assert node.heard.empty()
@@ -241,9 +241,9 @@ def test_another_protocol_version_is_logged_and_tried_again(
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        (Close.BAD_KEY, "Enrol this node again"),
-        (Close.VERSION, "same version"),
-        (Close.REPLACED, "Two agents with one key"),
+        (CloseCode.BAD_KEY, "Enrol this node again"),
+        (CloseCode.VERSION, "same version"),
+        (CloseCode.REPLACED, "Two agents with one key"),
         (4499, "code 4499"),
     ],
 )
@@ -263,7 +263,7 @@ def test_each_close_code_is_logged_once_with_the_backends_reason(
 def test_a_refused_key_is_replaced_if_possible(backend: Backend) -> None:
     renewed = NodeKey(backend.address, 8, "n", "new")
     node = Node(backend.address, renew_key=lambda: renewed)
-    backend.next_connection().close(Close.BAD_KEY)
+    backend.next_connection().close(CloseCode.BAD_KEY)
     request = backend.next_connection().websocket.request
     assert request is not None
     assert request.headers["Authorization"] == "Bearer new"
@@ -308,7 +308,7 @@ def test_stopping_sends_buffered_messages_and_closes(backend: Backend, node: Nod
     connection = backend.next_connection()
     connection.hello()
     connection.welcome()
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
     node.link.send_rates(UNREAD)
     node.link.stop()
     assert connection.closed.wait(PATIENCE_S)
@@ -349,7 +349,7 @@ def raw_peer() -> Iterator[RawPeer]:
     peer.close()
 
 
-WELCOME = encode(Welcome(PROTOCOL, 7, 0))
+WELCOME = encode(Welcome(PROTOCOL_VERSION, 7, 0))
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ def test_a_fragmented_message_with_a_ping_in_between_is_received(raw_peer: RawPe
     node = Node(raw_peer.address)
     pieces = Frame(Opcode.BINARY, WELCOME[:3], fin=False), Frame(Opcode.PING, b"x"), Frame(Opcode.CONT, WELCOME[3:])
     taken = raw_peer.accept(*pieces)
-    assert node.next() == BackendBack()
+    assert node.next() == BackendReconnected()
     taken.close()
     assert node.next() == BackendLost()
     node.link.stop()
@@ -376,7 +376,7 @@ def test_a_close_reason_right_after_the_handshake_is_logged(
     raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]
 ) -> None:
     node = Node(raw_peer.address)
-    closing = Frame(Opcode.CLOSE, CloseFrame(Close.REPLACED, "because I say so").serialize())
+    closing = Frame(Opcode.CLOSE, CloseFrame(CloseCode.REPLACED, "because I say so").serialize())
     raw_peer.accept(closing).close()
     assert "because I say so" in said.get(timeout=PATIENCE_S).getMessage()
     node.link.stop()
@@ -386,7 +386,7 @@ def test_messages_right_before_the_close_are_received(raw_peer: RawPeer) -> None
     node = Node(raw_peer.address)
     asked = Apply("c", Plan([]), 60)
     raw_peer.accept(Frame(Opcode.BINARY, WELCOME), Frame(Opcode.BINARY, encode(asked))).close()
-    assert [node.next(), node.next(), node.next()] == [BackendBack(), asked, BackendLost()]
+    assert [node.next(), node.next(), node.next()] == [BackendReconnected(), asked, BackendLost()]
     node.link.stop()
 
 
@@ -395,9 +395,9 @@ def test_a_connection_without_pongs_is_replaced(raw_peer: RawPeer, said: SimpleQ
         raw_peer.address, ConnectionTiming(first_retry_s=0.01, longest_retry_s=0.02, welcome_s=5, keepalive_s=0.05)
     )
     with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
-        assert [node.next(), node.next()] == [BackendBack(), BackendLost()]
+        assert [node.next(), node.next()] == [BackendReconnected(), BackendLost()]
         with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
-            assert node.next() == BackendBack()
+            assert node.next() == BackendReconnected()
     sentences = [said.get(timeout=PATIENCE_S).getMessage() for _ in range(2)]
     assert "was lost" in sentences[1]
     node.link.stop()
@@ -448,7 +448,7 @@ def test_messages_of_any_size_pass_through_tls_both_ways(
     assert connection.hear() == TopologyMessage(topology)
     asked = Apply("c", Plan([Action("irq/41/affinity", "0", "1", "why " * 10_000)] * 5), 60)
     connection.websocket.send(encode(asked))
-    assert [node.next(), node.next()] == [BackendBack(), asked]
+    assert [node.next(), node.next()] == [BackendReconnected(), asked]
     node.link.send_rates(UNREAD)
     node.link.stop()
     assert connection.seqs(1) == [1]

@@ -27,7 +27,7 @@ from coresteer_agent.transport.link import Link
 from coresteer_core.changes.events import ApplyRequested
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
+from coresteer_core.node.nic import CoalescingPoint, DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies import engine
@@ -156,7 +156,9 @@ def test_what_was_learned_of_nics_is_saved_and_reported_again(
     (root / "proc/sys/kernel").mkdir(parents=True)
     (root / "proc/sys/kernel/osrelease").write_text("6.12\n")
     tried = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", time.time_ns() // 1_000_000)
-    learned = Learned([DriverRecord("igb", "6.12", [tried])], [Point("eth0", 504, None, False, 5.0, 1, 1, 1, 0)])
+    learned = NicKnowledge(
+        [DriverRecord("igb", "6.12", [tried])], [CoalescingPoint("eth0", 504, None, False, 5.0, 1, 1, 1, 0)]
+    )
     NicLearningFile(tmp_path / "state/agent/nics.json").write(learned)
     for _ in range(2):
         process = start()
@@ -314,7 +316,7 @@ def test_policies_are_evaluated_with_recent_rates_and_network_processes(
     monkeypatch.setattr(FlowReader, "read", lambda *_: flows.pop(0))
     monkeypatch.setattr(Link, "send_decision", lambda _, message: said.append(message))
     monkeypatch.setattr(Link, "send_flows", lambda _, message: said.append(message))
-    monkeypatch.setattr(loop, "STEP_S", 0.3)
+    monkeypatch.setattr(loop, "ROUND_PERIOD_S", 0.3)
     agent = agent_here(root, tmp_path / "state")
     agent._handle(Policies([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())]))
 

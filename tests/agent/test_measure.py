@@ -12,7 +12,7 @@ from coresteer_agent.runtime.meter import (
     parse_numastat,
     read_numa_pages,
 )
-from coresteer_core.experiments.run_metrics import measured
+from coresteer_core.experiments.run_metrics import run_result
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_this_machine_is_measured() -> None:
     meter = Meter(Path("/"))
     before = meter.read()
     os.sched_yield()
-    run = measured(before, meter.read(), irqs={}, load={}, load_before=0)
+    run = run_result(before, meter.read(), irqs={}, load={}, load_before=0)
     meter.close()
     assert run.duration_s > 0
     assert {"context_switches_per_s", "packets_per_s", "squeezed_per_s"} <= run.figures.keys()

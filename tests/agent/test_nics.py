@@ -19,10 +19,10 @@ from coresteer_core.node.nic import (
     MAX_POINTS,
     MAX_RESPONSES,
     RETRY_AFTER_S,
+    CoalescingPoint,
     DriverRecord,
     DriverResponse,
-    Learned,
-    Point,
+    NicKnowledge,
     Verdict,
 )
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
@@ -43,8 +43,8 @@ def machine(rx_usecs: int, *, name: str = "eth0", driver: str = "igb", **params:
 class World:
     """A book, the machine that it watches and a clock. interrupts, packets: in each second."""
 
-    def __init__(self, learned: Learned | None = None, *, kernel: str = "6.12") -> None:
-        self.kept: list[Learned] = []
+    def __init__(self, learned: NicKnowledge | None = None, *, kernel: str = "6.12") -> None:
+        self.kept: list[NicKnowledge] = []
         self.book = NicLearner(kernel, self.kept.append, learned=learned)
         self.now_s = 0.0
         self.seq = 0
@@ -73,7 +73,7 @@ def test_a_point_adds_up_what_was_counted_while_its_values_stood() -> None:
     for _ in range(3):  # the first only shows what stands
         world.step(machine(500))
     (point,) = world.book.learned.points
-    assert point == Point(
+    assert point == CoalescingPoint(
         "eth0",
         500,
         None,
@@ -124,8 +124,8 @@ def test_intervals_that_were_counted_before_are_not_counted_again() -> None:
 
 
 def test_a_long_lived_point_follows_the_traffic() -> None:
-    old = Point("eth0", 500, None, False, 3599.0, 100, 100, 100, 0)
-    world = World(Learned([], [old]))
+    old = CoalescingPoint("eth0", 500, None, False, 3599.0, 100, 100, 100, 0)
+    world = World(NicKnowledge([], [old]))
     for _ in range(2):
         world.step(machine(500))
     (point,) = world.book.learned.points
@@ -215,7 +215,7 @@ def test_a_driver_may_be_asked_again_after_a_day_for_what_it_did_not_take(
     verdict: Verdict, age_s: int, stays: bool
 ) -> None:
     tried = replace(TAKEN, verdict=verdict, time_ms=time.time_ns() // 1_000_000 - age_s * 1000)
-    world = World(Learned([DriverRecord("igb", "6.12", [tried])]))
+    world = World(NicKnowledge([DriverRecord("igb", "6.12", [tried])]))
     world.step(machine(54))
     assert world.book.learned.responses("igb", tried.name) == ([tried] if stays else [])
     assert all(record.responses == ([tried] if stays else []) for kept in world.kept for record in kept.drivers)
@@ -226,7 +226,7 @@ def test_writes_that_are_not_of_a_nics_parameters_teach_nothing() -> None:
     world.step(machine(3))
     world.book.record_attempt(WriteAttempt(Channels("eth0"), "combined 4", "combined 2", None, "no"))
     world.book.record_attempt(WriteAttempt(NetdevParam("eth7", "coalesce/rx-usecs"), "5", "3", None, "no"))
-    assert world.book.learned == Learned()
+    assert world.book.learned == NicKnowledge()
 
 
 def test_all_that_is_learned_is_bounded() -> None:
@@ -264,7 +264,7 @@ def test_it_is_told_at_most_every_ten_seconds_and_only_what_has_grown() -> None:
 
 
 def test_what_another_kernel_did_is_forgotten() -> None:
-    learned = Learned([DriverRecord("igb", "6.1", [TAKEN]), DriverRecord("ena", "6.12", [TAKEN])], [])
+    learned = NicKnowledge([DriverRecord("igb", "6.1", [TAKEN]), DriverRecord("ena", "6.12", [TAKEN])], [])
     assert [record.driver for record in World(learned).book.learned.drivers] == ["ena"]
 
 
@@ -274,31 +274,31 @@ def file(tmp_path: Path) -> NicLearningFile:
 
 
 def test_what_was_learned_outlives_the_agent(file: NicLearningFile) -> None:
-    assert file.read() == Learned()
+    assert file.read() == NicKnowledge()
     world = World()
     for _ in range(4):
         world.step(machine(500))
     world.book.record_attempt(WriteAttempt(NetdevParam("eth0", "coalesce/rx-usecs"), "500", "3", "504"))
     world.book.save()
     file.write(world.kept[-1])
-    assert World(file.read()).book.learned == world.book.learned != Learned()
+    assert World(file.read()).book.learned == world.book.learned != NicKnowledge()
 
 
 def test_a_file_that_makes_no_sense_is_done_without(
     file: NicLearningFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file.write(Learned())
+    file.write(NicKnowledge())
     (tmp_path / "agent/nics.json").write_bytes(b'{"drivers": [{}')
-    assert file.read() == Learned()
+    assert file.read() == NicKnowledge()
     assert "cannot be read" in caplog.text
 
 
 def test_a_kill_at_any_moment_leaves_the_old_file_or_the_new_one(
     file: NicLearningFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = Learned([DriverRecord("igb", "6.1", [TAKEN])], [])
+    old = NicKnowledge([DriverRecord("igb", "6.1", [TAKEN])], [])
     file.write(old)
-    new = Learned([replace(old.drivers[0], driver="ena")], [])
+    new = NicKnowledge([replace(old.drivers[0], driver="ena")], [])
 
     class KilledError(BaseException):
         pass

@@ -19,13 +19,13 @@ from coresteer_agent.runtime.policies import CONFIRM_AFTER_S, PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.runtime.policy_changes import FIRST_PAUSE_S
 from coresteer_agent.runtime.policy_state import PolicyState
-from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
+from coresteer_core.changes.events import AgentStopping, BackendLost, MetricsMeasured, RollbackRequested
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.node.inventory import Irq
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, Spec, engine
-from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Skipped
+from coresteer_core.policies.base import ROUND_PERIOD_S, Decision, Mode, Ownership, Proposal, Scope, Skipped
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory
@@ -89,12 +89,12 @@ class Node:
         return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals, self.skipped)
 
     def steps(self, seconds: float) -> list[DecisionMessage | ChangeMessage]:
-        """As the loop does it: a tick each second and a step every STEP_S. What is said meanwhile."""
+        """As the loop does it: a tick each second and a step every ROUND_PERIOD_S. What is said meanwhile."""
         before = len(self.told)
         for second in range(1, int(seconds) + 1):
             self.now += 1
             self.changes.tick()
-            if second % STEP_S == 0:
+            if second % ROUND_PERIOD_S == 0:
                 self.policies.step(self.view())
         return self.told[before:]
 
@@ -148,7 +148,7 @@ def enforced(node: Node, policy: PolicyInForce = SPREAD, wants: dict[int, str] |
     """A node that has carried out and kept what its policy wants."""
     node.wants = wants or {41: "2"}
     node.policies.set_policies([policy])
-    node.steps(STEP_S + CONFIRM_AFTER_S + STEP_S)
+    node.steps(ROUND_PERIOD_S + CONFIRM_AFTER_S + ROUND_PERIOD_S)
     assert node.ends()[-1].state is ChangeState.CONFIRMED
     return node
 
@@ -156,7 +156,7 @@ def enforced(node: Node, policy: PolicyInForce = SPREAD, wants: dict[int, str] |
 def test_the_change_of_an_enforced_policy_is_confirmed_by_itself(node: Node) -> None:
     node.wants = {41: "2"}
     node.policies.set_policies([replace(SPREAD, guardrails=[RAIL])])
-    decided, applying, unconfirmed = node.steps(STEP_S)
+    decided, applying, unconfirmed = node.steps(ROUND_PERIOD_S)
     assert isinstance(decided, DecisionMessage)
     assert [action.becomes for action in decided.evaluation.actions] == ["2"]
     assert isinstance(applying, ChangeMessage)
@@ -168,7 +168,7 @@ def test_the_change_of_an_enforced_policy_is_confirmed_by_itself(node: Node) -> 
         (ChangeState.CONFIRMED, "Confirmed by policy spread after 10 s, without a guardrail violation.")
     ]
     assert node.held()["irq/41/affinity"].original == "0-7"
-    node.steps(10 * STEP_S)
+    node.steps(10 * ROUND_PERIOD_S)
     assert affinity(node.root, 41) == "2"
 
 
@@ -182,7 +182,7 @@ def test_changes_of_skipped_subjects_are_reported_once_a_minute(node: Node) -> N
     told = []
     for turn in range(60):
         node.skipped = [Skipped(f"IRQ {turn}", "It is idle.")]
-        told += node.steps(STEP_S)
+        told += node.steps(ROUND_PERIOD_S)
     assert len(told) == 5
 
 
@@ -226,20 +226,20 @@ def test_a_move_rolled_back_by_a_guardrail_is_not_repeated_at_once(node: Node) -
     node.wants = {41: "2"}
     damping = replace(SPREAD.damping, min_revert_s=0.0)
     node.policies.set_policies([replace(SPREAD, guardrails=[RAIL], damping=damping)])
-    node.steps(STEP_S)
+    node.steps(ROUND_PERIOD_S)
     for _ in range(2):
-        node.changes.feed(Measured({"busiest_cpu_percent": 99.0}, 1.0))
+        node.changes.feed(MetricsMeasured({"busiest_cpu_percent": 99.0}, 1.0))
     assert (node.ends()[-1].ended_by, affinity(node.root, 41)) == (EndedBy.GUARDRAIL, "0-7")
     node.steps(FIRST_PAUSE_S)
     assert (node.held(), len(node.ends()), affinity(node.root, 41)) == ({}, 1, "0-7")
     (held,) = node.decisions()[-1].evaluation.deferred
     assert held.code == "refused"
     assert "for 2 intervals in a row. IRQ 41 was restored to 0-7. It is not tried again for 60 s." in held.why
-    node.steps(2 * STEP_S)
+    node.steps(2 * ROUND_PERIOD_S)
     assert affinity(node.root, 41) == "2"
     for _ in range(2):
-        node.changes.feed(Measured({"busiest_cpu_percent": 99.0}, 1.0))
-    node.steps(FIRST_PAUSE_S + 2 * STEP_S)
+        node.changes.feed(MetricsMeasured({"busiest_cpu_percent": 99.0}, 1.0))
+    node.steps(FIRST_PAUSE_S + 2 * ROUND_PERIOD_S)
     assert affinity(node.root, 41) == "0-7", "the second pause is twice as long"
 
 
@@ -258,7 +258,7 @@ def test_a_failing_setting_is_not_tried_every_round_and_does_not_block_others(no
 def test_a_persons_rollback_of_a_confirmed_change_is_respected(node: Node) -> None:
     enforced(node)
     node.changes.feed(RollbackRequested(node.ends()[-1].change_id))
-    node.steps(FIRST_PAUSE_S - STEP_S)
+    node.steps(FIRST_PAUSE_S - ROUND_PERIOD_S)
     assert (node.held(), affinity(node.root, 41)) == ({}, "0-7")
 
 
@@ -274,7 +274,7 @@ def test_settings_of_a_policy_that_no_longer_enforces_are_restored(node: Node, t
     enforced(node, wants={41: "2", 42: "3"})
     node.wants = {}
     node.policies.set_policies(told)
-    node.steps(STEP_S)
+    node.steps(ROUND_PERIOD_S)
     assert (affinity(node.root, 41), affinity(node.root, 42), node.held()) == ("0-7", "0-7", {})
     back = node.ends()[-1]
     assert back.state is ChangeState.CONFIRMED
@@ -286,9 +286,9 @@ def test_settings_of_a_policy_that_no_longer_enforces_are_restored(node: Node, t
 def test_a_policy_that_ends_before_its_change_is_confirmed_restores_it_afterwards(node: Node) -> None:
     node.wants = {41: "2"}
     node.policies.set_policies([SPREAD])
-    node.steps(STEP_S)
+    node.steps(ROUND_PERIOD_S)
     node.policies.set_policies([])
-    node.steps(CONFIRM_AFTER_S + STEP_S)
+    node.steps(CONFIRM_AFTER_S + ROUND_PERIOD_S)
     assert ([told.state for told in node.ends()], affinity(node.root, 41)) == ([ChangeState.CONFIRMED] * 2, "0-7")
 
 
@@ -296,7 +296,7 @@ def test_a_drifted_setting_is_not_restored_when_the_policy_ends(node: Node) -> N
     enforced(node)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
     node.policies.set_policies([])
-    assert node.steps(STEP_S) == []
+    assert node.steps(ROUND_PERIOD_S) == []
     assert (affinity(node.root, 41), node.held()) == ("5", {})
 
 
@@ -308,7 +308,7 @@ def test_a_failed_restoration_is_tried_again_later(node: Node) -> None:
     node.steps(FIRST_PAUSE_S)
     assert [told.state for told in node.ends()] == [ChangeState.CONFIRMED, ChangeState.FAILED]
     path.chmod(0o644)
-    node.steps(2 * STEP_S)
+    node.steps(2 * ROUND_PERIOD_S)
     assert (affinity(node.root, 41), node.held()) == ("0-7", {})
 
 
@@ -317,7 +317,7 @@ def test_a_re_asserting_policy_writes_a_drifted_setting_again(node: Node) -> Non
     node.steps(30)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
     node.wants = {}
-    node.steps(STEP_S)
+    node.steps(ROUND_PERIOD_S)
     assert affinity(node.root, 41) == "2"
     assert node.held()["irq/41/affinity"].original == "0-7"
 
@@ -333,7 +333,7 @@ def leased(node: Node) -> Node:
     enforced(node)
     node.wants = {42: "3"}
     node.policies.set_policies(LEASED)
-    node.steps(2 * STEP_S + CONFIRM_AFTER_S)
+    node.steps(2 * ROUND_PERIOD_S + CONFIRM_AFTER_S)
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("0-7", "3")
     assert node.ends()[-1].state is ChangeState.CONFIRMED
     node.wants = {}
@@ -345,14 +345,14 @@ def test_without_the_backend_leases_end_and_paused_policies_resume(node: Node) -
     node.policies.end_leases()
     node.wants = {41: "2"}
     node.now += 1000
-    node.steps(2 * STEP_S + CONFIRM_AFTER_S)
+    node.steps(2 * ROUND_PERIOD_S + CONFIRM_AFTER_S)
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "0-7")
     assert node.policies.in_force == [SPREAD]
 
 
 def test_leases_end_with_the_agent_which_restores_their_settings(node: Node) -> None:
     leased(node)
-    node.changes.feed(Stopping())
+    node.changes.feed(AgentStopping())
     node.policies.stop(node.view())
     assert (affinity(node.root, 42), node.held()) == ("0-7", {})
 
@@ -362,32 +362,32 @@ def test_a_restarted_agent_restores_the_settings_of_leased_policies(node: Node, 
     node.changes.close()
     again = start()
     assert again.policies.in_force == [SPREAD]
-    again.steps(STEP_S)
+    again.steps(ROUND_PERIOD_S)
     assert (affinity(again.root, 42), again.held()) == ("0-7", {})
 
 
 def test_a_lease_that_ends_before_its_change_is_confirmed_is_restored_afterwards(node: Node) -> None:
     node.wants = {42: "3"}
     node.policies.set_policies(LEASED)
-    node.steps(STEP_S)
+    node.steps(ROUND_PERIOD_S)
     node.policies.end_leases()
-    node.steps(CONFIRM_AFTER_S + STEP_S)
+    node.steps(CONFIRM_AFTER_S + ROUND_PERIOD_S)
     assert affinity(node.root, 42) == "0-7"
 
 
 def test_a_restarted_agent_continues_with_its_policies_and_holdings(node: Node, start: Start) -> None:
     enforced(node)
-    node.changes.feed(Stopping())
+    node.changes.feed(AgentStopping())
     node.changes.close()
     again = start()
     again.changes.feed(BackendLost())
     again.wants = {41: "2", 42: "3"}
-    again.steps(STEP_S)
+    again.steps(ROUND_PERIOD_S)
     assert (affinity(again.root, 41), affinity(again.root, 42)) == ("2", "3")
     assert again.held()["irq/41/affinity"] == node.held()["irq/41/affinity"]
     again.wants = {}
     again.policies.set_policies([])
-    again.steps(CONFIRM_AFTER_S + STEP_S)
+    again.steps(CONFIRM_AFTER_S + ROUND_PERIOD_S)
     assert (affinity(again.root, 41), affinity(again.root, 42)) == ("0-7", "0-7")
 
 
@@ -397,15 +397,15 @@ def test_an_agent_that_ends_before_a_change_is_confirmed_holds_nothing_afterward
 ) -> None:
     node.wants = {41: "2"}
     node.policies.set_policies([SPREAD])
-    node.steps(STEP_S)
+    node.steps(ROUND_PERIOD_S)
     assert node.held()
     if not killed:
-        node.changes.feed(Stopping())
+        node.changes.feed(AgentStopping())
     node.changes.close()
     again = start()
     assert affinity(again.root, 41) == "0-7"
     again.wants = {}
-    again.steps(STEP_S)
+    again.steps(ROUND_PERIOD_S)
     assert again.held() == {}
 
 

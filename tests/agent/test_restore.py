@@ -17,7 +17,7 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_core.changes.events import Changes, InverseRan, Restarted, RunInverse
+from coresteer_core.changes.events import AgentRestarted, Changes, InverseRan, RunInverse
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
@@ -204,7 +204,7 @@ def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path
         drill(path, root, instant)
         journal = Journal(path, root)
         executor = Executor(root, journal, lambda: EMPTY)
-        state, instructions = advance(Changes(), Restarted(journal.changes()), 0.0)
+        state, instructions = advance(Changes(), AgentRestarted(journal.changes()), 0.0)
         for todo in instructions:
             if isinstance(todo, RunInverse):
                 results = [executor.undo(action) for action in todo.plan.actions]

@@ -21,7 +21,7 @@ from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import SimulatedNode
-from coresteer_core.experiments.model import Measured, Run, RunState
+from coresteer_core.experiments.model import Run, RunResult, RunState
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     Apply,
@@ -44,11 +44,11 @@ from coresteer_core.protocol import (
 QUICK = Timeouts(away_s=20, ready_s=5, run_s=5, restored_s=5, pause_s=0)
 
 
-def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> Measured:  # noqa: ANN401 - of several types
+def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> RunResult:  # noqa: ANN401 - of several types
     """Return the result of an undisturbed run."""
     figures = {"requests_per_s": requests_per_s, "cpu_busy_percent": 40.0}
     cpus: dict[str, list[float | None]] = {"busy": [10.0, None], "softirq": [1.0, 0.0]}
-    found = Measured(started_ms=now_ms(), duration_s=run.measure_s, figures=figures, cpus=cpus, load_before=0.1)
+    found = RunResult(started_ms=now_ms(), duration_s=run.measure_s, figures=figures, cpus=cpus, load_before=0.1)
     return replace(found, **changes)
 
 

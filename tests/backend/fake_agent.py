@@ -16,7 +16,7 @@ from coresteer.telemetry.chunks import cumulative, read_scalars
 from coresteer_core.node.rates import Rates
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Ack,
     Hello,
     Policies,
@@ -41,7 +41,7 @@ def rates(seq: int, *, time_ms: int | None = None) -> Rates:
 
 def hello(stream: str = "s1", **changes: object) -> Hello:
     greeting = Hello(
-        protocol=PROTOCOL,
+        protocol=PROTOCOL_VERSION,
         agent_version="0.1",
         hostname="host",
         kernel="6.1",

@@ -12,7 +12,7 @@ from coresteer.experiments.spec import Factor, Level, RecordedRun, Spec
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import TcpStream
-from coresteer_core.metrics import EXPERIMENT, MetricLabel
+from coresteer_core.metrics import EXPERIMENT_METRICS, MetricLabel
 
 START = datetime(2026, 3, 1, 9, 0, 0, tzinfo=UTC)
 _AMOUNTS = {
@@ -146,7 +146,7 @@ def simulated(
         "arms": [schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec)],
         "runs": runs,
         "analysis": analyse(spec, seed, runs),
-        "metrics": {name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT.items()},
+        "metrics": {name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()},
     }
     return Experiment(**given | changes)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coresteer_core.metrics import COUNTERS
+from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
 
 _LABELS = [number for label in ("LOC", "RES", "CAL", "TLB") if (number := encode_irq_id(label)) is not None]
@@ -68,7 +68,9 @@ def machine(
                 tcp=TcpLatency(40 + second % 3, 200 + second % 7, 900, 2000 + second % 90),
                 agent_cpu_s=float(rng.integers(4000, 6000)) * 1e-6,
                 agent_rss_bytes=28_000_000,
-                counters={name: int(rng.poisson(9000 if name == "tcp_out_segments" else 2)) for name in COUNTERS},
+                counters={
+                    name: int(rng.poisson(9000 if name == "tcp_out_segments" else 2)) for name in COUNTER_SOURCES
+                },
             )
         )
     return made

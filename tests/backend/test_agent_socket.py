@@ -15,10 +15,10 @@ from coresteer_core.node.nic import (
     MAX_MESSAGE,
     MAX_POINTS,
     MAX_RESPONSES,
+    CoalescingPoint,
     DriverRecord,
     DriverResponse,
-    Learned,
-    Point,
+    NicKnowledge,
     Verdict,
 )
 from coresteer_core.node.rates import NetdevCounts
@@ -26,7 +26,7 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.base import Evaluation, Mode, Skipped
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Clock,
     Confirm,
     DecisionMessage,
@@ -69,14 +69,14 @@ def _decision(*, change_id: str | None = None, **changes: object) -> bytes:
 
 
 RESPONSE = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", now_ms())
-POINT = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0)
+POINT = CoalescingPoint("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0)
 
 
 def _learned(
-    *, responses: list[DriverResponse] | None = None, points: list[Point] | None = None, drivers: int = 1
+    *, responses: list[DriverResponse] | None = None, points: list[CoalescingPoint] | None = None, drivers: int = 1
 ) -> bytes:
     record = DriverRecord("igb", "6.1", responses or [])
-    return encode(LearnedMessage(Learned([record] * drivers, points or [])))
+    return encode(LearnedMessage(NicKnowledge([record] * drivers, points or [])))
 
 
 BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
@@ -187,8 +187,16 @@ async def test_a_bad_frame_closes_its_connection_with_the_reason_and_no_other(
 
 
 BAD_GREETINGS: dict[str, tuple[ToBackend, int, str]] = {
-    "an older protocol": (hello(protocol=PROTOCOL - 1), 4406, f"protocol {PROTOCOL - 1}, the backend {PROTOCOL}"),
-    "a newer protocol": (hello(protocol=PROTOCOL + 1), 4406, f"protocol {PROTOCOL + 1}, the backend {PROTOCOL}"),
+    "an older protocol": (
+        hello(protocol=PROTOCOL_VERSION - 1),
+        4406,
+        f"protocol {PROTOCOL_VERSION - 1}, the backend {PROTOCOL_VERSION}",
+    ),
+    "a newer protocol": (
+        hello(protocol=PROTOCOL_VERSION + 1),
+        4406,
+        f"protocol {PROTOCOL_VERSION + 1}, the backend {PROTOCOL_VERSION}",
+    ),
     "no hello": (RatesMessage(rates(1)), 4400, "must be hello"),
     "a mode nobody knows": (hello(mode="root"), 4400, "$.mode"),
     "no stream": (hello(stream=""), 4400, "stream"),

@@ -25,7 +25,7 @@ from coresteer.classes.store import MAX_POLICIES
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.protocol import ClassesMessage, Close, FlowsMessage
+from coresteer_core.protocol import ClassesMessage, CloseCode, FlowsMessage
 
 GOLD = ClassFigures("gold", 90, 50_000, "gate", 100, 72, 0.8, 3, 1, 10_000, 30_000, 60_000, 45_000, 2)
 SILENT = ClassFigures("silent", 50, None, None, 0, 0, 0.0)
@@ -195,7 +195,7 @@ def test_a_message_out_of_bounds_is_refused_by_field() -> None:
 async def test_a_message_out_of_bounds_ends_the_connection(node: PolicyNode) -> None:
     await node.agent.say(message(1, now_ms(), f=-1.0))
     code, reason = await node.agent.closed()
-    assert (code, "$.classes[0].f" in reason) == (Close.BAD_FRAME, True)
+    assert (code, "$.classes[0].f" in reason) == (CloseCode.BAD_FRAME, True)
 
 
 def test_a_step_of_several_seconds_has_the_worst_of_them() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from coresteer.cli import experiment as experiments
 from coresteer.cli import main
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.metrics import EXPERIMENT_METRICS
 
 Json = dict[str, Any]  # Any: as the API answers
 TOKEN = "cst_right"
@@ -319,4 +319,4 @@ def test_reports_are_written_to_files(api: Api, tmp_path: Path, monkeypatch: pyt
 
 def test_primary_metrics_of_templates_have_a_direction() -> None:
     for primary in ("cpu_s_per_gbit", "interrupts_per_s", "c5_by_c1"):
-        assert EXPERIMENT[primary].better
+        assert EXPERIMENT_METRICS[primary].better

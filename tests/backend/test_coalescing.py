@@ -16,7 +16,7 @@ from coresteer.coalescing.schemas import MeasuredPoint
 from coresteer.coalescing.surface import rank_correlation
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
+from coresteer_core.node.nic import CoalescingPoint, DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.protocol import InventoryMessage, LearnedMessage
 
@@ -35,13 +35,13 @@ def netdev_of(node: PolicyNode) -> Netdev:
     return node.machine.inventory.netdevs[0]
 
 
-async def tell(node: PolicyNode, learned: Learned | None = None, **changes: object) -> None:
+async def tell(node: PolicyNode, learned: NicKnowledge | None = None, **changes: object) -> None:
     """The first netdev with these fields, and what was learned of it."""
     first, *others = node.machine.inventory.netdevs
     inventory = replace(node.machine.inventory, netdevs=[replace(first, **changes), *others])
     heard = InventoryEvent(node.agent.node_id)
     await node.say_and_hear(InventoryMessage(inventory), heard)
-    await node.say_and_hear(LearnedMessage(learned or Learned()), heard)
+    await node.say_and_hear(LearnedMessage(learned or NicKnowledge()), heard)
 
 
 async def show_traffic(node: PolicyNode) -> None:
@@ -125,7 +125,7 @@ async def test_a_nic_without_rx_usecs_has_a_reason_and_an_alternative(
     other = DriverRecord(
         "virtio_net", "5.10", [DriverResponse("coalesce/rx-usecs", "60", Verdict.ACCEPTED, "60", "", 6)]
     )
-    learned = Learned([DriverRecord("virtio_net", "6.12", responses), other])
+    learned = NicKnowledge([DriverRecord("virtio_net", "6.12", responses), other])
     await tell(node, learned, driver="virtio_net", params=params)
     await show_traffic(node)
     found = await coalescing(node)
@@ -151,19 +151,23 @@ async def test_one_refused_value_does_not_mean_that_a_nic_cannot_wait(
         DriverResponse("coalesce/rx-usecs", str(place), verdict, None, "Invalid argument", place)
         for place, verdict in enumerate(verdicts)
     ]
-    await tell(node, Learned([DriverRecord("igb", "6.12", tried)]), driver="igb", params=PARAMS)
+    await tell(node, NicKnowledge([DriverRecord("igb", "6.12", tried)]), driver="igb", params=PARAMS)
     assert (await coalescing(node))["can_wait"] is can_wait
 
 
 async def test_measured_points_have_the_prediction_for_their_traffic(node: PolicyNode) -> None:
     name = netdev_of(node).name
 
-    def point(rx_usecs: int, interrupts: int, *, adaptive: bool = False, last_ms: int = 0) -> Point:
-        return Point(name, rx_usecs, 64, adaptive, 10.0, 120_000, 120_000_000, interrupts, 50, 2000.0, 10.0, last_ms)
+    def point(rx_usecs: int, interrupts: int, *, adaptive: bool = False, last_ms: int = 0) -> CoalescingPoint:
+        return CoalescingPoint(
+            name, rx_usecs, 64, adaptive, 10.0, 120_000, 120_000_000, interrupts, 50, 2000.0, 10.0, last_ms
+        )
 
     points = [point(7, 100_000, last_ms=4), point(77, 50_000, last_ms=3), point(700, 9_000, last_ms=2)]
-    other = Point("other0", 5, None, False, 10.0, 1, 1, 1, 0)
-    await tell(node, Learned(points=[*points, point(11, 30_000, adaptive=True), other]), params=PARAMS, driver="ena")
+    other = CoalescingPoint("other0", 5, None, False, 10.0, 1, 1, 1, 0)
+    await tell(
+        node, NicKnowledge(points=[*points, point(11, 30_000, adaptive=True), other]), params=PARAMS, driver="ena"
+    )
     await show_traffic(node)
     found = await coalescing(node)
     assert [one["rx_usecs"] for one in found["points"]] == [7, 77, 700, 11], "the newest first"

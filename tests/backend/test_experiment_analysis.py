@@ -11,7 +11,7 @@ from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
 from coresteer.experiments.spec import Analysis, Comparison, Factor, Kind, Level, PlannedRun, RecordedRun, Spec
 from coresteer_core.experiments.model import Observe
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.metrics import EXPERIMENT_METRICS
 
 FIGURE = "throughput_bit_per_s"
 Figure = Callable[[PlannedRun, Random], float]
@@ -249,5 +249,5 @@ def test_metrics_are_listed_in_declared_order_with_those_of_commands_last() -> N
 
 def test_an_analysis_can_be_stored_as_json() -> None:
     spec = spec_of("sweep", 3, 3)
-    analysis = analyse(spec, 1, runs_of(spec, planted(0.1), metrics=list(EXPERIMENT)))
+    analysis = analyse(spec, 1, runs_of(spec, planted(0.1), metrics=list(EXPERIMENT_METRICS)))
     assert msgspec.json.decode(msgspec.json.encode(analysis), type=Analysis) == analysis

@@ -17,7 +17,7 @@ from coresteer.experiments.schedule import (
     run_count,
 )
 from coresteer.experiments.spec import Factor, Kind, Level, PolicyLevel, Spec
-from coresteer_core.experiments.model import Classes, Command, Measured, Observe
+from coresteer_core.experiments.model import Classes, Command, Observe, RunResult
 
 
 def factor(name: str, levels: int) -> Factor:
@@ -147,8 +147,8 @@ def measured(
     steal_percent: float | None = None,
     disturbed: list[str] | None = None,
     figures: dict[str, float] | None = None,
-) -> Measured:
-    return Measured(
+) -> RunResult:
+    return RunResult(
         started_ms=0,
         duration_s=duration_s,
         figures=figures or {},
@@ -175,7 +175,7 @@ classes = msgspec.structs.replace(spec_of("aa"), workload=Classes())
         (measured(0.4), classes, "ended after 0.40 s"),
     ],
 )
-def test_a_run_is_discarded_by_rule(run: Measured, spec: Spec, part: str | None) -> None:
+def test_a_run_is_discarded_by_rule(run: RunResult, spec: Spec, part: str | None) -> None:
     reason = discard_reason(run, spec)
     assert reason is None if part is None else part in (reason or "")
 

@@ -21,7 +21,7 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.experiments.model import Classes, Observe, TcpStream
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import Load, NetdevLoad
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 
@@ -215,8 +215,8 @@ def test_without_rx_usecs_software_coalescing_is_swept(node: NodeFacts) -> None:
     assert spec_of(node, "rx-usecs").primary == ("cpu_s_per_gbit" if node is THIS else "interrupts_per_s")
 
 
-def learned(requested: str, verdict: Verdict, read_back: str | None = None, driver: str = "igb") -> Learned:
-    return Learned(
+def learned(requested: str, verdict: Verdict, read_back: str | None = None, driver: str = "igb") -> NicKnowledge:
+    return NicKnowledge(
         [DriverRecord(driver, "6.12.1", [DriverResponse("coalesce/rx-usecs", requested, verdict, read_back, "", 1)])]
     )
 

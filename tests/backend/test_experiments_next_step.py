@@ -34,7 +34,7 @@ from coresteer.experiments.steps import (
 )
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.changes.report import ChangeState, EndedBy
-from coresteer_core.experiments.model import Measured, RunState, TcpRequest
+from coresteer_core.experiments.model import RunResult, RunState, TcpRequest
 from coresteer_core.protocol import ExperimentMessage
 
 NOW_MS = 1_800_000_000_000
@@ -50,7 +50,7 @@ SPEC = Spec(
 PLAN = schedule.plan_runs(SPEC, 1)
 READY = ExperimentMessage(1, RunState.READY, address="198.18.0.1:5201", netdev="cs0")
 PREPARED = Participant("a", prepare_sent_at_s=0.0, session_message=READY)
-MEASURED = Measured(started_ms=NOW_MS, duration_s=10.0, figures={"requests_per_s": 5.0}, cpus={}, load_before=0.0)
+MEASURED = RunResult(started_ms=NOW_MS, duration_s=10.0, figures={"requests_per_s": 5.0}, cpus={}, load_before=0.0)
 DONE = ExperimentMessage(1, RunState.MEASURED, "r", measured=MEASURED)
 ACTIVE = {"run_active": True, "phase_started_s": 90.0}
 

@@ -15,7 +15,7 @@ from tests.backend.telemetry_data import machine
 
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.partitions import HOUR_MS
-from coresteer_core.metrics import COUNTERS, HISTORY
+from coresteer_core.metrics import COUNTER_SOURCES, HISTORY_METRICS
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.rates import NetdevCounts, Rates
 from coresteer_core.protocol import InventoryMessage
@@ -143,9 +143,11 @@ async def test_series_of_minutes_add_up_to_those_of_samples(past: Past, viewer: 
     assert np.mean(known) == pytest.approx(np.mean(exact["values"]["interrupts_per_s"]), rel=0.1)
 
 
-@pytest.mark.parametrize("name", [name for name, one in HISTORY.items() if one.source and one.source.field in COUNTERS])
+@pytest.mark.parametrize(
+    "name", [name for name, one in HISTORY_METRICS.items() if one.source and one.source.field in COUNTER_SOURCES]
+)
 async def test_a_counter_is_stored_and_rolled_up_by_minute_and_hour(past: Past, viewer: Client, name: str) -> None:
-    source = HISTORY[name].source
+    source = HISTORY_METRICS[name].source
     assert source is not None
     total = sum(rates.counters[source.field] for rates in past.samples)
     for points, hours, resolution in ((600, 0, "sample"), (600, 10, "minute"), (240, 240, "hour")):

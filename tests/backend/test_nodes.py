@@ -12,7 +12,7 @@ from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
 from coresteer.nodes.service import create_nodes
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
+from coresteer_core.node.nic import CoalescingPoint, DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.tasks import Task
 from coresteer_core.node.topology import Cpu, NumaNode, Topology
 from coresteer_core.protocol import InventoryMessage, LearnedMessage, TasksMessage, TopologyMessage
@@ -70,13 +70,13 @@ async def test_a_node_is_returned_as_its_agent_reported_it(backend: Backend) -> 
 
 async def test_nic_observations_of_an_agent_are_stored_and_part_of_the_view(backend: Backend) -> None:
     tried = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1_700_000_000_000)
-    point = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0, 1000.0, 5.0, 1_700_000_000_000)
-    learned = Learned([DriverRecord("ixgbe", "6.1", [tried])], [point])
+    point = CoalescingPoint("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0, 1000.0, 5.0, 1_700_000_000_000)
+    learned = NicKnowledge([DriverRecord("ixgbe", "6.1", [tried])], [point])
     agent = await enrolled(backend.database, backend.url, "learner")
     async with asyncio.timeout(20), agent:
         await _told(backend, agent)
         async with backend.database.session() as session:
-            assert view_of_node(await nodes.find_node(session, agent.node_id)).learned == Learned()
+            assert view_of_node(await nodes.find_node(session, agent.node_id)).learned == NicKnowledge()
         bus: Bus = backend.app.state.bus
         with bus.subscribe() as events:
             await agent.say(LearnedMessage(learned))

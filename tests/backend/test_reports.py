@@ -36,11 +36,11 @@ from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
-from coresteer_core.experiments.model import Classes, Measured
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.experiments.model import Classes, RunResult
+from coresteer_core.metrics import EXPERIMENT_METRICS
 
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
-MEASURED = Measured(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)
+MEASURED = RunResult(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)
 FILES = (to_html, to_pdf, to_csv, to_json)
 
 
@@ -73,7 +73,9 @@ def test_both_languages_of_a_sentence_have_the_same_placeholders(key: str) -> No
 
 
 def test_every_metric_has_a_label_in_both_languages_and_the_english_one_is_declared() -> None:
-    assert {name: SENTENCES[f"metric.{name}"].en for name in EXPERIMENT} == {n: m.label for n, m in EXPERIMENT.items()}
+    assert {name: SENTENCES[f"metric.{name}"].en for name in EXPERIMENT_METRICS} == {
+        n: m.label for n, m in EXPERIMENT_METRICS.items()
+    }
 
 
 @pytest.mark.parametrize(

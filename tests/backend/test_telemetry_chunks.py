@@ -19,7 +19,7 @@ from coresteer.telemetry.rollup import (
     unpack_netdevs,
     unpack_shares,
 )
-from coresteer_core.metrics import COUNTERS, SCALARS, Source
+from coresteer_core.metrics import COUNTER_SOURCES, SCALAR_SOURCES, Source
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 
 _U64 = st.integers(0, 2**53 - 1)
@@ -69,7 +69,7 @@ def _streams(draw: st.DrawFn) -> list[Rates]:
                 tcp=draw(st.none() | st.builds(TcpLatency, _U64, _U64, _U64, _U64)),
                 agent_cpu_s=draw(st.none() | st.floats(0, 1e6)),
                 agent_rss_bytes=draw(_OPTIONAL),
-                counters=draw(st.dictionaries(st.sampled_from([*COUNTERS]), _U64)),
+                counters=draw(st.dictionaries(st.sampled_from([*COUNTER_SOURCES]), _U64)),
             )
         )
         seq += draw(st.integers(1, 3))
@@ -94,7 +94,7 @@ def test_scalars_that_an_older_version_stored_can_be_read() -> None:
 def test_a_counter_without_a_position_of_its_own_is_stored_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = Source("counter", "made_up", column="MadeUp", table="Tcp", path="proc/net/snmp")
     for module in (chunks, rollup):
-        monkeypatch.setattr(module, "SCALARS", {**SCALARS, "made_up": counter})
+        monkeypatch.setattr(module, "SCALAR_SOURCES", {**SCALAR_SOURCES, "made_up": counter})
     stream = [replace(r, counters=r.counters | ({} if r.seq % 2 else {"made_up": r.seq})) for r in machine(4, cpus=2)]
     scalars = chunks.read_scalars(chunks.encode(stream).scalars)
     expected = [float(r.counters.get("made_up", np.nan)) for r in stream]

@@ -10,7 +10,7 @@ from tests.backend.rejection import rejection
 from coresteer.gateway.text_validation import control_characters
 from coresteer.gateway.validation import RULES
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
-from coresteer_core.node.nic import Learned, Point
+from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.tasks import NetTask, RxPlacement, Task
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 from coresteer_core.protocol import (
@@ -67,9 +67,9 @@ def test_an_unknown_speed_must_not_be_sent_as_0() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 5e-324, float("nan"), -1.0, float("inf")])
 def test_a_point_must_last_a_millisecond(seconds: float) -> None:
-    point = Point("eth0", 54, None, False, seconds, 2**52, 0, 0, 0)
-    assert "$.learned.points[0].seconds" in rejection(LearnedMessage(Learned([], [point])))
-    assert rejection(LearnedMessage(Learned([], [replace(point, seconds=5.0)]))) == ""
+    point = CoalescingPoint("eth0", 54, None, False, seconds, 2**52, 0, 0, 0)
+    assert "$.learned.points[0].seconds" in rejection(LearnedMessage(NicKnowledge([], [point])))
+    assert rejection(LearnedMessage(NicKnowledge([], [replace(point, seconds=5.0)]))) == ""
 
 
 TASK = Task(812, "nginx", 3, 0.5)

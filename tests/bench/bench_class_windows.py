@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from statistics import fmean
 
 from coresteer_agent.workloads.classes_model import CLASS_NAMES, TARGETS_PERCENT, THREADS_PER_CLASS
-from coresteer_core.policies.service_class.attainment import Target
+from coresteer_core.policies.service_class.attainment import ClassTarget
 from coresteer_core.policies.service_class.gate import Gate
 
 WINDOWS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -20,7 +20,7 @@ THINK_S = 0.0001
 
 def respond(window_s: float, requests: int, service_s: float) -> list[list[float]]:
     """Return the response times of each class, ms."""
-    targets = [Target(*row) for row in zip(CLASS_NAMES, TARGETS_PERCENT, strict=True)]
+    targets = [ClassTarget(*row) for row in zip(CLASS_NAMES, TARGETS_PERCENT, strict=True)]
     gate = Gate(targets, slots=1, window_s=window_s)
     threads = range(THREADS_PER_CLASS * len(CLASS_NAMES))
     asked_s = dict.fromkeys(threads, 0.0)

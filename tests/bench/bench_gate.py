@@ -28,7 +28,7 @@ from tests.support.polling import poll
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.transport.gate_server import GateServer
-from coresteer_core.node.derive import derive
+from coresteer_core.node.derive import derive_rates
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 from coresteer_core.protocol import RatesMessage, encode
 from coresteer_gate import Gate
@@ -62,7 +62,7 @@ def serve(path: str, root: str | None, ours: Connection) -> None:
     before, seq = sampler.sample(), 0
     while not ours.poll(1.0):
         now = sampler.sample()
-        rates = derive(before, now, seq := seq + 1)
+        rates = derive_rates(before, now, seq := seq + 1)
         encode(RatesMessage(rates))
         inventory.read(rates)
         server.figures()

@@ -3,10 +3,10 @@
     python -m tests.bench.bench_policies [--rounds 31]
 
 Quality: cost compared with an exhaustive search on small cases, traffic placed on 256 CPUs compared with the maximum of
-any assignment (tests/core/placement.py says what cost, constraint and bounds are). Time: engine.step with 256 CPUs, 600
-interrupts and 500 processes, each policy alone and both, in the first round and once settled: medians of CPU time, as
-other work on the machine would be measured otherwise. coalescing on 8 netdevs of 64 queues, in its first round and once
-it judges and keeps what it set. Exits with 1 when a policy's settled round is over its budget.
+any assignment (tests/core/placement.py says what cost, constraint and bounds are). Time: engine.evaluate_round with 256
+CPUs, 600 interrupts and 500 processes, each policy alone and both, in the first round and once settled: medians of CPU
+time, as other work on the machine would be measured otherwise. coalescing on 8 netdevs of 64 queues, in its first round
+and once it judges and keeps what it set. Exits with 1 when a policy's settled round is over its budget.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import STEP_S, Damping, Mode, Scope
+from coresteer_core.policies.base import ROUND_PERIOD_S, Damping, Mode, Scope
 from coresteer_core.policies.coalescing.policy import CoalescingMemory, decide
 from coresteer_core.policies.coalescing.spec import Coalescing
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
@@ -89,7 +89,7 @@ def _median_ms(machine: Machine, policies: list[PolicyInForce], memory: EngineMe
     for _ in range(rounds):
         view = View(machine.view.topology, machine.view.inventory, machine.view.load, machine.view.tasks, 1e6)
         begin = time.thread_time()
-        step(view, policies, memory)
+        evaluate_round(view, policies, memory)
         taken.append(time.thread_time() - begin)
     return statistics.median(taken) * 1000
 
@@ -105,7 +105,7 @@ def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
     first_ms = _median_ms(machine, policies, memory, rounds)
     settled = None
     for count in range(_MOST_ROUNDS):
-        evaluations, memory = step(machine.view, policies, memory)
+        evaluations, memory = evaluate_round(machine.view, policies, memory)
         for evaluation in evaluations:
             for action in evaluation.actions:
                 memory = record_write(memory, evaluation.policy_id, action, machine.view.time_s)
@@ -147,7 +147,9 @@ def many_nics(rx_usecs: int, interrupts_per_s: float) -> View:
         netdevs.append(Netdev(f"eth{n}", "ice", 10**11, 1500, None, True, False, False, queues, params=params))
         loads.append(NetdevLoad(f"eth{n}", 1e6, 1.5e9, 1e4, 1e6, 0.0))
     cells = [IrqLoad(irq.irq, 0, interrupts_per_s) for irq in irqs]
-    return View(Topology([], [], []), Inventory(netdevs, irqs), Load(STEP_S, irqs=cells, netdevs=loads, rtt_p50_us=300))
+    return View(
+        Topology([], [], []), Inventory(netdevs, irqs), Load(ROUND_PERIOD_S, irqs=cells, netdevs=loads, rtt_p50_us=300)
+    )
 
 
 def coalescing(rounds: int) -> bool:
@@ -178,9 +180,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=31, help="of which the median is taken")
     rounds = parser.parse_args().rounds
     quality()
-    print(
-        f"engine.step, {_CPUS} CPUs, {_IRQS} interrupts, {_TASKS} processes, CPU time, budget {BUDGET_MS} ms a policy:"
-    )
+    print(f"Round, {_CPUS} CPUs, {_IRQS} interrupts, {_TASKS} processes, CPU time, budget {BUDGET_MS} ms a policy:")
     over = False
     both: list[tuple[str, list[Spec]]] = [
         ("irq-spread", [IrqSpread()]),

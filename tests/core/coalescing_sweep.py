@@ -27,12 +27,12 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from coresteer_core.node.nic import Timer, product_bound_us
-from coresteer_core.node.nic_model import Host, Prediction, QueueTraffic, TimerParams, packet_gap_us, predict
+from coresteer_core.node.nic_model import HostCosts, Prediction, QueueTraffic, TimerParams, frame_wire_time_us, predict
 
 FRAME_BYTES, LINK_BITS_PER_S = 9000, 10**9
-GAP_US = packet_gap_us(FRAME_BYTES, LINK_BITS_PER_S)
+GAP_US = frame_wire_time_us(FRAME_BYTES, LINK_BITS_PER_S)
 RING = 42
-HOST = Host(ring=RING, entry_us=14.0, packet_us=6.0)
+HOST = HostCosts(ring=RING, entry_us=14.0, packet_us=6.0)
 TOLERANCE = 0.2
 """Of a figure that they give as “about”."""
 _SAME, _LESS = 0.01, 0.05
@@ -46,7 +46,7 @@ class Figures(Struct, frozen=True):
     cpu_share: float
 
 
-def sweep(rx_usecs: float, rx_frames: int, host: Host = HOST) -> Figures:
+def sweep(rx_usecs: float, rx_frames: int, host: HostCosts = HOST) -> Figures:
     """The authors' traffic with these values; interrupts of packets and of acknowledgements."""
     found = model(rx_usecs, rx_frames, host)
     interrupts_per_s = found.interrupts_per_s * (1 + min(1.0, found.packets_per_interrupt / 2))
@@ -55,7 +55,7 @@ def sweep(rx_usecs: float, rx_frames: int, host: Host = HOST) -> Figures:
     return Figures(interrupts_per_s, received_per_s, cpu_us * 1e-6)
 
 
-def model(rx_usecs: float, rx_frames: int, host: Host = HOST) -> Prediction:
+def model(rx_usecs: float, rx_frames: int, host: HostCosts = HOST) -> Prediction:
     """What predict says of their queue."""
     arrivals = QueueTraffic(1e6 / GAP_US, FRAME_BYTES, LINK_BITS_PER_S)
     return predict(arrivals, TimerParams(Timer.RESTARTING, rx_usecs, rx_frames), host)

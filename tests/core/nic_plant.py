@@ -14,12 +14,12 @@ from tests.support.views import make_netdev, make_view
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.inventory import Irq, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Timer, Verdict, selects_adaptive_mode
-from coresteer_core.node.nic_model import Host, Prediction, QueueTraffic, TimerParams, predict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Timer, Verdict, selects_adaptive_mode
+from coresteer_core.node.nic_model import HostCosts, Prediction, QueueTraffic, TimerParams, predict
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
+from coresteer_core.policies.base import ROUND_PERIOD_S, Damping, Evaluation, Mode
 from coresteer_core.policies.coalescing.spec import Coalescing
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 
 USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
@@ -54,7 +54,7 @@ class Plant(Struct, frozen=True):
     params: dict[str, str]
     traffic: Traffic
     driver: Callable[[str, str], str] = drivers_own
-    learned: Learned = Learned()
+    learned: NicKnowledge = NicKnowledge()
     adaptive_us: float = 20.0
     time_s: float = 1000.0
 
@@ -73,7 +73,7 @@ class Plant(Struct, frozen=True):
             dropped = 0.1
         answered = 1.0 if traffic.in_flight_rtt_us is not None else 0.02
         load = Load(
-            seconds=STEP_S,
+            seconds=ROUND_PERIOD_S,
             irqs=[IrqLoad(irq.irq, 0, predicted.interrupts_per_s * interrupts) for irq in irqs],
             rtt_p50_us=round(rtt_us),
             netdevs=[
@@ -134,13 +134,13 @@ class Plant(Struct, frozen=True):
         record = self.learned.drivers[0].responses if self.learned.drivers else []
         new = {(each.name, each.requested) for each in tried}
         kept = [each for each in record if (each.name, each.requested) not in new]
-        learned = Learned([DriverRecord(self.name, "6.12", [*kept, *tried])])
-        return replace(self, params=params, learned=learned, time_s=self.time_s + STEP_S), done
+        learned = NicKnowledge([DriverRecord(self.name, "6.12", [*kept, *tried])])
+        return replace(self, params=params, learned=learned, time_s=self.time_s + ROUND_PERIOD_S), done
 
 
 @cache
 def _predicted(per_s: float, frame_bytes: float, link_bits_per_s: int, wait: TimerParams) -> Prediction:
-    return predict(QueueTraffic(max(per_s, 1.0), frame_bytes, link_bits_per_s), wait, Host(ring=4096))
+    return predict(QueueTraffic(max(per_s, 1.0), frame_bytes, link_bits_per_s), wait, HostCosts(ring=4096))
 
 
 class Course(Struct):
@@ -191,7 +191,7 @@ def run(
     for round_ in range(rounds):
         plant = change(round_, plant)
         view = plant.view(*scale(round_))
-        (evaluation,), memory = step(view, [policy], memory)
+        (evaluation,), memory = evaluate_round(view, [policy], memory)
         plant, done = plant.after(evaluation.actions)
         for action in done:
             memory = record_write(memory, "1", action, view.time_s)

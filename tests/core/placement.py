@@ -66,15 +66,15 @@ class Case(Struct):
 
 
 def _distance(capacity: CpuCapacity, candidate: Candidate, cpu: int | None) -> float:
-    return REMOTE_DISTANCE if cpu is None else candidate.packets.cost(capacity.distances.rows[cpu])
+    return REMOTE_DISTANCE if cpu is None else candidate.packets.mean_distance(capacity.distances.rows[cpu])
 
 
 def reachable(capacity: CpuCapacity, candidate: Candidate) -> list[int]:
     """CPUs that the policy would consider for a process."""
     found = {
         c
-        for centre in capacity.centres(candidate.packets)
-        for r in capacity.distances.around(centre, capacity.max_locality)
+        for centre in capacity.search_centres(candidate.packets)
+        for r in capacity.distances.groups_around(centre, capacity.max_locality)
         for c in r.cpus
     }
     return sorted(found if candidate.allowed is None else found & candidate.allowed)

@@ -24,7 +24,7 @@ from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.base import ROUND_PERIOD_S
 
 
 class Machine(Struct, frozen=True):
@@ -57,14 +57,14 @@ class Machine(Struct, frozen=True):
             for cpu in where:
                 busy[cpu] += task.cpu_share / len(where)
         load = Load(
-            seconds=STEP_S,
+            seconds=ROUND_PERIOD_S,
             busy=[min(1.0, busy[c] + softirq[c]) if c in online else None for c in range(highest + 1)],
             softirq=[min(1.0, softirq[c]) if c in online else None for c in range(highest + 1)],
             irqs=cells,
         )
         return replace(self, view=replace(self.view, load=load))
 
-    def after(self, actions: Iterable[Action], seconds: float = STEP_S) -> "Machine":
+    def after(self, actions: Iterable[Action], seconds: float = ROUND_PERIOD_S) -> "Machine":
         """The machine a round later with actions on interrupts, tasks and cgroups carried out."""
         wanted = {action.key: action.becomes for action in actions}
         online = self.view.topology.online()
@@ -218,7 +218,7 @@ def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], rando
     affinity = random.choice([allowed, allowed, random.sample(allowed, random.randint(1, len(allowed)))])
     threads = random.choice([1, 1, 1, 2, 8])
     idle_s = random.choice([0.0, 0.5, 5.0, 60.0])
-    if idle_s >= STEP_S:
+    if idle_s >= ROUND_PERIOD_S:
         rx_placements = [replace(each, rx_bytes_per_s=0.0, tx_bytes_per_s=0.0) for each in rx_placements]
     name = random.choice(["nginx", "redis-server", "iperf3", "sshd"])
     return NetTask(

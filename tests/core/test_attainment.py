@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer_core.policies.service_class.attainment import BUCKETS, Attainment, Target
+from coresteer_core.policies.service_class.attainment import WINDOW_BUCKETS, Attainment, ClassTarget
 
 WINDOW_S = 10.0
 
@@ -25,11 +25,11 @@ WINDOW_S = 10.0
 def test_f_is_s_over_n_times_p_and_pending_requests_count_in_n(
     target: float, done: int, failed: int, present: int, expected: float
 ) -> None:
-    attainment = Attainment(Target("gold", target), WINDOW_S)
+    attainment = Attainment(ClassTarget("gold", target), WINDOW_S)
     for _ in range(done + failed + present):
-        attainment.arrived()
+        attainment.record_arrival()
     for number in range(done + failed):
-        attainment.finished(1.0, 5000 if number < done else None)
+        attainment.record_end(1.0, 5000 if number < done else None)
     assert attainment.f(1.0) == pytest.approx(expected)
     figures = attainment.figures(1.0, "gate")
     assert (figures.requests, figures.satisfied) == (done + failed + present, done)
@@ -37,18 +37,18 @@ def test_f_is_s_over_n_times_p_and_pending_requests_count_in_n(
 
 @pytest.mark.parametrize(("response_us", "satisfied"), [(0, 1), (2000, 1), (2001, 0), (None, 0)])
 def test_with_a_deadline_only_a_request_within_it_is_satisfied(response_us: int | None, satisfied: int) -> None:
-    attainment = Attainment(Target("gold", 50.0, 2000), WINDOW_S)
-    attainment.arrived()
-    attainment.finished(0.0, response_us)
+    attainment = Attainment(ClassTarget("gold", 50.0, 2000), WINDOW_S)
+    attainment.record_arrival()
+    attainment.record_end(0.0, response_us)
     assert attainment.figures(0.0, "gate").satisfied == satisfied
 
 
 def test_requests_older_than_the_window_are_forgotten_but_not_waiting_ones() -> None:
-    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
-    attainment.arrived()
-    attainment.arrived()
+    attainment = Attainment(ClassTarget("gold", 50.0), WINDOW_S)
+    attainment.record_arrival()
+    attainment.record_arrival()
     attainment.record_wait(0.0, 700)
-    attainment.finished(0.0, 1000)
+    attainment.record_end(0.0, 1000)
     assert attainment.f(WINDOW_S - 0.01) == 1.0
     assert attainment.f(WINDOW_S) == 0.0
     figures = attainment.figures(WINDOW_S, "gate")
@@ -57,14 +57,14 @@ def test_requests_older_than_the_window_are_forgotten_but_not_waiting_ones() -> 
 
 
 def test_another_target_keeps_the_history() -> None:
-    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment = Attainment(ClassTarget("gold", 50.0), WINDOW_S)
     attainment.record(0.0, 4, 2)
-    attainment.set_target(Target("gold", 25.0))
+    attainment.set_target(ClassTarget("gold", 25.0))
     assert attainment.f(0.0) == 2.0
 
 
 def test_a_time_before_the_last_one_counts_as_the_last_one() -> None:
-    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment = Attainment(ClassTarget("gold", 50.0), WINDOW_S)
     attainment.record(20.0, 1, 1)
     attainment.record(3.0, 1, 0)
     assert attainment.f(2.0) == 1.0
@@ -72,7 +72,7 @@ def test_a_time_before_the_last_one_counts_as_the_last_one() -> None:
 
 
 def test_the_longest_wait_is_of_admitted_and_waiting_requests() -> None:
-    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment = Attainment(ClassTarget("gold", 50.0), WINDOW_S)
     attainment.record_wait(0.0, 700)
     attainment.record_wait(1.0, 300)
     assert attainment.figures(1.0, "gate").longest_wait_us == 700
@@ -81,7 +81,7 @@ def test_the_longest_wait_is_of_admitted_and_waiting_requests() -> None:
 
 
 def test_requests_counted_elsewhere_have_their_response_time() -> None:
-    attainment = Attainment(Target("gold", 80.0), WINDOW_S)
+    attainment = Attainment(ClassTarget("gold", 80.0), WINDOW_S)
     attainment.record(0.0, 99, 90, 1000)
     attainment.record(0.0, 1, 0, 50_000)
     figures = attainment.figures(0.0, "histogram")
@@ -95,7 +95,7 @@ def test_requests_counted_elsewhere_have_their_response_time() -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200))
 def test_quantiles_are_within_three_percent_of_the_nearest_rank(responses_us: list[int]) -> None:
-    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment = Attainment(ClassTarget("gold", 50.0), WINDOW_S)
     for number, response_us in enumerate(responses_us):
         attainment.record(WINDOW_S * number / len(responses_us) / 2, 1, 1, response_us)
     figures = attainment.figures(WINDOW_S / 2, "gate")
@@ -109,17 +109,17 @@ _Told = st.lists(st.tuples(st.integers(0, 64), st.integers(0, 5), st.integers(0,
 
 
 @settings(deadline=None)
-@given(_Told, st.integers(0, 2 * BUCKETS))
+@given(_Told, st.integers(0, 2 * WINDOW_BUCKETS))
 def test_the_window_holds_exactly_the_last_twenty_buckets(told: list[tuple[int, int, int]], later: int) -> None:
-    window_s = BUCKETS / 8  # widths and times are exact in binary
-    attainment = Attainment(Target("gold", 100.0), window_s)
+    window_s = WINDOW_BUCKETS / 8  # widths and times are exact in binary
+    attainment = Attainment(ClassTarget("gold", 100.0), window_s)
     now, seen = 0.0, []
     for sixteenths, failed, done in told:
         now += sixteenths / 16
         attainment.record(now, failed + done, done)
         seen.append((int(now * 8), failed + done, done))
     now += later / 8
-    fresh = [(requests, done) for bucket, requests, done in seen if bucket > int(now * 8) - BUCKETS]
+    fresh = [(requests, done) for bucket, requests, done in seen if bucket > int(now * 8) - WINDOW_BUCKETS]
     requests, done = sum(r for r, _ in fresh), sum(d for _, d in fresh)
     assert attainment.f(now) == (done / requests if requests else 0.0)
     figures = attainment.figures(now, "tcp")

@@ -11,13 +11,13 @@ from tests.support.rates import make_rates
 from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.node.inventory import Inventory, Irq
-from coresteer_core.node.load import IrqLoad, Load, load_of
+from coresteer_core.node.load import IrqLoad, Load, mean_load
 from coresteer_core.node.rates import NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 from coresteer_core.policies.backtest import backtest, simulate_enforcement
-from coresteer_core.policies.base import STEP_S, Mode
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.base import ROUND_PERIOD_S, Mode
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
@@ -46,7 +46,7 @@ def server() -> Machine:
 
 
 def recorded(machine: Machine, rounds: int) -> list[View]:
-    return [replace(machine.view, time_s=STEP_S * n) for n in range(rounds)]
+    return [replace(machine.view, time_s=ROUND_PERIOD_S * n) for n in range(rounds)]
 
 
 def test_a_backtest_moves_interrupts_and_then_settles() -> None:
@@ -139,8 +139,8 @@ def test_a_day_of_fluctuating_load_neither_oscillates_nor_grows() -> None:
     moved_at: list[int] = []
     sizes: list[int] = []
     for round_ in range(ROUNDS_A_DAY):
-        view = perturbed(machine, random, round_ * STEP_S / 3600)
-        evaluations, memory = step(view, policies, memory)
+        view = perturbed(machine, random, round_ * ROUND_PERIOD_S / 3600)
+        evaluations, memory = evaluate_round(view, policies, memory)
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         for evaluation in evaluations:
             for action in evaluation.actions:
@@ -155,7 +155,7 @@ def test_a_day_of_fluctuating_load_neither_oscillates_nor_grows() -> None:
 
 
 def _later(view: View) -> View:
-    return replace(view, time_s=view.time_s + STEP_S)
+    return replace(view, time_s=view.time_s + ROUND_PERIOD_S)
 
 
 def test_a_day_can_be_backtested_from_an_iterator() -> None:
@@ -173,7 +173,7 @@ def test_a_day_can_be_backtested_from_an_iterator() -> None:
 
 
 def test_a_load_is_a_time_weighted_mean_and_softirq_includes_interrupts() -> None:
-    load = load_of(
+    load = mean_load(
         [
             make_rates(busy=[50, 100], softirq=[10, 0], irq=[10, 0]),
             make_rates(duration_s=3.0, busy=[10, 100], softirq=[0, 20], irq=[0, None]),
@@ -185,20 +185,20 @@ def test_a_load_is_a_time_weighted_mean_and_softirq_includes_interrupts() -> Non
 
 
 def test_unknown_values_are_not_zero() -> None:
-    load = load_of(
+    load = mean_load(
         [
             make_rates(busy=[None, 50]),
             make_rates(busy=[None, None]),
         ]
     )
     assert load == Load(seconds=2.0, busy=[None, 0.5], softirq=[None, None], busiest_cpu_percent=50.0)
-    assert load_of([]) == Load()
-    assert load_of([make_rates(duration_s=0.0, busy=[50])]) == Load()
+    assert mean_load([]) == Load()
+    assert mean_load([make_rates(duration_s=0.0, busy=[50])]) == Load()
 
 
 def test_arrivals_are_a_rate_over_the_time_in_which_they_were_counted() -> None:
     timer = encode_irq_id("LOC") or 0
-    load = load_of(
+    load = mean_load(
         [
             make_rates(busy=[0, 0], cells=[(41, 0, 100), (timer, 0, 1000)]),
             make_rates(busy=[0, 0]),
@@ -210,7 +210,7 @@ def test_arrivals_are_a_rate_over_the_time_in_which_they_were_counted() -> None:
 
 def test_guardrail_metrics_are_means_too() -> None:
     dropped = [NetdevCounts("eth0", 0, 0, 0, 0, 3, 1, 0, 0)]
-    load = load_of(
+    load = mean_load(
         [
             make_rates(busy=[100, 0], tcp=TcpLatency(3, 10, 20, 100), netdevs=dropped),
             make_rates(duration_s=3.0, busy=[0, 50], tcp=TcpLatency(0, 0, 0, 0), netdevs=[]),

@@ -8,39 +8,39 @@ from msgspec.structs import replace
 
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
+    AgentRestarted,
+    AgentStopping,
     ApplyRequested,
-    BackendBack,
     BackendLost,
+    BackendReconnected,
     Change,
     Changes,
     ConfirmFailed,
     ConfirmRequested,
-    Delegated,
     Event,
     ExtendRequested,
     InverseRan,
-    Measured,
+    MetricsMeasured,
     PlanRan,
     Recheck,
     Rechecked,
     RecordChange,
-    Report,
-    Restarted,
     RestoredExternally,
     RestoreRequested,
     RollbackRequested,
     RunInverse,
     RunPlan,
     RunRestore,
-    Stopping,
+    SendChangeState,
+    SettingsDelegated,
     Tick,
 )
-from coresteer_core.changes.guard import MAX_MOVES
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
-from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, with_change
+from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, MAX_REMEMBERED_CHANGES, changes_after_reboot, with_change
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
 ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED
@@ -67,7 +67,7 @@ class Machine:
                 match todo:
                     case RecordChange():
                         self.journal[todo.change.change_id] = todo.change
-                    case Report():
+                    case SendChangeState():
                         self.told.append(todo.message)
                     case RunPlan():
                         self.ran.append(todo)
@@ -144,7 +144,7 @@ def test_a_change_is_applied_then_waits_then_is_kept(machine: Machine) -> None:
 
 def test_the_change_is_in_the_journal_before_anything_is_run() -> None:
     _, instructions = advance(Changes(), ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60), 0.0)
-    assert [type(todo) for todo in instructions] == [RecordChange, Report, RunPlan]
+    assert [type(todo) for todo in instructions] == [RecordChange, SendChangeState, RunPlan]
 
 
 def test_an_unconfirmed_change_returns_at_its_deadline_and_not_before(machine: Machine) -> None:
@@ -208,7 +208,9 @@ def test_lent_settings_have_no_deadline_and_nobody_else_gets_them_until_they_are
     machine.apply("kept", "a")
     machine.feed(ConfirmRequested("kept"))
     for turn in range(2):
-        machine.feed(Delegated("delegated", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "b")])))
+        machine.feed(
+            SettingsDelegated("delegated", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "b")]))
+        )
         machine.feed(Tick())
         machine.now += 1e6
         assert machine.feed(Tick()) == []
@@ -225,13 +227,13 @@ def test_lent_settings_have_no_deadline_and_nobody_else_gets_them_until_they_are
 
 
 def test_what_could_not_be_put_back_after_a_loan_goes_back_after_the_next_one(machine: Machine) -> None:
-    machine.feed(Delegated("delegated", Plan([Action(key, "", "0", "") for key in ("a", "b")])))
+    machine.feed(SettingsDelegated("delegated", Plan([Action(key, "", "0", "") for key in ("a", "b")])))
     machine.kernel |= {"a": "7", "b": "7"}
     machine.stuck = {"a", "b"}
     machine.feed(RollbackRequested("delegated"))
     assert machine["delegated"].state is FAILED
     machine.stuck = set()
-    machine.feed(Delegated("delegated", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "c")])))
+    machine.feed(SettingsDelegated("delegated", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "c")])))
     machine.feed(RollbackRequested("delegated"))
     assert (machine["delegated"].state, machine.kernel["a"], machine.kernel["b"]) == (ROLLED_BACK, "0", "0")
 
@@ -305,7 +307,7 @@ def test_a_backend_that_comes_back_within_the_grace_finds_the_change_waiting(mac
     machine.apply("x", "a")
     machine.feed(BackendLost())
     machine.now = 5
-    (told,) = machine.feed(BackendBack())
+    (told,) = machine.feed(BackendReconnected())
     assert (told.state, told.remaining_s) == (UNCONFIRMED, 55)
     machine.now = 20
     assert machine.feed(Tick()) == []
@@ -316,18 +318,18 @@ def test_the_end_of_a_change_is_told_after_each_welcome_until_it_was_seen(machin
     machine.feed(AcknowledgedByBackend("x", CONFIRMED))
     machine.feed(ConfirmRequested("x"))
     for _ in range(2):
-        assert [message.state for message in machine.feed(BackendBack())] == [CONFIRMED]
+        assert [message.state for message in machine.feed(BackendReconnected())] == [CONFIRMED]
     machine.feed(AcknowledgedByBackend("x", CONFIRMED))
-    assert machine.feed(BackendBack()) == []
+    assert machine.feed(BackendReconnected()) == []
     machine.feed(RollbackRequested("x"))
-    assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
+    assert [message.state for message in machine.feed(BackendReconnected())] == [ROLLED_BACK]
 
 
 def test_a_guardrail_trips_at_the_second_interval_in_a_row(machine: Machine) -> None:
     machine.apply("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
     for busiest in (95.0, 80.0, 96.0, None, 97.0):
-        assert machine.feed(Measured({"busiest_cpu_percent": busiest}, 1.0)) == []
-    (ended,) = machine.feed(Measured({"busiest_cpu_percent": 97.5}, 1.0))
+        assert machine.feed(MetricsMeasured({"busiest_cpu_percent": busiest}, 1.0)) == []
+    (ended,) = machine.feed(MetricsMeasured({"busiest_cpu_percent": 97.5}, 1.0))
     assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.GUARDRAIL)
     assert "busiest CPU in percent was 97.5" in ended.sentence
     assert "guardrail of 90" in ended.sentence
@@ -336,7 +338,7 @@ def test_a_guardrail_trips_at_the_second_interval_in_a_row(machine: Machine) -> 
 @pytest.mark.parametrize(("interval_s", "readings"), [(0.1, 20), (0.5, 4), (0.999, 2), (1.0, 2), (5.0, 2), (60.0, 2)])
 def test_a_guardrail_needs_two_intervals_and_two_seconds(machine: Machine, interval_s: float, readings: int) -> None:
     machine.apply("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
-    over = Measured({"busiest_cpu_percent": 95.0}, interval_s)
+    over = MetricsMeasured({"busiest_cpu_percent": 95.0}, interval_s)
     for _ in range(readings - 1):
         assert machine.feed(over) == []
     (ended,) = machine.feed(over)
@@ -376,7 +378,7 @@ def test_an_agent_that_stops_rolls_back_what_is_unconfirmed_and_keeps_the_rest(m
     machine.apply("kept", "b")
     machine.feed(ConfirmRequested("kept"))
     machine.apply("x", "a")
-    machine.feed(Stopping())
+    machine.feed(AgentStopping())
     assert machine["x"].ended_by is EndedBy.AGENT_RESTART
     assert (machine.kernel["a"], machine.kernel["b"]) == ("0", "1")
 
@@ -385,9 +387,9 @@ def test_an_agent_that_was_killed_rolls_back_at_its_next_start_and_tells_it_late
     machine.apply("x", "a")
     again = Machine()
     again.kernel = machine.kernel
-    again.feed(Restarted(list(machine.journal.values())))
+    again.feed(AgentRestarted(list(machine.journal.values())))
     assert again.kernel["a"] == "0"
-    (told,) = again.feed(BackendBack())
+    (told,) = again.feed(BackendReconnected())
     assert (told.state, told.ended_by) == (ROLLED_BACK, EndedBy.AGENT_RESTART)
 
 
@@ -397,7 +399,7 @@ def test_an_agent_killed_while_a_user_rolled_back_finishes_that(machine: Machine
     _, instructions = advance(machine.state, RollbackRequested("x"), 0.0)
     (note,) = [todo for todo in instructions if isinstance(todo, RecordChange)]
     machine.state = Changes()
-    machine.feed(Restarted([note.change]))
+    machine.feed(AgentRestarted([note.change]))
     assert (machine["x"].state, machine["x"].ended_by, machine.kernel["a"]) == (ROLLED_BACK, EndedBy.USER, "0")
 
 
@@ -408,7 +410,7 @@ def test_after_a_reboot_only_what_the_backend_must_hear_is_left(machine: Machine
     machine.apply("kept", "b")
     machine.feed(ConfirmRequested("kept"))
     machine.apply("open", "c")
-    told = {change.change_id: change for change in after_reboot(list(machine.journal.values()))}
+    told = {change.change_id: change for change in changes_after_reboot(list(machine.journal.values()))}
     assert {name: change.state for name, change in told.items()} == {"kept": CONFIRMED, "open": ROLLED_BACK}
     assert all(not change.undo.actions for change in told.values())
 
@@ -432,7 +434,7 @@ def test_a_change_that_was_restored_after_a_kill_is_over_and_not_undone_at_the_n
     killed = Change("x", machine.plan("a"), state, "", 60, ending=ending, undo=Plan([Action("a", "1", "0", "")]))
     restored, _ = advance(Changes({"x": killed}), RestoredExternally(frozenset({"a"})), 0.0)
     assert (restored.changes["x"].state, restored.changes["x"].ended_by) == (ROLLED_BACK, by)
-    machine.feed(Restarted(list(restored.changes.values())))
+    machine.feed(AgentRestarted(list(restored.changes.values())))
     assert machine.ran == []
 
 
@@ -442,7 +444,7 @@ def test_a_change_that_was_restored_after_a_kill_is_over_and_not_undone_at_the_n
         (ApplyRequested("x", Plan([]), 60), "no actions"),
         (ApplyRequested("x", Plan([Action("a", "0", "1", "")] * 2), 60), "twice"),
         (
-            ApplyRequested("x", Plan([Action(f"{n}", "0", "1", "") for n in range(MAX_MOVES + 1)]), 60),
+            ApplyRequested("x", Plan([Action(f"{n}", "0", "1", "") for n in range(MAX_PLAN_ACTIONS + 1)]), 60),
             "at most 64",
         ),
         (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 29), "30 to 600 s"),
@@ -494,7 +496,7 @@ def test_seen_of_an_earlier_state_leaves_the_later_one_to_be_told(machine: Machi
     machine.feed(ConfirmRequested("x"))
     machine.feed(RollbackRequested("x"))
     machine.feed(AcknowledgedByBackend("x", CONFIRMED))
-    assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
+    assert [message.state for message in machine.feed(BackendReconnected())] == [ROLLED_BACK]
 
 
 def test_seen_of_a_change_that_is_not_known_ends_the_conversation(machine: Machine) -> None:
@@ -503,10 +505,10 @@ def test_seen_of_a_change_that_is_not_known_ends_the_conversation(machine: Machi
 
 def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> None:
     machine.apply("open", "d")
-    for turn in range(REMEMBERED + 20):
+    for turn in range(MAX_REMEMBERED_CHANGES + 20):
         machine.apply(f"x{turn}", "a", becomes=str(turn + 1))
         machine.feed(ConfirmRequested(f"x{turn}"))
-    assert len(machine.state.changes) == REMEMBERED
+    assert len(machine.state.changes) == MAX_REMEMBERED_CHANGES
     assert "open" in machine.state.changes
     assert "x0" not in machine.state.changes
 
@@ -514,9 +516,9 @@ def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> No
 def test_a_policys_many_changes_do_not_crowd_out_what_a_person_kept() -> None:
     state = Changes()
     state = with_change(state, Change("mine", Plan([]), CONFIRMED, "", 60))
-    for turn in range(REMEMBERED + 20):
+    for turn in range(MAX_REMEMBERED_CHANGES + 20):
         state = with_change(state, Change(f"x{turn}", Plan([]), CONFIRMED, "", 60, policy="spread"))
-    assert len(state.changes) == REMEMBERED
+    assert len(state.changes) == MAX_REMEMBERED_CHANGES
     assert "mine" in state.changes
 
 
@@ -527,7 +529,7 @@ def test_a_policys_change_keeps_itself_once_its_guardrails_held_though_the_backe
         waiting.sentence == "Applied and read back. Policy spread confirms it in 10 s unless a guardrail is violated."
     )
     for machine.now in (1.0, 5.0, 9.9):
-        assert machine.feed(Measured({"busiest_cpu_percent": 50.0}, 1.0)) == []
+        assert machine.feed(MetricsMeasured({"busiest_cpu_percent": 50.0}, 1.0)) == []
         assert machine.feed(Tick()) == []
     machine.now = 10.0
     (kept,) = machine.feed(Tick())
@@ -546,17 +548,17 @@ def test_a_policys_change_without_guardrails_does_not_claim_that_they_held(machi
 
 def test_a_policys_change_is_undone_when_its_guardrail_trips_and_not_kept_afterwards(machine: Machine) -> None:
     machine.enforce("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
-    machine.feed(Measured({"busiest_cpu_percent": 95.0}, 1.0))
-    (ended,) = machine.feed(Measured({"busiest_cpu_percent": 95.0}, 1.0))
+    machine.feed(MetricsMeasured({"busiest_cpu_percent": 95.0}, 1.0))
+    (ended,) = machine.feed(MetricsMeasured({"busiest_cpu_percent": 95.0}, 1.0))
     assert (ended.state, ended.ended_by, machine.kernel["a"]) == (ROLLED_BACK, EndedBy.GUARDRAIL, "0")
     machine.now = 10.0
     assert machine.feed(Tick()) == []
 
 
-@pytest.mark.parametrize("event", [Stopping(), Restarted([])])
+@pytest.mark.parametrize("event", [AgentStopping(), AgentRestarted([])])
 def test_a_policys_change_that_is_not_kept_yet_goes_with_its_agent(machine: Machine, event: Event) -> None:
     machine.enforce("x", "a")
-    machine.feed(Restarted(list(machine.journal.values())) if isinstance(event, Restarted) else event)
+    machine.feed(AgentRestarted(list(machine.journal.values())) if isinstance(event, AgentRestarted) else event)
     assert (machine["x"].state, machine["x"].ended_by) == (ROLLED_BACK, EndedBy.AGENT_RESTART)
     assert machine.kernel["a"] == "0"
 
@@ -622,7 +624,7 @@ def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at
     (_, failed) = machine.feed(RestoreRequested("y", plan, "spread", "Policy spread is no longer in force."))
     assert (failed.state, failed.ended_by, machine.kernel["b"]) == (FAILED, EndedBy.ERROR, "0")
     assert "Not every setting could be restored: a is managed." in failed.sentence
-    machine.feed(Stopping())
+    machine.feed(AgentStopping())
     assert machine.kernel["b"] == "0"
 
 
@@ -672,7 +674,11 @@ class Lives(RuleBasedStateMachine):
     def seen(self, pick: int, state: ChangeState) -> None:
         self.machine.feed(AcknowledgedByBackend(self.some_id(pick), state))
 
-    @rule(event=st.sampled_from([BackendLost(), BackendBack(), Stopping(), Measured({"rtt_p99_us": 2000.0}, 1.0)]))
+    @rule(
+        event=st.sampled_from(
+            [BackendLost(), BackendReconnected(), AgentStopping(), MetricsMeasured({"rtt_p99_us": 2000.0}, 1.0)]
+        )
+    )
     def happens(self, event: Event) -> None:
         self.machine.feed(event)
 
@@ -696,7 +702,7 @@ class Lives(RuleBasedStateMachine):
     def the_agent_is_killed_and_starts_again(self) -> None:
         changes = [self.machine.journal[name] for name in self.machine.state.changes]
         self.machine.state = Changes()
-        self.machine.feed(Restarted(changes))
+        self.machine.feed(AgentRestarted(changes))
 
     @precondition(lambda self: self.machine.state.changes)
     @rule(seconds=st.floats(0, 100))

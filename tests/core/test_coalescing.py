@@ -26,10 +26,10 @@ from coresteer_core.node.load import Load
 from coresteer_core.node.nic import (
     DriverRecord,
     DriverResponse,
-    Learned,
+    NicKnowledge,
     Timer,
     Verdict,
-    added_bound_us,
+    max_added_wait_us,
     product_bound_us,
 )
 from coresteer_core.node.view import View
@@ -445,7 +445,7 @@ def test_values_without_effect_are_given_up() -> None:
     def lies(tried: str) -> DriverResponse:
         return DriverResponse(USECS, tried, Verdict.NO_EFFECT, tried, "20,000 interrupts/s before, 20,000/s after", 0)
 
-    plant = replace(nic(), learned=Learned([DriverRecord("igb", "6.12", [lies("200"), lies("250")])]))
+    plant = replace(nic(), learned=NicKnowledge([DriverRecord("igb", "6.12", [lies("200"), lies("250")])]))
     (skipped,) = first(plant.view()).skipped
     assert skipped.why == (
         "Its driver igb does not support rx-usecs: 250 was no effect (20,000 interrupts/s before, 20,000/s after)."
@@ -533,7 +533,7 @@ def added_us(plant: Plant) -> float:
     """How long a packet may wait where the timer is what it really is, and the authors' product where it restarts."""
     usecs = plant.usecs()
     frames = int(plant.params[FRAMES]) if FRAMES in plant.params else None
-    bound = added_bound_us(plant.timer, usecs, frames)
+    bound = max_added_wait_us(plant.timer, usecs, frames)
     return max(bound, product_bound_us(usecs, frames) or 0.0) if plant.timer is Timer.RESTARTING and usecs else bound
 
 
@@ -647,10 +647,10 @@ def test_a_delay_is_within_the_bound_for_any_gap(plant: Plant, spec: Coalescing,
         return
     for found in (
         mechanism.initial_delay(spec.packets_per_interrupt, gap_us, wire_us, spec.max_added_us),
-        mechanism.limited_to(mechanism.current_delay, spec.max_added_us),
+        mechanism.shortened_to(mechanism.current_delay, spec.max_added_us),
     ):
         if isinstance(found, Delay):
-            assert mechanism.bound_us(found) <= spec.max_added_us
+            assert mechanism.max_wait_us(found) <= spec.max_added_us
             assert found.usecs >= 1
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.rates import make_rates
 from tests.support.views import EMPTY, make_netdev, make_view
 
-from coresteer_core.changes.effect import expected
+from coresteer_core.changes.effect import predict_effect
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.node.inventory import Queue
 from coresteer_core.node.rates import NetdevCounts, Rates, encode_irq_id
@@ -26,12 +26,12 @@ def test_from_half_of_an_interrupts_part_to_all_of_it_moves() -> None:
     base = minute(
         busy=[94, 12], softirq=[40, 1], irq=[4, 0], cells=[(41, 0, 300), (42, 0, 100), (LOC, 0, 9000), (LOC, 1, 9000)]
     )
-    assert expected(plan((41, "1")), EMPTY, [base]) == ["CPU 0 94 → 61…78 % busy.", "CPU 1 12 → 28…45 % busy."]
+    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 94 → 61…78 % busy.", "CPU 1 12 → 28…45 % busy."]
 
 
 def test_of_several_allowed_cpus_nobody_knows_which_the_kernel_takes() -> None:
     base = minute(busy=[50, 0, 0], softirq=[20, 0, 0], cells=[(41, 0, 5)])
-    assert expected(plan((41, "1-2")), EMPTY, [base]) == [
+    assert predict_effect(plan((41, "1-2")), EMPTY, [base]) == [
         "CPU 0 50 → 30…40 % busy.",
         "One of CPUs 1-2 takes over 10…20 % of a CPU from IRQ 41; the kernel chooses which.",
     ]
@@ -39,33 +39,36 @@ def test_of_several_allowed_cpus_nobody_knows_which_the_kernel_takes() -> None:
 
 def test_an_interrupt_stays_where_it_is_while_its_cpu_remains_allowed() -> None:
     base = minute(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 5)])
-    assert expected(plan((41, "0-1")), EMPTY, [base]) == []
+    assert predict_effect(plan((41, "0-1")), EMPTY, [base]) == []
 
 
 def test_a_saturated_cpu_may_stay_so_because_work_was_waiting() -> None:
     base = minute(busy=[100, 0], softirq=[80, 0], cells=[(41, 0, 1), (42, 0, 1)])
-    assert expected(plan((41, "1")), EMPTY, [base])[0] == "CPU 0 100 → 60…100 % busy."
+    assert predict_effect(plan((41, "1")), EMPTY, [base])[0] == "CPU 0 100 → 60…100 % busy."
 
 
 def test_a_quiet_interrupt_moves_no_load() -> None:
     base = minute(busy=[50, 0], softirq=[20, 0], cells=[(42, 0, 5)])
-    assert expected(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
+    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
 def test_a_cell_that_counted_nothing_is_as_if_it_were_not_there() -> None:
     base = minute(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 0)])
-    assert expected(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
+    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
 def test_where_an_interrupt_was_before_it_last_moved_does_not_count() -> None:
     before = minute(busy=[90, 0, 0], softirq=[80, 0, 0], cells=[(41, 0, 500)])
     since = minute(busy=[0, 50, 0], softirq=[0, 20, 0], cells=[(41, 1, 5)])
-    assert expected(plan((41, "2")), EMPTY, [before, since]) == ["CPU 1 50 → 30…40 % busy.", "CPU 2 0 → 10…20 % busy."]
+    assert predict_effect(plan((41, "2")), EMPTY, [before, since]) == [
+        "CPU 1 50 → 30…40 % busy.",
+        "CPU 2 0 → 10…20 % busy.",
+    ]
 
 
 def test_moves_onto_one_cpu_add_up() -> None:
     base = minute(busy=[40, 40, 10], softirq=[20, 10, 0], cells=[(41, 0, 5), (42, 1, 5)])
-    assert expected(plan((41, "2"), (42, "2")), EMPTY, [base])[-1] == "CPU 2 10 → 25…40 % busy."
+    assert predict_effect(plan((41, "2"), (42, "2")), EMPTY, [base])[-1] == "CPU 2 10 → 25…40 % busy."
 
 
 @pytest.mark.parametrize(
@@ -78,12 +81,12 @@ def test_moves_onto_one_cpu_add_up() -> None:
     ids=["nothing", "one second", "no softirq times"],
 )
 def test_without_a_base_nothing_is_promised(history: list[Rates]) -> None:
-    assert expected(plan((41, "1")), EMPTY, history) == []
+    assert predict_effect(plan((41, "1")), EMPTY, history) == []
 
 
 def test_a_cpu_whose_load_is_unknown_has_no_sentence() -> None:
     base = minute(busy=[50, None], softirq=[20, None], cells=[(41, 0, 5)])
-    assert expected(plan((41, "1")), EMPTY, [base]) == ["CPU 0 50 → 30…40 % busy."]
+    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 50 → 30…40 % busy."]
 
 
 @given(
@@ -95,7 +98,7 @@ def test_every_figure_is_a_percentage_and_every_range_runs_upwards(
     busy: list[int], cells: list[tuple[int, int, int]], moves: dict[int, str]
 ) -> None:
     base = minute(busy=busy, softirq=[share // 2 for share in busy], cells=cells)
-    for sentence in expected(plan(*moves.items()), EMPTY, [base]):
+    for sentence in predict_effect(plan(*moves.items()), EMPTY, [base]):
         if "→" in sentence:
             low, _, high = sentence.split("→ ")[1].split(" %")[0].partition("…")
             assert 0 <= int(low) <= int(high or low) <= 100
@@ -122,7 +125,7 @@ CQE = {"coalesce/rx-usecs": "18", "coalesce/rx-frames": "6", "coalesce/cqe-mode-
 
 
 def test_a_netdev_that_waits_longer_interrupts_less_and_its_packets_are_later() -> None:
-    assert expected(asked(rx_usecs="90"), node("mlx5_core", CQE), [BULK]) == [
+    assert predict_effect(asked(rx_usecs="90"), node("mlx5_core", CQE), [BULK]) == [
         "eth0: for its 13,889 packets/s of 9,000 B the NIC model predicts 13,889 → 2,317 interrupts/s, added latency "
         "18 → 180 µs in the mean and 18 → 360 µs at worst; a packet waits 450 µs at most (rx-usecs × "
         "rx-frames is 540 µs)."
@@ -130,12 +133,14 @@ def test_a_netdev_that_waits_longer_interrupts_less_and_its_packets_are_later() 
 
 
 def test_drops_are_told() -> None:
-    (sentence,) = expected(asked(rx_usecs="90", rx_frames="60"), node("mlx5_core", CQE | {"ring/rx": "42"}), [BULK])
+    (sentence,) = predict_effect(
+        asked(rx_usecs="90", rx_frames="60"), node("mlx5_core", CQE | {"ring/rx": "42"}), [BULK]
+    )
     assert "at worst; 2.3% of the packets are dropped; a packet waits 5,310 µs at most" in sentence
 
 
 def test_where_the_driver_sets_its_own_pace_what_was_measured_is_the_before() -> None:
-    (sentence,) = expected(asked(rx_usecs="200"), node("igb", {"coalesce/rx-usecs": "3"}), [BULK])
+    (sentence,) = predict_effect(asked(rx_usecs="200"), node("igb", {"coalesce/rx-usecs": "3"}), [BULK])
     assert "the NIC model predicts 13,889 (measured) → 5,000 interrupts/s, added latency " in sentence
     assert sentence.endswith("; a packet waits 200 µs at most.")
 
@@ -144,19 +149,19 @@ def test_where_the_driver_sets_its_own_pace_what_was_measured_is_the_before() ->
     ("driver", "values"), [("mlx5_core", {"adaptive_rx": "on"}), ("igb", {"rx_usecs": "1"})], ids=["adaptive", "a mode"]
 )
 def test_of_a_driver_that_sets_its_own_pace_nothing_is_predicted(driver: str, values: dict[str, str]) -> None:
-    assert expected(asked(**values), node(driver, CQE), [BULK]) == [
+    assert predict_effect(asked(**values), node(driver, CQE), [BULK]) == [
         "eth0: the driver adapts the delay to the load, so its effect is not predicted."
     ]
 
 
 def test_without_traffic_the_bound_is_all_there_is_to_say() -> None:
-    assert expected(asked(rx_usecs="50"), node("igb", {"coalesce/rx-usecs": "10"}), []) == [
+    assert predict_effect(asked(rx_usecs="50"), node("igb", {"coalesce/rx-usecs": "10"}), []) == [
         "eth0: a packet waits 50 µs at most."
     ]
 
 
 def test_of_an_unknown_timer_the_longest_wait_is_told_with_the_reason() -> None:
-    (sentence,) = expected(asked(rx_usecs="50"), node("nfp", {"coalesce/rx-usecs": "10"}), [])
+    (sentence,) = predict_effect(asked(rx_usecs="50"), node("nfp", {"coalesce/rx-usecs": "10"}), [])
     assert sentence.startswith("eth0: the delay of a packet is unbounded. The event from which nfp counts rx-usecs")
 
 
@@ -167,11 +172,11 @@ def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
         busy=[20], softirq=[10], cells=[(41, 0, 30_000), (42, 0, 30_000)],
         netdevs=[NetdevCounts("eth0", 60 * 100_000, 0, 60_000, 0, 0, 0, 0, 0)],
     )  # fmt: skip
-    (sentence,) = expected(plan, view, [half])
+    (sentence,) = predict_effect(plan, view, [half])
     assert sentence.startswith("eth0 rx-1: for its 500 packets/s of 100 B the NIC model predicts ")
 
 
 def test_a_netdev_or_queue_that_is_gone_has_no_sentence() -> None:
-    assert expected(asked(rx_usecs="50"), EMPTY, [BULK]) == []
+    assert predict_effect(asked(rx_usecs="50"), EMPTY, [BULK]) == []
     gone = Plan([Action("netdev/eth0/rx-9/coalesce/rx-usecs", "0", "100", "")])
-    assert expected(gone, node("virtio_net", {}), [BULK]) == []
+    assert predict_effect(gone, node("virtio_net", {}), [BULK]) == []

@@ -9,12 +9,12 @@ from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.nic import Timer, Verdict
 from coresteer_core.node.rates import NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.policies.coalescing.effective import (
+    CoalescingCounts,
     CoalescingState,
-    Measured,
     WriteAttempt,
     check_agreement,
+    coalescing_counts,
     coalescing_state,
-    measured,
     receive_interrupts,
 )
 from coresteer_core.settings import NetdevParam
@@ -33,10 +33,10 @@ def standing(driver: str = "igb", *, shared: bool = True, queues: int = 2, **par
     return found
 
 
-def did(busiest_per_s: float, *, packets_per_s: float = 80_000, seconds: float = 10.0) -> Measured:
+def did(busiest_per_s: float, *, packets_per_s: float = 80_000, seconds: float = 10.0) -> CoalescingCounts:
     busiest = round(busiest_per_s * seconds)
     packets = round(packets_per_s * seconds)
-    return Measured(seconds, packets, 1000 * packets, packets // 2, 0, 2 * busiest, busiest)
+    return CoalescingCounts(seconds, packets, 1000 * packets, packets // 2, 0, 2 * busiest, busiest)
 
 
 def test_what_stands_is_read_from_the_parameters() -> None:
@@ -61,7 +61,9 @@ def test_nothing_stands_where_the_parameters_do_not_decide_alone(netdev: Netdev)
 
 
 HELD = standing(rx_usecs="500")
-CASES: dict[str, tuple[bool | None, CoalescingState, Measured, CoalescingState | None, Measured | None]] = {
+CASES: dict[
+    str, tuple[bool | None, CoalescingState, CoalescingCounts, CoalescingState | None, CoalescingCounts | None]
+] = {
     "a timer that holds": (True, HELD, did(1990), None, None),
     "a timer that does not hold": (False, HELD, did(19_800), None, None),
     "a timer nearly held, as NICs count in steps": (True, HELD, did(2600), None, None),
@@ -144,13 +146,13 @@ def test_interrupts_of_a_queue_that_are_not_known_are_not_nothing() -> None:
 
 
 def test_windows_add_up() -> None:
-    one = measured(
+    one = coalescing_counts(
         make_rates(duration_s=2.0, tcp=TcpLatency(3, 150, 200, 300), cells=[]),
         NetdevCounts("eth0", 1000, 500, 10, 5, 1, 0, 0, 0),
         (8, 6),
     )
-    assert one == Measured(2.0, 10, 1000, 5, 1, 8, 6, 300.0, 2.0)
-    assert one + one == Measured(4.0, 20, 2000, 10, 2, 16, 12, 600.0, 4.0)
+    assert one == CoalescingCounts(2.0, 10, 1000, 5, 1, 8, 6, 300.0, 2.0)
+    assert one + one == CoalescingCounts(4.0, 20, 2000, 10, 2, 16, 12, 600.0, 4.0)
 
 
 @pytest.mark.parametrize(

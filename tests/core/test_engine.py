@@ -16,11 +16,11 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec, engine
 from coresteer_core.policies.base import Damping, Decision, Deferred, Evaluation, Mode, Ownership, Proposal, Scope
-from coresteer_core.policies.engine import same_outcome, step
-from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget, record_write
+from coresteer_core.policies.engine import evaluate_round, same_outcome
+from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget_holding, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess
-from coresteer_core.policies.ownership import restorations
+from coresteer_core.policies.ownership import restore_actions
 
 Wants = dict[str, Decision]
 IRQ, OTHER, LOCKED, TASK = "irq/41/affinity", "irq/42/affinity", "irq/43/affinity", "task/812/affinity"
@@ -83,7 +83,7 @@ def test_for_one_setting_the_lower_rank_and_then_the_lower_id_wins(
     wants: Wants, first: tuple[str, int], second: tuple[str, int]
 ) -> None:
     wants.update({first[0]: wanting((IRQ, "2")), second[0]: wanting((IRQ, "3"), (OTHER, "3"))})
-    (winner, loser), _ = step(view(), [policy(*second), policy(*first)], EngineMemory())
+    (winner, loser), _ = evaluate_round(view(), [policy(*second), policy(*first)], EngineMemory())
     assert (winner.policy_id, moves(winner)) == (first[0], [(IRQ, "0", "2")])
     assert moves(loser) == [(OTHER, "0", "3")]
     (back,) = loser.deferred
@@ -107,7 +107,7 @@ def test_a_policy_does_not_overrule_one_with_a_stronger_mode(
     wants: Wants, first: Mode, second: Mode, overruled: bool
 ) -> None:
     wants.update({"a": wanting((IRQ, "2")), "b": wanting((IRQ, "3"))})
-    (one, two), _ = step(view(), [policy("a", 1, first), policy("b", 2, second)], EngineMemory())
+    (one, two), _ = evaluate_round(view(), [policy("a", 1, first), policy("b", 2, second)], EngineMemory())
     assert moves(one) == [(IRQ, "0", "2")]
     assert bool(codes(two)) is overruled
 
@@ -116,9 +116,9 @@ def test_a_held_setting_is_lost_only_to_a_policy_of_lower_rank(wants: Wants) -> 
     wants.update({"early": wanting((IRQ, "3")), "late": wanting((IRQ, "4"))})
     memory = EngineMemory({IRQ: held("2", by="holder")})
     policies = [policy("early", 1), policy("holder", 2), policy("late", 3)]
-    (_, late), _ = step(view(irq41="2"), policies[1:], memory)
+    (_, late), _ = evaluate_round(view(irq41="2"), policies[1:], memory)
     assert codes(late) == [(IRQ, "overruled")]
-    (early, _, late), after = step(view(irq41="2"), policies, memory)
+    (early, _, late), after = evaluate_round(view(irq41="2"), policies, memory)
     assert (moves(early), codes(late)) == ([(IRQ, "2", "3")], [(IRQ, "overruled")])
     assert record_write(after, "early", early.actions[0], 1000.0).holdings == {IRQ: held("3", 1000.0, by="early")}
 
@@ -126,7 +126,7 @@ def test_a_held_setting_is_lost_only_to_a_policy_of_lower_rank(wants: Wants) -> 
 def test_a_policy_that_may_not_write_a_setting_does_not_block_others(wants: Wants) -> None:
     wants.update({"a": wanting((IRQ, "7"), (OTHER, "2")), "b": wanting((IRQ, "3"), (OTHER, "3"))})
     policies = [policy("a", 1, on_controller=Ownership.YIELD), policy("b", 2)]
-    (one, two), _ = step(view(controllers=("irqbalance",)), policies, EngineMemory())
+    (one, two), _ = evaluate_round(view(controllers=("irqbalance",)), policies, EngineMemory())
     assert codes(one) == [(IRQ, "refused"), (OTHER, "owned")]
     assert moves(two) == [(IRQ, "0", "3"), (OTHER, "0", "3")]
 
@@ -140,7 +140,7 @@ def test_a_policy_sees_the_actions_of_earlier_policies(wants: Wants, monkeypatch
         return wanting((IRQ, "2"))
 
     monkeypatch.setattr(engine, "decide", decide)
-    step(view(), [policy("a", 1, Mode.RECOMMEND), policy("b", 2), policy("c", 3)], EngineMemory())
+    evaluate_round(view(), [policy("a", 1, Mode.RECOMMEND), policy("b", 2), policy("c", 3)], EngineMemory())
     assert seen == ["0", "0", "2"]
 
 
@@ -150,23 +150,23 @@ def test_a_policy_sees_the_actions_of_earlier_policies(wants: Wants, monkeypatch
 def test_a_setting_is_not_moved_within_the_dwell_time(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "3"))
     memory = EngineMemory({IRQ: held("2", since_s=980.0)})
-    (young,), _ = step(view(1000.0, irq41="2"), [policy("a")], memory)
+    (young,), _ = evaluate_round(view(1000.0, irq41="2"), [policy("a")], memory)
     assert [(h.code, h.why) for h in young.deferred] == [("dwell", "It was set 20 s ago; the dwell time is 30 s.")]
-    (old,), _ = step(view(1010.0, irq41="2"), [policy("a")], memory)
+    (old,), _ = evaluate_round(view(1010.0, irq41="2"), [policy("a")], memory)
     assert moves(old) == [(IRQ, "2", "3")]
 
 
 def test_flap_damping_refuses_a_recent_value_within_the_window_and_forgets_it_after_two(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
     memory = record_write(EngineMemory({IRQ: held("2")}), "a", Action(IRQ, "2", "3", ""), 1000.0)
-    (soon,), kept = step(view(1179.0, irq41="3"), [policy("a")], memory)
+    (soon,), kept = evaluate_round(view(1179.0, irq41="3"), [policy("a")], memory)
     assert [(h.code, h.why) for h in soon.deferred] == [
         ("flap_damping", "It had the value 2 until 179 s ago; flap damping refuses that value for 180 s.")
     ]
     assert kept.recent_values == {IRQ: [("2", 1000.0)]}
-    (later,), _ = step(view(1180.0, irq41="3"), [policy("a")], memory)
+    (later,), _ = evaluate_round(view(1180.0, irq41="3"), [policy("a")], memory)
     assert moves(later) == [(IRQ, "3", "2")]
-    assert step(view(1360.0, irq41="3"), [policy("a")], memory)[1].recent_values == {}
+    assert evaluate_round(view(1360.0, irq41="3"), [policy("a")], memory)[1].recent_values == {}
 
 
 def test_each_flap_doubles_the_damping_window_until_the_setting_is_stable(wants: Wants) -> None:
@@ -174,58 +174,60 @@ def test_each_flap_doubles_the_damping_window_until_the_setting_is_stable(wants:
     moved = []
     for time_s in range(0, 40_000, 5):
         wants["a"] = wanting((IRQ, "3" if at == "2" else "2"))
-        (evaluation,), memory = step(view(float(time_s), irq41=at), [policy("a")], memory)
+        (evaluation,), memory = evaluate_round(view(float(time_s), irq41=at), [policy("a")], memory)
         for action in evaluation.actions:
             memory, at = record_write(memory, "a", action, float(time_s)), action.becomes
             moved.append(time_s)
     waits = [b - a for a, b in pairwise(moved)]
     assert waits == [180, 360, 720, 1440, 2880, *[5760] * 5]
     wants["a"] = wanting()
-    _, memory = step(view(40_000.0 + 2 * 5760, irq41=at), [policy("a")], memory)
+    _, memory = evaluate_round(view(40_000.0 + 2 * 5760, irq41=at), [policy("a")], memory)
     assert (memory.recent_values, memory.flaps) == ({}, {})
 
 
 def test_a_value_rolled_back_by_a_guardrail_is_refused_within_the_window(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
-    (tried,), memory = step(view(), [policy("a")], EngineMemory())
+    (tried,), memory = evaluate_round(view(), [policy("a")], EngineMemory())
     memory = record_write(memory, "a", tried.actions[0], 1000.0)
     (back,) = inverse(Plan(tried.actions)).actions
     memory = record_write(memory, "a", back, 1004.0)
     assert memory.holdings == {}
-    (again,), _ = step(view(1005.0), [policy("a")], memory)
+    (again,), _ = evaluate_round(view(1005.0), [policy("a")], memory)
     assert codes(again) == [(IRQ, "flap_damping")]
 
 
 def test_a_restored_setting_ignores_dwell_time_and_flap_damping_and_gets_its_literal_original(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "0"), returning=(IRQ,))
     memory = EngineMemory({IRQ: held("2", 999.0, original="0,6-7")}, recent_values={IRQ: [("0,6-7", 999.0)]})
-    (evaluation,), _ = step(view(irq41="2"), [policy("a")], memory)
+    (evaluation,), _ = evaluate_round(view(irq41="2"), [policy("a")], memory)
     assert moves(evaluation) == [(IRQ, "2", "0,6-7")]
 
 
 def test_a_harmful_step_is_reverted_at_once_and_refused_within_the_window(wants: Wants) -> None:
     wants["a"] = replace(wanting((IRQ, "3")), reverts=frozenset({IRQ}))
     memory = EngineMemory({IRQ: held("2", 999.0)}, recent_values={IRQ: [("3", 999.0)]})
-    (evaluation,), _ = step(view(irq41="2"), [policy("a")], memory)
+    (evaluation,), _ = evaluate_round(view(irq41="2"), [policy("a")], memory)
     assert moves(evaluation) == [(IRQ, "2", "3")]
     memory = record_write(memory, "a", evaluation.actions[0], 1000.0)
     wants["a"] = wanting((IRQ, "2"))
-    (again,), _ = step(view(1100.0, irq41="3"), [policy("a")], memory)
+    (again,), _ = evaluate_round(view(1100.0, irq41="3"), [policy("a")], memory)
     assert codes(again) == [(IRQ, "flap_damping")]
 
 
 def test_a_process_absent_from_the_view_is_restored_too(wants: Wants) -> None:
     wants["a"] = wanting((TASK, "0-5"), returning=(TASK,))
     silent = replace(view(), tasks=[])
-    (evaluation,), memory = step(silent, [policy("a")], EngineMemory({TASK: held("2", original="0-5")}))
+    (evaluation,), memory = evaluate_round(silent, [policy("a")], EngineMemory({TASK: held("2", original="0-5")}))
     assert moves(evaluation) == [(TASK, "2", "0-5")]
-    assert forget(memory, TASK).holdings == {}
+    assert forget_holding(memory, TASK).holdings == {}
 
 
 @pytest.mark.parametrize(("mode", "written"), [(Mode.ENFORCE, 1), (Mode.RECOMMEND, 3)])
 def test_moves_per_step_limits_only_enforced_moves(wants: Wants, mode: Mode, written: int) -> None:
     wants["a"] = wanting((OTHER, "3"), (IRQ, "2"), (TASK, "2"))
-    (evaluation,), _ = step(view(), [policy("a", mode=mode, damping=Damping(moves_per_step=1))], EngineMemory())
+    (evaluation,), _ = evaluate_round(
+        view(), [policy("a", mode=mode, damping=Damping(moves_per_step=1))], EngineMemory()
+    )
     assert [action.key for action in evaluation.actions] == [OTHER, IRQ, TASK][:written]
     assert {h.code for h in evaluation.deferred} <= {"moves"}
     assert len(evaluation.actions) + len(evaluation.deferred) == 3
@@ -251,7 +253,7 @@ def test_a_proposal_refused_by_the_guard_is_deferred_and_does_not_block_others(
     wants.update(
         {"a": wanting((key, value), (IRQ, "2")) if key != IRQ else wanting((key, value)), "b": wanting((OTHER, "3"))}
     )
-    (one, two), _ = step(view(), [policy("a", 1), policy("b", 2)], EngineMemory())
+    (one, two), _ = evaluate_round(view(), [policy("a", 1), policy("b", 2)], EngineMemory())
     assert codes(one) == [(key, "refused")]
     assert one.deferred[0].why.startswith(sentence)
     assert len(one.actions) == (key != IRQ)
@@ -260,14 +262,16 @@ def test_a_proposal_refused_by_the_guard_is_deferred_and_does_not_block_others(
 
 def test_isolated_cpus_are_used_if_the_policy_allows_it(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "6"))
-    (evaluation,), _ = step(view(), [policy("a", spec=IrqSpread(exclude="a", allow_isolated=True))], EngineMemory())
+    (evaluation,), _ = evaluate_round(
+        view(), [policy("a", spec=IrqSpread(exclude="a", allow_isolated=True))], EngineMemory()
+    )
     assert moves(evaluation) == [(IRQ, "0", "6")]
 
 
 def test_a_refused_setting_uses_no_move_of_the_step(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"), (OTHER, "3"))
     memory = EngineMemory(refused={IRQ: "No vector is left on CPU 2."})
-    (evaluation,), memory = step(view(), [policy("a", damping=Damping(moves_per_step=1))], memory)
+    (evaluation,), memory = evaluate_round(view(), [policy("a", damping=Damping(moves_per_step=1))], memory)
     assert [(h.code, h.why) for h in evaluation.deferred] == [("refused", "No vector is left on CPU 2.")]
     assert moves(evaluation) == [(OTHER, "0", "3")]
     assert memory.refused == {IRQ: "No vector is left on CPU 2."}
@@ -275,7 +279,7 @@ def test_a_refused_setting_uses_no_move_of_the_step(wants: Wants) -> None:
 
 def test_a_setting_proposed_twice_is_written_once(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"), (IRQ, "3"))
-    (evaluation,), _ = step(view(), [policy("a")], EngineMemory())
+    (evaluation,), _ = evaluate_round(view(), [policy("a")], EngineMemory())
     assert (moves(evaluation), codes(evaluation)) == ([(IRQ, "0", "2")], [(IRQ, "refused")])
 
 
@@ -289,7 +293,7 @@ def test_a_yielding_policy_defers_settings_of_another_controller(
     wants: Wants, controller: str, owned: list[str]
 ) -> None:
     wants["a"] = wanting((IRQ, "2"), (TASK, "2"))
-    (evaluation,), _ = step(
+    (evaluation,), _ = evaluate_round(
         view(controllers=(controller,)), [policy("a", on_controller=Ownership.YIELD)], EngineMemory()
     )
     assert codes(evaluation) == [(key, "owned") for key in owned]
@@ -300,7 +304,7 @@ def test_a_yielding_policy_defers_settings_of_another_controller(
 @pytest.mark.parametrize(("response", "told"), [(Ownership.WARN, True), (Ownership.REASSERT, False)])
 def test_a_warning_policy_writes_and_names_the_controller(wants: Wants, response: Ownership, told: bool) -> None:
     wants["a"] = wanting((IRQ, "2"))
-    (evaluation,), _ = step(
+    (evaluation,), _ = evaluate_round(
         view(controllers=("irqbalance", "tuned")), [policy("a", on_controller=response)], EngineMemory()
     )
     assert moves(evaluation) == [(IRQ, "0", "2")]
@@ -317,31 +321,31 @@ def test_drift_is_reported_with_its_cause_while_it_lasts_and_a_warning_policy_do
     wants["a"] = wanting((IRQ, "2"))
     memory = EngineMemory({IRQ: held("2")})
     for time_s in (1000.0, 1005.0):
-        (evaluation,), memory = step(view(time_s, controllers, irq41="4"), [policy("a")], memory)
+        (evaluation,), memory = evaluate_round(view(time_s, controllers, irq41="4"), [policy("a")], memory)
         assert [(d.key, d.expected, d.found, d.cause) for d in evaluation.drifts] == [(IRQ, "2", "4", cause)]
         assert (codes(evaluation), moves(evaluation)) == ([(IRQ, "owned")], [])
     assert memory.holdings == {IRQ: held("2")}
 
 
 def test_a_view_from_before_the_write_is_no_drift(wants: Wants) -> None:
-    (evaluation,), _ = step(view(1000.0), [policy("a")], EngineMemory({IRQ: held("2", since_s=1000.0)}))
+    (evaluation,), _ = evaluate_round(view(1000.0), [policy("a")], EngineMemory({IRQ: held("2", since_s=1000.0)}))
     assert evaluation.drifts == []
 
 
 def test_a_cpu_that_went_offline_is_no_drift(wants: Wants) -> None:
     memory = EngineMemory({TASK: held("2,7"), IRQ: held("2,7")})
-    (evaluation,), _ = step(view(task="2", irq41="2,7"), [policy("a")], memory)
+    (evaluation,), _ = evaluate_round(view(task="2", irq41="2,7"), [policy("a")], memory)
     assert evaluation.drifts == []
 
 
 def test_a_yielding_policy_gives_a_drifted_setting_up(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
     yields = policy("a", on_drift=Ownership.YIELD)
-    (first,), memory = step(view(1000.0, irq41="4"), [yields], EngineMemory({IRQ: held("2")}))
+    (first,), memory = evaluate_round(view(1000.0, irq41="4"), [yields], EngineMemory({IRQ: held("2")}))
     assert (len(first.drifts), memory.holdings) == (1, {})
-    (second,), memory = step(view(9000.0, irq41="4"), [yields], memory)
+    (second,), memory = evaluate_round(view(9000.0, irq41="4"), [yields], memory)
     assert (second.drifts, codes(second)) == ([], [(IRQ, "owned")])
-    (third,), memory = step(view(9005.0, irq41="4"), [policy("a")], memory)
+    (third,), memory = evaluate_round(view(9005.0, irq41="4"), [policy("a")], memory)
     assert (moves(third), memory.yielded) == ([(IRQ, "4", "2")], {})
 
 
@@ -351,7 +355,7 @@ def test_re_assertions_back_off_exponentially(wants: Wants) -> None:
     written = []
     for round_ in range(1, 200):
         time_s = 5.0 * round_
-        (evaluation,), memory = step(view(time_s, irq41="4"), [takes], memory)
+        (evaluation,), memory = evaluate_round(view(time_s, irq41="4"), [takes], memory)
         assert len(evaluation.drifts) == 1
         for action in evaluation.actions:
             assert (action.was, action.becomes) == ("4", "2")
@@ -362,7 +366,9 @@ def test_re_assertions_back_off_exponentially(wants: Wants) -> None:
 
 def test_a_re_asserting_policy_may_propose_a_new_value_instead(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "3"))
-    (evaluation,), _ = step(view(irq41="4"), [policy("a", on_drift=Ownership.REASSERT)], EngineMemory({IRQ: held("2")}))
+    (evaluation,), _ = evaluate_round(
+        view(irq41="4"), [policy("a", on_drift=Ownership.REASSERT)], EngineMemory({IRQ: held("2")})
+    )
     assert moves(evaluation) == [(IRQ, "4", "3")]
 
 
@@ -380,18 +386,18 @@ def test_the_first_value_is_the_original_and_restoring_it_ends_the_holding() -> 
 def test_settings_are_restored_when_a_policy_no_longer_enforces(left: list[PolicyInForce]) -> None:
     memory = EngineMemory({IRQ: held("2"), OTHER: held("3", by="b"), TASK: held("4", original="0-5")})
     now = view(irq41="2", irq42="3", task="5")
-    actions, memory = restorations(now, [*left, policy("b")], memory)
+    actions, memory = restore_actions(now, [*left, policy("b")], memory)
     assert [(who, action.key, action.was, action.becomes) for who, action in actions] == [("a", IRQ, "2", "0")]
     assert set(memory.holdings) == {IRQ, OTHER}, "something else moved the process, so it is not restored"
     memory = record_write(memory, "a", actions[0][1], 1000.0)
-    assert restorations(now, [*left, policy("b")], memory) == ([], memory)
+    assert restore_actions(now, [*left, policy("b")], memory) == ([], memory)
 
 
 def test_settings_are_restored_in_reverse_order_of_writing() -> None:
     memory = EngineMemory()
     for key in (OTHER, IRQ, OTHER):
         memory = record_write(memory, "a", Action(key, "0", "2", "test"), 900.0)
-    actions, _ = restorations(view(irq41="2", irq42="2"), [], memory)
+    actions, _ = restore_actions(view(irq41="2", irq42="2"), [], memory)
     assert [action.key for _, action in actions] == [OTHER, IRQ]
 
 
@@ -415,25 +421,25 @@ def test_drift_caused_by_an_adaptive_driver_names_the_driver(
     now = replace(view(), inventory=Inventory([netdev], []))
     was = "off" if "adaptive" in key else "64"
     memory = EngineMemory({f"netdev/eth0/{key}": held(was)})
-    (evaluation,), _ = step(now, [policy("a")], memory)
+    (evaluation,), _ = evaluate_round(now, [policy("a")], memory)
     assert [drift.cause for drift in evaluation.drifts] == [cause]
     assert f"changed by {cause or 'something else'}." in evaluation.sentence
 
 
 def test_a_process_with_a_reused_pid_is_not_restored(wants: Wants) -> None:
     memory = EngineMemory({TASK: held("2", original="0-5")})
-    _, memory = step(view(started_ticks=5, task="2"), [policy("a")], memory)
+    _, memory = evaluate_round(view(started_ticks=5, task="2"), [policy("a")], memory)
     assert memory.processes == {TASK: 5}
-    (evaluation,), after = step(view(started_ticks=9, task="2"), [policy("a")], memory)
+    (evaluation,), after = evaluate_round(view(started_ticks=9, task="2"), [policy("a")], memory)
     assert (after.holdings, evaluation.drifts) == ({}, [])
-    assert restorations(view(started_ticks=9, task="2"), [], memory)[0] == []
+    assert restore_actions(view(started_ticks=9, task="2"), [], memory)[0] == []
 
 
 def test_a_removed_interrupt_is_forgotten_unless_nothing_could_be_read(wants: Wants) -> None:
     memory = EngineMemory({IRQ: held("2"), "irq/99/affinity": held("2")})
     nothing = replace(view(), inventory=Inventory([], []))
-    assert set(step(nothing, [policy("a")], memory)[1].holdings) == {IRQ, "irq/99/affinity"}
-    assert set(step(view(irq41="2"), [policy("a")], memory)[1].holdings) == {IRQ}
+    assert set(evaluate_round(nothing, [policy("a")], memory)[1].holdings) == {IRQ, "irq/99/affinity"}
+    assert set(evaluate_round(view(irq41="2"), [policy("a")], memory)[1].holdings) == {IRQ}
 
 
 def test_evaluations_have_the_same_outcome_if_only_their_numbers_differ() -> None:
@@ -476,7 +482,7 @@ def run(
     memory = EngineMemory()
     told = []
     for _ in range(ROUNDS):
-        evaluations, memory = step(machine.view, policies, memory)
+        evaluations, memory = evaluate_round(machine.view, policies, memory)
         told.append(evaluations)
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         if check is not None:
@@ -540,7 +546,7 @@ def test_a_plan_and_then_its_inverse_restore_every_setting(machine: Machine) -> 
 @given(everywhere)
 def test_all_settings_are_restored_when_policies_are_withdrawn(machine: Machine) -> None:
     _, moved, memory = run(machine, BOTH)
-    actions, _ = restorations(moved.view, [], memory)
+    actions, _ = restore_actions(moved.view, [], memory)
     assert values(moved.after(action for _, action in actions)) == values(machine)
 
 
@@ -549,7 +555,7 @@ def test_both_policies_together_settle_on_every_captured_machine(name: str) -> N
     machine, memory = captured(name, 1), EngineMemory()
     moved_at = 0
     for round_ in range(160):
-        evaluations, memory = step(machine.view, BOTH, memory)
+        evaluations, memory = evaluate_round(machine.view, BOTH, memory)
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         for evaluation in evaluations:
             for action in evaluation.actions:

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from coresteer_core.policies.service_class.attainment import BUCKETS, Target
-from coresteer_core.policies.service_class.gate import MAX_PASSED_OVER, Gate
+from coresteer_core.policies.service_class.attainment import WINDOW_BUCKETS, ClassTarget
+from coresteer_core.policies.service_class.gate import MAX_ADMISSIONS_OF_OTHERS, Gate
 
-TARGETS = [Target("gold", 90.0), Target("silver", 80.0), Target("tin", 50.0)]
+TARGETS = [ClassTarget("gold", 90.0), ClassTarget("silver", 80.0), ClassTarget("tin", 50.0)]
 
 
-def gate(slots: int = 1, targets: list[Target] = TARGETS, window_s: float = 10.0) -> Gate:
+def gate(slots: int = 1, targets: list[ClassTarget] = TARGETS, window_s: float = 10.0) -> Gate:
     return Gate(targets, slots=slots, window_s=window_s)
 
 
@@ -68,7 +68,7 @@ def test_for_equal_f_the_higher_target_is_served_first() -> None:
 
 
 def test_for_equal_f_and_targets_the_order_of_the_classes_decides() -> None:
-    door = gate(targets=[Target("b", 50.0), Target("a", 50.0), Target("c", 50.0)])
+    door = gate(targets=[ClassTarget("b", 50.0), ClassTarget("a", 50.0), ClassTarget("c", 50.0)])
     door.enter(9, "c", 0.0)
     for worker, name in ((1, "a"), (2, "b")):
         door.enter(worker, name, 0.1)
@@ -89,7 +89,7 @@ def test_a_worker_that_dies_frees_its_slot_and_counts_as_failed() -> None:
 
 
 def test_a_response_time_counts_from_the_arrival() -> None:
-    door = gate(targets=[Target("gold", 90.0, deadline_us=500_000)])
+    door = gate(targets=[ClassTarget("gold", 90.0, deadline_us=500_000)])
     door.enter(1, "gold", 0.0)
     door.enter(2, "gold", 0.0)
     door.leave(1, 0.5, ok=True)
@@ -122,8 +122,8 @@ def test_new_classes_reclassify_waiting_requests_and_keep_their_arrival() -> Non
     door.enter(3, "silver", 2.0)
     door.enter(4, "tin", 3.0)
     grades = {2: "gold", 3: None, 4: "gold"}
-    targets = [Target("gold", 60.0), Target("iron", 50.0)]
-    let_in, gone = door.change(targets, slots=1, window_s=10.0, time_s=5.0, classify=grades.get)
+    targets = [ClassTarget("gold", 60.0), ClassTarget("iron", 50.0)]
+    let_in, gone = door.replace_classes(targets, slots=1, window_s=10.0, time_s=5.0, classify=grades.get)
     assert (let_in, gone) == ([], [3])
     assert door.leave(1, 6.0, ok=True) == [2]
     gold, iron = door.figures(6.0)
@@ -135,7 +135,7 @@ def test_new_classes_reclassify_waiting_requests_and_keep_their_arrival() -> Non
 def test_an_active_request_of_a_removed_class_keeps_its_slot() -> None:
     door = gate()
     door.enter(1, "tin", 0.0)
-    assert door.change(TARGETS[:2], slots=1, window_s=10.0, time_s=1.0, classify=name_of(0)) == ([], [])
+    assert door.replace_classes(TARGETS[:2], slots=1, window_s=10.0, time_s=1.0, classify=name_of(0)) == ([], [])
     assert door.enter(2, "gold", 2.0) == []
     assert door.leave(1, 3.0, ok=True) == [2]
 
@@ -143,16 +143,16 @@ def test_an_active_request_of_a_removed_class_keeps_its_slot() -> None:
 @pytest.mark.parametrize(
     ("target", "window_s", "requests"),
     [
-        (Target("gold", 10.0), 10.0, 1),
-        (Target("gold", 90.0, 5), 10.0, 0),
-        (Target("gold", 90.0), 9.0, 0),
+        (ClassTarget("gold", 10.0), 10.0, 1),
+        (ClassTarget("gold", 90.0, 5), 10.0, 0),
+        (ClassTarget("gold", 90.0), 9.0, 0),
     ],
 )
-def test_history_is_kept_while_deadline_and_window_stay(target: Target, window_s: float, requests: int) -> None:
+def test_history_is_kept_while_deadline_and_window_stay(target: ClassTarget, window_s: float, requests: int) -> None:
     door = gate()
     door.enter(1, "gold", 0.0)
     door.leave(1, 0.1, ok=True)
-    door.change([target], slots=1, window_s=window_s, time_s=0.2, classify=name_of(0))
+    door.replace_classes([target], slots=1, window_s=window_s, time_s=0.2, classify=name_of(0))
     assert door.figures(0.2)[0].requests == requests
 
 
@@ -189,7 +189,7 @@ class Naive:
         self.ended: list[tuple[float, int, bool]] = []
 
     def f(self, which: int, now: float) -> float:
-        fresh = [ok for at, of, ok in self.ended if of == which and int(at * 8) > int(now * 8) - BUCKETS]
+        fresh = [ok for at, of, ok in self.ended if of == which and int(at * 8) > int(now * 8) - WINDOW_BUCKETS]
         present = [of for of in self.inside.values() if of == which] + [of for _, of in self.queue if of == which]
         requests = len(fresh) + len(present)
         return sum(fresh) / (requests * (self.targets[which] / 100)) if requests else 0.0
@@ -222,8 +222,8 @@ class Naive:
 @given(PERCENTAGES, st.integers(1, 4), STEPS)
 def test_the_gate_equals_its_definition_request_by_request(targets: list[float], slots: int, steps: list[Step]) -> None:
     naive = Naive(targets, slots)
-    door = gate(slots, [Target(str(n), target) for n, target in enumerate(targets)], window_s=BUCKETS / 8)
-    again = gate(slots, [Target(str(n), target) for n, target in enumerate(targets)], window_s=BUCKETS / 8)
+    door = gate(slots, [ClassTarget(str(n), target) for n, target in enumerate(targets)], window_s=WINDOW_BUCKETS / 8)
+    again = gate(slots, [ClassTarget(str(n), target) for n, target in enumerate(targets)], window_s=WINDOW_BUCKETS / 8)
     numbers, now = count(1), 0.0
     for step in steps:
         now += step.pause / 64
@@ -256,7 +256,7 @@ def test_every_request_is_admitted_within_its_bound(
     classes: list[tuple[float, int, bool]], slots: int, chance: Random
 ) -> None:
     """Clients that ask again at once; a class whose requests all fail, so that F = 0 keeps it first, among them."""
-    door = gate(slots, [Target(str(n), target) for n, (target, _, _) in enumerate(classes)], window_s=0.5)
+    door = gate(slots, [ClassTarget(str(n), target) for n, (target, _, _) in enumerate(classes)], window_s=0.5)
     workers = [which for which, (_, clients, _) in enumerate(classes) for _ in range(clients)]
     bound: dict[int, int] = {}
     inside: list[int] = []
@@ -271,7 +271,7 @@ def test_every_request_is_admitted_within_its_bound(
 
     def ask(worker: int) -> None:
         ahead = sum(workers[other] == workers[worker] for other in bound)
-        bound[worker] = admissions + (ahead + 1) * (MAX_PASSED_OVER + len(classes))
+        bound[worker] = admissions + (ahead + 1) * (MAX_ADMISSIONS_OF_OTHERS + len(classes))
         note(door.enter(worker, str(workers[worker]), now))
 
     for worker in range(len(workers)):
@@ -284,7 +284,7 @@ def test_every_request_is_admitted_within_its_bound(
 
 
 def test_a_class_that_never_reaches_its_target_does_not_starve_others() -> None:
-    door = gate(targets=[Target("hopeless", 99.0, deadline_us=1), Target("patient", 10.0)])
+    door = gate(targets=[ClassTarget("hopeless", 99.0, deadline_us=1), ClassTarget("patient", 10.0)])
     door.enter(0, "hopeless", 0.0)
     door.enter(1, "hopeless", 0.0)
     door.enter(2, "patient", 0.0)
@@ -294,4 +294,4 @@ def test_a_class_that_never_reaches_its_target_does_not_starve_others() -> None:
         door.enter(inside, "hopeless", now)
         (inside,) = let_in
         now += 0.1
-    assert passed_over == MAX_PASSED_OVER
+    assert passed_over == MAX_ADMISSIONS_OF_OTHERS

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.views import EMPTY, make_netdev
 
-from coresteer_core.changes.guard import MAX_MOVES, refusals, warnings
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.tasks import NetTask
@@ -54,7 +54,7 @@ def test_isolated_cpus_pass_when_the_plan_means_them_and_are_warned_of(view: Vie
 
 
 def test_more_moves_than_one_plan_may_have_are_refused(view: View) -> None:
-    many = [(key(irq), "1") for irq in range(1000, 1001 + MAX_MOVES)]
+    many = [(key(irq), "1") for irq in range(1000, 1001 + MAX_PLAN_ACTIONS)]
     assert [refusal.code for refusal in refusals(view, many, allow_isolated=False)] == ["too_many"]
     assert refusals(view, many[1:], allow_isolated=False) == []
 

@@ -14,7 +14,7 @@ from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Mode, Scope
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory, decide
 
@@ -314,7 +314,7 @@ def settle(machine: Machine) -> tuple[Machine, EngineMemory]:
     moves = quiet = 0
     bound = 2 * len(machine.view.load.irqs)
     while quiet < QUIET_ROUNDS:
-        (evaluation,), memory = step(machine.view, [POLICY], memory)
+        (evaluation,), memory = evaluate_round(machine.view, [POLICY], memory)
         for action in evaluation.actions:
             memory = record_write(memory, "spread", action, machine.view.time_s)
         machine = machine.after(evaluation.actions)

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.rates import make_rates
 
-from coresteer_core.node.load import NetdevLoad, load_of
+from coresteer_core.node.load import NetdevLoad, mean_load
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
 
 
@@ -16,7 +16,7 @@ def eth0(packets: int, name: str = "eth0") -> NetdevCounts:
 
 
 def test_a_netdevs_load_is_its_counts_over_the_time_that_they_cover() -> None:
-    load = load_of([interval([eth0(1000)]), interval([eth0(4000)], seconds=4.0)])
+    load = mean_load([interval([eth0(1000)]), interval([eth0(4000)], seconds=4.0)])
     assert load.netdevs == [NetdevLoad("eth0", 1000.0, 100_000.0, 500.0, 10_000.0, 6 / 5)]
 
 
@@ -31,15 +31,15 @@ def test_a_netdevs_load_is_its_counts_over_the_time_that_they_cover() -> None:
     ],
 )
 def test_only_netdevs_that_were_counted_throughout_are_in_the_load(intervals: list[Rates], names: list[str]) -> None:
-    assert [netdev.name for netdev in load_of(intervals).netdevs] == names
+    assert [netdev.name for netdev in mean_load(intervals).netdevs] == names
 
 
 def test_intervals_without_netdev_counters_do_not_thin_the_load() -> None:
-    assert load_of([interval([eth0(1000)]), interval(None)]).netdevs[0].rx_packets_per_s == 1000.0
+    assert mean_load([interval([eth0(1000)]), interval(None)]).netdevs[0].rx_packets_per_s == 1000.0
 
 
 def test_the_median_round_trip_is_weighted_with_time_and_not_known_without_sockets() -> None:
     quick, slow, none = TcpLatency(3, 100, 200, 300), TcpLatency(3, 400, 500, 600), TcpLatency(0, 0, 0, 0)
-    assert load_of([interval(None, tcp=quick), interval(None, tcp=slow, seconds=2.0)]).rtt_p50_us == 300
-    assert load_of([interval(None, tcp=quick), interval(None, tcp=none), interval(None)]).rtt_p50_us == 100
-    assert load_of([interval(None, tcp=none)]).rtt_p50_us is None
+    assert mean_load([interval(None, tcp=quick), interval(None, tcp=slow, seconds=2.0)]).rtt_p50_us == 300
+    assert mean_load([interval(None, tcp=quick), interval(None, tcp=none), interval(None)]).rtt_p50_us == 100
+    assert mean_load([interval(None, tcp=none)]).rtt_p50_us is None

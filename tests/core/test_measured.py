@@ -6,8 +6,8 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.experiments.run_metrics import Reading, measured
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.experiments.run_metrics import Reading, run_result
+from coresteer_core.metrics import EXPERIMENT_METRICS
 from coresteer_core.node.derive import CounterTable, Sample
 from coresteer_core.node.rates import TcpLatency
 
@@ -47,7 +47,7 @@ IRQS = {"eth0": frozenset({41}), "eth1": frozenset[int]()}
 
 
 def test_every_figure_of_a_run_is_what_was_counted_between_its_readings() -> None:
-    run = measured(BEFORE, AFTER, irqs=IRQS, load={"throughput_bit_per_s": 5e8}, load_before=0.5)
+    run = run_result(BEFORE, AFTER, irqs=IRQS, load={"throughput_bit_per_s": 5e8}, load_before=0.5)
     assert (run.started_ms, run.duration_s, run.load_before, run.disturbed) == (1000, 2.0, 0.5, [])
     assert run.figures == pytest.approx(
         {
@@ -70,24 +70,24 @@ def test_every_figure_of_a_run_is_what_was_counted_between_its_readings() -> Non
     )
     assert run.steal_percent == pytest.approx(2.5)
     assert run.cpus["busy"] == pytest.approx([55.0, 10.0])
-    assert run.figures.keys() <= EXPERIMENT.keys()
+    assert run.figures.keys() <= EXPERIMENT_METRICS.keys()
 
 
 def test_only_the_netdevs_of_the_run_count() -> None:
-    figures = measured(BEFORE, AFTER, netdevs=["eth1"], irqs=IRQS, load={}, load_before=0).figures
+    figures = run_result(BEFORE, AFTER, netdevs=["eth1"], irqs=IRQS, load={}, load_before=0).figures
     assert figures["packets_per_s"] == 200
     assert "packets_per_interrupt" not in figures
 
 
 def test_traffic_that_is_only_observed_has_the_netdevs_bits_and_the_kernels_round_trip_times() -> None:
     tcp = [TcpLatency(3, 100, 200, 300), TcpLatency(3, 300, 400, 500)]
-    figures = measured(BEFORE, AFTER, netdevs=["eth0"], irqs=IRQS, load={}, load_before=0, tcp=tcp).figures
+    figures = run_result(BEFORE, AFTER, netdevs=["eth0"], irqs=IRQS, load={}, load_before=0, tcp=tcp).figures
     assert figures["throughput_bit_per_s"] == 10_000_000
     assert [figures[f"rtt_p{n}_us"] for n in (50, 95, 99)] == [200, 300, 400]
 
 
 def test_what_the_kernel_does_not_tell_is_absent_and_never_0() -> None:
-    run = measured(Reading(NOTHING), Reading(replace(NOTHING, monotonic_s=2.0)), irqs={}, load={}, load_before=0)
+    run = run_result(Reading(NOTHING), Reading(replace(NOTHING, monotonic_s=2.0)), irqs={}, load={}, load_before=0)
     assert run.figures == {}
     assert run.steal_percent is None
     assert run.cpus["busy"] == [None, None]
@@ -95,13 +95,13 @@ def test_what_the_kernel_does_not_tell_is_absent_and_never_0() -> None:
 
 def test_what_a_load_says_that_is_no_figure_is_left_out() -> None:
     said = {"command.ok": 1.0, "command.with space": 1.0, "own": 1.0, "command.inf": math.inf, "rtt_p50_us": math.nan}
-    figures = measured(BEFORE, AFTER, irqs=IRQS, load=said, load_before=0).figures
+    figures = run_result(BEFORE, AFTER, irqs=IRQS, load=said, load_before=0).figures
     assert figures.keys() & said.keys() == {"command.ok"}
 
 
 def test_a_counter_that_was_reset_is_absent() -> None:
     after = replace(AFTER, context_switches=5, numa_pages=(0, 0))
-    figures = measured(BEFORE, after, irqs=IRQS, load={}, load_before=0).figures
+    figures = run_result(BEFORE, after, irqs=IRQS, load={}, load_before=0).figures
     assert figures.keys() & {"context_switches_per_s", "remote_numa_share"} == set()
 
 
@@ -117,5 +117,5 @@ def test_a_counter_that_was_reset_is_absent() -> None:
 def test_a_machine_that_changed_while_it_was_measured_disturbs_the_run(
     after: Sample, netdevs: list[str], sentence: str
 ) -> None:
-    run = measured(BEFORE, replace(AFTER, sample=after), netdevs=netdevs, irqs=IRQS, load={}, load_before=0)
+    run = run_result(BEFORE, replace(AFTER, sample=after), netdevs=netdevs, irqs=IRQS, load={}, load_before=0)
     assert run.disturbed == [sentence]

@@ -3,14 +3,22 @@
 import pytest
 from tests.support.rates import UNREAD, make_rates, pack
 
-from coresteer_core.metrics import COUNTERS, FLEET, GUARDRAIL, HISTORY, METRICS, SCALARS, cpu_s_per_gbit
+from coresteer_core.metrics import (
+    COUNTER_SOURCES,
+    FLEET_METRICS,
+    GUARDRAIL_METRICS,
+    HISTORY_METRICS,
+    METRICS,
+    SCALAR_SOURCES,
+    cpu_s_per_gbit,
+)
 from coresteer_core.node.metric_values import (
     SCALAR_READERS,
     device_interrupts,
     guardrail_values,
     largest_share,
     metric_values,
-    sum_known,
+    sum_known_cpus,
 )
 from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, NetdevCounts, Rates, TcpLatency, encode_irq_id
 
@@ -30,17 +38,17 @@ def test_every_source_names_a_field_that_is_there() -> None:
     for name, metric in METRICS.items():
         if metric.source is not None and metric.source.kind == "netdev":
             assert metric.source.field in NetdevCounts.__struct_fields__, name
-    for field, source in SCALARS.items():
+    for field, source in SCALAR_SOURCES.items():
         fields = {"cpu": CPU_COUNTS, "tcp": TcpLatency.__struct_fields__, "agent": Rates.__struct_fields__}
         assert (source.column if source.kind == "cpu" else field) in fields.get(source.kind, (field,)), field
-    assert all(source.path and source.table and source.column for source in COUNTERS.values())
-    assert SCALAR_READERS.keys() == SCALARS.keys()
+    assert all(source.path and source.table and source.column for source in COUNTER_SOURCES.values())
+    assert SCALAR_READERS.keys() == SCALAR_SOURCES.keys()
 
 
 def test_what_could_not_be_read_is_none_and_not_zero() -> None:
-    assert set(metric_values(UNREAD, HISTORY, None).values()) == {None}
+    assert set(metric_values(UNREAD, HISTORY_METRICS, None).values()) == {None}
     assert set(guardrail_values(UNREAD).values()) == {None}
-    assert guardrail_values(UNREAD).keys() == GUARDRAIL.keys()
+    assert guardrail_values(UNREAD).keys() == GUARDRAIL_METRICS.keys()
 
 
 def test_traffic_is_that_of_the_physical_netdevs_or_of_all_but_loopback() -> None:
@@ -48,10 +56,10 @@ def test_traffic_is_that_of_the_physical_netdevs_or_of_all_but_loopback() -> Non
         NetdevCounts(name, 1000 * n, 0, 10 * n, 0, 0, 0, 0, 0) for n, name in enumerate(("lo", "eth0", "br0"), 1)
     ]
     rates = make_rates(duration_s=2.0, netdevs=netdevs)
-    assert metric_values(rates, FLEET, frozenset({"eth0"}))["rx_bytes_per_s"] == 1000.0
-    assert metric_values(rates, HISTORY, None)["rx_packets_per_s"] == 25.0
+    assert metric_values(rates, FLEET_METRICS, frozenset({"eth0"}))["rx_bytes_per_s"] == 1000.0
+    assert metric_values(rates, HISTORY_METRICS, None)["rx_packets_per_s"] == 25.0
     assert metric_values(rates, METRICS, None)["rx_bit_per_s"] == 20_000.0
-    assert metric_values(rates, FLEET, frozenset())["rx_bytes_per_s"] is None
+    assert metric_values(rates, FLEET_METRICS, frozenset())["rx_bytes_per_s"] is None
 
 
 def test_increments_are_rates_and_levels_are_as_they_are() -> None:
@@ -63,7 +71,7 @@ def test_increments_are_rates_and_levels_are_as_they_are() -> None:
         agent_rss_bytes=5,
         counters={"tcp_retransmits": 8},
     )
-    values = metric_values(rates, HISTORY, None)
+    values = metric_values(rates, HISTORY_METRICS, None)
     assert (values["rtt_p99_us"], values["softnet_dropped_per_s"], values["retransmits_per_s"]) == (300, 3.0, 4.0)
     assert (values["agent_cpu_percent"], values["agent_rss_bytes"]) == (0.5, 5)
 
@@ -77,7 +85,11 @@ def test_interrupts_of_devices_are_those_with_a_number() -> None:
 
 
 def test_sums_and_maxima_leave_out_what_is_unknown() -> None:
-    assert (sum_known(u32(1, ABSENT_U32, 2)), sum_known(u32(ABSENT_U32)), sum_known(None)) == (3, None, None)
+    assert (sum_known_cpus(u32(1, ABSENT_U32, 2)), sum_known_cpus(u32(ABSENT_U32)), sum_known_cpus(None)) == (
+        3,
+        None,
+        None,
+    )
     assert largest_share(bytes([10, 255, 181])) == (2, 90.5)
     assert largest_share(bytes([255, 0])) == (1, 0.0)
     assert largest_share(bytes([255])) is largest_share(b"") is largest_share(None) is None

@@ -19,7 +19,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
 from coresteer_core.policies.distance import Locality, Smt, cpu_distances
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
-from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory, Placed, decide
+from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory, PlacedAffinity, decide
 
 MB = 1_000_000.0
 # Two NUMA nodes, each with an L3 of four cores with two threads: CPUs 0-3,8-11 and 4-7,12-15; 0 and 8 are one core.
@@ -283,11 +283,11 @@ def test_the_affinity_of_a_process_that_leaves_the_scope_is_restored() -> None:
 def test_a_process_bound_by_another_program_is_skipped() -> None:
     bound = view(task(rx_placement(3), affinity="5"))
     assert only_why_not(first(bound)) == "Another program bound it to CPU 5; its cpuset has 16 CPUs."
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0-15", "5", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "0-15", "5", 1000.0)])
     assert values(decide(bound, SPEC, Scope(), ours)) == {"task/812/affinity": "3"}
     kernels = only_why_not(first(view(task(rx_placement(3), affinity="5", bound=True))))
     assert kernels == "The kernel bound it to CPU 5; its cpuset has 16 CPUs."
-    drifted = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "3", "3", 1000.0)])
+    drifted = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "3", "3", 1000.0)])
     assert "Another program bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
 
 
@@ -354,7 +354,7 @@ def test_many_threads_are_spread_over_the_queue_cores(
 
 
 def test_a_spread_process_that_fills_its_cpus_gets_more() -> None:
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
     seen = view(task(rx_placement(0), affinity="0", cpu=0, threads=8, share=0.97), busy={0: 1.0})
     decision = decide(seen, SPEC, Scope(), ours)
     assert values(decision) == {"task/812/affinity": "0-1"}
@@ -429,7 +429,7 @@ def test_processes_skipped_for_one_reason_are_grouped() -> None:
 
 
 def test_a_placed_process_is_not_moved_for_a_little_gain_or_a_little_load() -> None:
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
     here = task(rx_placement(0, 5.0), rx_placement(1, 6.0), affinity="0", cpu=0, share=0.2)
     assert decide(view(here, busy={0: 0.7}), SPEC, Scope(), ours).proposals == []
     there = replace(here, rx_placements=[rx_placement(0, 2.0), rx_placement(1, 8.0)])
@@ -448,7 +448,7 @@ def test_a_placed_process_is_not_moved_for_a_little_gain_or_a_little_load() -> N
 def test_for_load_alone_a_process_moves_only_to_clearly_less_load(
     busy: dict[int, float | None], value: str | None
 ) -> None:
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
     here = task(rx_placement(0), affinity="0", cpu=0, share=0.15)
     decision = decide(view(here, busy=busy), SPEC, Scope(), ours)
     assert values(decision).get("task/812/affinity") == value
@@ -458,14 +458,14 @@ def test_for_load_alone_a_process_moves_only_to_clearly_less_load(
 def test_a_process_does_not_follow_its_interrupt_to_a_cpu_that_it_would_overload(
     load: float, value: str | None
 ) -> None:
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "1", "1", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "1", "1", 1000.0)])
     here = task(rx_placement(0), affinity="1", cpu=1, share=0.1)
     decision = decide(view(here, busy={0: load, 1: 0.1}), SPEC, Scope(), ours)
     assert values(decision).get("task/812/affinity") == value
 
 
 def test_a_process_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_would_overload() -> None:
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
     here = task(rx_placement(0), affinity="5", cpu=5, share=0.3)
     decision = decide(view(here, busy={0: 0.5}), SPEC, Scope(), ours)
     assert values(decision) == {"task/812/affinity": "1"}
@@ -475,7 +475,7 @@ def test_a_process_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_woul
 
 
 def test_a_process_far_from_its_packets_without_room_there_is_restored() -> None:
-    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
+    ours = NetworkProcessMemory([PlacedAffinity("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
     full: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.9)
     decision = decide(view(task(rx_placement(0), affinity="5", cpu=5), busy=full), SPEC, Scope(), ours)
     assert (values(decision), decision.restores) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
@@ -537,12 +537,12 @@ def brute_force(capacity: CpuCapacity, flow: PacketShares, limit: float) -> floa
     """The least cost of one CPU with room within the rings of the CPUs with packets."""
     reachable = {
         cpu
-        for centre in capacity.centres(flow)
-        for group in capacity.distances.around(centre, capacity.max_locality)
+        for centre in capacity.search_centres(flow)
+        for group in capacity.distances.groups_around(centre, capacity.max_locality)
         for cpu in group.cpus
         if capacity.load[cpu] <= limit
     }
-    return min((flow.cost(capacity.distances.rows[cpu]) for cpu in reachable), default=None)
+    return min((flow.mean_distance(capacity.distances.rows[cpu]) for cpu in reachable), default=None)
 
 
 @settings(max_examples=200, deadline=None)
@@ -562,7 +562,7 @@ def test_the_nearest_cpu_with_room_is_what_trying_all_finds(
     best = brute_force(capacity, flow, 0.8)
     assert (choice is None) == (best is None)
     if choice is not None and best is not None:
-        assert flow.cost(capacity.distances.rows[choice.cpu]) == pytest.approx(best)
+        assert flow.mean_distance(capacity.distances.rows[choice.cpu]) == pytest.approx(best)
 
 
 def test_a_sibling_of_another_cpu_with_packets_is_not_nearer_than_an_idle_core() -> None:

@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.coalescing_sweep import GAP_US, HOST, POINTS, TOLERANCE, Point, sweep
 
-from coresteer_core.node.nic import Timer, added_bound_us, product_bound_us, timer_of
+from coresteer_core.node.nic import Timer, interrupt_timer, max_added_wait_us, product_bound_us
 from coresteer_core.node.nic_model import (
-    TYPICAL_HOST,
-    Host,
+    TYPICAL_HOST_COSTS,
+    HostCosts,
     Prediction,
     QueueTraffic,
     TimerParams,
-    packet_gap_us,
+    frame_wire_time_us,
     predict,
 )
 
-SWIFT = Host(ring=10_000, entry_us=0.0, packet_us=1e-6)
+SWIFT = HostCosts(ring=10_000, entry_us=0.0, packet_us=1e-6)
 """Takes no time, so that the timer alone decides."""
 NOISE = 0.05
 """Of a rate from random arrivals."""
@@ -26,7 +26,7 @@ NOISE = 0.05
 timers = st.sampled_from(list(Timer))
 usecs = st.sampled_from([1, 3, 10, 18, 50, 72, 100, 250, 1000])
 frames = st.sampled_from([None, 0, 1, 2, 6, 16, 64, 300])
-hosts = st.builds(Host, ring=st.integers(1, 512), entry_us=st.floats(0, 50), packet_us=st.floats(0.01, 10))
+hosts = st.builds(HostCosts, ring=st.integers(1, 512), entry_us=st.floats(0, 50), packet_us=st.floats(0.01, 10))
 arrivals = st.builds(
     QueueTraffic,
     packets_per_s=st.floats(10, 2e6),
@@ -77,8 +77,8 @@ def test_a_buffer_of_42_to_47_frames_loses_packets_from_48_on(ring: int) -> None
 
 
 def test_the_gap_is_the_time_on_the_wire() -> None:
-    assert packet_gap_us(9000, 10**9) == 72.0
-    assert packet_gap_us(1500, 10**9) == 12.0
+    assert frame_wire_time_us(9000, 10**9) == 72.0
+    assert frame_wire_time_us(1500, 10**9) == 12.0
 
 
 # --- closed forms, where the host takes no time --------------------------------------------------------------------
@@ -139,14 +139,17 @@ def test_without_a_time_only_the_count_interrupts(timer: Timer) -> None:
 
 @pytest.mark.parametrize("timer", list(Timer))
 def test_a_count_above_the_ring_never_interrupts_and_drops_packets(timer: Timer) -> None:
-    found = predict(QueueTraffic(100_000, 64, None), TimerParams(timer, 0, 8), Host(ring=4))
+    found = predict(QueueTraffic(100_000, 64, None), TimerParams(timer, 0, 8), HostCosts(ring=4))
     assert found.interrupts_per_s == 0
     assert found.dropped_share == pytest.approx(0.996)
 
 
 def test_an_overloaded_host_polls_without_interrupts_and_drops_packets() -> None:
     found = predict(
-        QueueTraffic(2e6, 64, 10**10), TimerParams(Timer.ABSOLUTE, 10), Host(ring=64, packet_us=1.0), packets=16_384
+        QueueTraffic(2e6, 64, 10**10),
+        TimerParams(Timer.ABSOLUTE, 10),
+        HostCosts(ring=64, packet_us=1.0),
+        packets=16_384,
     )
     assert found.interrupts_per_s < 1000
     assert found.dropped_share == pytest.approx(0.5, abs=0.02)
@@ -157,7 +160,7 @@ def test_an_overloaded_host_polls_without_interrupts_and_drops_packets() -> None
 
 @given(arrivals, timers, usecs, frames, hosts)
 def test_there_are_no_more_interrupts_than_packets(
-    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None, host: HostCosts
 ) -> None:
     found = predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), host)
     assert found.packets_per_interrupt >= 1
@@ -169,23 +172,23 @@ def test_there_are_no_more_interrupts_than_packets(
 
 @given(arrivals, timers, usecs, frames, hosts)
 def test_no_packet_waits_longer_than_the_bound(
-    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None, host: HostCosts
 ) -> None:
     found = predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), host)
-    assert found.added_worst_us <= added_bound_us(timer, rx_usecs, rx_frames) * (1 + 1e-9) + 1e-3
-    assert added_bound_us(timer, rx_usecs, rx_frames) <= added_bound_us(None, rx_usecs, rx_frames)
+    assert found.added_worst_us <= max_added_wait_us(timer, rx_usecs, rx_frames) * (1 + 1e-9) + 1e-3
+    assert max_added_wait_us(timer, rx_usecs, rx_frames) <= max_added_wait_us(None, rx_usecs, rx_frames)
 
 
 @given(arrivals, st.sampled_from([Timer.ABSOLUTE, Timer.THROTTLE]), usecs, hosts)
 def test_a_timer_that_nothing_restarts_or_overtakes_bounds_the_rate(
-    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, host: HostCosts
 ) -> None:
     assert predict(arrivals, TimerParams(timer, rx_usecs), host).interrupts_per_s <= 1e6 / rx_usecs * (1 + 1e-6)
 
 
 @given(steady, st.sampled_from([Timer.RESTARTING, Timer.ABSOLUTE]), st.tuples(usecs, usecs), frames, hosts)
 def test_more_usecs_never_mean_more_interrupts_of_steady_packets(
-    arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: HostCosts
 ) -> None:
     shorter, longer = (
         predict(arrivals, TimerParams(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both)
@@ -195,7 +198,7 @@ def test_more_usecs_never_mean_more_interrupts_of_steady_packets(
 
 @given(arrivals, timers, st.tuples(usecs, usecs), frames, hosts)
 def test_more_usecs_mean_no_more_interrupts_of_any_packets_than_noise_makes(
-    arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: HostCosts
 ) -> None:
     shorter, longer = (
         predict(arrivals, TimerParams(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both)
@@ -204,18 +207,18 @@ def test_more_usecs_mean_no_more_interrupts_of_any_packets_than_noise_makes(
 
 
 @given(arrivals, timers, st.sampled_from([0, *[1, 50, 1000]]), hosts)
-def test_a_count_of_one_waits_for_nothing(arrivals: QueueTraffic, timer: Timer, rx_usecs: int, host: Host) -> None:
+def test_a_count_of_one_waits_for_nothing(arrivals: QueueTraffic, timer: Timer, rx_usecs: int, host: HostCosts) -> None:
     assert predict(arrivals, TimerParams(timer, rx_usecs, 1), host).added_worst_us == 0
 
 
 @given(arrivals, timers, hosts)
-def test_no_time_and_no_count_wait_for_nothing(arrivals: QueueTraffic, timer: Timer, host: Host) -> None:
+def test_no_time_and_no_count_wait_for_nothing(arrivals: QueueTraffic, timer: Timer, host: HostCosts) -> None:
     assert predict(arrivals, TimerParams(timer, 0), host).added_worst_us == 0
 
 
 @given(arrivals, timers, usecs, st.integers(1, 300), hosts)
 def test_a_ring_that_holds_all_of_them_drops_none(
-    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int, host: HostCosts
 ) -> None:
     assert predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), replace(host, ring=10**6)).dropped_share == 0
 
@@ -225,7 +228,7 @@ def test_predictions_do_not_depend_on_earlier_calls(
     arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None
 ) -> None:
     def ask() -> Prediction:
-        return predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), TYPICAL_HOST, packets=100)
+        return predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), TYPICAL_HOST_COSTS, packets=100)
 
     first = ask()
     for packets_per_s in range(1, 20):
@@ -256,7 +259,7 @@ def test_predictions_do_not_depend_on_earlier_calls(
 def test_the_bound_is_what_the_timer_allows(
     timer: Timer | None, rx_usecs: int, rx_frames: int | None, bound_us: float
 ) -> None:
-    assert added_bound_us(timer, rx_usecs, rx_frames) == bound_us
+    assert max_added_wait_us(timer, rx_usecs, rx_frames) == bound_us
 
 
 def test_the_authors_bound_is_the_product_of_both() -> None:
@@ -286,7 +289,7 @@ def test_the_authors_bound_is_the_product_of_both() -> None:
 def test_the_timer_of_a_driver_has_a_reason(
     driver: str | None, params: dict[str, str], timer: Timer | None, reason: str
 ) -> None:
-    found, why = timer_of(driver, params)
+    found, why = interrupt_timer(driver, params)
     assert found is timer
     assert reason in why
     assert why.endswith(".")

@@ -9,7 +9,7 @@ from tests.support.views import make_netdev, make_view
 from coresteer_core.changes.guard import refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, inverse, preview
 from coresteer_core.node.inventory import Queue
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.params import PARAMS
@@ -39,7 +39,7 @@ def view(
     queues = [Queue("rx-0", params=queue or {}), Queue("rx-1")]
     netdev = make_netdev(queues=queues, params=params, params_max={"ring/rx": "4096"})
     records = [DriverRecord("igb", "6.12.0", learned), DriverRecord("mlx5_core", "6.12.0", [])]
-    return make_view(netdevs=[netdev], learned=Learned(records))
+    return make_view(netdevs=[netdev], learned=NicKnowledge(records))
 
 
 DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": "256", "gro_flush_timeout": "0"}

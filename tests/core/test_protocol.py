@@ -9,12 +9,12 @@ from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.cpuset import MAX_CPUS
-from coresteer_core.metrics import GUARDRAIL
+from coresteer_core.metrics import GUARDRAIL_METRICS
 from coresteer_core.node.metric_values import guardrail_values
 from coresteer_core.node.rates import NetdevCounts, TcpLatency, decode_irq_id, encode_irq_id
 from coresteer_core.node.tasks import Task
 from coresteer_core.protocol import (
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Ack,
     Apply,
     ChangeAck,
@@ -91,7 +91,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(frame: bytes) -> None:
         try:
             decode(frame)
         except ProtocolError as error:
-            assert str(error).startswith(f"Invalid message of protocol {PROTOCOL}")
+            assert str(error).startswith(f"Invalid message of protocol {PROTOCOL_VERSION}")
 
 
 @given(st.integers(0, 200))
@@ -134,7 +134,7 @@ def test_the_guardrails_figures_are_read_from_one_interval() -> None:
     shares = {"busy": bytes([10, 255, 181])}
     measured = guardrail_values(make_rates(duration_s=2.0, shares=shares, netdevs=netdevs, tcp=TcpLatency(3, 1, 2, 9)))
     assert measured == {"rtt_p99_us": 9.0, "dropped_per_s": 5.0, "busiest_cpu_percent": 90.5}
-    assert measured.keys() == GUARDRAIL.keys()
+    assert measured.keys() == GUARDRAIL_METRICS.keys()
 
 
 def test_what_was_not_read_is_none_and_not_zero() -> None:

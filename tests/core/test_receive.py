@@ -6,7 +6,7 @@ from coresteer_core.node.inventory import Inventory, Irq, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import Timer
 from coresteer_core.node.nic_model import TimerParams
-from coresteer_core.node.receive import Received, receive_irqs, received, wait_of
+from coresteer_core.node.receive import ReceivedTraffic, receive_irqs, received_traffic, timer_params
 from coresteer_core.node.view import View
 from coresteer_core.settings.overlay import overlay
 
@@ -37,8 +37,8 @@ def test_packets_are_divided_as_interrupts_are() -> None:
     view = node()
     eth0 = view.inventory.netdevs[0]
     assert receive_irqs(view.inventory, eth0) == {41, 42}
-    assert received(view.inventory, view.load, eth0) == Received(40_000, 1000, 0.75, 12_000)
-    assert received(view.inventory, view.load, eth0, 42) == Received(10_000, 1000, 1.0, 3_000)
+    assert received_traffic(view.inventory, view.load, eth0) == ReceivedTraffic(40_000, 1000, 0.75, 12_000)
+    assert received_traffic(view.inventory, view.load, eth0, 42) == ReceivedTraffic(10_000, 1000, 1.0, 3_000)
 
 
 def test_without_known_queues_all_interrupts_of_the_netdev_are_its_receiving_ones() -> None:
@@ -54,14 +54,14 @@ def test_without_known_queues_all_interrupts_of_the_netdev_are_its_receiving_one
 )
 def test_where_nothing_was_received_nothing_is_told(load: Load) -> None:
     view = node()
-    assert received(view.inventory, load, view.inventory.netdevs[0]) is None
+    assert received_traffic(view.inventory, load, view.inventory.netdevs[0]) is None
 
 
 def test_packets_of_unknown_interrupts_are_taken_as_one_queues() -> None:
     view = node()
     load = replace(view.load, irqs=[])
-    assert received(view.inventory, load, view.inventory.netdevs[0]) == Received(40_000, 1000, 1.0, None)
-    assert received(view.inventory, load, view.inventory.netdevs[0], 41) is None
+    assert received_traffic(view.inventory, load, view.inventory.netdevs[0]) == ReceivedTraffic(40_000, 1000, 1.0, None)
+    assert received_traffic(view.inventory, load, view.inventory.netdevs[0], 41) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_packets_of_unknown_interrupts_are_taken_as_one_queues() -> None:
 def test_how_long_a_netdev_waits_is_known_unless_its_driver_changes_it(
     driver: str, params: dict[str, str], wait: TimerParams | None
 ) -> None:
-    assert wait_of(driver, {f"coalesce/{name}": value for name, value in params.items()}) == wait
+    assert timer_params(driver, {f"coalesce/{name}": value for name, value in params.items()}) == wait
 
 
 def test_a_netdev_that_waits_longer_interrupts_less_in_what_is_seen_from_then_on() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.node.rss import Toeplitz, indirect, scale
+from coresteer_core.node.rss import Toeplitz, indirection_entry, reciprocal_scale
 
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 VECTORS = [
@@ -53,15 +53,21 @@ def test_a_key_that_is_too_short_is_refused_with_its_length() -> None:
 
 
 def test_the_low_bits_of_the_hash_pick_the_entry_of_the_table() -> None:
-    assert indirect(0x51CCC178, list(range(128))) == 0x78
-    assert indirect(0x51CCC178, [3, 5]) == 3
+    assert indirection_entry(0x51CCC178, list(range(128))) == 0x78
+    assert indirection_entry(0x51CCC178, [3, 5]) == 3
 
 
 def test_rps_scales_the_hash_over_its_cpus() -> None:
-    assert [scale(h, [2, 5, 9]) for h in (0, 0x5555_5555, 0x5555_5556, 0xAAAA_AAAB, 0xFFFF_FFFF)] == [2, 2, 5, 9, 9]
+    assert [reciprocal_scale(h, [2, 5, 9]) for h in (0, 0x5555_5555, 0x5555_5556, 0xAAAA_AAAB, 0xFFFF_FFFF)] == [
+        2,
+        2,
+        5,
+        9,
+        9,
+    ]
 
 
 @given(flow_hash=st.integers(0, 0xFFFF_FFFF), size=st.integers(1, 512))
 def test_every_hash_picks_an_entry_that_is_there(flow_hash: int, size: int) -> None:
-    assert indirect(flow_hash, range(size)) in range(size)
-    assert scale(flow_hash, range(size)) in range(size)
+    assert indirection_entry(flow_hash, range(size)) in range(size)
+    assert reciprocal_scale(flow_hash, range(size)) in range(size)

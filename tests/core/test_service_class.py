@@ -19,11 +19,11 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_steering, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
-from coresteer_core.policies.ownership import restorations
+from coresteer_core.policies.ownership import restore_actions
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import (
     MAX_WEIGHT,
@@ -36,9 +36,15 @@ from coresteer_core.policies.service_class.policy import (
     class_of_task,
     decide,
     initial_weights,
-    steer,
+    steer_weights,
 )
-from coresteer_core.policies.service_class.weights import DEFAULT_WEIGHT, STEP, step_toward, value_of, weight_of
+from coresteer_core.policies.service_class.weights import (
+    DEFAULT_WEIGHT,
+    NICE_STEP_RATIO,
+    nearest_value,
+    next_value,
+    scheduler_weight,
+)
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 from coresteer_core.settings.cgroup import WEIGHTS
 
@@ -175,23 +181,23 @@ INSIDE = st.floats(MIN_WEIGHT, MAX_WEIGHT)
 
 @given(SETTINGS, INSIDE)
 def test_a_value_is_near_its_weight_and_accepted_by_the_kernel(setting: TaskNice | CgroupWeight, weight: float) -> None:
-    value = value_of(setting, weight)
+    value = nearest_value(setting, weight)
     assert setting.canonical(value) == value
-    assert abs(log(weight_of(setting, value) / weight)) <= log(STEP) / 2 + 0.01
+    assert abs(log(scheduler_weight(setting, value) / weight)) <= log(NICE_STEP_RATIO) / 2 + 0.01
     known = view(task(), cgroups={"a": dict.fromkeys(WEIGHTS, "100")})
     assert refusals(known, [(setting.key, value)], allow_isolated=False) == []
 
 
 @given(SETTINGS, INSIDE, INSIDE)
 def test_steps_are_bounded_and_end(setting: TaskNice | CgroupWeight, first: float, weight: float) -> None:
-    value, steps = value_of(setting, first), 0
-    while (following := step_toward(setting, value, weight)) is not None:
-        change = abs(log(weight_of(setting, following) / weight_of(setting, value)))
+    value, steps = nearest_value(setting, first), 0
+    while (following := next_value(setting, value, weight)) is not None:
+        change = abs(log(scheduler_weight(setting, following) / scheduler_weight(setting, value)))
         rounding = 0.0 if isinstance(setting, TaskNice) else 0.6 / min(int(value), int(following))
-        assert change <= log(STEP) + rounding + 1e-9
+        assert change <= log(NICE_STEP_RATIO) + rounding + 1e-9
         value, steps = following, steps + 1
         assert steps < 40
-    assert abs(log(weight_of(setting, value) / weight)) < log(STEP)
+    assert abs(log(scheduler_weight(setting, value) / weight)) < log(NICE_STEP_RATIO)
 
 
 @pytest.mark.parametrize("count", range(1, 17))
@@ -200,7 +206,7 @@ def test_initial_weights_descend_with_the_target_and_none_is_the_default(count: 
     weights = initial_weights(classes)
     ordered = sorted(classes, key=lambda graded: -graded.target_percent)
     assert all(weights[a.name] > weights[b.name] for a, b in pairwise(ordered))
-    nices = [value_of(TaskNice(1), weights[graded.name]) for graded in ordered]
+    nices = [nearest_value(TaskNice(1), weights[graded.name]) for graded in ordered]
     assert "0" not in nices
     assert len(set(nices)) == count
     assert all(MIN_WEIGHT <= weight <= MAX_WEIGHT for weight in weights.values())
@@ -224,11 +230,11 @@ ELAPSED = st.floats(0.01, 1.0)
 def test_a_step_is_bounded_and_stays_within_bounds(
     fs: dict[str, float | None], values: dict[str, float], window_s: float, elapsed_s: float
 ) -> None:
-    after = steer(figures(fs), values, replace(SPEC, window_s=window_s), elapsed_s)
+    after = steer_weights(figures(fs), values, replace(SPEC, window_s=window_s), elapsed_s)
     assert after.keys() == values.keys()
     for name, value in after.items():
         assert MIN_WEIGHT <= value <= MAX_WEIGHT
-        assert abs(log(value / values[name])) <= log(STEP) + 1e-9
+        assert abs(log(value / values[name])) <= log(NICE_STEP_RATIO) + 1e-9
         if fs[name] is None:
             assert value == values[name]
 
@@ -240,8 +246,8 @@ def test_a_lower_f_never_gets_a_lower_weight(
     f = fs[name]
     if f is None:
         return
-    lower = steer(figures({**fs, name: f * share}), values, SPEC)
-    higher = steer(figures(fs), values, SPEC)
+    lower = steer_weights(figures({**fs, name: f * share}), values, SPEC)
+    higher = steer_weights(figures(fs), values, SPEC)
     # equal F, or nearly, make no step; that one is taken once they differ enough may only raise the lower one
     assert lower[name] >= higher[name] * (1 - 1e-9) or all(higher[n] == values[n] for n in NAMES)
 
@@ -250,14 +256,14 @@ def test_a_lower_f_never_gets_a_lower_weight(
 def test_of_two_classes_with_the_same_weight_the_one_with_the_lower_f_gets_at_least_as_much(
     fs: dict[str, float | None], weight: float
 ) -> None:
-    after = steer(figures(fs), dict.fromkeys(NAMES, weight), SPEC)
+    after = steer_weights(figures(fs), dict.fromkeys(NAMES, weight), SPEC)
     known = sorted((f, name) for name, f in fs.items() if f is not None)
     assert all(after[a] >= after[b] * (1 - 1e-9) for (_, a), (_, b) in pairwise(known))
 
 
 @given(VALUES, st.floats(0.001, 100))
 def test_equal_f_changes_nothing(values: dict[str, float], f: float) -> None:
-    assert steer(figures(dict.fromkeys(NAMES, f)), values, SPEC) == values
+    assert steer_weights(figures(dict.fromkeys(NAMES, f)), values, SPEC) == values
 
 
 @pytest.mark.parametrize(
@@ -272,13 +278,13 @@ def test_equal_f_changes_nothing(values: dict[str, float], f: float) -> None:
 )
 def test_without_two_different_classes_nothing_changes(told: Sequence[ClassFigures]) -> None:
     values = {"a": 1000.0, "b": 2000.0}
-    assert steer(told, values, SPEC) == values
+    assert steer_weights(told, values, SPEC) == values
 
 
 def test_a_class_without_a_success_gets_more_until_it_has_some() -> None:
     values = dict.fromkeys(["a", "b"], DEFAULT_WEIGHT)
     for _ in range(1000):
-        values = steer(figures({"a": 0.0, "b": 1.0}), values, SPEC)
+        values = steer_weights(figures({"a": 0.0, "b": 1.0}), values, SPEC)
     assert values == {"a": MAX_WEIGHT, "b": MIN_WEIGHT}
 
 
@@ -292,7 +298,7 @@ def test_steering_converges_although_f_lags_by_half_a_window(window_s: float) ->
     for _ in range(round(40 * window_s / 0.1)):
         whole = sum(values.values())
         late = [*late[1:], {name: value / whole for name, value in values.items()}]
-        values = steer(figures({name: late[0][name] / targets[name] for name in NAMES}), values, spec)
+        values = steer_weights(figures({name: late[0][name] / targets[name] for name in NAMES}), values, spec)
     whole = sum(values.values())
     ratios = [values[name] / whole / targets[name] for name in NAMES]
     assert max(ratios) / min(ratios) < 1.1
@@ -403,7 +409,7 @@ def carry_out(seen: View, actions: Sequence[Action]) -> View:
 def round_of(
     seen: View, policies: list[PolicyInForce], memory: EngineMemory
 ) -> tuple[list[Action], View, EngineMemory]:
-    evaluations, memory = step(seen, policies, memory)
+    evaluations, memory = evaluate_round(seen, policies, memory)
     actions = [action for evaluation in evaluations for action in evaluation.actions]
     for evaluation in evaluations:
         for action in evaluation.actions:
@@ -458,7 +464,7 @@ def test_an_external_nice_value_is_drift(response: Ownership, rewritten: list[st
     _, seen, memory = round_of(view(task(1)), [policy], EngineMemory())
     memory = record_steering(memory, "task/1/nice", "-3", seen.time_s)
     seen = replace(carry_out(seen, [Action("task/1/nice", "", "10", "")]), time_s=seen.time_s + 1000)
-    [evaluation], memory = step(seen, [policy], memory)
+    [evaluation], memory = evaluate_round(seen, [policy], memory)
     assert [drift.found for drift in evaluation.drifts] == ["10"]
     assert [action.becomes for action in evaluation.actions] == rewritten
     holding = memory.holdings.get("task/1/nice")
@@ -493,8 +499,8 @@ def test_every_machine_reaches_a_steady_state_and_is_restored(machine: Machine) 
     policies = [ON_MACHINES, *OTHERS]
     memory, now, quiet = EngineMemory(), machine, 0
     for _ in range(80):
-        assert step(now.view, policies, memory) == step(now.view, policies, memory)
-        evaluations, memory = step(now.view, policies, memory)
+        assert evaluate_round(now.view, policies, memory) == evaluate_round(now.view, policies, memory)
+        evaluations, memory = evaluate_round(now.view, policies, memory)
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         ours = [action for action in evaluations[0].actions if not action.key.startswith("irq/")]
         after = now.after(actions)
@@ -511,7 +517,7 @@ def test_every_machine_reaches_a_steady_state_and_is_restored(machine: Machine) 
             break
     assert quiet > 8
     mine = {key: held for key, held in memory.holdings.items() if held.policy_id == "9"}
-    actions = [action for policy_id, action in restorations(now.view, OTHERS, memory)[0] if policy_id == "9"]
+    actions = [action for policy_id, action in restore_actions(now.view, OTHERS, memory)[0] if policy_id == "9"]
     assert {action.key for action in actions} == mine.keys()
     back, before = values(now.after(actions)), values(machine)
     assert {key: back[key] for key in mine} == {key: before[key] for key in mine}

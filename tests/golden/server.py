@@ -5,7 +5,7 @@ from tests.golden.samples import made
 from tests.support.views import make_topology
 
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
-from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
@@ -14,7 +14,7 @@ from coresteer_core.settings.params import PARAMS
 TOPOLOGY = make_topology(
     packages=2, nodes_per_package=1, cores_per_node=4, threads=2, offline=[15], isolated=[6], nohz_full=[6]
 )
-_LEARNED = Learned(
+_LEARNED = NicKnowledge(
     [
         DriverRecord(
             "mlx5_core",

@@ -15,13 +15,13 @@ from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Evaluation, Mode, Ownership
 from coresteer_core.policies.coalescing.spec import Coalescing
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
-from coresteer_core.policies.ownership import restorations
+from coresteer_core.policies.ownership import restore_actions
 from coresteer_core.policies.service_class.matching import Match
-from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, steer
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, steer_weights
 
 MACHINES = (
     "16em64t-4s2c2t-offlines",
@@ -77,13 +77,13 @@ def rounds(
     for number in range(ROUNDS):
         machine = disturb(number, machine)
         view = replace(machine.view, classes=figures(machine.view.time_s))
-        evaluations, memory = step(view, policies, memory)
+        evaluations, memory = evaluate_round(view, policies, memory)
         told.append([brief(evaluation) for evaluation in evaluations])
         done = [(c.policy_id, a) for c in evaluations if c.mode is Mode.ENFORCE for a in c.actions]
         for policy_id, action in done:
             memory = record_write(memory, policy_id, action, view.time_s)
         machine = machine.after([action for _, action in done])
-    back, _ = restorations(machine.view, [], memory)
+    back, _ = restore_actions(machine.view, [], memory)
     kept = msgspec.json.decode(msgspec.json.encode(replace(memory, recent_values={})))
     return {
         "rounds": told,
@@ -157,6 +157,6 @@ def _disturbed(number: int, machine: Machine) -> Machine:
 def test_weights_are_steered_as_before() -> None:
     values, told = {"gold": 120.0, "silver": 100.0}, []
     for second in range(8):
-        values = steer(figures(1000.0 + 5 * second)["1"], values, CLASSES, 1.0)
+        values = steer_weights(figures(1000.0 + 5 * second)["1"], values, CLASSES, 1.0)
         told.append({name: round(value, 4) for name, value in values.items()})
     check("decisions/steered", told)

@@ -6,7 +6,7 @@ from tests.core.policy_machines import captured
 from tests.golden import server
 from tests.golden.store import check
 
-from coresteer_core.changes.effect import expected
+from coresteer_core.changes.effect import predict_effect
 from coresteer_core.changes.plan import DesiredValue, inverse, preview
 from coresteer_core.node.view import View
 from coresteer_core.settings.params import PARAMS
@@ -88,7 +88,7 @@ def told(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool = F
     plain = msgspec.to_builtins(said)
     plain["plan"] = [f"{each.key}: {each.was} → {each.becomes} ({each.reason})" for each in said.plan.actions]
     plain["inverse"] = [f"{each.key}: {each.was} → {each.becomes} ({each.reason})" for each in undone.actions]
-    plain["expected"] = [] if said.refused else expected(said.plan, view, server.rates())
+    plain["expected"] = [] if said.refused else predict_effect(said.plan, view, server.rates())
     for each in ("warnings", "refused"):
         plain[each] = [f"{why['code']} {why['key']}: {why['sentence']}" for why in plain[each]]
     return {name: value for name, value in plain.items() if value}

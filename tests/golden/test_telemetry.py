@@ -21,7 +21,7 @@ from coresteer.telemetry.irq_matrix import read_irq_matrix
 from coresteer.telemetry.repository import EncodedChunk
 from coresteer.telemetry.schemas import Series
 from coresteer.telemetry.series import read_series
-from coresteer_core.metrics import HISTORY
+from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.node.rates import CPU_SHARES
 
 NODE = 3
@@ -98,9 +98,11 @@ async def test_history_answers_the_same_as_before(database: Database) -> None:
         answers = {
             "heatmap": _heatmap(await read_heatmap(source, "busy", near, 5)),
             "heatmap of minutes": _heatmap(await read_heatmap(source, "softirq", long, 3)),
-            "series": _series(await read_series(source, list(HISTORY), near, 5, physical=physical, netdev=None)),
+            "series": _series(
+                await read_series(source, list(HISTORY_METRICS), near, 5, physical=physical, netdev=None)
+            ),
             "series of minutes": _series(
-                await read_series(source, list(HISTORY), long, 2, physical=None, netdev="eth1")
+                await read_series(source, list(HISTORY_METRICS), long, 2, physical=None, netdev="eth1")
             ),
             "cells": asdict(await read_irq_matrix(source, near)),
             "minutes": [_rollup(each) for each in await history.read_minutes(source, near)],

@@ -7,7 +7,7 @@ import pytest
 from tests.golden.populated import instances
 from tests.golden.store import check, row
 
-from coresteer_core.protocol import PROTOCOL, ToAgent, ToBackend, decode_to_agent, decode_to_backend, encode
+from coresteer_core.protocol import PROTOCOL_VERSION, ToAgent, ToBackend, decode_to_agent, decode_to_backend, encode
 
 
 def readable(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -37,4 +37,4 @@ def test_every_message_has_the_same_frames_as_before(name: str, union: Any, deco
             said = frames.setdefault(plain["type"], [])
             if plain not in said:
                 said.append(plain)
-    check(f"wire/{name}", {"protocol": PROTOCOL, "frames": frames})
+    check(f"wire/{name}", {"protocol": PROTOCOL_VERSION, "frames": frames})

@@ -14,7 +14,7 @@ from msgspec import Struct
 SourceKind: TypeAlias = Literal["netdev", "cpu", "irq", "tcp", "agent", "counter"]
 Chart: TypeAlias = Literal["", "throughput", "packets", "round-trip", "interrupts", "losses", "agent"]
 
-SNMP, NETSTAT = "proc/net/snmp", "proc/net/netstat"
+SNMP_PATH, NETSTAT_PATH = "proc/net/snmp", "proc/net/netstat"
 
 
 class Source(Struct, frozen=True):
@@ -184,17 +184,18 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         ),
         "retransmits_per_s": Metric(
             "TCP retransmissions", "1/s", "less", label_ko="초당 TCP 재전송 횟수",
-            source=Source("counter", "tcp_retransmits", column="RetransSegs", table="Tcp", path=SNMP),
+            source=Source("counter", "tcp_retransmits", column="RetransSegs", table="Tcp", path=SNMP_PATH),
             short="retransmitted", history=True, chart="losses", report=True,
         ),
         "tcp_listen_overflows_per_s": Metric(
-            "TCP listen queue overflows", "1/s", "less", label_ko="초당 TCP listen 큐 넘침 횟수",
-            source=Source("counter", "tcp_listen_overflows", column="ListenOverflows", table="TcpExt", path=NETSTAT),
+            "TCP listen queue overflows", "1/s", "less", label_ko="초당 TCP listen 큐 넘침 횟수", source=Source(
+                "counter", "tcp_listen_overflows", column="ListenOverflows", table="TcpExt", path=NETSTAT_PATH
+            ),
             short="listen overflows", history=True, chart="losses", report=True,
         ),
         "tcp_segments_sent_per_s": Metric(
             "TCP segments sent", "1/s", label_ko="초당 TCP 세그먼트 송신 수",
-            source=Source("counter", "tcp_out_segments", column="OutSegs", table="Tcp", path=SNMP),
+            source=Source("counter", "tcp_out_segments", column="OutSegs", table="Tcp", path=SNMP_PATH),
             short="segments sent", history=True,
         ),
         "context_switches_per_s": Metric(
@@ -238,19 +239,25 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 """Every metric by name, in the order in which it is shown."""
 
 
-HISTORY: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.history})
-FLEET: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.fleet})
-EXPERIMENT: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.experiment})
+HISTORY_METRICS: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.history})
+FLEET_METRICS: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.fleet})
+EXPERIMENT_METRICS: Mapping[str, Metric] = MappingProxyType(
+    {name: one for name, one in METRICS.items() if one.experiment}
+)
 """Metrics measured in experiments; a command's own metrics are ``command.NAME``, and unreadable ones are missing."""
-REPORT: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.report})
-GUARDRAIL: Mapping[str, str] = MappingProxyType({name: one.guardrail for name, one in METRICS.items() if one.guardrail})
+REPORT_METRICS: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.report})
+GUARDRAIL_METRICS: Mapping[str, str] = MappingProxyType(
+    {name: one.guardrail for name, one in METRICS.items() if one.guardrail}
+)
 """Metrics that a guardrail may bound, each with its name for a sentence."""
 
-SCALARS: Mapping[str, Source] = MappingProxyType(
+SCALAR_SOURCES: Mapping[str, Source] = MappingProxyType(
     {one.source.field: one.source for one in METRICS.values() if one.source and one.source.kind != "netdev"}
 )
 """Sources that chunks and roll-ups store as one number per sample, by field."""
-COUNTERS: Mapping[str, Source] = MappingProxyType({name: one for name, one in SCALARS.items() if one.kind == "counter"})
+COUNTER_SOURCES: Mapping[str, Source] = MappingProxyType(
+    {name: one for name, one in SCALAR_SOURCES.items() if one.kind == "counter"}
+)
 """Sources that the agent reads from a column of /proc/net/snmp or netstat, by field."""
 
 

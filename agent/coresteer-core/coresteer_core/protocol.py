@@ -21,9 +21,9 @@ from coresteer_core.bounds import (
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
-from coresteer_core.experiments.model import Measured, Role, Run, RunState, Workload
+from coresteer_core.experiments.model import Role, Run, RunResult, RunState, Workload
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
 from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
@@ -33,7 +33,7 @@ from coresteer_core.policies.engine_state import PolicyInForce
 
 T = TypeVar("T")
 
-PROTOCOL = 6
+PROTOCOL_VERSION = 6
 """Protocol version, which both peers must share; incremented when an older peer could misinterpret a message.
 
 6: the field names of docs/GLOSSARY.md (rx_placements, evaluation, deferred, skipped).
@@ -109,7 +109,7 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
 class LearnedMessage(Struct, frozen=True, tag="learned"):
     """Message with what the agent has learned about its NICs: after Welcome, then at most every 10 s on a change."""
 
-    learned: Learned
+    learned: NicKnowledge
 
 
 class ClassesMessage(Struct, frozen=True, tag="classes"):
@@ -145,7 +145,7 @@ class ExperimentMessage(Struct, frozen=True, tag="experiment"):
     sentence: Sentence = ""
     address: Name = ""
     netdev: Annotated[str, Meta(pattern=r"\A([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})?\Z")] = ""
-    measured: Measured | None = None
+    measured: RunResult | None = None
 
 
 class Clock(Struct, frozen=True, tag="clock"):
@@ -281,7 +281,7 @@ class ProtocolError(ValueError):
     """A frame that is not a valid message of this protocol; the text names the field that is wrong or out of bounds."""
 
 
-class Close:
+class CloseCode:
     """WebSocket close codes with which the backend ends an agent's connection, each sent with a reason."""
 
     BAD_FRAME = 4400
@@ -310,4 +310,4 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], frame: bytes) -> T:
     try:
         return decoder.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"Invalid message of protocol {PROTOCOL}: {error}") from None
+        raise ProtocolError(f"Invalid message of protocol {PROTOCOL_VERSION}: {error}") from None

@@ -43,12 +43,12 @@ def labelled(
     )
 
 
-def json_schema(kind: Any, *, is_answer: bool = False) -> dict[str, Any]:  # noqa: ANN401 - a type, or a union of types
+def json_schema(kind: Any, *, is_response: bool = False) -> dict[str, Any]:  # noqa: ANN401 - a type, or a union of types
     """Return the JSON Schema of a struct or a union of tagged structs, without ``$ref``.
 
     A struct that has a ``label`` and a ``summary`` carries them as title and description, and its ``metrics`` as a
-    keyword of its own. is_answer: every field is always present; otherwise other fields are refused. Struct types must
-    not refer to themselves.
+    keyword of its own. is_response: every field is always present; otherwise other fields are refused. Struct types
+    must not refer to themselves.
     """
     document = msgspec.json.schema(kind)
     definitions = document.get("$defs", {})
@@ -57,12 +57,12 @@ def json_schema(kind: Any, *, is_answer: bool = False) -> dict[str, Any]:  # noq
             definitions[struct.__name__] |= {"title": label, "description": getattr(struct, "summary", "")}
         if isinstance(metrics := getattr(struct, "metrics", None), tuple):
             definitions[struct.__name__]["metrics"] = list(metrics)
-    return inline(document, is_answer=is_answer)
+    return inline_references(document, is_response=is_response)
 
 
-def inline(document: dict[str, Any], *, is_answer: bool = False) -> dict[str, Any]:
-    """Return a JSON Schema with each ``$ref`` replaced by its definition. is_answer: as in json_schema()."""
-    resolved: dict[str, Any] = _inline(document, document.get("$defs", {}), is_answer=is_answer)
+def inline_references(document: dict[str, Any], *, is_response: bool = False) -> dict[str, Any]:
+    """Return a JSON Schema with each ``$ref`` replaced by its definition. is_response: as in json_schema()."""
+    resolved: dict[str, Any] = _inline(document, document.get("$defs", {}), is_response=is_response)
     return resolved
 
 
@@ -80,18 +80,18 @@ def _structs(kind: inspect.Type) -> Iterator[type]:
                 yield from _structs(field.type)
 
 
-def _inline(node: Any, definitions: dict[str, Any], *, is_answer: bool) -> Any:  # noqa: ANN401 - JSON of any shape
+def _inline(node: Any, definitions: dict[str, Any], *, is_response: bool) -> Any:  # noqa: ANN401 - JSON of any shape
     if isinstance(node, list):
-        return [_inline(item, definitions, is_answer=is_answer) for item in node]
+        return [_inline(item, definitions, is_response=is_response) for item in node]
     if not isinstance(node, dict):
         return node
     found = {
-        key: _inline(value, definitions, is_answer=is_answer)
+        key: _inline(value, definitions, is_response=is_response)
         for key, value in node.items()
         if key not in ("$defs", "$ref", "discriminator")
     }
     if "$ref" in node:  # what stands beside a reference is more specific than what it refers to
-        found = _inline(definitions[node["$ref"].rsplit("/", 1)[1]], definitions, is_answer=is_answer) | found
+        found = _inline(definitions[node["$ref"].rsplit("/", 1)[1]], definitions, is_response=is_response) | found
     if "enum" in found:
         found.setdefault("type", "string")  # all enumerations here are of texts
     options = found.get("items", found)
@@ -99,7 +99,7 @@ def _inline(node: Any, definitions: dict[str, Any], *, is_answer: bool) -> Any: 
         options["enum"] = list(found["enum_labels"])  # in the order of the declaration
     if found.get("type") == "object" and "properties" in found:
         found.pop("default", None)  # its fields have theirs
-        if is_answer:
+        if is_response:
             found["required"] = list(found["properties"])
         else:
             found["additionalProperties"] = False

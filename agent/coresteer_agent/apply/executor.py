@@ -315,7 +315,7 @@ class Executor:
 
 def _same_in_view(setting: Setting, first: str, second: str) -> bool:
     """Return whether a View shows two values of a setting as the same value."""
-    return setting.equal(setting.shown(first), setting.shown(second))
+    return setting.equal(setting.value_in_view(first), setting.value_in_view(second))
 
 
 def journal_error_text(error: OSError | JournalError) -> str:

@@ -23,7 +23,7 @@ from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.report import ChangeState
-from coresteer_core.changes.undo import REMEMBERED, after_reboot
+from coresteer_core.changes.undo import MAX_REMEMBERED_CHANGES, changes_after_reboot
 
 log = logging.getLogger("coresteer.journal")
 
@@ -292,7 +292,7 @@ class Journal:
             previous = self.path.with_name("journal.previous.jsonl")
             previous.unlink(missing_ok=True)
             os.link(self.path, previous)
-        unreported = after_reboot([self._with_undo(change) for change in self._changes.values()])
+        unreported = changes_after_reboot([self._with_undo(change) for change in self._changes.values()])
         self._originals = {}
         self._owners = {}
         self._written = {}
@@ -305,7 +305,7 @@ class Journal:
         if self._read_only:
             return
         ended = [change.change_id for change in self._changes.values() if not change.open]
-        dropped = set(ended[:-REMEMBERED])
+        dropped = set(ended[:-MAX_REMEMBERED_CHANGES])
         retained = [change for change in self._changes.values() if change.change_id not in dropped]
         self._changes = {change.change_id: change for change in retained}
         self._written = {name: keys for name, keys in self._written.items() if name in self._changes}

@@ -10,7 +10,7 @@ from coresteer_agent.apply.netdev_common import NetdevHandler
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.linux import ethtool_params, napi
 from coresteer_core.settings import QueueParam
-from coresteer_core.settings.params import IN_SYSFS
+from coresteer_core.settings.params import NAPI_PARAMS
 
 _ABSENT = (errno.ENODEV, errno.ENOENT, errno.EOPNOTSUPP)
 """Errors for: no such netdev; no such queue; no such message before Linux 6.8, or no NAPI of the queue."""
@@ -36,14 +36,14 @@ class QueueParamHandler(NetdevHandler[QueueParam]):
 
     def write(self, root: Path, setting: QueueParam, value: str) -> None:
         """Set the queue's parameter. Raises OSError."""
-        if setting.param in IN_SYSFS:
+        if setting.param in NAPI_PARAMS:
             napi.set_param(napi.read_napi_id(setting.netdev, setting.queue), setting.param, value)
         else:
             ethtool_params.set_queue_param(setting.netdev, setting.queue, setting.param, value)
 
 
 def _values(setting: QueueParam) -> dict[str, str]:
-    if setting.param in IN_SYSFS:
+    if setting.param in NAPI_PARAMS:
         return napi.read_params(napi.read_napi_id(setting.netdev, setting.queue))
     has = ethtool_params.read_params(setting.netdev).values
     own = ethtool_params.read_queue_params(setting.netdev, [setting.queue]).get(setting.queue, {})

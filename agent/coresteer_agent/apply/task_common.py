@@ -16,7 +16,7 @@ from coresteer_agent.collect.tasks import REALTIME_POLICIES, parse_scheduling, p
 from coresteer_core.changes.report import Outcome
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.settings.task import ByThread
+from coresteer_core.settings.task import ThreadValues
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class TaskHandler(Handler[P]):
         return replace(view, tasks=[*others, now])
 
 
-def read_each(pid: int, read: Callable[[int], T]) -> ByThread[T]:
+def read_each(pid: int, read: Callable[[int], T]) -> ThreadValues[T]:
     """Return a value of each thread of a process, read by calling read(tid). Raises OSError."""
     found: dict[int, T] = {}
     for thread in _threads(pid):
@@ -96,10 +96,10 @@ def read_each(pid: int, read: Callable[[int], T]) -> ByThread[T]:
             continue
     if pid not in found:
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-    return ByThread(found.pop(pid), found)
+    return ThreadValues(found.pop(pid), found)
 
 
-def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -> None:
+def write_each(pid: int, wanted: ThreadValues[T], write: Callable[[int, T], None]) -> None:
     """Set a value of every thread, also of new ones. Raises OSError after all other threads are set."""
     done: set[int] = set()
     failed: OSError | None = None
@@ -122,10 +122,10 @@ def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
 
-def without_ended_threads(pid: int, wanted: ByThread[T]) -> ByThread[T]:
+def without_ended_threads(pid: int, wanted: ThreadValues[T]) -> ThreadValues[T]:
     """Return the values of a process's threads without threads that have ended."""
     threads = _threads(pid) if wanted.threads else frozenset()
-    return ByThread(wanted.main, {thread: its for thread, its in wanted.threads.items() if thread in threads})
+    return ThreadValues(wanted.main, {thread: its for thread, its in wanted.threads.items() if thread in threads})
 
 
 def _threads(pid: int) -> frozenset[int]:

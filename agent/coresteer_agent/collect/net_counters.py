@@ -4,19 +4,19 @@ Kernel: net/ipv4/proc.c.
 """
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_core.metrics import COUNTERS
+from coresteer_core.metrics import COUNTER_SOURCES
 
-PATHS = tuple(dict.fromkeys(source.path for source in COUNTERS.values()))
+PATHS = tuple(dict.fromkeys(source.path for source in COUNTER_SOURCES.values()))
 """The files that hold a counter."""
 
 
 class NetCountersParser:
-    """Parses those counters of one file that coresteer_core.metrics.COUNTERS declares."""
+    """Parses those counters of one file that coresteer_core.metrics.COUNTER_SOURCES declares."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._tables: dict[str, list[tuple[str, bytes]]] = {}
-        for field, source in COUNTERS.items():
+        for field, source in COUNTER_SOURCES.items():
             if source.path == path:
                 self._tables.setdefault(source.table, []).append((field, source.column.encode()))
         self._places: dict[str, tuple[bytes, list[tuple[str, int]]]] = {}

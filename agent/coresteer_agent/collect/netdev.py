@@ -11,7 +11,7 @@ from msgspec import Struct
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_int, read_non_negative, read_text, real_path
 from coresteer_core.node.derive import NetdevTotals
-from coresteer_core.settings.params import IN_SYSFS
+from coresteer_core.settings.params import NAPI_PARAMS
 
 PATH = "proc/net/dev"
 ROUTE_PATH = "proc/net/route"
@@ -133,7 +133,7 @@ def read_device(root: Path, name: str) -> Device:
         bus_names=buses,
         polling={
             file: text
-            for file in sorted(IN_SYSFS)
+            for file in sorted(NAPI_PARAMS)
             if (text := read_text(root, f"{folder}/{file}")) is not None and _DECIMAL.match(text)
         },
     )

@@ -22,7 +22,7 @@ from coresteer_agent.linux.flow_steering import Steering, read_steering
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.rss import Toeplitz, indirect, scale
+from coresteer_core.node.rss import Toeplitz, indirection_entry, reciprocal_scale
 
 _log = logging.getLogger(__name__)
 
@@ -119,10 +119,10 @@ class RxPlacements:
             data = flow.peer + flow.local + flow.ports if ports else flow.peer + flow.local
             tcp.rss = (spreading.toeplitz, ports, spreading.toeplitz.hash(data))
         flow_hash = tcp.rss[2]
-        target = indirect(flow_hash, spreading.targets)
-        if not (choices := indirect(flow_hash, spreading.rps)) or not ports:
+        target = indirection_entry(flow_hash, spreading.targets)
+        if not (choices := indirection_entry(flow_hash, spreading.rps)) or not ports:
             return target
-        return scale(flow_hash, choices)
+        return reciprocal_scale(flow_hash, choices)
 
     def _read_spreading(self, name: str) -> _Spreading:
         unknown = _Spreading(RxTarget(name))

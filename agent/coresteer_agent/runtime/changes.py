@@ -12,27 +12,27 @@ from coresteer_agent.apply.executor import Executor, journal_error_text
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
+    AgentRestarted,
     ApplyRequested,
     Change,
     Changes,
     ConfirmFailed,
     ConfirmRequested,
-    Delegated,
     Event,
     ExtendRequested,
     InverseRan,
-    Measured,
+    MetricsMeasured,
     PlanRan,
     Recheck,
     Rechecked,
     RecordChange,
-    Report,
-    Restarted,
     RestoredExternally,
     RollbackRequested,
     RunInverse,
     RunPlan,
     RunRestore,
+    SendChangeState,
+    SettingsDelegated,
     Tick,
 )
 from coresteer_core.changes.machine import advance
@@ -97,7 +97,7 @@ class ChangeRunner:
     def check_guardrails(self, rates: Rates) -> frozenset[str]:
         """Check an interval's rates against the guardrails of open changes. Returns keys as handle() does."""
         if any(change.open and change.guardrails for change in self._state.changes.values()):
-            return self.feed(Measured(guardrail_values(rates), rates.duration_s))
+            return self.feed(MetricsMeasured(guardrail_values(rates), rates.duration_s))
         return frozenset()
 
     def feed(self, event: Event) -> frozenset[str]:
@@ -129,10 +129,10 @@ class ChangeRunner:
         return self._clock() if self._clock is not None else time.monotonic()
 
     def _carry_out(
-        self, instruction: RunPlan | RunRestore | Recheck | RunInverse | Report
+        self, instruction: RunPlan | RunRestore | Recheck | RunInverse | SendChangeState
     ) -> PlanRan | Rechecked | ConfirmFailed | InverseRan | None:
         match instruction:
-            case Report():
+            case SendChangeState():
                 self._send(instruction.message)
             case RunPlan():
                 return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
@@ -208,7 +208,7 @@ class NodeChanges(ChangeRunner):
         self._complaint = ""
         self._revoked = 0
         if self._journal is not None:
-            self.feed(Restarted(self._journal.changes()))
+            self.feed(AgentRestarted(self._journal.changes()))
 
     def tick(self) -> frozenset[str]:
         """Advance timers, and handle settings that ``coresteer-agent restore`` restored meanwhile."""
@@ -233,7 +233,7 @@ class NodeChanges(ChangeRunner):
         taken = frozenset[str]().union(*(change.keys for change in self._state.changes.values() if change.open))
         actions = self._executor.restoring_actions(key for key in keys if key not in taken)
         self._revoked = 0
-        self.feed(Delegated(DELEGATED_CHANGE_ID, Plan(actions)))
+        self.feed(SettingsDelegated(DELEGATED_CHANGE_ID, Plan(actions)))
         try:
             self._executor.delegate(DELEGATED_CHANGE_ID, actions)
         except (OSError, JournalError):

@@ -16,8 +16,8 @@ from coresteer_agent.runtime.commands import CommandsError, allowed_command
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_core.experiments.model import Classes, Command, Measured, Observe, Run, RunState, Workload
-from coresteer_core.experiments.run_metrics import Reading, measured
+from coresteer_core.experiments.model import Classes, Command, Observe, Run, RunResult, RunState, Workload
+from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
@@ -265,7 +265,7 @@ class ExperimentSession:
                 raise RunError(f"Not all affinities that irqbalance moved could be restored: {' '.join(stuck)}")
         assert running.before is not None  # noqa: S101 - after is read after before
         inventory, run = self._inventory(), running.run
-        result = measured(
+        result = run_result(
             running.before,
             after,
             netdevs=run.netdevs or [netdev.name for netdev in inventory.active_nics()],
@@ -322,7 +322,7 @@ class ExperimentSession:
         sentence: str = "",
         address: str = "",
         netdev: str = "",
-        measured: Measured | None = None,
+        measured: RunResult | None = None,
     ) -> None:
         begun, run_id = self._begun, None if self._run is None else self._run.run.run_id
         if begun is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from coresteer_agent.apply.journal import read_boot_id
 from coresteer_agent.collect.files import read_text
 from coresteer_agent.version import VERSION
-from coresteer_core.protocol import PROTOCOL, Hello
+from coresteer_core.protocol import PROTOCOL_VERSION, Hello
 
 
 def observe_reason(root: Path) -> str | None:
@@ -26,7 +26,7 @@ def observe_reason(root: Path) -> str | None:
 def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
     """Return the Hello message that opens connections, with a new random stream name for this process."""
     return Hello(
-        protocol=PROTOCOL,
+        protocol=PROTOCOL_VERSION,
         agent_version=VERSION,
         hostname=_text(root, "proc/sys/kernel/hostname") or os.uname().nodename,
         kernel=_text(root, "proc/sys/kernel/osrelease"),

@@ -31,17 +31,17 @@ from coresteer_agent.runtime.policies_file import PoliciesFile, settings_absent_
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link, LinkEvent
-from coresteer_core.changes.events import BackendBack, BackendLost, Stopping
+from coresteer_core.changes.events import AgentStopping, BackendLost, BackendReconnected
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
-from coresteer_core.node.derive import Sample, derive
+from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.load import load_of
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.load import mean_load
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import (
     BeginExperiment,
     EndExperiment,
@@ -146,7 +146,7 @@ class Agent:
             log.info("Stopping: confirmed changes stay, unconfirmed ones are rolled back.")
             try:
                 self._end_experiment()
-                self._reread_settings(self._changes.feed(Stopping()))
+                self._reread_settings(self._changes.feed(AgentStopping()))
                 self._attempt("leases", lambda: self._policies.stop(self._timed_view()))
                 self._nics.save()
             finally:
@@ -162,7 +162,7 @@ class Agent:
         sampling = Schedule(self._interval_s, time.monotonic())
         housekeeping = Schedule(HOUSEKEEPING_S, time.monotonic())
         tasks = Schedule(TASKS_S, time.monotonic())
-        deciding = Schedule(STEP_S, time.monotonic())
+        deciding = Schedule(ROUND_PERIOD_S, time.monotonic())
         steering = Schedule(STEER_S, time.monotonic())
         while True:
             due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
@@ -197,7 +197,7 @@ class Agent:
             return None
 
     def _handle(self, message: LinkEvent) -> None:
-        if isinstance(message, BackendBack):
+        if isinstance(message, BackendReconnected):
             self._note_connection()
             self._flows_reported = True  # flows reported before may have ended
             self._policies.report_again()
@@ -205,7 +205,7 @@ class Agent:
             self._end_experiment()  # the backend starts it again, or its end was lost
         elif isinstance(message, BackendLost) and self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
-        if isinstance(message, BackendBack | BackendLost):
+        if isinstance(message, BackendReconnected | BackendLost):
             self._reread_settings(self._changes.feed(message))
         elif isinstance(message, Policies):
             self._policies.set_policies(message.policies)
@@ -265,12 +265,12 @@ class Agent:
         if self._rates is not None:
             self._seq += 1
             self._recent.append(self._rates)
-            while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= STEP_S:
+            while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= ROUND_PERIOD_S:
                 self._recent.popleft()
             self._reread_settings(self._changes.check_guardrails(self._rates))
 
     def _report_rates(self, before: Sample, now: Sample) -> Rates:
-        rates = derive(before, now, self._seq + 1)
+        rates = derive_rates(before, now, self._seq + 1)
         self._link.send_rates(rates)
         return rates
 
@@ -288,14 +288,14 @@ class Agent:
         if self._classes.active:
             self._classes.observe(self._view(), self._flows.connections())
 
-    def _save_learned(self, learned: Learned) -> None:
+    def _save_learned(self, learned: NicKnowledge) -> None:
         self._nics_file.write(learned)
         self._link.send_state(learned)
 
     def _decide(self) -> frozenset[str]:
         if self._policies.idle:
             return frozenset()
-        return self._policies.step(replace(self._timed_view(), load=load_of(self._recent)))
+        return self._policies.step(replace(self._timed_view(), load=mean_load(self._recent)))
 
     def _check_node(self) -> None:
         """Read the parts of the node again that may have changed: topology and inventory."""

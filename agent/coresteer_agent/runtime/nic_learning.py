@@ -19,22 +19,22 @@ from coresteer_core.node.nic import (
     MAX_POINTS,
     MAX_RESPONSES,
     RETRY_AFTER_S,
+    CoalescingPoint,
     DriverRecord,
     DriverResponse,
-    Learned,
-    Point,
+    NicKnowledge,
     Verdict,
 )
 from coresteer_core.node.rates import Rates
 from coresteer_core.policies.coalescing.effective import (
     MIN_PACKETS_PER_S,
+    CoalescingCounts,
     CoalescingState,
-    Interrupts,
-    Measured,
+    ReceiveInterrupts,
     WriteAttempt,
     check_agreement,
+    coalescing_counts,
     coalescing_state,
-    measured,
     receive_interrupts,
 )
 from coresteer_core.settings import NetdevParam, QueueParam
@@ -59,8 +59,8 @@ class _Trial(Struct, frozen=True):
     """A change whose effect is being verified. before: the earlier state and its last window with enough traffic."""
 
     changed: dict[str, str]
-    before: tuple[CoalescingState, Measured] | None
-    since: Measured | None = None
+    before: tuple[CoalescingState, CoalescingCounts] | None
+    since: CoalescingCounts | None = None
     windows: int = 0
 
 
@@ -68,7 +68,7 @@ class _Watched(Struct):
     """State of a netdev. busy: its last window with enough traffic in the present coalescing state."""
 
     state: CoalescingState
-    busy: Measured | None = None
+    busy: CoalescingCounts | None = None
     trial: _Trial | None = None
 
 
@@ -82,12 +82,12 @@ class NicLearner:
     def __init__(
         self,
         kernel: str,
-        publish: Callable[[Learned], None],
+        publish: Callable[[NicKnowledge], None],
         *,
-        learned: Learned | None = None,
-        count_interrupts: Callable[[Rates, Inventory], Interrupts] = receive_interrupts,
+        learned: NicKnowledge | None = None,
+        count_interrupts: Callable[[Rates, Inventory], ReceiveInterrupts] = receive_interrupts,
     ) -> None:
-        learned = learned or Learned()
+        learned = learned or NicKnowledge()
         self._kernel = kernel
         self._publish = publish
         self._count_interrupts = count_interrupts
@@ -95,7 +95,7 @@ class NicLearner:
             r.driver: {(t.name, t.requested): t for t in r.responses} for r in learned.drivers if r.kernel == kernel
         }
         self._points = {_key(point): point for point in learned.points}
-        self._learned: Learned | None = None
+        self._learned: NicKnowledge | None = None
         self._reported = {key: point.seconds for key, point in self._points.items()}
         self._changed = False
         self._next_report_s = 0.0
@@ -106,14 +106,14 @@ class NicLearner:
         self._seq = 0
 
     @property
-    def learned(self) -> Learned:
+    def learned(self) -> NicKnowledge:
         """Return everything learned about the node's NICs."""
         if self._learned is None:
             records = [
                 DriverRecord(driver, self._kernel, list(response.values()))
                 for driver, response in self._responses.items()
             ]
-            self._learned = Learned(records, list(self._points.values()))
+            self._learned = NicKnowledge(records, list(self._points.values()))
         return self._learned
 
     def record_attempt(self, attempt: WriteAttempt) -> None:
@@ -164,13 +164,13 @@ class NicLearner:
             self._publish(self.learned)
 
     def _observe(self, rates: Sequence[Rates], inventory: Inventory) -> None:
-        windows: dict[str, Measured] = {}
+        windows: dict[str, CoalescingCounts] = {}
         times: dict[str, int] = {}
         for each in rates:
             interrupts = self._count_interrupts(each, inventory)
             for counts in each.netdevs or []:
                 if counts.name in self._states and counts.name in interrupts:
-                    one = measured(each, counts, interrupts[counts.name])
+                    one = coalescing_counts(each, counts, interrupts[counts.name])
                     windows[counts.name] = windows[counts.name] + one if counts.name in windows else one
                     times[counts.name] = times.get(counts.name, 0) + 1
         for name, state in self._states.items():
@@ -184,12 +184,12 @@ class NicLearner:
                 self._verify(watched, windows[name], rates[-1].time_ms)
         self._watched = {name: self._watched[name] for name in self._states}
 
-    def _add(self, name: str, state: CoalescingState, window: Measured, time_ms: int) -> None:
+    def _add(self, name: str, state: CoalescingState, window: CoalescingCounts, time_ms: int) -> None:
         """Add a window to the point of the coalescing values that were set during all of it."""
         if window.packets_per_s < _WORKS_PER_S:
             return
         key = (name, state.rx_usecs, state.rx_frames, state.adaptive)
-        before = self._points.pop(key, None) or Point(*key, 0.0, 0, 0, 0, 0)
+        before = self._points.pop(key, None) or CoalescingPoint(*key, 0.0, 0, 0, 0, 0)
         point = replace(
             before,
             seconds=before.seconds + window.seconds,
@@ -217,7 +217,7 @@ class NicLearner:
         for key in gone.union(mine[:-MAX_POINTS]):
             del self._points[key]
 
-    def _verify(self, watched: _Watched, window: Measured, time_ms: int) -> None:
+    def _verify(self, watched: _Watched, window: CoalescingCounts, time_ms: int) -> None:
         """Verify the effect of a change after two windows with enough traffic."""
         if window.packets_per_s < MIN_PACKETS_PER_S:
             return
@@ -265,11 +265,11 @@ class NicLearner:
         self._changed = True
 
 
-def _key(point: Point) -> PointKey:
+def _key(point: CoalescingPoint) -> PointKey:
     return point.netdev, point.rx_usecs, point.rx_frames, point.adaptive
 
 
-def _halved(point: Point) -> Point:
+def _halved(point: CoalescingPoint) -> CoalescingPoint:
     return replace(
         point,
         seconds=point.seconds / 2,
@@ -296,7 +296,7 @@ class _Format(Struct):
 
 
 class _File(Struct):
-    learned: Learned
+    learned: NicKnowledge
     format: int = FORMAT
 
 
@@ -307,20 +307,20 @@ class NicLearningFile:
         self._path = path
         self._complaint = ""
 
-    def read(self) -> Learned:
+    def read(self) -> NicKnowledge:
         """Return everything stored about NICs; nothing if the file cannot be read."""
         try:
             text = self._path.read_bytes()
             if msgspec.json.decode(text, type=_Format).format < FORMAT:
-                return msgspec.json.decode(upgrade(text, 1), type=Learned)
+                return msgspec.json.decode(upgrade(text, 1), type=NicKnowledge)
             return msgspec.json.decode(text, type=_File).learned
         except FileNotFoundError:
-            return Learned()
+            return NicKnowledge()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             log.warning("The NIC measurements in %s cannot be read (%s); they are learned again.", self._path, error)
-            return Learned()
+            return NicKnowledge()
 
-    def write(self, learned: Learned) -> None:
+    def write(self, learned: NicKnowledge) -> None:
         """Replace the file atomically. A failure is logged once."""
         try:
             replace_file(self._path, msgspec.json.encode(_File(learned)))

@@ -14,22 +14,22 @@ from msgspec.structs import replace
 from coresteer_agent.runtime.policy_changes import ChangeHandler, PolicyChanges
 from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_core.changes.events import ApplyRequested, RestoreRequested
-from coresteer_core.changes.guard import MAX_MOVES
-from coresteer_core.changes.machine import MIN_TIMEOUT_S
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
+from coresteer_core.changes.machine import MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import Outcome
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import same_outcome, step
+from coresteer_core.policies.engine import evaluate_round, same_outcome
 from coresteer_core.policies.engine_state import (
     EngineMemory,
     Holding,
     PolicyInForce,
-    forget,
+    forget_holding,
     record_steering,
     record_write,
 )
-from coresteer_core.policies.ownership import restorations
+from coresteer_core.policies.ownership import restore_actions
 from coresteer_core.policies.service_class.policy import ServiceClasses
 from coresteer_core.protocol import DecisionMessage
 from coresteer_core.settings import parse_setting
@@ -142,7 +142,7 @@ class PolicyRunner:
             return frozenset()
         self._tracked.record_outcomes(view.time_s)
         for key in self._ended(self._state.memory):
-            self._tracked.set_memory(forget(self._state.memory, key))
+            self._tracked.set_memory(forget_holding(self._state.memory, key))
         self._adopt_steered(view)
         touched = self._restore(view)
         for evaluation in self._evaluate(view):
@@ -172,7 +172,7 @@ class PolicyRunner:
 
     def _restore(self, view: View) -> frozenset[str]:
         """Restore the settings of policies that are no longer enforced."""
-        wanted, memory = restorations(view, self._state.policies, self._state.memory)
+        wanted, memory = restore_actions(view, self._state.policies, self._state.memory)
         self._tracked.set_memory(memory)
         blocked = self._tracked.blocked_settings(view.time_s)
         by_policy: dict[str, list[Action]] = {}
@@ -181,8 +181,8 @@ class PolicyRunner:
                 by_policy.setdefault(policy_id, []).append(action)
         touched: frozenset[str] = frozenset()
         for policy_id, actions in by_policy.items():
-            for start in range(0, len(actions), MAX_MOVES):
-                touched |= self._restore_policy(policy_id, actions[start : start + MAX_MOVES])
+            for start in range(0, len(actions), MAX_PLAN_ACTIONS):
+                touched |= self._restore_policy(policy_id, actions[start : start + MAX_PLAN_ACTIONS])
         return touched
 
     def _restore_policy(self, policy_id: str, actions: list[Action]) -> frozenset[str]:
@@ -202,7 +202,7 @@ class PolicyRunner:
             if result is not None and result.done:
                 self._tracked.set_memory(record_write(self._state.memory, policy_id, action, now_s))
             elif result is not None and result.outcome is Outcome.UNSUPPORTED:
-                self._tracked.set_memory(forget(self._state.memory, action.key))
+                self._tracked.set_memory(forget_holding(self._state.memory, action.key))
             elif change is not None:
                 self._tracked.block_setting(
                     action.key, result.sentence if result is not None else change.sentence, now_s
@@ -215,12 +215,12 @@ class PolicyRunner:
             policies = [replace(policy, mode=Mode.OBSERVE) for policy in policies]
         memory = replace(self._state.memory, refused=self._tracked.blocked_settings(view.time_s))
         try:
-            evaluations, after = step(view, policies, memory)
+            evaluations, after = evaluate_round(view, policies, memory)
         except Exception:
             sound = [policy for policy in policies if self._is_sound(view, policy, memory)]
             if len(sound) == len(policies):
                 raise
-            evaluations, after = step(view, sound, memory)
+            evaluations, after = evaluate_round(view, sound, memory)
             after = replace(after, memories={**memory.memories, **after.memories})
         self._tracked.set_memory(after)
         return evaluations
@@ -228,7 +228,7 @@ class PolicyRunner:
     def _is_sound(self, view: View, policy: PolicyInForce, memory: EngineMemory) -> bool:
         """Return whether a policy can be evaluated without an exception; an error in one must not stop the others."""
         try:
-            step(view, [policy], memory)
+            evaluate_round(view, [policy], memory)
         except Exception as error:
             known = (policy.policy_id, policy.version)
             if known not in self._failing:
@@ -252,7 +252,7 @@ class PolicyRunner:
             ApplyRequested(
                 change_id,
                 Plan(evaluation.actions, allow_isolated=policy.spec.allow_isolated),
-                MIN_TIMEOUT_S,
+                MIN_CONFIRM_TIMEOUT_S,
                 policy.guardrails,
                 policy=policy.name,
                 confirm_after_s=CONFIRM_AFTER_S,

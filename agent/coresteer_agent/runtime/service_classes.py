@@ -38,9 +38,9 @@ from coresteer_core.policies.service_class.policy import (
     assign_classes,
     class_of_connection,
     initial_weights,
-    steer,
+    steer_weights,
 )
-from coresteer_core.policies.service_class.weights import step_toward, weight_of
+from coresteer_core.policies.service_class.weights import next_value, scheduler_weight
 from coresteer_core.protocol import ClassesMessage
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
@@ -193,7 +193,7 @@ class ServiceClassRunner:
         held = self._steerable.steerable(self._policy.policy_id)
         if not held:
             return
-        self._weights = steer(
+        self._weights = steer_weights(
             self._measure(now_s, percentiles=False), self._current_weights(held), self._spec, elapsed_s
         )
         for key, name in self._settings.items():
@@ -207,7 +207,7 @@ class ServiceClassRunner:
         for key, name in reversed(self._settings.items()):
             setting = parse_setting(key)
             if key in held and isinstance(setting, TaskNice | CgroupWeight):
-                weights[name] = weight_of(setting, held[key])
+                weights[name] = scheduler_weight(setting, held[key])
         return weights
 
     def _follow(self, key: str, name: str, held: Mapping[str, str], now_s: float) -> None:
@@ -215,7 +215,7 @@ class ServiceClassRunner:
         setting = parse_setting(key)
         if key not in held or now_s < self._paused.get(key, 0.0) or not isinstance(setting, TaskNice | CgroupWeight):
             return
-        value = step_toward(setting, held[key], self._weights[name])
+        value = next_value(setting, held[key], self._weights[name])
         if value is None:
             return
         result = self._write(Action(key, held[key], value, f"The weight was steered for service class {name}."))

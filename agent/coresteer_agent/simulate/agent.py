@@ -17,14 +17,14 @@ from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
 from coresteer_core.changes.report import ChangeMessage
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     Ack,
     BeginExperiment,
     ClassesMessage,
     Clock,
-    Close,
+    CloseCode,
     EndExperiment,
     FlowsMessage,
     InventoryMessage,
@@ -49,7 +49,7 @@ _CLOSE_TIMEOUT_S = 5.0
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.5, 15.0
 _TASKS_EVERY_S = 5.0
 _CLASSES_EVERY_S = 1.0
-_PERMANENT_CODES = {Close.BAD_KEY, Close.VERSION, 401, 403}
+_PERMANENT_CODES = {CloseCode.BAD_KEY, CloseCode.VERSION, 401, 403}
 """Close codes and HTTP states after which the node does not reconnect."""
 
 
@@ -117,7 +117,7 @@ class SimulatedAgent:
         self._changes.advance(self.node.sample(now_s))
         learned = None
         if now_s >= self._next_step_s:
-            self._next_step_s = now_s + STEP_S
+            self._next_step_s = now_s + ROUND_PERIOD_S
             learned = self.node.learn(time.monotonic())
             if not self._policies.idle:
                 self._policies.step(self.node.view(time.monotonic()))

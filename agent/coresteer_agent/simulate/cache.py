@@ -13,7 +13,7 @@ from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
-from coresteer_core.policies.coalescing.effective import Interrupts, receive_interrupts
+from coresteer_core.policies.coalescing.effective import ReceiveInterrupts, receive_interrupts
 from coresteer_core.policies.service_class.policy import ServiceClasses
 
 _MAX_INTERVALS = 20_000
@@ -26,7 +26,7 @@ class SimulationCache:
     def __init__(self, duration_s: float) -> None:
         self.duration_s = duration_s
         self._intervals: dict[tuple[str, str, tuple[int, ...], TimerParams | None, int, int], Interval] = {}
-        self._interrupts: dict[tuple[str, bytes | None, bytes | None], Interrupts] = {}
+        self._interrupts: dict[tuple[str, bytes | None, bytes | None], ReceiveInterrupts] = {}
         self._tasks: dict[tuple[str, int, int], list[Task]] = {}
         self._classes: dict[tuple[bytes, int, int], SimulatedClasses] = {}
         self._net_tasks: dict[tuple[object, ...], list[NetTask]] = {}
@@ -44,7 +44,7 @@ class SimulationCache:
             )
         return interval
 
-    def receive_interrupts(self, machine: Machine, rates: Rates) -> Interrupts:
+    def receive_interrupts(self, machine: Machine, rates: Rates) -> ReceiveInterrupts:
         """Return the receive queues' interrupts in an interval, counted once for all nodes that share it."""
         key = (machine.seed, rates.irq_ids, rates.irq_counts)
         if (found := self._interrupts.get(key)) is None:

@@ -13,7 +13,7 @@ from coresteer_agent.apply.handler import Explanation, Handler
 from coresteer_agent.apply.journal import Journal, Record
 from coresteer_agent.runtime.changes import ChangeRunner
 from coresteer_agent.simulate.node import SimulatedNode
-from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.report import ChangeMessage, Outcome
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
@@ -92,7 +92,7 @@ class SimulatedChanges(ChangeRunner):
 
     def handle_connected(self) -> None:
         """Start reporting changes: the backend has welcomed the node."""
-        self.feed(BackendBack())
+        self.feed(BackendReconnected())
 
     def handle_disconnected(self) -> None:
         """Handle the end of the connection: undo unconfirmed changes, and report that after the next Welcome."""

@@ -18,9 +18,9 @@ from coresteer_core.experiments.model import (
     Classes,
     Command,
     Iperf3,
-    Measured,
     Observe,
     Run,
+    RunResult,
     RunState,
     TcpRequest,
     TcpStream,
@@ -29,8 +29,8 @@ from coresteer_core.experiments.model import (
     Workload,
 )
 from coresteer_core.metrics import cpu_s_per_gbit, packets_per_interrupt
-from coresteer_core.node.nic_model import Host, QueueTraffic, predict
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.node.nic_model import HostCosts, QueueTraffic, predict
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
 _LOAD_S = 0.1
@@ -113,7 +113,7 @@ class SimulatedExperiments:
             return
         self._run = run
         # only policies need their real time, because they act in steps
-        warmup_s = run.warmup_s / (1 if run.warmup_s >= STEP_S else _SPEEDUP)
+        warmup_s = run.warmup_s / (1 if run.warmup_s >= ROUND_PERIOD_S else _SPEEDUP)
         self._call_later(_LOAD_S, lambda: self._loaded(run))
         self._call_later(_LOAD_S + warmup_s + run.measure_s / _SPEEDUP, lambda: self._measured(run))
 
@@ -128,7 +128,7 @@ class SimulatedExperiments:
             self._send(ExperimentMessage(self._open, RunState.MEASURED, run.run_id, measured=measured))
 
 
-def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
+def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
     """Return the metrics of an experiment's run with the node's present settings, with noise."""
     own = seeded_random("experiment", node.name, run.run_id)
     modelled = model_workload(node, run.workload)
@@ -144,7 +144,7 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
         for kind, shares in modelled.shares.items()
     }
     cpus["busy"] = [min(100.0, sum(kinds)) for kinds in zip(*(cpus[kind] for kind in modelled.shares), strict=True)]
-    return Measured(
+    return RunResult(
         started_ms=started_ms,
         duration_s=run.measure_s,
         figures=figures,
@@ -217,7 +217,7 @@ def _interrupts(node: SimulatedNode, workload: Workload, packets: float, queues:
         return queues * interrupts_per_s(wait, each), 0.0, 0.0
     size = workload.request_bytes if isinstance(workload, TcpRequest) else _SEGMENT_BYTES
     arrivals = QueueTraffic(each, min(size, _SEGMENT_BYTES) + _HEADER_BYTES, node.inventory.netdevs[0].speed_bits_per_s)
-    found = predict(arrivals, wait, Host(packet_us=_SOFTIRQ_US))
+    found = predict(arrivals, wait, HostCosts(packet_us=_SOFTIRQ_US))
     return queues * found.interrupts_per_s, found.added_mean_us, found.added_p99_us
 
 
@@ -242,7 +242,7 @@ def _share(
 
 
 def _figures(workload: Workload, found: WorkloadModel, uniform: float) -> dict[str, float]:
-    """Return metrics by their names in metrics.EXPERIMENT, and one for a Command. uniform: random, 0 to 1."""
+    """Return metrics by their names in metrics.EXPERIMENT_METRICS, and one for a Command. uniform: random, 0 to 1."""
     percent = {kind: 100 * sum(shares) for kind, shares in found.shares.items()}
     figures = {f"cpu_{kind}_percent": share for kind, share in percent.items()}
     figures["cpu_busy_percent"] = sum(percent.values())

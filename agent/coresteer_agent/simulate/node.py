@@ -20,19 +20,19 @@ from coresteer_agent.simulate.load import (
 from coresteer_agent.simulate.machine import Fault, Machine, labels_of
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.load import load_of
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.load import mean_load
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.receive import receive_irqs, wait_of
+from coresteer_core.node.receive import receive_irqs, timer_params
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
-from coresteer_core.protocol import PROTOCOL, Hello
+from coresteer_core.protocol import PROTOCOL_VERSION, Hello
 from coresteer_core.settings import Setting
 from coresteer_core.settings.location import (
     CgroupLocation,
@@ -73,7 +73,7 @@ class SimulatedNode:
         self.affinities: dict[int, str] = {}
         self.task_params: dict[int, dict[str, str]] = {}
         self.weights: dict[tuple[str, str], str] = {}
-        self._recent: deque[Rates] = deque(maxlen=max(1, round(STEP_S / cache.duration_s)))
+        self._recent: deque[Rates] = deque(maxlen=max(1, round(ROUND_PERIOD_S / cache.duration_s)))
         self._level = 0
         self._index = index
         self._profile = load_profile(seed, index)
@@ -81,7 +81,7 @@ class SimulatedNode:
         self._stream = stream
         self._placement = irq_target_cpus(self.inventory)
         self._coalescing = self._first_nic_params()
-        self._learned: Learned | None = None
+        self._learned: NicKnowledge | None = None
         self._nics = NicLearner(
             _KERNEL, self._learn, count_interrupts=lambda rates, _: cache.receive_interrupts(machine, rates)
         )
@@ -91,7 +91,7 @@ class SimulatedNode:
     def hello(self) -> Hello:
         """Return the Hello message that opens each connection."""
         return Hello(
-            protocol=PROTOCOL,
+            protocol=PROTOCOL_VERSION,
             agent_version="0.1.0",
             hostname=self.name,
             kernel=_KERNEL,
@@ -182,7 +182,7 @@ class SimulatedNode:
 
     def view(self, time_s: float) -> View:
         """Return the node's View for policies and the guard. time_s: monotonic."""
-        load = load_of(self._recent)
+        load = mean_load(self._recent)
         return View(
             self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned, cgroups=self.cgroups()
         )
@@ -206,17 +206,17 @@ class SimulatedNode:
         return self._recent[-1].netdevs[0].rx_packets / self._recent[-1].duration_s
 
     @property
-    def learned(self) -> Learned:
+    def learned(self) -> NicKnowledge:
         """Return drivers' responses and measurements learned about the node's NICs."""
         return self._nics.learned
 
-    def learn(self, now_s: float) -> Learned | None:
+    def learn(self, now_s: float) -> NicKnowledge | None:
         """Learn about NICs from the last interval; return new results to report, None without any. now_s: monotonic."""
         self._nics.step(list(self._recent)[-1:], self.inventory, now_s)
         learned, self._learned = self._learned, None
         return learned
 
-    def _learn(self, learned: Learned) -> None:
+    def _learn(self, learned: NicKnowledge) -> None:
         self._learned = learned
 
     def acknowledge(self, seq: int) -> list[UnacknowledgedSample]:
@@ -282,7 +282,7 @@ class SimulatedNode:
     def _first_nic_params(self) -> TimerParams | None:
         """Return the coalescing parameters of the first NIC, None if its coalescing is adaptive."""
         nic = self.inventory.netdevs[0]
-        return wait_of(nic.driver, nic.params)
+        return timer_params(nic.driver, nic.params)
 
     def _netdev(self, name: str) -> Netdev:
         return next(netdev for netdev in self.inventory.netdevs if netdev.name == name)

@@ -134,7 +134,7 @@ class GateServer:
                 self._gate = Gate(targets, slots=slots, window_s=policy.window_s)
                 return
             self._gate = before
-            admitted, removed = before.change(
+            admitted, removed = before.replace_classes(
                 targets, slots=slots, window_s=policy.window_s, time_s=time.monotonic(), classify=self._class_of
             )
             for worker in removed:

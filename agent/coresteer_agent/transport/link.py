@@ -17,22 +17,22 @@ from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_agent.transport.websocket import ClosedError, Wakeup, WebSocket, connect
 from coresteer_agent.transport.websocket_protocol import Close as CloseFrame
 from coresteer_agent.transport.websocket_protocol import InvalidStatus, WebSocketException, parse_uri
-from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Ack,
     Apply,
     BeginExperiment,
     ChangeAck,
     ClassesMessage,
     Clock,
-    Close,
+    CloseCode,
     Confirm,
     DecisionMessage,
     EndExperiment,
@@ -61,7 +61,7 @@ Request: TypeAlias = (
     Apply | Confirm | Rollback | Extend | ChangeAck | Policies | BeginExperiment | RunExperiment | EndExperiment
 )
 """Messages of the backend that the loop handles."""
-LinkEvent: TypeAlias = Request | BackendBack | BackendLost
+LinkEvent: TypeAlias = Request | BackendReconnected | BackendLost
 
 
 MAX_DECISIONS = 1000
@@ -97,10 +97,10 @@ class LinkError(Exception):
 
 
 _CLOSED = {
-    Close.BAD_KEY: "The backend does not accept this node's key. Enrol this node again with a new token: "
+    CloseCode.BAD_KEY: "The backend does not accept this node's key. Enrol this node again with a new token: "
     "coresteer-agent enrol.",
-    Close.VERSION: "The backend speaks another version of the protocol. Bring agent and backend to the same version.",
-    Close.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
+    CloseCode.VERSION: "The backend speaks another protocol version. Bring agent and backend to the same version.",
+    CloseCode.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
     "stop one of them, or enrol it separately.",
 }
 
@@ -167,7 +167,7 @@ class Link:
                 )
         self._wakeup.wake()
 
-    def send_state(self, state: Topology | Inventory | Learned) -> None:
+    def send_state(self, state: Topology | Inventory | NicKnowledge) -> None:
         """Send a state now and after each reconnect; only the latest of its type is buffered."""
         message: TopologyMessage | InventoryMessage | LearnedMessage
         match state:
@@ -175,7 +175,7 @@ class Link:
                 message = TopologyMessage(state)
             case Inventory():
                 message = InventoryMessage(state)
-            case Learned():
+            case NicKnowledge():
                 message = LearnedMessage(state)
         frame = encode(message)
         if len(frame) > MAX_FRAME_BYTES:
@@ -188,7 +188,7 @@ class Link:
         self._wakeup.wake()
 
     def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage) -> None:
-        """Send a message if connected, else drop it. Changes and experiments are reported again after BackendBack."""
+        """Send a message if connected, else drop it. Changes and experiments are sent again after a reconnect."""
         frame = encode(message)
         with self._lock:
             if self._welcomed:
@@ -268,7 +268,7 @@ class Link:
         except InvalidStatus as error:
             status = error.response.status_code
             if status in (401, 403):
-                raise LinkError(f"{backend}: {_CLOSED[Close.BAD_KEY]}", slow=True, bad_key=True) from None
+                raise LinkError(f"{backend}: {_CLOSED[CloseCode.BAD_KEY]}", slow=True, bad_key=True) from None
             raise LinkError(f"{backend} answers with HTTP status {status} instead of a WebSocket.") from None
         except ClosedError as error:
             raise self._why_closed(error.close) from None
@@ -280,7 +280,7 @@ class Link:
         if frame is None:
             return LinkError(f"The connection to the backend {backend} was lost.")
         reason = f" Its reason: {frame.reason}" if frame.reason else ""
-        bad_key = frame.code == Close.BAD_KEY
+        bad_key = frame.code == CloseCode.BAD_KEY
         if known := _CLOSED.get(frame.code):
             return LinkError(
                 f"The backend {backend} closed the connection. {known}{reason}", slow=True, bad_key=bad_key
@@ -302,11 +302,11 @@ class Link:
         welcome = self._decode(websocket, frames.pop(0))
         if not isinstance(welcome, Welcome):
             raise self._protocol_error(websocket, f"a {type(welcome).__name__} arrived before Welcome")
-        if welcome.protocol != PROTOCOL:
-            websocket.close(Close.VERSION, f"this agent speaks protocol {PROTOCOL}, not {welcome.protocol}")
+        if welcome.protocol != PROTOCOL_VERSION:
+            websocket.close(CloseCode.VERSION, f"this agent speaks protocol {PROTOCOL_VERSION}, not {welcome.protocol}")
             raise LinkError(
                 f"{self._key.backend} speaks version {welcome.protocol} of the protocol and this agent "
-                f"{PROTOCOL}. Bring agent and backend to the same version.",
+                f"{PROTOCOL_VERSION}. Bring agent and backend to the same version.",
                 slow=True,
             )
         self._start_session(welcome)
@@ -333,7 +333,7 @@ class Link:
         log.info("Connected to %s as node %d; %d samples are buffered.", self._key.backend, welcome.node_id, again)
         if lost > 0:
             log.warning("%d samples were lost while the backend was away.", lost)
-        self._deliver(BackendBack())
+        self._deliver(BackendReconnected())
 
     def _exchange(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
         """Send and receive until stopped (then until all is sent) or closed. frames: received together with Welcome."""
@@ -370,7 +370,7 @@ class Link:
             raise self._protocol_error(websocket, str(error)) from None
 
     def _protocol_error(self, websocket: WebSocket, what: str) -> LinkError:
-        websocket.close(Close.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
+        websocket.close(CloseCode.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
         return LinkError(f"{self._key.backend} does not speak this protocol: {what}")
 
     def _handle(self, message: Welcome | Ack | Ping | Request) -> None:

@@ -29,7 +29,7 @@ from coresteer_agent.workloads.classes_model import (
 )
 from coresteer_agent.workloads.echo_client import ClientResult, Config
 from coresteer_core.policies.service_class.attainment import Attainment
-from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, initial_weights, steer
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, initial_weights, steer_weights
 
 _BACKLOG = 128
 _COUNTS = struct.Struct("<3Q")
@@ -226,7 +226,7 @@ class ClassesProcesses:
                 attainment.pending = arrived - ended
                 attainment.record(time_s, ended - ended_before, succeeded - succeeded_before)
             figures = [attainment.figures(time_s, "servers") for attainment in attainments]
-            weights = steer(figures, weights, self._policy, time_s - before_s)
+            weights = steer_weights(figures, weights, self._policy, time_s - before_s)
             for name, cgroup in zip(CLASS_NAMES, self._cgroups, strict=True):
                 cgroup.set_weight(weights[name])
             before, before_s = now, time_s

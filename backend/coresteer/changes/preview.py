@@ -9,7 +9,7 @@ from coresteer.auth.dependencies import Identity
 from coresteer.changes import repository, validation
 from coresteer.changes.records import find_node
 from coresteer.changes.schemas import PreviewRequest, PreviewResponse
-from coresteer_core.changes.effect import expected
+from coresteer_core.changes.effect import predict_effect
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.changes.plan import preview as preview_plan
 from coresteer_core.node.rates import Rates
@@ -46,7 +46,7 @@ async def preview(
         others=await repository.open_changes(session, [node_id]),
     )
     # takes tens of milliseconds for 256 CPUs and 600 interrupts; a thread keeps the event loop responsive
-    effect = [] if found.refused else await asyncio.to_thread(expected, found.plan, view, rates)
+    effect = [] if found.refused else await asyncio.to_thread(predict_effect, found.plan, view, rates)
     return PreviewResponse(
         plan=found.plan,
         sentence=found.sentence,

@@ -17,7 +17,7 @@ from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.db import Database
 from coresteer.errors import NodeDisconnected
 from coresteer.nodes.tables import NodeRow
-from coresteer_core.changes.plan import Plan, sentence_of
+from coresteer_core.changes.plan import Plan, summarize_plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.protocol import ChangeAck, Extend, FlowsMessage, ToAgent
 
@@ -109,7 +109,7 @@ async def record_policy_change(
 def _plan_sentence(node: NodeRow, plan: Plan, flows: FlowsMessage | None) -> str:
     if node.topology is None or node.inventory is None:
         return "; ".join(f"{action.key} changes from {action.was} to {action.becomes}" for action in plan.actions) + "."
-    return sentence_of(validation.view_of_node(node, flows), plan)
+    return summarize_plan(validation.view_of_node(node, flows), plan)
 
 
 async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:

@@ -207,7 +207,7 @@ def _failure_on_record(
 
 
 async def _send(
-    context: ChangeContext, change: Change, message: ToAgent, is_answer: Callable[[Change], bool]
+    context: ChangeContext, change: Change, message: ToAgent, is_response: Callable[[Change], bool]
 ) -> Change:
     """Send a message and wait for the agent's report. Raises NodeDisconnected and AgentTimeout."""
     with context.bus.subscribe() as events:
@@ -215,7 +215,7 @@ async def _send(
         try:
             async with asyncio.timeout(_REPORT_TIMEOUT_S):
                 async for event in events:
-                    if isinstance(event, ChangeEvent) and event.change.id == change.id and is_answer(event.change):
+                    if isinstance(event, ChangeEvent) and event.change.id == change.id and is_response(event.change):
                         return event.change
         except TimeoutError:
             pass

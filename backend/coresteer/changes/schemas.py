@@ -10,10 +10,10 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.inputs import STORABLE, RequestBody, RowId
 from coresteer.structs import AsStruct, FormField
-from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, PlanWarning, Refusal
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy, Result
-from coresteer_core.metrics import GUARDRAIL
+from coresteer_core.metrics import GUARDRAIL_METRICS
 from coresteer_core.schema import labelled
 
 SettingKey = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
@@ -22,7 +22,7 @@ Reason = Annotated[str, Field(max_length=500), STORABLE]
 if TYPE_CHECKING:
     GuardrailMetric: TypeAlias = str
 else:
-    GuardrailMetric = Literal[tuple(GUARDRAIL)]  # which a type checker cannot follow
+    GuardrailMetric = Literal[tuple(GUARDRAIL_METRICS)]  # which a type checker cannot follow
 ConfirmTimeoutS = Annotated[float, Field(ge=30, le=600)]
 
 
@@ -36,7 +36,7 @@ class DesiredValueIn(RequestBody):
 class PreviewRequest(RequestBody):
     """Desired values to preview. allow_isolated: the plan may use isolated CPUs."""
 
-    desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_MOVES)
+    desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_PLAN_ACTIONS)
     allow_isolated: bool = False
 
 
@@ -61,7 +61,7 @@ class GuardrailIn(RequestBody):
 
     metric: Annotated[
         GuardrailMetric,
-        FormField(labelled("Metric", options=GUARDRAIL)),
+        FormField(labelled("Metric", options=GUARDRAIL_METRICS)),
     ]
     max: Annotated[float, Field(ge=0, le=1e9)]
 
@@ -78,7 +78,7 @@ class ActionIn(RequestBody):
 class PlanIn(RequestBody):
     """A plan as a preview returned it: actions in order."""
 
-    actions: list[ActionIn] = Field(min_length=1, max_length=MAX_MOVES)
+    actions: list[ActionIn] = Field(min_length=1, max_length=MAX_PLAN_ACTIONS)
     allow_isolated: bool = False
 
     def to_plan(self) -> Plan:

@@ -271,9 +271,9 @@ def is_primary_worse(experiment: Json) -> bool:
 
 
 def _better(primary: str) -> str:
-    from coresteer_core.metrics import EXPERIMENT
+    from coresteer_core.metrics import EXPERIMENT_METRICS
 
-    better = EXPERIMENT[primary].better if primary in EXPERIMENT else ""
+    better = EXPERIMENT_METRICS[primary].better if primary in EXPERIMENT_METRICS else ""
     if not better:
         raise UsageError(f"--fail-if-worse: {primary} has no better or worse direction.")
     return better

@@ -14,10 +14,10 @@ from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
 from coresteer.presence.registry import NodeRegistry
 from coresteer_core.node.inventory import Inventory, Netdev
-from coresteer_core.node.load import Load, load_of
-from coresteer_core.node.nic import DriverResponse, Learned, Verdict, selects_adaptive_mode, timer_of
-from coresteer_core.node.nic_model import packet_gap_us
-from coresteer_core.node.receive import Received, number, predict_received, received, wait_of
+from coresteer_core.node.load import Load, mean_load
+from coresteer_core.node.nic import DriverResponse, NicKnowledge, Verdict, interrupt_timer, selects_adaptive_mode
+from coresteer_core.node.nic_model import frame_wire_time_us
+from coresteer_core.node.receive import ReceivedTraffic, int_param, predict_received, received_traffic, timer_params
 from coresteer_core.policies.base import Scope
 from coresteer_core.policies.coalescing.spec import Coalescing as Spec
 
@@ -35,7 +35,7 @@ class _Known:
     netdev: Netdev
     inventory: Inventory
     load: Load
-    learned: Learned
+    learned: NicKnowledge
     kernel: str | None
     bounds: list[PolicyBound]
 
@@ -58,7 +58,7 @@ async def describe_coalescing(
     known = _Known(
         netdev,
         state.inventory,
-        load_of(list(registry.get(node_id).recent)),
+        mean_load(list(registry.get(node_id).recent)),
         state.learned,
         (row.hello or {}).get("kernel"),
         await _bounds(session, node_id, netdev),
@@ -84,8 +84,8 @@ def _is_in(netdev: Netdev, scope: Scope) -> bool:
 
 def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | None) -> Coalescing:
     netdev = known.netdev
-    timer, timer_why = timer_of(netdev.driver, netdev.params)
-    seen = received(known.inventory, known.load, netdev)
+    timer, timer_why = interrupt_timer(netdev.driver, netdev.params)
+    seen = received_traffic(known.inventory, known.load, netdev)
     usual = float(netdev.mtu or 1500)
     traffic = what_if_traffic(seen, packets_per_s=packets_per_s, frame_bytes=frame_bytes, usual_frame_bytes=usual)
     responses = [
@@ -97,7 +97,7 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     points = sorted((p for p in known.learned.points if p.netdev == netdev.name), key=lambda p: -p.last_ms)
     share = 1.0 if seen is None else seen.share
     measured_points = [compare_with_prediction(netdev, timer, point, share) for point in points]
-    rx_usecs, rx_frames = number(netdev.params, _USECS), number(netdev.params, "coalesce/rx-frames")
+    rx_usecs, rx_frames = int_param(netdev.params, _USECS), int_param(netdev.params, "coalesce/rx-frames")
     unsupported = why_not = _unsupported(netdev, responses)
     if unsupported is None and traffic is None:
         why_not = f"{netdev.name} receives nothing now; enter some traffic to see predictions for other values."
@@ -109,7 +109,7 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     described = None
     if traffic is not None:
         described = _traffic(traffic, netdev, known.load, is_supposed=packets_per_s is not None)
-    wait, predicted = wait_of(netdev.driver, netdev.params), None
+    wait, predicted = timer_params(netdev.driver, netdev.params), None
     if wait is not None and predictions is not None and traffic is not None:
         predicted = predict_received(netdev, traffic, wait)
     return Coalescing(
@@ -140,13 +140,13 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     )
 
 
-def _traffic(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool) -> Traffic:
+def _traffic(traffic: ReceivedTraffic, netdev: Netdev, load: Load, *, is_supposed: bool) -> Traffic:
     speed = netdev.speed_bits_per_s
     return Traffic(
         packets_per_s=traffic.packets_per_s,
         packets_per_s_a_queue=traffic.packets_per_s * traffic.share,
         frame_bytes=traffic.frame_bytes,
-        gap_us=packet_gap_us(traffic.frame_bytes, speed) if speed else None,
+        gap_us=frame_wire_time_us(traffic.frame_bytes, speed) if speed else None,
         measured_s=None if is_supposed else load.seconds,
     )
 

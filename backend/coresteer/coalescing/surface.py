@@ -11,9 +11,9 @@ from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.metrics import packets_per_interrupt
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, selects_adaptive_mode
+from coresteer_core.node.nic import CoalescingPoint, Timer, max_added_wait_us, product_bound_us, selects_adaptive_mode
 from coresteer_core.node.nic_model import Prediction, TimerParams
-from coresteer_core.node.receive import Received, predict_received
+from coresteer_core.node.receive import ReceivedTraffic, predict_received
 
 _USECS = (0, 3, 6, 10, 18, 25, 36, 54, 72, 90, 125, 180, 250, 500, 1000)
 _FRAMES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 42, 64, 128)
@@ -24,11 +24,11 @@ _MIN_POINTS = 3
 
 
 def predict(
-    netdev: Netdev, timer: Timer | None, traffic: Received, rx_usecs: int, rx_frames: int | None
+    netdev: Netdev, timer: Timer | None, traffic: ReceivedTraffic, rx_usecs: int, rx_frames: int | None
 ) -> Prediction | None:
     """Return the prediction for a pair of coalescing values, None where rx_usecs selects a mode of the driver.
 
-    For an unknown timer the one that waits longest is assumed, as in receive.wait_of.
+    For an unknown timer the one that waits longest is assumed, as in receive.timer_params.
     """
     if selects_adaptive_mode(netdev.driver, rx_usecs):
         return None
@@ -38,7 +38,7 @@ def predict(
 
 
 def predict_surface(
-    netdev: Netdev, timer: Timer | None, traffic: Received, usecs: Sequence[int], frames: Sequence[int]
+    netdev: Netdev, timer: Timer | None, traffic: ReceivedTraffic, usecs: Sequence[int], frames: Sequence[int]
 ) -> Surface:
     """Return predictions for the usual pairs of coalescing values and the given ones (usecs, frames)."""
     columns = sorted({*(value for value in _USECS if not selects_adaptive_mode(netdev.driver, value)), *usecs})
@@ -48,7 +48,7 @@ def predict_surface(
         rx_usecs=columns,
         rx_frames=rows,
         predicted=[[predict(netdev, timer, traffic, column, row) for column in columns] for row in lines],
-        bound_us=[[_finite(added_bound_us(timer, column, row)) for column in columns] for row in lines],
+        bound_us=[[_finite(max_added_wait_us(timer, column, row)) for column in columns] for row in lines],
         product_us=[[product_bound_us(column, row) for column in columns] for row in lines],
     )
 
@@ -57,9 +57,9 @@ def _finite(bound_us: float) -> float | None:
     return bound_us if math.isfinite(bound_us) else None
 
 
-def compare_with_prediction(netdev: Netdev, timer: Timer | None, point: Point, share: float) -> MeasuredPoint:
+def compare_with_prediction(netdev: Netdev, timer: Timer | None, point: CoalescingPoint, share: float) -> MeasuredPoint:
     """Return a measured point with the prediction for its traffic. share: of the packets, on the busiest queue now."""
-    seen = Received(
+    seen = ReceivedTraffic(
         packets_per_s=point.rx_packets / point.seconds,
         frame_bytes=point.rx_bytes / point.rx_packets if point.rx_packets else 0.0,
         share=share,
@@ -85,15 +85,15 @@ def compare_with_prediction(netdev: Netdev, timer: Timer | None, point: Point, s
 
 
 def what_if_traffic(
-    traffic: Received | None, *, packets_per_s: float | None, frame_bytes: float | None, usual_frame_bytes: float
-) -> Received | None:
+    traffic: ReceivedTraffic | None, *, packets_per_s: float | None, frame_bytes: float | None, usual_frame_bytes: float
+) -> ReceivedTraffic | None:
     """Return the measured traffic with the given values replaced, None if nothing is measured or given.
 
     Unmeasured traffic is all on one queue.
     """
     if packets_per_s is None and traffic is None:
         return None
-    base = traffic or Received(packets_per_s or 0.0, usual_frame_bytes, 1.0, None)
+    base = traffic or ReceivedTraffic(packets_per_s or 0.0, usual_frame_bytes, 1.0, None)
     return replace(
         base,
         packets_per_s=base.packets_per_s if packets_per_s is None else packets_per_s,

@@ -33,7 +33,7 @@ from coresteer.experiments.statistics import (
     mean_interval,
     trend,
 )
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.metrics import EXPERIMENT_METRICS
 
 _NOTHING = 1e-12
 _IMPLAUSIBLE = 1e30
@@ -48,7 +48,7 @@ def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
     by_number = {run.planned.number: run for run in runs if run.discarded is None}
     counted = [run for _, run in sorted(by_number.items())]
     found = {metric for run in counted for metric in run.figures}
-    metrics = [metric for metric in EXPERIMENT if metric in found] + sorted(found - set(EXPERIMENT))
+    metrics = [metric for metric in EXPERIMENT_METRICS if metric in found] + sorted(found - set(EXPERIMENT_METRICS))
     arms = arms_of(spec)
     noise_runs = _cube(counted, "aa", 2, 2, metrics)
     if spec.kind == "aa":

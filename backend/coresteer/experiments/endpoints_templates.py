@@ -13,7 +13,7 @@ from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository as policies
 from coresteer.policies.schemas import PolicyBody
-from coresteer_core.node.load import load_of
+from coresteer_core.node.load import mean_load
 from coresteer_core.policies.base import Scope
 from coresteer_core.policies.network_process.policy import NetworkProcess
 
@@ -42,7 +42,7 @@ async def list_experiment_templates(
         topology=reported.topology,
         inventory=reported.inventory,
         learned=reported.learned,
-        load=load_of(list(request.app.state.registry.get(node_id).recent)),
+        load=mean_load(list(request.app.state.registry.get(node_id).recent)),
         network_process=await _network_process(session),
         peer_id=peer_node_id,
         peer_name="" if peer is None else peer.name,

@@ -38,7 +38,7 @@ from coresteer.experiments.steps import (
     StopMeasuring,
 )
 from coresteer_core.changes.report import ChangeState, EndedBy
-from coresteer_core.experiments.model import Measured, RunState
+from coresteer_core.experiments.model import RunResult, RunState
 
 MAX_ATTEMPTS = 3
 _PRIOR_RUNS = 2
@@ -243,7 +243,7 @@ def _await_reconnect(facts: Facts) -> Step | None:
     return None
 
 
-def merge_results(measured: Sequence[Measured], names: Sequence[str]) -> Measured:
+def merge_results(measured: Sequence[RunResult], names: Sequence[str]) -> RunResult:
     """Return the node's result with the client's metrics of the load and the disturbances of all participants.
 
     measured, names: of each participant, the node under test first.

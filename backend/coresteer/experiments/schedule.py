@@ -10,8 +10,8 @@ from itertools import product
 from random import Random
 
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
-from coresteer_core.experiments.model import Classes, Command, Measured
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.experiments.model import Classes, Command, RunResult
+from coresteer_core.metrics import EXPERIMENT_METRICS
 
 MAX_RUNS = 2_000
 RUN_OVERHEAD_S = 3.0
@@ -98,8 +98,8 @@ def _primary_problem(spec: Spec) -> str | None:
     if spec.primary.startswith("command."):
         if not isinstance(spec.workload, Command):
             return f"The primary metric {spec.primary} is measured by a command, but the workload is not a command."
-    elif spec.primary not in EXPERIMENT:
-        return f"There is no metric {spec.primary}; choose one of {', '.join(EXPERIMENT)}."
+    elif spec.primary not in EXPERIMENT_METRICS:
+        return f"There is no metric {spec.primary}; choose one of {', '.join(EXPERIMENT_METRICS)}."
     return None
 
 
@@ -120,7 +120,7 @@ def estimate_duration_s(spec: Spec) -> float:
     return 4 * spec.aa_blocks * estimate_run_s(spec, baseline) + main
 
 
-def discard_reason(measured: Measured, spec: Spec) -> str | None:
+def discard_reason(measured: RunResult, spec: Spec) -> str | None:
     """Return why a run is discarded by rule, None when it counts.
 
     The rules do not use the metrics, so they cannot favour a result.

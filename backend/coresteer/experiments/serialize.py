@@ -11,7 +11,7 @@ from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsBeforeAfter
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
-from coresteer_core.metrics import EXPERIMENT, MetricLabel
+from coresteer_core.metrics import EXPERIMENT_METRICS, MetricLabel
 
 _CACHED = 32
 _analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
@@ -60,7 +60,7 @@ def to_experiment(
         arms=[schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec)],
         runs=list(runs),
         analysis=_analysed(row, spec, runs),
-        metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT.items()},
+        metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()},
     )
     experiment.findings = findings(experiment, "en")
     return experiment

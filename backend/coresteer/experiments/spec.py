@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Workload
-from coresteer_core.metrics import EXPERIMENT
-from coresteer_core.policies.base import MODE, Mode
+from coresteer_core.metrics import EXPERIMENT_METRICS
+from coresteer_core.policies.base import MODE_FIELD, Mode
 from coresteer_core.schema import labelled
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
@@ -21,7 +21,9 @@ _KIND_HELP = {
     "ab": "Compares two levels of one factor, in blocks of four runs: ABBA or BAAB.",
     "sweep": "Compares each level of one factor, or each combination of two factors, with the first.",
 }
-_METRIC_LABELS = {name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in EXPERIMENT.items()}
+_METRIC_LABELS = {
+    name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in EXPERIMENT_METRICS.items()
+}
 
 
 class PolicyLevel(Struct, frozen=True):
@@ -29,7 +31,7 @@ class PolicyLevel(Struct, frozen=True):
 
     policy_id: Annotated[int, Meta(ge=1, le=2**31 - 1), labelled("Policy")]
     version: Annotated[int, Meta(ge=1, le=2**31 - 1), labelled("Version")]
-    mode: Annotated[Mode, MODE] = Mode.ENFORCE
+    mode: Annotated[Mode, MODE_FIELD] = Mode.ENFORCE
 
 
 class Level(Struct, frozen=True):

@@ -20,8 +20,8 @@ from coresteer.experiments.spec import PlannedRun, RecordedRun
 from coresteer.experiments.steps import Facts, Timeouts
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
-from coresteer_core.experiments.model import Measured, Run
 from coresteer_core.experiments.model import Role as RunRole
+from coresteer_core.experiments.model import Run, RunResult
 from coresteer_core.node.view import View
 from coresteer_core.protocol import BeginExperiment, EndExperiment, RunExperiment, ToAgent
 
@@ -174,7 +174,7 @@ class StepActions:
         self._state.participants[node_id] = with_changes(participant, run_sent_at_s=time.monotonic())
         self._post(node_id, RunExperiment(self._definition.experiment_id, run))
 
-    async def record_run(self, planned: PlannedRun, attempt: int, measured: Measured, discarded: str | None) -> None:
+    async def record_run(self, planned: PlannedRun, attempt: int, measured: RunResult, discarded: str | None) -> None:
         """Store the result of a run of the experiment."""
         run = RecordedRun(
             planned=planned,

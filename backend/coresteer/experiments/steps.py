@@ -9,7 +9,7 @@ from coresteer.experiments.repository import Attempt
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import PlannedRun, Spec
 from coresteer_core.changes.report import ChangeState, EndedBy
-from coresteer_core.experiments.model import Measured
+from coresteer_core.experiments.model import RunResult
 from coresteer_core.protocol import ExperimentMessage
 
 
@@ -45,7 +45,7 @@ class Participant:
     run_message: ExperimentMessage | None = None
 
     @property
-    def measured(self) -> Measured | None:
+    def measured(self) -> RunResult | None:
         """Return the participant's result of the active run, None until it is measured."""
         return None if self.run_message is None else self.run_message.measured
 
@@ -150,7 +150,7 @@ class RecordRun:
 
     planned: PlannedRun
     attempt: int
-    measured: Measured
+    measured: RunResult
     discarded: str | None
 
 

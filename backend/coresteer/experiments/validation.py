@@ -28,7 +28,7 @@ from coresteer.structs import reason_and_path
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiments.model import Workload
-from coresteer_core.metrics import EXPERIMENT, GUARDRAIL
+from coresteer_core.metrics import EXPERIMENT_METRICS, GUARDRAIL_METRICS
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
@@ -52,8 +52,10 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
             field="spec.peer_node_id",
         )
     for place, guardrail in enumerate(spec.guardrails):
-        if guardrail.metric not in GUARDRAIL:
-            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {', '.join(GUARDRAIL)}."
+        if guardrail.metric not in GUARDRAIL_METRICS:
+            sentence = (
+                f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {', '.join(GUARDRAIL_METRICS)}."
+            )
             raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
         if not 0 <= guardrail.max < math.inf:
             raise Invalid(
@@ -171,7 +173,7 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
 
 def summary_sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
     """Return a summary of the experiment in one or two sentences."""
-    metric = EXPERIMENT[spec.primary].label if spec.primary in EXPERIMENT else spec.primary
+    metric = EXPERIMENT_METRICS[spec.primary].label if spec.primary in EXPERIMENT_METRICS else spec.primary
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
     where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"

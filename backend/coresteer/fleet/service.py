@@ -12,7 +12,7 @@ from coresteer.nodes.service import find_node, reported_state
 from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeRegistry
-from coresteer_core.protocol import Close
+from coresteer_core.protocol import CloseCode
 
 
 async def node_summaries(
@@ -92,4 +92,4 @@ async def delete_node(session: AsyncSession, node_id: int, *, actor: str) -> Non
 
 def disconnect(connections: Connections, node_id: int) -> None:
     """Close the connection of a node whose key is no longer valid."""
-    connections.close(node_id, Close.BAD_KEY, "This node's key has been revoked; enrol this agent again.")
+    connections.close(node_id, CloseCode.BAD_KEY, "This node's key has been revoked; enrol this agent again.")

@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from coresteer.auth.dependencies import Viewer
 from coresteer.experiments.spec import Spec
 from coresteer.policies.schemas import PolicyBody, RolloutCreate
-from coresteer_core.schema import inline, json_schema
+from coresteer_core.schema import inline_references, json_schema
 
 router = APIRouter(tags=["forms"])
 
@@ -41,7 +41,7 @@ async def form_schemas(_: Viewer) -> FormSchemas:
 def schemas() -> FormSchemas:
     """Return the form schemas; they depend on the version of the backend alone."""
     return FormSchemas(
-        policy=inline(PolicyBody.model_json_schema(schema_generator=_InOrder)),
-        rollout=inline(RolloutCreate.model_json_schema(schema_generator=_InOrder)),
+        policy=inline_references(PolicyBody.model_json_schema(schema_generator=_InOrder)),
+        rollout=inline_references(RolloutCreate.model_json_schema(schema_generator=_InOrder)),
         experiment=json_schema(Spec),
     )

@@ -33,11 +33,11 @@ from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Ack,
     ClassesMessage,
     Clock,
-    Close,
+    CloseCode,
     DecisionMessage,
     ExperimentMessage,
     FlowsMessage,
@@ -139,7 +139,7 @@ class _AgentConnection:
         elif len(self._queue) < _MAX_QUEUED:
             self._queue.append(message)
         else:
-            self.close(Close.BAD_FRAME, f"This agent has not read the last {_MAX_QUEUED} messages.")
+            self.close(CloseCode.BAD_FRAME, f"This agent has not read the last {_MAX_QUEUED} messages.")
         self._wake.set()
 
     def close(self, code: int, reason: str) -> None:
@@ -190,7 +190,7 @@ class _AgentConnection:
             state.connected, state.interval_s = True, hello.interval_s
             s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
-            self.post(Welcome(PROTOCOL, identity.node_id, buffer.acked_seq))
+            self.post(Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq))
             self.post(Ping(now_ms()))
             for query in queries:
                 self.post(query)
@@ -209,12 +209,12 @@ class _AgentConnection:
     async def _authenticate(self) -> repository.AgentIdentity:
         scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key:
-            raise _Refused(Close.BAD_KEY, "The Authorization header has no key; enrol this agent first.")
+            raise _Refused(CloseCode.BAD_KEY, "The Authorization header has no key; enrol this agent first.")
         if not self._websocket.app.state.is_ready:
             raise _Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
         identity = await self._services.agents.get(hash_key(key.strip()))
         if identity is None:
-            raise _Refused(Close.BAD_KEY, "This key is unknown or revoked; enrol this agent again.")
+            raise _Refused(CloseCode.BAD_KEY, "This key is unknown or revoked; enrol this agent again.")
         return identity
 
     async def _hello(self) -> Hello:
@@ -222,15 +222,16 @@ class _AgentConnection:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = self._decode(await self._receive())
         except TimeoutError:
-            raise _Refused(Close.BAD_FRAME, f"No Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
+            raise _Refused(CloseCode.BAD_FRAME, f"No Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
         if not isinstance(hello, Hello):
-            raise _Refused(Close.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
-        if hello.protocol != PROTOCOL:
+            raise _Refused(CloseCode.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
+        if hello.protocol != PROTOCOL_VERSION:
             raise _Refused(
-                Close.VERSION, f"The agent speaks protocol {hello.protocol}, the backend {PROTOCOL}; upgrade the older."
+                CloseCode.VERSION,
+                f"The agent speaks protocol {hello.protocol}, the backend {PROTOCOL_VERSION}; upgrade the older.",
             )
         if wrong := validate(hello, Arrival(now_ms())):
-            raise _Refused(Close.BAD_FRAME, wrong)
+            raise _Refused(CloseCode.BAD_FRAME, wrong)
         return hello
 
     async def _receive(self) -> bytes:
@@ -244,9 +245,11 @@ class _AgentConnection:
             await asyncio.sleep(-self._budget / _MESSAGES_PER_S)
         frame = message.get("bytes")
         if frame is None:
-            raise _Refused(Close.BAD_FRAME, "Text frames are not allowed; send binary ones.")
+            raise _Refused(CloseCode.BAD_FRAME, "Text frames are not allowed; send binary ones.")
         if len(frame) > MAX_FRAME_BYTES:
-            raise _Refused(Close.TOO_LARGE, f"A message may have at most {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
+            raise _Refused(
+                CloseCode.TOO_LARGE, f"A message may have at most {MAX_FRAME_BYTES} bytes, not {len(frame)}."
+            )
         return bytes(frame)
 
     @staticmethod
@@ -254,14 +257,14 @@ class _AgentConnection:
         try:
             return decode_to_backend(frame)
         except ProtocolError as error:
-            raise _Refused(Close.BAD_FRAME, str(error)) from None
+            raise _Refused(CloseCode.BAD_FRAME, str(error)) from None
 
     def _validated(self, frame: bytes) -> ToBackend:
         message = self._decode(frame)
         if isinstance(message, Hello):
-            raise _Refused(Close.BAD_FRAME, "Hello came a second time.")
+            raise _Refused(CloseCode.BAD_FRAME, "Hello came a second time.")
         if wrong := validate(message, Arrival(now_ms(), self._last_seq)):
-            raise _Refused(Close.BAD_FRAME, wrong)
+            raise _Refused(CloseCode.BAD_FRAME, wrong)
         return message
 
     async def _handle(self, node_id: int, state: NodeState, buffer: SampleBuffer, frame: bytes) -> None:

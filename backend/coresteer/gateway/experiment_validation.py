@@ -7,7 +7,7 @@ import re
 from ipaddress import ip_address
 
 from coresteer_core.experiments.model import RunState
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.metrics import EXPERIMENT_METRICS
 from coresteer_core.protocol import ExperimentMessage
 
 MAX_COMMAND_FIGURES = 256
@@ -38,7 +38,7 @@ def invalid_figures(message: ExperimentMessage) -> str | None:
     """Return which figure of a result is unknown, or that there are too many of a command's own, else None."""
     if message.measured is None:
         return None
-    names = sorted(message.measured.figures.keys() - EXPERIMENT.keys())
+    names = sorted(message.measured.figures.keys() - EXPERIMENT_METRICS.keys())
     if len(names) > MAX_COMMAND_FIGURES:
         return f"{len(names)} figures of a command exceed the limit of {MAX_COMMAND_FIGURES}."
     invalid = next((name for name in names if _COMMAND_FIGURE.match(name) is None), None)

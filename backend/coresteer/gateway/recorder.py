@@ -13,7 +13,7 @@ from coresteer.errors import is_database_unavailable
 from coresteer.nodes import repository
 from coresteer.nodes.repository import NodeReport
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import Hello
 
@@ -44,7 +44,7 @@ class Recorder:
         """Stop storing; agents report everything again when they reconnect."""
         await cancel(self._tasks)
 
-    def record(self, node_id: int, message: Hello | Topology | Inventory | Learned) -> None:
+    def record(self, node_id: int, message: Hello | Topology | Inventory | NicKnowledge) -> None:
         """Queue a validated report of the node to be stored."""
         report = self._queue.setdefault(node_id, NodeReport())
         encoded = msgspec.json.encode(message)
@@ -60,7 +60,7 @@ class Recorder:
                 report.inventory = encoded
                 report.netdevs = msgspec.json.encode({n.name: n.driver for n in message.netdevs})
                 report.drivers = sorted({n.driver for n in message.netdevs if n.driver and not n.virtual})
-            case Learned():
+            case NicKnowledge():
                 report.learned = encoded
         self._wake.set()
 

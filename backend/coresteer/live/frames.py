@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from coresteer.presence.schemas import Figures, Health
-from coresteer_core.metrics import FLEET, HISTORY
+from coresteer_core.metrics import FLEET_METRICS, HISTORY_METRICS
 from coresteer_core.node.metric_values import metric_values
 from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
 
@@ -47,7 +47,8 @@ def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, 
 def rates_frame(node_id: int, rates: Rates, physical: frozenset[str] | None) -> bytes:
     """Return the rates of one node in one interval as a frame; unknown columns are omitted.
 
-    metrics in the header: the values of coresteer_core.metrics.HISTORY. physical: the netdevs whose traffic counts.
+    metrics in the header: the values of coresteer_core.metrics.HISTORY_METRICS. physical: the netdevs whose traffic
+    counts.
     """
     columns = [(name, "u8", rates.shares.get(name)) for name in CPU_SHARES]
     columns += [(name, "u32", rates.counts.get(name)) for name in CPU_COUNTS]
@@ -61,7 +62,7 @@ def rates_frame(node_id: int, rates: Rates, physical: frozenset[str] | None) -> 
         "duration_s": rates.duration_s,
         "cpus": rates.cpus,
         "netdevs": rates.netdevs,
-        "metrics": metric_values(rates, HISTORY, physical),
+        "metrics": metric_values(rates, HISTORY_METRICS, physical),
     }
     return columnar_frame(header, [(name, kind, data) for name, kind, data in columns if data is not None])
 
@@ -80,7 +81,7 @@ def fleet_frame(rows: Sequence[FleetRow], time_ms: int) -> bytes:
     for name in _CPUS:
         cpus = [None if one is None else getattr(one, name) for one in figures]
         columns.append((name, "u32", np.array([ABSENT_U32 if cpu is None else cpu for cpu in cpus], "<u4").tobytes()))
-    for name in FLEET:
+    for name in FLEET_METRICS:
         values = [None if one is None else one.metrics[name] for one in figures]
         column = np.array([np.nan if value is None else value for value in values], "<f4")
         columns.append((name, "f32", column.tobytes()))

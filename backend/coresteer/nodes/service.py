@@ -14,7 +14,7 @@ from coresteer.nodes import repository
 from coresteer.nodes.schemas import EnrolledNode
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.topology import Topology
 
 
@@ -68,7 +68,7 @@ class ReportedState(NamedTuple):
 
     topology: Topology | None
     inventory: Inventory | None
-    learned: Learned
+    learned: NicKnowledge
 
 
 def reported_state(row: NodeRow) -> ReportedState:
@@ -76,7 +76,7 @@ def reported_state(row: NodeRow) -> ReportedState:
     return ReportedState(
         None if row.topology is None else msgspec.convert(row.topology, Topology),
         None if row.inventory is None else msgspec.convert(row.inventory, Inventory),
-        Learned() if row.learned is None else msgspec.convert(row.learned, Learned),
+        NicKnowledge() if row.learned is None else msgspec.convert(row.learned, NicKnowledge),
     )
 
 

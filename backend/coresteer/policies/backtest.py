@@ -16,12 +16,12 @@ from coresteer.telemetry import history
 from coresteer.telemetry.history import TelemetrySource, TimeRange
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.load import load_of
+from coresteer_core.node.load import mean_load
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.backtest import backtest as run_backtest
-from coresteer_core.policies.base import STEP_S, Evaluation
+from coresteer_core.policies.base import ROUND_PERIOD_S, Evaluation
 from coresteer_core.policies.engine import same_outcome
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import FlowsMessage
@@ -29,7 +29,7 @@ from coresteer_core.protocol import FlowsMessage
 T = TypeVar("T")
 
 _LONGEST = timedelta(hours=1)
-_STEP_MS = STEP_S * 1000
+_STEP_MS = ROUND_PERIOD_S * 1000
 _FLOWS_VALID_MS = 4 * _STEP_MS
 """Flows older than this are not used."""
 _NO_FLOWS = FlowsMessage(0, [])
@@ -100,7 +100,7 @@ def _answer(
 
 
 def _windows(samples: Sequence[Rates]) -> Iterator[list[Rates]]:
-    """Yield the samples of each round of STEP_S; rounds without samples are left out."""
+    """Yield the samples of each round of ROUND_PERIOD_S; rounds without samples are left out."""
     window: list[Rates] = []
     for rates in samples:
         if window and rates.time_ms // _STEP_MS != window[0].time_ms // _STEP_MS:
@@ -124,7 +124,7 @@ def _views(
         yield View(
             topology=_at(topologies, now_ms),
             inventory=_at(inventories, now_ms),
-            load=load_of(window),
+            load=mean_load(window),
             tasks=latest.tasks,
             time_s=now_ms / 1000,
             cgroups=latest.cgroups,

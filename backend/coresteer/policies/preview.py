@@ -15,10 +15,10 @@ from coresteer.policies.in_force import in_force, to_policy_in_force
 from coresteer.policies.schemas import NodeEvaluation, NodeFlows, PolicyBody, PolicyPreviewRequest
 from coresteer.presence.registry import NodeRegistry, NodeState
 from coresteer.telemetry.repository import from_unix_ms
-from coresteer_core.node.load import load_of
+from coresteer_core.node.load import mean_load
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 
 log = logging.getLogger("coresteer.policies")
@@ -75,7 +75,7 @@ def _evaluate(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> 
         if other.name == body.name:
             previewed = replace(previewed, policy_id=other.policy_id)
     beside = [other for other in others if other.policy_id != previewed.policy_id]
-    evaluations, _ = step(view, [*beside, previewed], EngineMemory())
+    evaluations, _ = evaluate_round(view, [*beside, previewed], EngineMemory())
     return next(evaluation for evaluation in evaluations if evaluation.policy_id == previewed.policy_id)
 
 
@@ -88,7 +88,7 @@ async def current_view(session: AsyncSession, registry: NodeRegistry, node_id: i
     return View(
         topology,
         inventory,
-        load_of(list(state.recent)),
+        mean_load(list(state.recent)),
         state.net_tasks,
         time.monotonic(),
         learned,

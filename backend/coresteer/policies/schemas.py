@@ -15,7 +15,7 @@ from coresteer.structs import AsStruct, FormField, FromStruct
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import MODE, OWNERSHIP, Damping, Evaluation, Mode, Ownership, Scope
+from coresteer_core.policies.base import MODE_FIELD, OWNERSHIP_LABELS, Damping, Evaluation, Mode, Ownership, Scope
 from coresteer_core.schema import labelled
 
 Glob = Annotated[str, Field(min_length=1, max_length=256), STORABLE]
@@ -87,7 +87,7 @@ class PolicyBody(RequestBody):
             )
         ),
     ] = 100
-    mode: Annotated[Mode, Field(examples=["recommend"]), FormField(MODE)] = Mode.OBSERVE
+    mode: Annotated[Mode, Field(examples=["recommend"]), FormField(MODE_FIELD)] = Mode.OBSERVE
     spec: Annotated[Spec, FromStruct(), FormField(labelled("Kind"))]
     selector: Annotated[Selector, FormField(labelled("Node selector", "All given fields must match."))] = Selector()
     scope: Annotated[
@@ -103,7 +103,7 @@ class PolicyBody(RequestBody):
                 "While another controller runs",
                 "Reaction to irqbalance, TuneD or another program that writes the same settings.",
                 group="advanced",
-                options=OWNERSHIP,
+                options=OWNERSHIP_LABELS,
             )
         ),
     ] = Ownership.WARN
@@ -114,7 +114,7 @@ class PolicyBody(RequestBody):
                 "When a setting drifts",
                 "Reaction when a setting no longer has the value that the policy wrote.",
                 group="advanced",
-                options=OWNERSHIP,
+                options=OWNERSHIP_LABELS,
             )
         ),
     ] = Ownership.WARN

@@ -19,7 +19,7 @@ from coresteer.telemetry.byte_columns import compress, decompress
 from coresteer.telemetry.repository import Connection, from_unix_ms, to_unix_ms
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import FlowsMessage
 
 log = logging.getLogger("coresteer.policies")
@@ -27,7 +27,7 @@ log = logging.getLogger("coresteer.policies")
 _WRITE_EVERY_S = 1.0
 _ROWS_A_TRANSACTION = 500
 _MAX_QUEUED = 20_000
-_MIN_INTERVAL_MS = STEP_S * 1000 / 2
+_MIN_INTERVAL_MS = ROUND_PERIOD_S * 1000 / 2
 _DELETE_EXPIRED_EVERY_S = 600.0
 _NOT_DELETED = "Deleting expired decisions, drifts and snapshots failed; retrying in 10 minutes."
 _EARLY_REPORTS_LAST = timedelta(days=1)

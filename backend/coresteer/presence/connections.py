@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 from coresteer.errors import NodeDisconnected
-from coresteer_core.protocol import Close, ToAgent
+from coresteer_core.protocol import CloseCode, ToAgent
 
 
 class AgentConnection(Protocol):
@@ -32,7 +32,7 @@ class Connections:
         before = self._connections.get(node_id)
         self._connections[node_id] = connection
         if before is not None:
-            before.close(Close.REPLACED, "Another connection with this node's key has taken over.")
+            before.close(CloseCode.REPLACED, "Another connection with this node's key has taken over.")
 
     def unregister(self, node_id: int, connection: AgentConnection) -> bool:
         """Remove a node's closed connection; return False when another one has replaced it."""

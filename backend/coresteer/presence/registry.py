@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import from_unix_ms
-from coresteer_core.metrics import FLEET
+from coresteer_core.metrics import FLEET_METRICS
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.metric_values import largest_share, metric_values
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, Task
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import ClassesMessage, FlowsMessage
 
 _MIN_STALE_AFTER_S = 3.0
@@ -24,8 +24,8 @@ _MAX_POLICIES = 16
 class NodeState:
     """In-memory state of one node since the backend started. Times are monotonic seconds.
 
-    physical: names of its network devices that are hardware. recent: its intervals of the last STEP_S, which policies
-    evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
+    physical: names of its network devices that are hardware. recent: its intervals of the last ROUND_PERIOD_S, which
+    policies evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
     """
 
     connected: bool = False
@@ -57,7 +57,7 @@ class NodeState:
         """Store the rates of the node's newest interval."""
         self.rates, self.rates_at, self.figures = rates, time.monotonic(), None
         self.recent.append(rates)
-        while rates.time_ms - self.recent[0].time_ms >= STEP_S * 1000:
+        while rates.time_ms - self.recent[0].time_ms >= ROUND_PERIOD_S * 1000:
             self.recent.popleft()
 
     def add_classes(self, message: ClassesMessage) -> None:
@@ -120,6 +120,6 @@ def fleet_figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
     """
     busiest_cpu, busiest = largest_share(rates.shares.get("busy")) or (None, None)
     softirq_cpu, softirq = largest_share(rates.shares.get("softirq")) or (None, None)
-    values = metric_values(rates, FLEET, physical)
+    values = metric_values(rates, FLEET_METRICS, physical)
     values |= {"busiest_cpu_percent": busiest, "softirq_cpu_percent": softirq}
     return Figures(time=from_unix_ms(rates.time_ms), busiest_cpu=busiest_cpu, softirq_cpu=softirq_cpu, metrics=values)

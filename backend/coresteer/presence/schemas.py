@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import BaseModel
 
-from coresteer_core.metrics import FLEET
+from coresteer_core.metrics import FLEET_METRICS
 
 
 class Health(StrEnum):
@@ -24,14 +24,14 @@ class Health(StrEnum):
 if TYPE_CHECKING:
     FleetMetricName: TypeAlias = str
 else:
-    FleetMetricName = Literal[tuple(FLEET)]  # which a type checker cannot follow
+    FleetMetricName = Literal[tuple(FLEET_METRICS)]  # which a type checker cannot follow
 
 
 class Figures(BaseModel):
     """Fleet figures of a node's latest interval; None where unknown.
 
-    metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
-    softirq_cpu_percent.
+    metrics: the values of coresteer_core.metrics.FLEET_METRICS. busiest_cpu, softirq_cpu: the CPUs of
+    busiest_cpu_percent and softirq_cpu_percent.
     """
 
     time: datetime

@@ -11,7 +11,7 @@ from scipy import stats
 from coresteer.experiments.spec import Comparison, Interval, Verdict
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.metrics import REPORT, Metric, cpu_s_per_gbit, packets_per_interrupt
+from coresteer_core.metrics import REPORT_METRICS, Metric, cpu_s_per_gbit, packets_per_interrupt
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 MIN_MINUTES = 10
@@ -25,7 +25,9 @@ def _observed(metric: Metric) -> Metric:
     return replace(metric, better="") if is_traffic else metric
 
 
-OBSERVED_METRICS: Mapping[str, Metric] = MappingProxyType({name: _observed(metric) for name, metric in REPORT.items()})
+OBSERVED_METRICS: Mapping[str, Metric] = MappingProxyType(
+    {name: _observed(metric) for name, metric in REPORT_METRICS.items()}
+)
 """Metrics of stored minutes. On real traffic more or fewer packets are neither better nor worse."""
 
 

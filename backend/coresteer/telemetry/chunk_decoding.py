@@ -18,7 +18,7 @@ from coresteer.telemetry.chunks import (
     read_scalars,
     read_share,
 )
-from coresteer_core.metrics import COUNTERS
+from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 
 
@@ -73,11 +73,15 @@ def decode_columns(samples: int, cpus: int, scalars: bytes, columns: dict[str, b
 
 
 def _decode_counters(scalars: Scalars) -> list[dict[str, int]]:
-    columns = [amounts(scalars, field) for field in COUNTERS]
+    columns = [amounts(scalars, field) for field in COUNTER_SOURCES]
     if not any(np.isnan(column).any() for column in columns):
-        return [dict(zip(COUNTERS, row, strict=True)) for row in np.stack(columns, axis=1).astype(np.int64).tolist()]
+        return [
+            dict(zip(COUNTER_SOURCES, row, strict=True)) for row in np.stack(columns, axis=1).astype(np.int64).tolist()
+        ]
     rows = zip(*map(_optional, columns), strict=True)
-    return [{field: value for field, value in zip(COUNTERS, row, strict=True) if value is not None} for row in rows]
+    return [
+        {field: value for field, value in zip(COUNTER_SOURCES, row, strict=True) if value is not None} for row in rows
+    ]
 
 
 def _optional(values: I64 | F64) -> list[int | None]:

@@ -23,7 +23,7 @@ from coresteer.telemetry.byte_columns import (
     u32_from_planes,
     u64_from_planes,
 )
-from coresteer_core.metrics import SCALARS
+from coresteer_core.metrics import SCALAR_SOURCES
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
     ABSENT_U32,
@@ -48,8 +48,8 @@ class Scalars(msgspec.Struct, frozen=True, array_like=True):
     Integers are i64 with −1 for absent, agent_cpu_s is f64 with NaN; tcp holds the four fields of TcpLatency, one after
     the other. interrupts (numbered device interrupts only), dropped and squeezed are sums over the CPUs, stored so that
     a line over time needs no wider column. absent: column name → positions of the samples that lack it, where only
-    some do; also of irqs and netdevs. more: by field, i64, the scalars (coresteer_core.metrics.SCALARS) that have no
-    position of their own, without those that no sample has.
+    some do; also of irqs and netdevs. more: by field, i64, the scalars (coresteer_core.metrics.SCALAR_SOURCES) that
+    have no position of their own, without those that no sample has.
     """
 
     seqs: bytes
@@ -69,7 +69,7 @@ class Scalars(msgspec.Struct, frozen=True, array_like=True):
 
 _POSITIONED = frozenset(Scalars.__struct_fields__)
 _TCP_FIELDS = ("sockets", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us")
-_SUMMED = {source.column: field for field, source in SCALARS.items() if source.kind == "cpu"}
+_SUMMED = {source.column: field for field, source in SCALAR_SOURCES.items() if source.kind == "cpu"}
 """Columns of Rates.counts whose sum over the CPUs is a scalar, with its field."""
 
 
@@ -176,7 +176,7 @@ def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, l
             tcp[:, position] = (latency.sockets, latency.rtt_p50_us, latency.rtt_p95_us, latency.rtt_p99_us)
     blank = b"\xff" * (8 * count)
     packed = {}
-    for field, source in SCALARS.items():
+    for field, source in SCALAR_SOURCES.items():
         if source.kind == "counter":
             packed[field] = _i64([rates.counters.get(field) for rates in samples])
         elif source.kind in ("cpu", "irq"):
@@ -287,7 +287,7 @@ def cumulative(steps: bytes) -> I64:
 
 
 def amounts(scalars: Scalars, field: str) -> F64:
-    """Return each sample's amount of a scalar, a field of coresteer_core.metrics.SCALARS; NaN where unknown."""
+    """Return each sample's amount of a scalar, a field of coresteer_core.metrics.SCALAR_SOURCES; NaN where unknown."""
     if field == "agent_cpu_s":
         return np.frombuffer(scalars.agent_cpu_s, "<f8")
     if field in _TCP_FIELDS:

@@ -16,7 +16,7 @@ from coresteer.telemetry.history import TelemetrySource, TimeRange
 from coresteer.telemetry.irq_matrix import read_irq_matrix
 from coresteer.telemetry.schemas import Matrix, MatrixRow, MetricName, Series, Share
 from coresteer.telemetry.series import read_series
-from coresteer_core.metrics import HISTORY
+from coresteer_core.metrics import HISTORY_METRICS
 
 router = APIRouter(prefix="/api/nodes/{node_id}", tags=["telemetry"])
 
@@ -30,7 +30,9 @@ def _unrepeated(value: object) -> object:
 
 Columns = Annotated[int, Query(ge=1, le=2000)]
 Points = Annotated[int, Query(ge=2, le=1000)]
-Metrics = Annotated[list[MetricName], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(HISTORY))]
+Metrics = Annotated[
+    list[MetricName], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(HISTORY_METRICS))
+]
 NetdevName = Annotated[str | None, Query(min_length=1, max_length=256)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from coresteer.telemetry.byte_columns import U8, compress, decompress
 from coresteer.telemetry.chunks import netdev_values, start_ms
-from coresteer_core.metrics import SCALARS, Source
+from coresteer_core.metrics import SCALAR_SOURCES, Source
 from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_SHARES, FIRST_LABEL_ID, NetdevCounts, Rates
 
 MINUTE_MS = 60_000
@@ -23,8 +23,8 @@ class Rollup:
     """A roll-up of samples over at most a minute or an hour.
 
     peaks, means: CPU_SHARES × CPUs in units of 0.5 %, ABSENT_SHARE where unknown. netdevs: name → the eight sums of
-    NetdevCounts. amounts: by field of coresteer_core.metrics.SCALARS, the sum of increments and the maximum of levels,
-    without those that no sample has.
+    NetdevCounts. amounts: by field of coresteer_core.metrics.SCALAR_SOURCES, the sum of increments and the maximum of
+    levels, without those that no sample has.
     """
 
     start_ms: int
@@ -83,15 +83,15 @@ def _minute(samples: list[Rates]) -> Rollup:
     )
 
 
-_TCP = {field: attrgetter(field) for field, source in SCALARS.items() if source.kind == "tcp"}
-_AGENT = {field: attrgetter(field) for field, source in SCALARS.items() if source.kind == "agent"}
+_TCP = {field: attrgetter(field) for field, source in SCALAR_SOURCES.items() if source.kind == "tcp"}
+_AGENT = {field: attrgetter(field) for field, source in SCALAR_SOURCES.items() if source.kind == "agent"}
 
 
 def _amounts(samples: Sequence[Rates]) -> dict[str, float]:
     latencies = [rates.tcp for rates in samples if rates.tcp is not None]
     counters = [rates.counters for rates in samples]
     found: dict[str, float | None] = {}
-    for field, source in SCALARS.items():
+    for field, source in SCALAR_SOURCES.items():
         match source.kind:
             case "cpu":
                 found[field] = sum_u32(_joined([rates.counts.get(source.column) for rates in samples]))
@@ -139,7 +139,7 @@ def merge_rollups(parts: Sequence[Rollup]) -> Rollup:
         netdevs=netdevs,
         amounts={
             field: amount
-            for field, source in SCALARS.items()
+            for field, source in SCALAR_SOURCES.items()
             if (amount := _rolled_up(source, [part.amounts[field] for part in parts if field in part.amounts]))
             is not None
         },

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import BaseModel
 
-from coresteer_core.metrics import HISTORY
+from coresteer_core.metrics import HISTORY_METRICS
 
 
 class Share(StrEnum):
@@ -32,7 +32,7 @@ class Resolution(StrEnum):
 if TYPE_CHECKING:
     MetricName: TypeAlias = str
 else:
-    MetricName = Literal[tuple(HISTORY)]  # which a type checker cannot follow
+    MetricName = Literal[tuple(HISTORY_METRICS)]  # which a type checker cannot follow
 """The name of a metric of the history API."""
 
 

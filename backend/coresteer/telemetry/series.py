@@ -1,4 +1,4 @@
-"""Metrics of the history API (coresteer_core.metrics.HISTORY) over time, averaged or pooled by steps."""
+"""Metrics of the history API (coresteer_core.metrics.HISTORY_METRICS) over time, averaged or pooled by steps."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_rollups
 from coresteer.telemetry.rollup import NETDEV_FIELDS
 from coresteer.telemetry.schemas import Resolution, Series
-from coresteer_core.metrics import HISTORY
+from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.metrics import Source as MetricSource
 from coresteer_core.node.metric_values import SCALAR_READERS
 from coresteer_core.node.rates import Rates
@@ -41,7 +41,7 @@ async def read_series(
             return name == netdev
         return name != "lo" if physical is None else name in physical
 
-    sources = {name: read_from for name in metrics if (read_from := HISTORY[name].source) is not None}
+    sources = {name: read_from for name in metrics if (read_from := HISTORY_METRICS[name].source) is not None}
     if span.resolution is Resolution.SAMPLE:
         times, seconds, table = await _lines_of_samples(source, sources, span, counted)
     else:
@@ -64,7 +64,7 @@ async def read_series(
 
 def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, count: int) -> list[float | None]:
     """Return a metric's value in each step, None where no amount is known."""
-    metric = HISTORY[name]
+    metric = HISTORY_METRICS[name]
     known = ~np.isnan(amounts)
     step, seconds, amounts = step[known], seconds[known], amounts[known] * metric.factor
     filled = np.bincount(step, minlength=count) > 0

@@ -2698,8 +2698,8 @@ export interface components {
          * Figures
          * @description Fleet figures of a node's latest interval; None where unknown.
          *
-         *     metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
-         *     softirq_cpu_percent.
+         *     metrics: the values of coresteer_core.metrics.FLEET_METRICS. busiest_cpu, softirq_cpu: the CPUs of
+         *     busiest_cpu_percent and softirq_cpu_percent.
          */
         Figures: {
             /**

@@ -1,7 +1,7 @@
 import { formatCount } from "../lib/format";
 import type { Policy, Rollout } from "./types";
 
-/** Period of the evaluation rounds of a node (coresteer_core.policies.base.STEP_S). */
+/** Period of the evaluation rounds of a node (coresteer_core.policies.base.ROUND_PERIOD_S). */
 const ROUND = "every 5 s";
 
 const ROLLOUT: Record<Rollout["state"], string> = {

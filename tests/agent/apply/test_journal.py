@@ -104,7 +104,7 @@ def test_a_long_journal_is_written_anew_and_loses_nothing_that_counts(
     journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES", 10_000)
-    monkeypatch.setattr(module, "REMEMBERED", 5)
+    monkeypatch.setattr(module, "MAX_REMEMBERED_CHANGES", 5)
     journal.record(change("open", ChangeState.APPLYING))
     journal.record_original("open", "irq/41/affinity", "0-7", [])
     for turn in range(200):

@@ -12,7 +12,7 @@ from coresteer_agent.collect.netdev import Device, netdev_names, read_device
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.queues import QueueIrq, map_queues_to_irqs, parse_irq_name
 from coresteer_agent.observe.sampler import Sampler
-from coresteer_core.node.derive import derive
+from coresteer_core.node.derive import derive_rates
 from coresteer_core.node.inventory import Irq, Netdev
 from coresteer_core.settings import IrqAffinity
 
@@ -245,7 +245,7 @@ def test_an_interrupt_that_arrives_elsewhere_is_read_again_at_once(tree: LargeTr
     before = sampler.sample()
     tree.move_irq(44, 7)
     tree.tick()
-    inventory = reader.read(derive(before, sampler.sample(), 1))
+    inventory = reader.read(derive_rates(before, sampler.sample(), 1))
     assert (known(inventory.irq(44)).requested, known(inventory.irq(44)).effective) == ("7", "7")
     sampler.close()
 
@@ -279,7 +279,7 @@ def test_an_interrupt_that_is_new_in_the_rates_is_looked_up(tree: LargeTree) -> 
     cells = "".join(f" {n:10d}" for n in range(8))
     write(tree.root, "proc/irq/99/smp_affinity_list", "1\n")
     write(tree.root, "proc/interrupts", text + f"  99:{cells} IO-APIC 5-edge      new\n")
-    assert known(reader.read(derive(before, sampler.sample(), 1)).irq(99)).name == "new"
+    assert known(reader.read(derive_rates(before, sampler.sample(), 1)).irq(99)).name == "new"
     sampler.close()
 
 

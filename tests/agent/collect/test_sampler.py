@@ -28,7 +28,7 @@ from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, parse_attr
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.print_json import sample_json, topology_json
-from coresteer_core.node.derive import Sample, derive
+from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
@@ -52,7 +52,7 @@ def test_a_tick_of_the_machine_is_in_the_rates(tree: LargeTree) -> None:
     text_before = (tree.root / "proc/interrupts").read_text()
     tree.tick()
     after = sampler.sample()
-    rates = derive(before, after, 1)
+    rates = derive_rates(before, after, 1)
     sampler.close()
     assert rates.irq_counts is not None
     moved = sum(memoryview(rates.irq_counts).cast("I"))
@@ -80,7 +80,7 @@ def test_a_tree_without_files_gives_a_sample_of_nothing(tmp_path: Path) -> None:
     for name in ("times", "interrupts", "softirqs", "softnet", "netdevs", "tcp"):
         assert getattr(sample, name) is None
     assert sample.counters == {}
-    assert derive(sample, sampler.sample(), 1).irq_ids is None
+    assert derive_rates(sample, sampler.sample(), 1).irq_ids is None
 
 
 SOURCES: list[tuple[str, Callable[[Sample], object]]] = [
@@ -158,8 +158,10 @@ def test_whatever_stands_in_a_file_the_agent_has_something_to_send(
         third = mutated.sample()
         inventory = InventoryReader(machine.root)
         messages: list[ToBackend] = [TasksMessage(0, scanner.scan())]
-        messages += [RatesMessage(derive(*pair, 1)) for pair in ((first, second), (second, third), (first, third))]
-        messages.append(InventoryMessage(inventory.read(derive(first, third, 1))))
+        messages += [
+            RatesMessage(derive_rates(*pair, 1)) for pair in ((first, second), (second, third), (first, third))
+        ]
+        messages.append(InventoryMessage(inventory.read(derive_rates(first, third, 1))))
         assert all(len(encode(message)) < MAX_FRAME_BYTES for message in messages)
         with suppress(ParseError):
             assert encode(TopologyMessage(read_topology(machine.root)))
@@ -175,7 +177,7 @@ def test_this_machine_can_be_sampled() -> None:
     sampler.close()
     assert before.times and before.interrupts and before.softirqs and before.softnet and before.netdevs
     assert "lo" in before.netdevs
-    assert derive(before, after, 1).duration_s > 0
+    assert derive_rates(before, after, 1).duration_s > 0
 
 
 # Tasks

@@ -11,8 +11,8 @@ from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, Outcome, Result
 from coresteer_core.node.nic import DriverResponse, Timer, Verdict
-from coresteer_core.node.nic_model import Host, QueueTraffic, TimerParams, predict
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.node.nic_model import HostCosts, QueueTraffic, TimerParams, predict
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.coalescing.effective import receive_interrupts
 from coresteer_core.protocol import Apply, Confirm
 from coresteer_core.settings import parse_setting
@@ -35,7 +35,7 @@ class Node:
         self.step()  # sees what stands
 
     def step(self) -> None:
-        for _ in range(round(STEP_S)):
+        for _ in range(round(ROUND_PERIOD_S)):
             self.now_s += 1
             self.node.sample(self.now_s)
         self.node.learn(self.now_s)
@@ -130,7 +130,9 @@ def test_a_longer_wait_shows_in_the_round_trips() -> None:
 def test_the_closed_forms_are_near_the_model_of_a_nic_whose_host_needs_no_time(
     wait: TimerParams, packets_per_s: float
 ) -> None:
-    model = predict(QueueTraffic(packets_per_s, 700, None), wait, Host(4096, entry_us=0, packet_us=0), packets=4000)
+    model = predict(
+        QueueTraffic(packets_per_s, 700, None), wait, HostCosts(4096, entry_us=0, packet_us=0), packets=4000
+    )
     assert interrupts_per_s(wait, packets_per_s) == pytest.approx(model.interrupts_per_s, rel=0.1)
 
 

@@ -27,12 +27,12 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
-from coresteer_core.metrics import EXPERIMENT
-from coresteer_core.policies.base import STEP_S
+from coresteer_core.metrics import EXPERIMENT_METRICS
+from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import (
-    PROTOCOL,
+    PROTOCOL_VERSION,
     BeginExperiment,
-    Close,
+    CloseCode,
     EndExperiment,
     ExperimentMessage,
     RunExperiment,
@@ -110,8 +110,8 @@ def test_a_run_is_loaded_and_then_measured_in_a_tenth_of_its_time() -> None:
 def test_a_policy_has_all_of_its_time_to_act_before_a_run_is_measured() -> None:
     one = ExperimentOnNode()
     one.experiments.handle(BeginExperiment(7, TcpRequest(), "alone"))
-    one.experiments.handle(RunExperiment(7, replace(a_run(TcpRequest()), warmup_s=STEP_S)))
-    one.clock.pass_s(STEP_S)
+    one.experiments.handle(RunExperiment(7, replace(a_run(TcpRequest()), warmup_s=ROUND_PERIOD_S)))
+    one.clock.pass_s(ROUND_PERIOD_S)
     assert one.states() == [RunState.READY, RunState.LOADED]
     one.clock.pass_s(0.3)
     assert one.states()[-1] is RunState.MEASURED
@@ -144,7 +144,7 @@ def test_figures_are_known_metrics_and_reproducible(workload: Workload, kind: in
     node.sample(1.7e9)
     measured = simulate_run(node, a_run(workload), 5)
     assert measured == simulate_run(node, a_run(workload), 5)
-    assert {name for name in measured.figures if not name.startswith("command.")} <= set(EXPERIMENT)
+    assert {name for name in measured.figures if not name.startswith("command.")} <= set(EXPERIMENT_METRICS)
     assert all(value >= 0 for value in measured.figures.values())
     for kind_of_time in ("busy", "user", "system", "irq", "softirq"):
         shares = measured.cpus[kind_of_time]
@@ -184,7 +184,11 @@ async def test_a_simulated_node_answers_the_backend_over_its_connection() -> Non
     async def serve_one(link: ServerConnection) -> None:
         await link.recv()
         one = Run(run_id="a", workload=TcpRequest(), role="alone", warmup_s=0, measure_s=0.05)
-        for message in (Welcome(PROTOCOL, 1, 0), BeginExperiment(7, TcpRequest(), "alone"), RunExperiment(7, one)):
+        for message in (
+            Welcome(PROTOCOL_VERSION, 1, 0),
+            BeginExperiment(7, TcpRequest(), "alone"),
+            RunExperiment(7, one),
+        ):
             await link.send(encode(message))
         async for frame in link:
             assert isinstance(frame, bytes)
@@ -192,7 +196,7 @@ async def test_a_simulated_node_answers_the_backend_over_its_connection() -> Non
             if isinstance(message_back, ExperimentMessage):
                 messages.append(message_back)
                 if message_back.state is RunState.MEASURED:
-                    await link.close(Close.BAD_KEY, "It is done.")
+                    await link.close(CloseCode.BAD_KEY, "It is done.")
 
     async with serve(serve_one, "127.0.0.1", 0) as server, asyncio.timeout(20):
         uri = parse_uri(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/agent")

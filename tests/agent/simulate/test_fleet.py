@@ -27,11 +27,11 @@ from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import (
-    PROTOCOL,
+    PROTOCOL_VERSION,
     Ack,
     Apply,
     Clock,
-    Close,
+    CloseCode,
     DecisionMessage,
     Hello,
     Ping,
@@ -74,7 +74,7 @@ async def test_unacknowledged_samples_are_sent_again_in_order_after_a_reconnect(
         assert link.request is not None
         assert link.request.headers["Authorization"] == "Bearer the-key"
         acked = 2 if seqs else 0
-        await link.send(encode(Welcome(PROTOCOL, 1, acked)))
+        await link.send(encode(Welcome(PROTOCOL_VERSION, 1, acked)))
         seqs.append([])
         async for frame in link:
             assert isinstance(frame, bytes)
@@ -99,7 +99,7 @@ async def test_unacknowledged_samples_are_sent_again_in_order_after_a_reconnect(
 
 async def test_a_node_with_a_rejected_key_does_not_reconnect() -> None:
     async def serve_one(link: ServerConnection) -> None:
-        await link.close(Close.BAD_KEY, "This key is unknown.")
+        await link.close(CloseCode.BAD_KEY, "This key is unknown.")
 
     agent, stats = await with_backend(serve_one, duration_s=None)
     assert agent.rejected
@@ -111,7 +111,7 @@ async def test_ping_is_answered_with_the_nodes_clock() -> None:
 
     async def serve_one(link: ServerConnection) -> None:
         await link.recv()
-        await link.send(encode(Welcome(PROTOCOL, 1, 0)))
+        await link.send(encode(Welcome(PROTOCOL_VERSION, 1, 0)))
         await link.send(encode(Ping(41)))
         async for frame in link:
             assert isinstance(frame, bytes)
@@ -119,7 +119,7 @@ async def test_ping_is_answered_with_the_nodes_clock() -> None:
             if isinstance(message, Clock):
                 assert message.ping_ms == 41
                 answered.set()
-                await link.close(Close.BAD_KEY, "Enough.")
+                await link.close(CloseCode.BAD_KEY, "Enough.")
 
     await with_backend(serve_one, duration_s=None)
     assert answered.is_set()

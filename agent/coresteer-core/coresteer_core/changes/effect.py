@@ -13,11 +13,11 @@ from msgspec import Struct
 from coresteer_core.changes.plan import Plan
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.load import Load, load_of
-from coresteer_core.node.nic import added_bound_us, product_bound_us, timer_of
+from coresteer_core.node.load import Load, mean_load
+from coresteer_core.node.nic import interrupt_timer, max_added_wait_us, product_bound_us
 from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
-from coresteer_core.node.receive import Received, predict_received, received, wait_of
+from coresteer_core.node.receive import ReceivedTraffic, predict_received, received_traffic, timer_params
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.plan_effect import PlanEffect
@@ -43,7 +43,7 @@ class _Shift(Struct):
     most: float = 0.0
 
 
-def expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
+def predict_effect(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
     """Return sentences that predict a plan's effect on the load of CPUs and on interrupt rate and latency of netdevs.
 
     view: the node before the plan; its load is not used, rates are.
@@ -105,7 +105,7 @@ def _moved(moves: list[tuple[int, frozenset[int]]], rates: Sequence[Rates]) -> l
 
 def _coalesced(changes: dict[tuple[str, str | None], dict[str, str]], view: View, rates: Sequence[Rates]) -> list[str]:
     """Return a sentence for each netdev or queue whose interrupt coalescing changes."""
-    load = load_of(rates) if changes else Load()
+    load = mean_load(rates) if changes else Load()
     found: list[str] = []
     for (name, queue_name), changed in changes.items():
         netdev = view.inventory.netdev(name)
@@ -114,19 +114,25 @@ def _coalesced(changes: dict[tuple[str, str | None], dict[str, str]], view: View
             continue
         before = netdev.params | (queue.params if queue is not None else {})
         measured = load.seconds >= MIN_BASE_S and (queue is None or queue.irq is not None)
-        traffic = received(view.inventory, load, netdev, queue.irq if queue is not None else None) if measured else None
+        traffic = (
+            received_traffic(view.inventory, load, netdev, queue.irq if queue is not None else None)
+            if measured
+            else None
+        )
         label = name if queue_name is None else f"{name} {queue_name}"
         found.append(f"{label}: {_wait_sentence(netdev, before, before | changed, traffic)}")
     return found
 
 
-def _wait_sentence(netdev: Netdev, before: dict[str, str], after: dict[str, str], traffic: Received | None) -> str:
-    wait = wait_of(netdev.driver, after)
+def _wait_sentence(
+    netdev: Netdev, before: dict[str, str], after: dict[str, str], traffic: ReceivedTraffic | None
+) -> str:
+    wait = timer_params(netdev.driver, after)
     if wait is None:
         return "the driver adapts the delay to the load, so its effect is not predicted."
-    parts = [] if traffic is None else [_prediction(netdev, wait_of(netdev.driver, before), wait, traffic)]
-    timer, why = timer_of(netdev.driver, after)
-    bound = added_bound_us(timer, wait.rx_usecs, wait.rx_frames)
+    parts = [] if traffic is None else [_prediction(netdev, timer_params(netdev.driver, before), wait, traffic)]
+    timer, why = interrupt_timer(netdev.driver, after)
+    bound = max_added_wait_us(timer, wait.rx_usecs, wait.rx_frames)
     product = product_bound_us(wait.rx_usecs, wait.rx_frames)
     product_text = f" (rx-usecs × rx-frames is {product:,.0f} µs)" if product is not None else ""
     if math.isfinite(bound):
@@ -136,7 +142,7 @@ def _wait_sentence(netdev: Netdev, before: dict[str, str], after: dict[str, str]
     return " ".join([*parts, *([why] if timer is None else [])])
 
 
-def _prediction(netdev: Netdev, was: TimerParams | None, wait: TimerParams, traffic: Received) -> str:
+def _prediction(netdev: Netdev, was: TimerParams | None, wait: TimerParams, traffic: ReceivedTraffic) -> str:
     old, new = None if was is None else predict_received(netdev, traffic, was), predict_received(netdev, traffic, wait)
     if old is not None:
         before = [f"{figure:,.0f} → " for figure in (old.interrupts_per_s, old.added_mean_us, old.added_worst_us)]

@@ -88,7 +88,7 @@ class RestoreRequested(Struct, frozen=True):
     why: str
 
 
-class Delegated(Struct, frozen=True):
+class SettingsDelegated(Struct, frozen=True):
     """Event: another program (irqbalance) may write these settings for now; becomes is their present value.
 
     Undone like an unconfirmed change, but without a deadline. A later delegation has the same change_id and takes over
@@ -156,7 +156,7 @@ class AcknowledgedByBackend(Struct, frozen=True):
     state: ChangeState
 
 
-class Measured(Struct, frozen=True):
+class MetricsMeasured(Struct, frozen=True):
     """Event: metrics of one interval, to be checked against guardrails (node.metric_values.guardrail_values)."""
 
     metrics: dict[str, float | None]
@@ -167,7 +167,7 @@ class BackendLost(Struct, frozen=True):
     """Event: the agent's connection to the backend ended."""
 
 
-class BackendBack(Struct, frozen=True):
+class BackendReconnected(Struct, frozen=True):
     """Event: the agent is connected to the backend again."""
 
 
@@ -175,7 +175,7 @@ class Tick(Struct, frozen=True):
     """Event: time has passed; timeouts and automatic confirmations that are due take place."""
 
 
-class Stopping(Struct, frozen=True):
+class AgentStopping(Struct, frozen=True):
     """Event: the agent is about to exit, so it undoes its unconfirmed changes now."""
 
 
@@ -185,7 +185,7 @@ class RestoredExternally(Struct, frozen=True):
     keys: frozenset[str]
 
 
-class Restarted(Struct, frozen=True):
+class AgentRestarted(Struct, frozen=True):
     """Event: the agent started and read these changes from its journal, oldest first."""
 
     changes: list[Change]
@@ -194,7 +194,7 @@ class Restarted(Struct, frozen=True):
 Event: TypeAlias = (
     ApplyRequested
     | RestoreRequested
-    | Delegated
+    | SettingsDelegated
     | PlanRan
     | Rechecked
     | InverseRan
@@ -203,13 +203,13 @@ Event: TypeAlias = (
     | RollbackRequested
     | ExtendRequested
     | AcknowledgedByBackend
-    | Measured
+    | MetricsMeasured
     | BackendLost
-    | BackendBack
+    | BackendReconnected
     | Tick
-    | Stopping
+    | AgentStopping
     | RestoredExternally
-    | Restarted
+    | AgentRestarted
 )
 
 # Instructions, to be carried out in order
@@ -250,10 +250,10 @@ class RunInverse(Struct, frozen=True):
     by: EndedBy
 
 
-class Report(Struct, frozen=True):
+class SendChangeState(Struct, frozen=True):
     """Instruction: send the change's state to the backend. The caller, which has a Unix clock, sets deadline_ms."""
 
     message: ChangeMessage
 
 
-Instruction: TypeAlias = RecordChange | RunPlan | RunRestore | Recheck | RunInverse | Report
+Instruction: TypeAlias = RecordChange | RunPlan | RunRestore | Recheck | RunInverse | SendChangeState

@@ -8,7 +8,7 @@ from coresteer_core.node.view import View
 from coresteer_core.settings import Setting, parse_setting
 from coresteer_core.settings.base import format_cpus
 
-MAX_MOVES = 64
+MAX_PLAN_ACTIONS = 64
 """Maximum number of actions in a plan: enough for every queue of a large NIC, too few for a runaway program."""
 
 
@@ -38,12 +38,12 @@ class PlanWarning(Struct, frozen=True):
 def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[Refusal]:
     """Return why settings must not get these (key, canonical value) pairs on a node; empty when all may be written."""
     found: list[Refusal] = []
-    if len(desired) > MAX_MOVES:
+    if len(desired) > MAX_PLAN_ACTIONS:
         found.append(
             Refusal(
                 "too_many",
                 "",
-                f"The plan has {len(desired)} actions; a plan may have at most {MAX_MOVES}.",
+                f"The plan has {len(desired)} actions; a plan may have at most {MAX_PLAN_ACTIONS}.",
             )
         )
     online = view.topology.online()

@@ -2,16 +2,16 @@
 
 from msgspec import Struct
 
-from coresteer_core.metrics import GUARDRAIL
+from coresteer_core.metrics import GUARDRAIL_METRICS
 
-STRIKES = 2
+MIN_STRIKES = 2
 """Consecutive intervals above the bound that violate a guardrail; a single one may be caused by the write itself."""
-STRIKES_S = 2.0
+MIN_STRIKES_S = 2.0
 """Shortest total duration in seconds of those intervals (compared to the nearest tenth of a second)."""
 
 
 class Guardrail(Struct, frozen=True):
-    """Bound on a metric, a key of coresteer_core.metrics.GUARDRAIL: violated when it stays above max."""
+    """Bound on a metric, a key of coresteer_core.metrics.GUARDRAIL_METRICS: violated when it stays above max."""
 
     metric: str
     max: float
@@ -31,9 +31,9 @@ class Strikes(Struct, frozen=True):
 
     def violation(self, guardrail: Guardrail, value: float | None) -> str | None:
         """Return a sentence (without “The”) if the guardrail is violated, else None. value: the metric's latest."""
-        if value is None or self.intervals < STRIKES or round(self.seconds, 1) < STRIKES_S:
+        if value is None or self.intervals < MIN_STRIKES or round(self.seconds, 1) < MIN_STRIKES_S:
             return None
         return (
-            f"{GUARDRAIL[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "
+            f"{GUARDRAIL_METRICS[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "
             f"for {self.intervals} intervals in a row."
         )

@@ -12,83 +12,83 @@ from msgspec.structs import replace
 
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
+    AgentRestarted,
+    AgentStopping,
     ApplyRequested,
-    BackendBack,
     BackendLost,
+    BackendReconnected,
     Change,
     Changes,
     ConfirmFailed,
     ConfirmRequested,
-    Delegated,
     Event,
     ExtendRequested,
     Instruction,
     InverseRan,
-    Measured,
+    MetricsMeasured,
     PlanRan,
     Recheck,
     Rechecked,
     RecordChange,
-    Report,
-    Restarted,
     RestoredExternally,
     RestoreRequested,
     RollbackRequested,
     RunPlan,
     RunRestore,
-    Stopping,
+    SendChangeState,
+    SettingsDelegated,
     Tick,
 )
-from coresteer_core.changes.guard import MAX_MOVES
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.guardrail import Strikes
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.changes.undo import (
     LOST_BACKEND_GRACE_S,
-    Step,
+    Transition,
+    apply_external_restore,
+    begin_undo,
     describe_restored,
-    inverse_ran,
-    report,
-    restarted,
-    restored_externally,
-    undo_all,
+    finish_undo,
+    resume_changes,
+    send_state,
     with_change,
 )
-from coresteer_core.metrics import GUARDRAIL
+from coresteer_core.metrics import GUARDRAIL_METRICS
 
-MIN_TIMEOUT_S, MAX_TIMEOUT_S = 30.0, 600.0
+MIN_CONFIRM_TIMEOUT_S, MAX_CONFIRM_TIMEOUT_S = 30.0, 600.0
 
 
-def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911, PLR0912 - one return an event
+def advance(state: Changes, event: Event, now: float) -> Transition:  # noqa: PLR0911, PLR0912 - one return an event
     """Return the state of all changes after an event, and the instructions to carry out. now: monotonic seconds."""
     match event:
         case ApplyRequested():
             return _apply(state, event, now)
         case RestoreRequested():
             return _restore(state, event, now)
-        case Delegated():
+        case SettingsDelegated():
             return _delegate(state, event)
         case Tick():
             return _tick(state, now)
-        case Measured():
+        case MetricsMeasured():
             return _measured(state, event)
         case BackendLost():
             return (state if state.lost_since is not None else replace(state, lost_since=now)), []
-        case BackendBack():
+        case BackendReconnected():
             state = replace(state, lost_since=None)
-            return state, [report(change, now) for change in state.changes.values() if not change.acknowledged]
-        case Stopping():
+            return state, [send_state(change, now) for change in state.changes.values() if not change.acknowledged]
+        case AgentStopping():
             open_ones = [c for c in reversed(state.changes.values()) if c.state is ChangeState.UNCONFIRMED]
-            return undo_all(state, [(c, EndedBy.AGENT_RESTART, "") for c in open_ones])
+            return begin_undo(state, [(c, EndedBy.AGENT_RESTART, "") for c in open_ones])
         case RestoredExternally():
-            return restored_externally(state, event.keys, now)
-        case Restarted():
-            return restarted(state, event.changes)
+            return apply_external_restore(state, event.keys, now)
+        case AgentRestarted():
+            return resume_changes(state, event.changes)
         case ConfirmFailed():
             sentence = f"The journal cannot be written ({event.why}), so the change cannot be confirmed yet."
             wait = event.change.confirm_after_s
             waiting = replace(event.change, sentence=sentence, confirm_at=None if wait is None else now + wait)
-            return with_change(state, waiting), [report(waiting, now)]
+            return with_change(state, waiting), [send_state(waiting, now)]
         case (
             PlanRan()
             | Rechecked()
@@ -116,14 +116,14 @@ def _advance_change(  # noqa: PLR0911 - one return an event
     | ExtendRequested
     | AcknowledgedByBackend,
     now: float,
-) -> Step:
+) -> Transition:
     match event:
         case PlanRan():
             return _plan_ran(state, change, event.results, now)
         case Rechecked():
             return _rechecked(state, change, event.results, now)
         case InverseRan():
-            return inverse_ran(state, change, event.results, now)
+            return finish_undo(state, change, event.results, now)
         case ConfirmRequested():
             return _confirm(state, change, now)
         case RollbackRequested():
@@ -138,10 +138,10 @@ def _advance_change(  # noqa: PLR0911 - one return an event
     assert_never(event)
 
 
-def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
+def _apply(state: Changes, event: ApplyRequested, now: float) -> Transition:
     known = state.changes.get(event.change_id)
     if known is not None:
-        return state, [report(known, now)]
+        return state, [send_state(known, now)]
     change = Change(
         change_id=event.change_id,
         plan=event.plan,
@@ -155,28 +155,28 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
     return _begin(state, change, RunPlan(change.change_id, change.plan), now)
 
 
-def _begin(state: Changes, change: Change, run: RunPlan | RunRestore, now: float) -> Step:
+def _begin(state: Changes, change: Change, run: RunPlan | RunRestore, now: float) -> Transition:
     """Return the step that begins a change and runs its plan, or that records the change as failed if it is invalid."""
     if rejection := _rejection(state, change):
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection)
-        return with_change(state, change), [RecordChange(change), report(change, now)]
-    return with_change(state, change), [RecordChange(change), report(change, now), run]
+        return with_change(state, change), [RecordChange(change), send_state(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now), run]
 
 
-def _restore(state: Changes, event: RestoreRequested, now: float) -> Step:
+def _restore(state: Changes, event: RestoreRequested, now: float) -> Transition:
     change = Change(
         change_id=event.change_id,
         plan=event.plan,
         state=ChangeState.APPLYING,
         sentence=event.why,
-        confirm_timeout_s=MIN_TIMEOUT_S,
+        confirm_timeout_s=MIN_CONFIRM_TIMEOUT_S,
         policy=event.policy,
         restores=True,
     )
     return _begin(state, change, RunRestore(change.change_id, change.plan), now)
 
 
-def _delegate(state: Changes, event: Delegated) -> Step:
+def _delegate(state: Changes, event: SettingsDelegated) -> Transition:
     before = state.changes.get(event.change_id)
     stuck = {action.key: action for action in before.undo.actions} if before is not None else {}
     plan = Plan([stuck.pop(action.key, action) for action in event.plan.actions] + [*stuck.values()])
@@ -185,7 +185,7 @@ def _delegate(state: Changes, event: Delegated) -> Step:
         plan=plan,
         state=ChangeState.UNCONFIRMED,
         sentence="",
-        confirm_timeout_s=MIN_TIMEOUT_S,
+        confirm_timeout_s=MIN_CONFIRM_TIMEOUT_S,
         undo=plan,
         delegated=True,
     )
@@ -200,16 +200,18 @@ def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
     actions = change.plan.actions
     if not actions:
         return "The plan has no actions; there is nothing to apply."
-    if len(actions) > MAX_MOVES:
-        return f"The plan has {len(actions)} actions; a plan may have at most {MAX_MOVES}."
+    if len(actions) > MAX_PLAN_ACTIONS:
+        return f"The plan has {len(actions)} actions; a plan may have at most {MAX_PLAN_ACTIONS}."
     if len(change.keys) < len(actions):
         return "The plan names a setting twice; name each once."
-    if not MIN_TIMEOUT_S <= change.confirm_timeout_s <= MAX_TIMEOUT_S:
+    if not MIN_CONFIRM_TIMEOUT_S <= change.confirm_timeout_s <= MAX_CONFIRM_TIMEOUT_S:
         timeout_s = change.confirm_timeout_s
-        return f"The confirmation timeout must be {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} s, not {timeout_s:g}."
+        bounds = f"{MIN_CONFIRM_TIMEOUT_S:g} to {MAX_CONFIRM_TIMEOUT_S:g} s"
+        return f"The confirmation timeout must be {bounds}, not {timeout_s:g}."
     for guardrail in change.guardrails:
-        if guardrail.metric not in GUARDRAIL:
-            return f"“{guardrail.metric[:40]}” is not a metric that a guardrail can bound; use {', '.join(GUARDRAIL)}."
+        if guardrail.metric not in GUARDRAIL_METRICS:
+            metrics = ", ".join(GUARDRAIL_METRICS)
+            return f"“{guardrail.metric[:40]}” is not a metric that a guardrail can bound; use {metrics}."
         if not math.isfinite(guardrail.max):
             return f"The maximum of the guardrail on {guardrail.metric} must be a finite number."
     for other in state.changes.values():
@@ -223,7 +225,7 @@ def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
     return None
 
 
-def _plan_ran(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+def _plan_ran(state: Changes, change: Change, results: list[Result], now: float) -> Transition:
     if change.state is not ChangeState.APPLYING or change.ending is not None:
         return state, []
     if change.restores:
@@ -235,9 +237,9 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
     if wrong is not None:
         change = replace(change, sentence=wrong.sentence)
         if undo.actions:
-            return undo_all(with_change(state, change), [(change, EndedBy.ERROR, "")])
+            return begin_undo(with_change(state, change), [(change, EndedBy.ERROR, "")])
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR)
-        return with_change(state, change), [RecordChange(change), report(change, now)]
+        return with_change(state, change), [RecordChange(change), send_state(change, now)]
     if (wait := change.confirm_after_s) is not None:
         sentence = f"Applied and read back. Policy {change.policy} confirms it in {wait:g} s"
         sentence += " unless a guardrail is violated." if change.guardrails else "."
@@ -249,10 +251,10 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
             sentence=f"Applied and read back. Reverts in {change.confirm_timeout_s:g} s unless confirmed.",
             deadline=now + change.confirm_timeout_s,
         )
-    return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now)]
 
 
-def _restored(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+def _restored(state: Changes, change: Change, results: list[Result], now: float) -> Transition:
     stuck = [result.sentence for result in results if result.stuck]
     outcome = f"Not every setting could be restored: {' '.join(stuck)}" if stuck else describe_restored(results)
     change = replace(
@@ -262,10 +264,10 @@ def _restored(state: Changes, change: Change, results: list[Result], now: float)
         results=results,
         ended_by=EndedBy.ERROR if stuck else None,
     )
-    return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now)]
 
 
-def _rechecked(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+def _rechecked(state: Changes, change: Change, results: list[Result], now: float) -> Transition:
     """Confirm a policy's change if all its values remain; else restore those that no other program has changed."""
     if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.confirm_after_s is None:
         return state, []
@@ -275,11 +277,11 @@ def _rechecked(state: Changes, change: Change, results: list[Result], now: float
         undo = Plan([action for action in change.undo.actions if action.key not in moved], allow_isolated=True)
         why = " ".join(result.sentence for result in wrong)
         change = replace(change, undo=undo, sentence=f"Not confirmed by policy {change.policy}: {why}")
-        return undo_all(with_change(state, change), [(change, EndedBy.ERROR, "")])
+        return begin_undo(with_change(state, change), [(change, EndedBy.ERROR, "")])
     held = ", without a guardrail violation" if change.guardrails else ""
     sentence = f"Confirmed by policy {change.policy} after {change.confirm_after_s:g} s{held}."
     change = replace(change, state=ChangeState.CONFIRMED, sentence=sentence, confirm_at=None)
-    return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now)]
 
 
 def _touched(result: Result) -> bool:
@@ -288,27 +290,27 @@ def _touched(result: Result) -> bool:
     return result.outcome is Outcome.APPLIED or otherwise
 
 
-def _confirm(state: Changes, change: Change, now: float) -> Step:
+def _confirm(state: Changes, change: Change, now: float) -> Transition:
     if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.delegated:
-        return state, [report(change, now)]
+        return state, [send_state(change, now)]
     if change.deadline is not None and now >= change.deadline:
-        return undo_all(state, [(change, EndedBy.TIMEOUT, "")])
+        return begin_undo(state, [(change, EndedBy.TIMEOUT, "")])
     change = replace(change, state=ChangeState.CONFIRMED, sentence="Confirmed.", deadline=None, confirm_at=None)
-    return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now)]
 
 
-def _roll_back(state: Changes, change: Change, now: float) -> Step:
+def _roll_back(state: Changes, change: Change, now: float) -> Transition:
     applied = change.state in (ChangeState.UNCONFIRMED, ChangeState.CONFIRMED)
     unfinished = change.state is ChangeState.FAILED and bool(change.undo.actions)
     if change.ending is not None or not (applied or unfinished):
-        return state, [report(change, now)]
+        return state, [send_state(change, now)]
     if (later := _later_change(state, change)) is not None:
-        message = report(change, now).message
+        message = send_state(change, now).message
         sentence = f"Its settings were changed again by change {later.change_id}; roll that one back first."
         if later.delegated:
             sentence = "Its settings are delegated to another program until an experiment's run has ended."
-        return state, [Report(replace(message, sentence=sentence))]
-    return undo_all(state, [(change, EndedBy.USER, "")])
+        return state, [SendChangeState(replace(message, sentence=sentence))]
+    return begin_undo(state, [(change, EndedBy.USER, "")])
 
 
 def _later_change(state: Changes, change: Change) -> Change | None:
@@ -322,18 +324,18 @@ def _later_change(state: Changes, change: Change) -> Change | None:
     return None
 
 
-def _extend(state: Changes, change: Change, seconds: float, now: float) -> Step:
+def _extend(state: Changes, change: Change, seconds: float, now: float) -> Transition:
     waiting = change.state is ChangeState.UNCONFIRMED and change.ending is None
     if change.deadline is None or not waiting or now >= change.deadline or not 0 < seconds < math.inf:
-        return state, [report(change, now)]
-    deadline = min(change.deadline + seconds, now + MAX_TIMEOUT_S)
+        return state, [send_state(change, now)]
+    deadline = min(change.deadline + seconds, now + MAX_CONFIRM_TIMEOUT_S)
     change = replace(
         change, deadline=deadline, sentence=f"Extended: reverts in {deadline - now:.0f} s unless confirmed."
     )
-    return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now)]
 
 
-def _tick(state: Changes, now: float) -> Step:
+def _tick(state: Changes, now: float) -> Transition:
     lost = state.lost_since is not None and now - state.lost_since >= LOST_BACKEND_GRACE_S
     due = []
     rechecks: list[Instruction] = []
@@ -347,11 +349,11 @@ def _tick(state: Changes, now: float) -> Step:
             due.append((change, EndedBy.TIMEOUT, ""))
         elif lost:
             due.append((change, EndedBy.LOST_BACKEND, ""))
-    state, undo = undo_all(state, due)
+    state, undo = begin_undo(state, due)
     return state, undo + rechecks
 
 
-def _measured(state: Changes, event: Measured) -> Step:
+def _measured(state: Changes, event: MetricsMeasured) -> Transition:
     due = []
     for change in reversed(state.changes.values()):
         if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or not change.guardrails:
@@ -367,7 +369,7 @@ def _measured(state: Changes, event: Measured) -> Step:
         violations = (s.violation(g, v) for g, s, v in zip(change.guardrails, strikes, values, strict=True))
         if violation := next(filter(None, violations), None):
             due.append((counted, EndedBy.GUARDRAIL, f"The {violation}"))
-    return undo_all(state, due)
+    return begin_undo(state, due)
 
 
 def _unknown(state: Changes, change_id: str) -> list[Instruction]:
@@ -376,4 +378,4 @@ def _unknown(state: Changes, change_id: str) -> list[Instruction]:
     else:
         why = "it never arrived, it ended long ago, or the journal was lost."
         sentence = f"This node does not know change {change_id[:60]}: {why}"
-    return [Report(ChangeMessage(change_id, ChangeState.FAILED, sentence, [], EndedBy.ERROR))]
+    return [SendChangeState(ChangeMessage(change_id, ChangeState.FAILED, sentence, [], EndedBy.ERROR))]

@@ -82,7 +82,7 @@ def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isola
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
     return Preview(
         plan=plan,
-        sentence=_refused(refused) if refused else sentence_of(view, plan),
+        sentence=_refused(refused) if refused else summarize_plan(view, plan),
         commands=[] if refused else [parse_setting(a.key).shell_command(a.becomes) for a in actions],
         warnings=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
         refused=refused,
@@ -94,7 +94,7 @@ def _refused(refused: list[Refusal]) -> str:
     return f"Refused: {first}" if len(refused) == 1 else f"Refused for {len(refused)} reasons, the first: {first}"
 
 
-def sentence_of(view: View, plan: Plan) -> str:
+def summarize_plan(view: View, plan: Plan) -> str:
     """Return a sentence with every change of a plan: setting, old and new value. Keys and values must be valid."""
     if not plan.actions:
         return "Nothing would change: every setting already has the desired value."

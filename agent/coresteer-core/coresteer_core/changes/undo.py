@@ -4,15 +4,15 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from coresteer_core.changes.events import Change, Changes, Instruction, RecordChange, Report, RunInverse
+from coresteer_core.changes.events import Change, Changes, Instruction, RecordChange, RunInverse, SendChangeState
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
-Step: TypeAlias = tuple[Changes, list[Instruction]]
+Transition: TypeAlias = tuple[Changes, list[Instruction]]
 
 LOST_BACKEND_GRACE_S = 10.0
 """Seconds without a backend after which unconfirmed changes are rolled back; a reconnect takes less."""
-REMEMBERED = 256
+MAX_REMEMBERED_CHANGES = 256
 """Maximum number of changes kept for a later rollback; older ones that have ended are dropped."""
 
 _CAUSES = {
@@ -25,7 +25,7 @@ _CAUSES = {
 }
 
 
-def undo_all(state: Changes, due: list[tuple[Change, EndedBy, str]]) -> Step:
+def begin_undo(state: Changes, due: list[tuple[Change, EndedBy, str]]) -> Transition:
     """Return the state and the instructions that begin to undo changes, given latest first, each with its cause."""
     instructions: list[Instruction] = []
     for change, by, cause in due:
@@ -37,7 +37,7 @@ def undo_all(state: Changes, due: list[tuple[Change, EndedBy, str]]) -> Step:
     return state, instructions
 
 
-def inverse_ran(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+def finish_undo(state: Changes, change: Change, results: list[Result], now: float) -> Transition:
     """Return the state after an undo; actions whose setting could not be restored remain in the change's undo plan."""
     by = change.ending
     if by is None:
@@ -61,7 +61,7 @@ def inverse_ran(state: Changes, change: Change, results: list[Result], now: floa
         deadline=None,
         confirm_at=None,
     )
-    return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), send_state(change, now)]
 
 
 def describe_restored(results: list[Result]) -> str:
@@ -78,7 +78,7 @@ def describe_restored(results: list[Result]) -> str:
             return " ".join([f"{back} of {len(results)} settings are restored.", *gone])
 
 
-def restored_externally(state: Changes, keys: frozenset[str], now: float) -> Step:
+def apply_external_restore(state: Changes, keys: frozenset[str], now: float) -> Transition:
     """Return the state after ``coresteer-agent restore`` restored settings; a change with nothing left to undo ends."""
     instructions: list[Instruction] = []
     for before in state.changes.values():
@@ -101,19 +101,19 @@ def restored_externally(state: Changes, keys: frozenset[str], now: float) -> Ste
                 sentence="Restored on the node by coresteer-agent restore.",
             )
         state = with_change(state, change)
-        instructions += [RecordChange(change), report(change, now)] if ended else [RecordChange(change)]
+        instructions += [RecordChange(change), send_state(change, now)] if ended else [RecordChange(change)]
     return state, instructions
 
 
-def restarted(state: Changes, changes: list[Change]) -> Step:
+def resume_changes(state: Changes, changes: list[Change]) -> Transition:
     """Return the state with the changes of a journal, oldest first, and instructions that undo the open ones."""
     for change in changes:
         state = with_change(state, change)
     open_ones = [change for change in reversed(changes) if change.open]
-    return undo_all(state, [(change, change.ending or EndedBy.AGENT_RESTART, "") for change in open_ones])
+    return begin_undo(state, [(change, change.ending or EndedBy.AGENT_RESTART, "") for change in open_ones])
 
 
-def after_reboot(changes: list[Change]) -> list[Change]:
+def changes_after_reboot(changes: list[Change]) -> list[Change]:
     """Return the changes that the backend must still learn of after a reboot, which restored every setting."""
     unreported = []
     for change in changes:
@@ -137,7 +137,7 @@ def after_reboot(changes: list[Change]) -> list[Change]:
 def with_change(state: Changes, change: Change) -> Changes:
     """Return the state of all changes with one added or updated; drops old ended ones above the maximum."""
     changes = {**state.changes, change.change_id: change}
-    surplus = len(changes) - REMEMBERED
+    surplus = len(changes) - MAX_REMEMBERED_CHANGES
     if surplus > 0:
         ended = [c for c in changes.values() if not c.open and c.change_id != change.change_id]
         ended.sort(key=lambda c: not c.policy)  # policies make many, which are seldom rolled back
@@ -146,10 +146,10 @@ def with_change(state: Changes, change: Change) -> Changes:
     return replace(state, changes=changes)
 
 
-def report(change: Change, now: float) -> Report:
+def send_state(change: Change, now: float) -> SendChangeState:
     """Return the instruction to send a change's present state to the backend. now: monotonic seconds."""
     waiting = change.state is ChangeState.UNCONFIRMED and change.deadline is not None
-    return Report(
+    return SendChangeState(
         ChangeMessage(
             change_id=change.change_id,
             state=change.state,

@@ -44,7 +44,7 @@ ClientCpus: TypeAlias = Annotated[
     ),
 ]
 Connections: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
-Limit: TypeAlias = Annotated[
+MbitLimit: TypeAlias = Annotated[
     int, Meta(ge=1, le=400_000), labelled("Rate limit", "Limit for all connections together.", unit="Mbit/s")
 ]
 
@@ -69,7 +69,7 @@ class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
     metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
 
     connections: Annotated[Connections, labelled("Connections", "TCP connections that send at the same time.")] = 4
-    limit_mbit_per_s: Limit = 400_000
+    limit_mbit_per_s: MbitLimit = 400_000
     server_cpus: ServerCpus = ""
     client_cpus: ClientCpus = ""
 
@@ -129,7 +129,7 @@ class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
 
     udp: Annotated[bool, labelled("UDP instead of TCP")] = False
     streams: Annotated[Connections, labelled("Streams", "Connections or flows that send at the same time.")] = 4
-    limit_mbit_per_s: Limit = 10_000
+    limit_mbit_per_s: MbitLimit = 10_000
     server_cpus: ServerCpus = ""
     client_cpus: ClientCpus = ""
 
@@ -226,14 +226,14 @@ _CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=101)]
 """Above 100, because clock ticks are counted a little early or late."""
 
 
-class Measured(Struct, frozen=True, kw_only=True):
+class RunResult(Struct, frozen=True, kw_only=True):
     """Result of one run of an experiment on a node: metrics over its measured time.
 
-    figures: by the names of coresteer_core.metrics.EXPERIMENT, and ``command.NAME``. cpus: percent of each CPU's time
-    by kind (busy, user, system, irq, softirq, steal), an element a CPU number, None where unknown. steal_percent: of
-    all CPUs together.
-    load_before: runnable tasks in the last minute before it. disturbed: why this run should not count, in sentences
-    that do not look at the figures (a CPU went offline, the host took time away); empty where nothing was.
+    figures: by the names of coresteer_core.metrics.EXPERIMENT_METRICS, and ``command.NAME``. cpus: percent of each
+    CPU's time by kind (busy, user, system, irq, softirq, steal), an element a CPU number, None where unknown.
+    steal_percent: of all CPUs together. load_before: runnable tasks in the last minute before it. disturbed: why this
+    run should not count, in sentences that do not look at the figures (a CPU went offline, the host took time away);
+    empty where nothing was.
     """
 
     started_ms: int

@@ -8,11 +8,11 @@ from statistics import fmean
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.experiments.model import Measured
-from coresteer_core.metrics import EXPERIMENT, cpu_s_per_gbit, packets_per_interrupt
-from coresteer_core.node.derive import CpuTimes, Sample, derive
-from coresteer_core.node.metric_values import sum_known
-from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency, unpack
+from coresteer_core.experiments.model import RunResult
+from coresteer_core.metrics import EXPERIMENT_METRICS, cpu_s_per_gbit, packets_per_interrupt
+from coresteer_core.node.derive import CpuTimes, Sample, derive_rates
+from coresteer_core.node.metric_values import sum_known_cpus
+from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency, unpack_column
 
 
 class Reading(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Reading(Struct, frozen=True):
     numa_pages: tuple[int, int] | None = None
 
 
-def measured(
+def run_result(
     before: Reading,
     after: Reading,
     *,
@@ -38,8 +38,8 @@ def measured(
     load_before: float,
     disturbed: Sequence[str] = (),
     tcp: Sequence[TcpLatency] | None = None,
-) -> Measured:
-    """Return the result of a run, by the names of metrics.EXPERIMENT, from the counters before and after it.
+) -> RunResult:
+    """Return the result of a run, by the names of metrics.EXPERIMENT_METRICS, from the counters before and after it.
 
     netdevs: those whose packets count; empty for all but loopback. irqs: of each netdev. load: the workload's own
     metrics, which replace the node's of the same name. tcp: the kernel's round-trip times during a run without a load:
@@ -50,7 +50,7 @@ def measured(
     packets_per_interrupt only those of netdevs that have interrupts. dropped_per_s is the drops of netdevs, received
     and sent, as in guardrail_values.
     """
-    rates = derive(before.sample, after.sample, 0)
+    rates = derive_rates(before.sample, after.sample, 0)
     seconds = rates.duration_s
     cpus = _shares(before.sample.times, after.sample.times, rates.cpus)
     figures: dict[str, float] = {}
@@ -61,7 +61,7 @@ def measured(
         figures |= _of_load(load)
         effort = cpu_s_per_gbit(figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s"))
         figures |= {} if effort is None else {"cpu_s_per_gbit": effort}
-    return Measured(
+    return RunResult(
         started_ms=before.sample.time_ms,
         duration_s=seconds,
         figures=figures,
@@ -99,7 +99,7 @@ def _counted(
     rates: Rates, before: Reading, after: Reading, netdevs: Sequence[str], irqs: Mapping[str, frozenset[int]]
 ) -> dict[str, float]:
     counts = {
-        "squeezed_per_s": sum_known(rates.counts["time_squeeze"]),
+        "squeezed_per_s": sum_known_cpus(rates.counts["time_squeeze"]),
         "context_switches_per_s": _moved(before.context_switches, after.context_switches),
         "migrations_per_s": _moved(before.migrations, after.migrations),
     }
@@ -137,7 +137,9 @@ def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]
 
 def _of_load(load: Mapping[str, float]) -> dict[str, float]:
     """Return the workload's own metrics with known names and plausible values; a command's output is not trusted."""
-    known = (name for name, value in load.items() if (name in EXPERIMENT or _OWN.match(name)) and abs(value) < _MOST)
+    known = (
+        name for name, value in load.items() if (name in EXPERIMENT_METRICS or _OWN.match(name)) and abs(value) < _MOST
+    )
     return {name: load[name] for name in islice(known, _MOST_FIGURES)}
 
 
@@ -170,7 +172,7 @@ def _by_irq(rates: Rates) -> dict[int, int] | None:
     if rates.irq_ids is None or rates.irq_counts is None:
         return None
     by_irq: dict[int, int] = {}
-    for irq, count in zip(unpack(rates.irq_ids, "I"), unpack(rates.irq_counts, "I"), strict=True):
+    for irq, count in zip(unpack_column(rates.irq_ids, "I"), unpack_column(rates.irq_counts, "I"), strict=True):
         if irq < FIRST_LABEL_ID:
             by_irq[irq] = by_irq.get(irq, 0) + count
     return by_irq

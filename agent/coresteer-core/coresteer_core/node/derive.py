@@ -50,7 +50,7 @@ class CounterTable(Struct, frozen=True):
     rows: dict[str, Counters]
 
 
-class SelfUsage(Struct, frozen=True):
+class AgentUsage(Struct, frozen=True):
     """The CPU time that the agent used since it started, and its resident memory."""
 
     cpu_s: float
@@ -62,7 +62,7 @@ class Sample(Struct, frozen=True):
 
     time_ms: Unix time, may step. monotonic_s: the clock that durations are taken from.
     cpus: one more than the highest CPU number that is present. counters: totals since boot by name
-    (coresteer_core.metrics.COUNTERS), without those that could not be read.
+    (coresteer_core.metrics.COUNTER_SOURCES), without those that could not be read.
     """
 
     time_ms: int
@@ -74,7 +74,7 @@ class Sample(Struct, frozen=True):
     softnet: dict[int, SoftnetCounts] | None
     netdevs: dict[str, NetdevTotals] | None
     tcp: TcpLatency | None
-    self_usage: SelfUsage | None
+    self_usage: AgentUsage | None
     counters: dict[str, int] = {}
 
 
@@ -86,7 +86,7 @@ _PLAUSIBLE_NETDEV_PER_S = 1 << 40
 """More than a netdev counts in a second: twenty times the bytes of a 400 Gbit/s port."""
 
 
-def derive(previous: Sample, current: Sample, seq: int) -> Rates:
+def derive_rates(previous: Sample, current: Sample, seq: int) -> Rates:
     """Return the increments of a node's counters between two samples, the earlier first.
 
     A CPU, netdev or column that is in only one of them is unknown for the interval, not 0. A new
@@ -278,7 +278,7 @@ def _counters(previous: Mapping[str, int], current: Mapping[str, int], duration_
     }
 
 
-def _agent_cpu(previous: SelfUsage | None, current: SelfUsage | None) -> float | None:
+def _agent_cpu(previous: AgentUsage | None, current: AgentUsage | None) -> float | None:
     if previous is None or current is None or current.cpu_s < previous.cpu_s:
         return None
     return current.cpu_s - previous.cpu_s

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from coresteer_core.node.metric_values import guardrail_values
-from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, Rates, unpack
+from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, Rates, unpack_column
 
 
 class IrqLoad(Struct, frozen=True, array_like=True):
@@ -46,7 +46,7 @@ class Load(Struct, frozen=True):
     netdevs: list[NetdevLoad] = []
 
 
-def load_of(rates: Sequence[Rates]) -> Load:
+def mean_load(rates: Sequence[Rates]) -> Load:
     """Return a node's mean load over intervals, each weighted by its duration where a value is known.
 
     An interrupt without a cell in an interval whose interrupts are known occurred 0 times. Returns an empty Load for a
@@ -99,7 +99,11 @@ def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
         if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None:
             continue
         seconds += each.duration_s
-        columns = (unpack(each.irq_ids, "I"), unpack(each.irq_cpus, "H"), unpack(each.irq_counts, "I"))
+        columns = (
+            unpack_column(each.irq_ids, "I"),
+            unpack_column(each.irq_cpus, "H"),
+            unpack_column(each.irq_counts, "I"),
+        )
         for irq, cpu, count in zip(*columns, strict=False):
             if irq < FIRST_LABEL_ID:
                 counts[irq, cpu] = counts.get((irq, cpu), 0) + count

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 
-from coresteer_core.metrics import SCALARS, Metric, Source
+from coresteer_core.metrics import SCALAR_SOURCES, Metric, Source
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
     ABSENT_U32,
@@ -12,7 +12,7 @@ from coresteer_core.node.rates import (
     SHARES_PER_UNIT,
     NetdevCounts,
     Rates,
-    unpack,
+    unpack_column,
 )
 
 _ABSENT = bytes([ABSENT_SHARE])
@@ -20,9 +20,9 @@ _IS_DEVICE = bytes(high < FIRST_LABEL_ID >> 24 for high in range(256))
 """By the highest byte of an irq_id, whether it is the number of an interrupt."""
 
 
-def sum_known(column: bytes | None) -> int | None:
+def sum_known_cpus(column: bytes | None) -> int | None:
     """Return the sum of a u32 column of Rates over all CPUs; None where no CPU's count is known."""
-    values = unpack(column or b"", "I")
+    values = unpack_column(column or b"", "I")
     absent = values.count(ABSENT_U32)
     return None if absent == len(values) else sum(values) - absent * ABSENT_U32
 
@@ -31,7 +31,7 @@ def device_interrupts(rates: Rates) -> int | None:
     """Return the number of device interrupts in an interval, without rows such as LOC; None where not read."""
     if rates.irq_ids is None or rates.irq_counts is None:
         return None
-    return sum(compress(unpack(rates.irq_counts, "I"), rates.irq_ids[3::4].translate(_IS_DEVICE)))
+    return sum(compress(unpack_column(rates.irq_counts, "I"), rates.irq_ids[3::4].translate(_IS_DEVICE)))
 
 
 def largest_share(column: bytes | None) -> tuple[int, float] | None:
@@ -46,7 +46,7 @@ def _reader(source: Source) -> Callable[[Rates], float | None]:
     """Return the function that reads a source's amount from Rates."""
     field, column = source.field, source.column
     readers: dict[str, Callable[[Rates], float | None]] = {
-        "cpu": lambda rates: sum_known(rates.counts.get(column)),
+        "cpu": lambda rates: sum_known_cpus(rates.counts.get(column)),
         "irq": device_interrupts,
         "tcp": lambda rates: None if rates.tcp is None else getattr(rates.tcp, field),
         "agent": lambda rates: getattr(rates, field),
@@ -56,9 +56,9 @@ def _reader(source: Source) -> Callable[[Rates], float | None]:
 
 
 SCALAR_READERS: Mapping[str, Callable[[Rates], float | None]] = MappingProxyType(
-    {field: _reader(source) for field, source in SCALARS.items()}
+    {field: _reader(source) for field, source in SCALAR_SOURCES.items()}
 )
-"""By field of SCALARS, the function that returns its amount from the Rates of an interval."""
+"""By field of SCALAR_SOURCES, the function that returns its amount from the Rates of an interval."""
 
 
 def counted_netdevs(rates: Rates, physical: frozenset[str] | None) -> Sequence[NetdevCounts] | None:
@@ -114,5 +114,5 @@ def _dropped_per_s(rates: Rates) -> float | None:
         return None
     if rates.netdevs is not None:
         return sum(netdev.rx_dropped + netdev.tx_dropped for netdev in rates.netdevs) / rates.duration_s
-    dropped = sum_known(rates.counts.get("dropped"))
+    dropped = sum_known_cpus(rates.counts.get("dropped"))
     return None if dropped is None else dropped / rates.duration_s

@@ -81,7 +81,7 @@ class DriverRecord(Struct, frozen=True):
 _U32: TypeAlias = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
-class Point(Struct, frozen=True):
+class CoalescingPoint(Struct, frozen=True):
     """Measured traffic and interrupts of a netdev at one combination of coalescing values, over intervals with traffic.
 
     rx_usecs, rx_frames: None where the driver has none. adaptive: adaptive-rx was on. interrupts: of its receiving
@@ -102,11 +102,11 @@ class Point(Struct, frozen=True):
     last_ms: UnixMs = 0
 
 
-class Learned(Struct, frozen=True):
+class NicKnowledge(Struct, frozen=True):
     """What an agent has measured and learned about its node's NICs and drivers; stored across restarts."""
 
     drivers: Annotated[list[DriverRecord], Meta(max_length=MAX_DRIVERS)] = []
-    points: Annotated[list[Point], Meta(max_length=MAX_NETDEVS * MAX_POINTS)] = []
+    points: Annotated[list[CoalescingPoint], Meta(max_length=MAX_NETDEVS * MAX_POINTS)] = []
 
     def responses(self, driver: str | None, name: str) -> list[DriverResponse]:
         """Return a driver's recorded responses to writes of one parameter, ``coalesce/rx-usecs``."""
@@ -155,7 +155,7 @@ _CQE_MODES = {
 """By driver: timer and the event it counts from with cqe-mode-rx on, then with it off."""
 
 
-def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | None, str]:
+def interrupt_timer(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | None, str]:
     """Return the kind of interrupt timer of a NIC (None where unknown), and a sentence that says why.
 
     params: of the netdev or of the queue. Sources: the drivers in the kernel's drivers/net, the virtio specification
@@ -178,7 +178,7 @@ def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | Non
     )
 
 
-def added_bound_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) -> float:
+def max_added_wait_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) -> float:
     """Return the longest time in µs that a packet waits for its interrupt. timer None: the maximum of all timers.
 
     A restarting timer may be restarted by every packet except the one that reaches rx_frames. Infinite where nothing

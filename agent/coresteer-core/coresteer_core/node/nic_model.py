@@ -36,7 +36,7 @@ class TimerParams(Struct, frozen=True):
     rx_frames: int | None = None
 
 
-class Host(Struct, frozen=True):
+class HostCosts(Struct, frozen=True):
     """Receive costs of the host in µs, and the ring size. While the host polls, the NIC does not interrupt (NAPI).
 
     ring: packets that the NIC can hold. entry_us: from the interrupt to the first packet. packet_us: per packet, > 0.
@@ -47,7 +47,7 @@ class Host(Struct, frozen=True):
     packet_us: float = 1.0
 
 
-TYPICAL_HOST = Host()
+TYPICAL_HOST_COSTS = HostCosts()
 
 
 class Prediction(Struct, frozen=True):
@@ -71,13 +71,13 @@ _END_US = 1e300
 """A time after all packets."""
 
 
-def packet_gap_us(frame_bytes: float, link_bits_per_s: int) -> float:
+def frame_wire_time_us(frame_bytes: float, link_bits_per_s: int) -> float:
     """Return the time in µs that a frame takes on the wire: 9000 B at 1 Gb/s is 72 µs."""
     return frame_bytes * 8e6 / link_bits_per_s
 
 
 def predict(
-    traffic: QueueTraffic, params: TimerParams, host: Host = TYPICAL_HOST, *, packets: int = 1000
+    traffic: QueueTraffic, params: TimerParams, host: HostCosts = TYPICAL_HOST_COSTS, *, packets: int = 1000
 ) -> Prediction:
     """Return the interrupt rate and added latency that the model predicts for a receive queue.
 
@@ -113,7 +113,7 @@ def _gaps(traffic: QueueTraffic) -> tuple[float, float]:
     mean_us = 1e6 / max(traffic.packets_per_s, _LEAST_PER_S)
     if traffic.link_bits_per_s is None:
         return mean_us, 0.0
-    least_us = packet_gap_us(traffic.frame_bytes, traffic.link_bits_per_s)
+    least_us = frame_wire_time_us(traffic.frame_bytes, traffic.link_bits_per_s)
     return max(mean_us, least_us), least_us
 
 
@@ -149,7 +149,7 @@ class _Simulated(Struct):
     dropped: int
 
 
-def _run(times_us: list[float], params: TimerParams, host: Host) -> _Simulated:
+def _run(times_us: list[float], params: TimerParams, host: HostCosts) -> _Simulated:
     """Simulate until all packets are delivered; one whose delay never ends has waited until the last arrival."""
     frames = params.rx_frames or 0
     usecs = math.inf if frames > 1 and not params.rx_usecs else params.rx_usecs

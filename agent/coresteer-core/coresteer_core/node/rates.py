@@ -71,7 +71,8 @@ class Rates(Struct, frozen=True):
     irq_ids (u32), irq_cpus (u16), irq_counts (u32): the IRQ × CPU cells that moved, others are 0.
     An irq_id is the interrupt's number, or for architecture rows such as LOC four ASCII bytes
     (see encode_irq_id).
-    counters: the node's counters by name (coresteer_core.metrics.COUNTERS), without those that could not be read.
+    counters: the node's counters by name (coresteer_core.metrics.COUNTER_SOURCES), without those that could not be
+    read.
     """
 
     seq: Count
@@ -114,7 +115,7 @@ def decode_irq_id(irq_id: int) -> str:
     return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()
 
 
-def unpack(column: bytes, kind: str) -> Sequence[int]:
+def unpack_column(column: bytes, kind: str) -> Sequence[int]:
     """Return the numbers in a little-endian column of Rates. kind: type code of array, ``H`` (u16) or ``I`` (u32)."""
     numbers = array(kind, column)
     if sys.byteorder == "big":

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load
-from coresteer_core.node.nic import Timer, selects_adaptive_mode, timer_of
-from coresteer_core.node.nic_model import TYPICAL_HOST, Host, Prediction, QueueTraffic, TimerParams, predict
+from coresteer_core.node.nic import Timer, interrupt_timer, selects_adaptive_mode
+from coresteer_core.node.nic_model import TYPICAL_HOST_COSTS, HostCosts, Prediction, QueueTraffic, TimerParams, predict
 
 
-class Received(Struct, frozen=True):
+class ReceivedTraffic(Struct, frozen=True):
     """Traffic that a netdev, or one of its queues, receives. share: of the packets, on the busiest or selected queue.
 
     interrupts_per_s: of all queues together, or of the selected one; None where unknown.
@@ -23,7 +23,7 @@ class Received(Struct, frozen=True):
     interrupts_per_s: float | None
 
 
-def number(params: Mapping[str, str], name: str) -> int | None:
+def int_param(params: Mapping[str, str], name: str) -> int | None:
     """Return a parameter's value as an integer; None where the device has none."""
     value = params.get(name, "")
     return int(value) if value.isdecimal() else None
@@ -37,7 +37,9 @@ def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
     return frozenset(receiving or {irq.irq for irq in irqs})
 
 
-def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None = None) -> Received | None:
+def received_traffic(
+    inventory: Inventory, load: Load, netdev: Netdev, irq: int | None = None
+) -> ReceivedTraffic | None:
     """Return the traffic that a netdev receives on all queues, or on that of one interrupt; None if none was measured.
 
     Packets are divided among queues in proportion to their interrupts.
@@ -53,28 +55,28 @@ def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None =
     frame_bytes = counted.rx_bytes_per_s / counted.rx_packets_per_s
     if irq is None:
         share = max(per_s.values()) / total if total else 1.0
-        return Received(counted.rx_packets_per_s, frame_bytes, share, total if load.irqs and per_s else None)
+        return ReceivedTraffic(counted.rx_packets_per_s, frame_bytes, share, total if load.irqs and per_s else None)
     if not per_s.get(irq):
         return None
-    return Received(counted.rx_packets_per_s * per_s[irq] / total, frame_bytes, 1.0, per_s[irq])
+    return ReceivedTraffic(counted.rx_packets_per_s * per_s[irq] / total, frame_bytes, 1.0, per_s[irq])
 
 
-def wait_of(driver: str | None, params: Mapping[str, str]) -> TimerParams | None:
+def timer_params(driver: str | None, params: Mapping[str, str]) -> TimerParams | None:
     """Return a NIC's timer with rx-usecs and rx-frames; None without rx-usecs or where the driver adapts them.
 
     An unknown timer is assumed to be restarting, which waits longest: it fires no earlier than absolute, and that no
     earlier than throttle.
     """
-    rx_usecs = number(params, "coalesce/rx-usecs")
+    rx_usecs = int_param(params, "coalesce/rx-usecs")
     if rx_usecs is None or params.get("coalesce/adaptive-rx") == "on" or selects_adaptive_mode(driver, rx_usecs):
         return None
-    timer, _ = timer_of(driver, params)
-    return TimerParams(timer or Timer.RESTARTING, rx_usecs, number(params, "coalesce/rx-frames"))
+    timer, _ = interrupt_timer(driver, params)
+    return TimerParams(timer or Timer.RESTARTING, rx_usecs, int_param(params, "coalesce/rx-frames"))
 
 
-def predict_received(netdev: Netdev, traffic: Received, wait: TimerParams, *, packets: int = 1000) -> Prediction:
+def predict_received(netdev: Netdev, traffic: ReceivedTraffic, wait: TimerParams, *, packets: int = 1000) -> Prediction:
     """Return the predicted interrupts of all queues of a netdev together, and the latency of its busiest queue."""
     arrivals = QueueTraffic(traffic.packets_per_s * traffic.share, traffic.frame_bytes, netdev.speed_bits_per_s)
-    host = Host(ring=number(netdev.params, "ring/rx") or TYPICAL_HOST.ring)
+    host = HostCosts(ring=int_param(netdev.params, "ring/rx") or TYPICAL_HOST_COSTS.ring)
     found = predict(arrivals, wait, host, packets=packets)
     return replace(found, interrupts_per_s=found.interrupts_per_s / traffic.share)

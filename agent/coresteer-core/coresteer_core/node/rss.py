@@ -50,12 +50,12 @@ def _byte_table(key_bits: int, position: int) -> "array[int]":
     return table
 
 
-def indirect(flow_hash: int, table: Sequence[T]) -> T:
+def indirection_entry(flow_hash: int, table: Sequence[T]) -> T:
     """Return the entry of a NIC's RSS indirection table (the receive queue) that a flow's hash selects."""
     return table[flow_hash % len(table)]
 
 
-def scale(flow_hash: int, choices: Sequence[T]) -> T:
+def reciprocal_scale(flow_hash: int, choices: Sequence[T]) -> T:
     """Return the CPU that a flow's hash selects among the online CPUs of a queue's RPS mask.
 
     Kernel: reciprocal_scale() in include/linux/kernel.h.

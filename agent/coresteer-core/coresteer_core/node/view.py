@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import Load
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
@@ -24,7 +24,7 @@ class View(Struct, frozen=True, dict=True):
     load: Load = Load()
     tasks: list[NetTask] = []
     time_s: float = 0.0
-    learned: Learned = Learned()
+    learned: NicKnowledge = NicKnowledge()
     classes: dict[str, list[ClassFigures]] = {}
     cgroups: dict[str, dict[str, str]] = {}
 

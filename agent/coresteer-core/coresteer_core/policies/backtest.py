@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.overlay import overlay
@@ -37,7 +37,7 @@ def simulate_enforcement(views: Iterable[View], policies: list[PolicyInForce]) -
     settings: dict[str, str] = {}
     for recorded in views:
         view = overlay(recorded, settings)
-        evaluations, memory = step(view, policies, memory)
+        evaluations, memory = evaluate_round(view, policies, memory)
         for evaluation in evaluations:
             for action in evaluation.actions:
                 memory = record_write(memory, evaluation.policy_id, action, view.time_s)

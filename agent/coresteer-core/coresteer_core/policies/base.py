@@ -31,7 +31,7 @@ class Ownership(StrEnum):
     REASSERT = "reassert"
 
 
-MODE = labelled(
+MODE_FIELD = labelled(
     "Mode",
     options={mode.value: mode.value for mode in Mode},
     option_help={
@@ -42,7 +42,7 @@ MODE = labelled(
 )
 """Label and help texts of form fields for a Mode."""
 
-OWNERSHIP = {
+OWNERSHIP_LABELS = {
     "warn": "warn and continue",
     "yield": "yield: leave the setting as it is",
     "reassert": "re-assert: write the policy's value again",
@@ -111,12 +111,12 @@ class PolicySpec(Struct, frozen=True):
         return False
 
 
-ALLOW_ISOLATED = labelled(
+ALLOW_ISOLATED_FIELD = labelled(
     "Use isolated CPUs", "Also place work on CPUs that isolcpus or nohz_full reserve.", group="advanced"
 )
 """Label and help text of the field ``allow_isolated`` of the policies that choose CPUs."""
 
-STEP_S = 5.0
+ROUND_PERIOD_S = 5.0
 """Seconds between two evaluation rounds of an agent."""
 
 

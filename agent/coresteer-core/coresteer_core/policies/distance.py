@@ -89,7 +89,7 @@ class CpuDistances:
             return frozenset()
         return frozenset().union(*(self._groups[Locality.SMT].get(cpu, ()) for cpu in cpus))
 
-    def within(self, locality: Locality) -> frozenset[int]:
+    def distances_within(self, locality: Locality) -> frozenset[int]:
         """Return all distances between CPUs that share this unit or a smaller one."""
         return frozenset(self.distance(each) for each in list(Locality)[: list(Locality).index(locality) + 1])
 
@@ -101,7 +101,7 @@ class CpuDistances:
         values[cpu] = 0
         return bytes(values)
 
-    def around(self, cpu: int, locality: Locality) -> tuple[CpuGroup, ...]:
+    def groups_around(self, cpu: int, locality: Locality) -> tuple[CpuGroup, ...]:
         """Return the CPUs that share this unit with a CPU, grouped by distance, nearest first; no empty groups."""
         groups = self._around.get((cpu, locality))
         if groups is None:
@@ -112,7 +112,7 @@ class CpuDistances:
             of = {self.distance(each): each for each in Locality}
             found = (
                 CpuGroup(of[distance], distance, tuple(at[distance]))
-                for distance in sorted(self.within(locality) & at.keys())
+                for distance in sorted(self.distances_within(locality) & at.keys())
             )
             groups = self._around[cpu, locality] = tuple(found)
         return groups

@@ -1,20 +1,27 @@
 """Evaluate all policies in force on a node in one round: precedence, flap damping, guard, drift.
 
-Pure: the node loop, a preview in the backend and a backtest call the same step().
+Pure: the node loop, a preview in the backend and a backtest call the same evaluate_round().
 """
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from coresteer_core.changes.guard import MAX_MOVES, refusals
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, refusals
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, decide
 from coresteer_core.policies.base import Decision, Deferred, Drift, Evaluation, Mode, Ownership, Proposal
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
-from coresteer_core.policies.flap_damping import damped
-from coresteer_core.policies.ownership import controllers, current_value, find_drifts, name_running, process, prune
+from coresteer_core.policies.flap_damping import why_damped
+from coresteer_core.policies.ownership import (
+    controllers_of,
+    current_value,
+    describe_running,
+    find_drifts,
+    process_start_ticks,
+    prune_memory,
+)
 from coresteer_core.settings import SettingError, parse_setting
 from coresteer_core.settings.overlay import overlay
 
@@ -30,7 +37,9 @@ _DEFERRED = {
 """Text for a sentence by Deferred.code."""
 
 
-def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tuple[list[Evaluation], EngineMemory]:
+def evaluate_round(
+    view: View, policies: list[PolicyInForce], memory: EngineMemory
+) -> tuple[list[Evaluation], EngineMemory]:
     """Return the evaluation of each policy for a view of the node, by rank, and the memory for the next round.
 
     An action becomes a holding only by record_write(). A policy overrules those after it in rank for a setting that it
@@ -39,7 +48,7 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
     moves_per_step limits actions, so it does not shorten a recommendation.
     """
     ranked = sorted(policies, key=lambda policy: policy.precedence)
-    round_ = _Round(view, prune(view, ranked, memory))
+    round_ = _Round(view, prune_memory(view, ranked, memory))
     drifts = {policy.policy_id: round_.drifts(policy) for policy in ranked}
     by_id = {policy.policy_id: policy for policy in ranked}
     for key, holding in round_.holdings.items():
@@ -56,7 +65,7 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
         if policy.mode is Mode.ENFORCE and policy is not ranked[-1]:
             planned = overlay(planned, {action.key: action.becomes for action in evaluation.actions})
     touched = dict.fromkeys([*round_.holdings, *(action.key for each in evaluations for action in each.actions)])
-    processes = {key: ticks for key in touched if (ticks := process(view, key, memory)) is not None}
+    processes = {key: ticks for key in touched if (ticks := process_start_ticks(view, key, memory)) is not None}
     return evaluations, replace(
         round_.memory, holdings=round_.holdings, memories=memories, yielded=round_.yielded, processes=processes
     )
@@ -102,7 +111,7 @@ class _Round:
         decision = self._with_releases(policy, decision)
         proposals = [*decision.proposals, *_reassertions(policy, decision, drifts)]
         drifted = {drift.key: drift for drift in drifts}
-        most = policy.damping.moves_per_step if policy.mode is Mode.ENFORCE else MAX_MOVES
+        most = policy.damping.moves_per_step if policy.mode is Mode.ENFORCE else MAX_PLAN_ACTIONS
         actions: list[Action] = []
         deferred: list[Deferred] = []
         seen: set[str] = set()
@@ -121,7 +130,7 @@ class _Round:
             reason = (
                 refused
                 or self._overruled(policy, proposal)
-                or damped(
+                or why_damped(
                     self.view, self.memory, self.holdings, policy, proposal, value,
                     undamped=undamped, drift=drifted.get(proposal.key),
                 )
@@ -176,9 +185,9 @@ class _Round:
         return was, value, self._owned(policy, proposal)
 
     def _owned(self, policy: PolicyInForce, proposal: Proposal) -> Deferred | None:
-        names = controllers(self.view, proposal.key)
+        names = controllers_of(self.view, proposal.key)
         if names and policy.on_controller is Ownership.YIELD:
-            return Deferred(proposal, "owned", f"{name_running(names)} on this node, and this policy yields to it.")
+            return Deferred(proposal, "owned", f"{describe_running(names)} on this node, and this policy yields to it.")
         if self.yielded.get(proposal.key) == policy.policy_id:
             why = "This setting was changed by something else after the policy had set it, and this policy yields."
             return Deferred(proposal, "owned", why)
@@ -209,9 +218,9 @@ class _Round:
         drifts: list[Drift],
     ) -> str:
         parts = [decision.sentence]
-        names = sorted({name for action in actions for name in controllers(self.view, action.key)})
+        names = sorted({name for action in actions for name in controllers_of(self.view, action.key)})
         if names and policy.on_controller is Ownership.WARN:
-            parts.append(f"{name_running(names)} on this node and may undo this.")
+            parts.append(f"{describe_running(names)} on this node and may undo this.")
         if deferred:
             codes = [each.code for each in deferred]
             counts = ", ".join(f"{codes.count(code)} {_DEFERRED[code]}" for code in _DEFERRED if code in codes)

@@ -62,7 +62,8 @@ class EngineMemory(Struct, frozen=True):
     yielded: id of the policy that gave a setting up because something else had changed it.
     processes: started_ticks of the processes of task settings, to detect a reused PID.
     refused: settings that must not be written now, with the reason as a sentence. A proposal for one is deferred as
-    ``refused`` and uses none of the step's moves. Maintained by the caller that writes; step() only passes it on.
+    ``refused`` and uses none of the round's moves. Maintained by the caller that writes; evaluate_round() only passes
+    it on.
     """
 
     holdings: dict[str, Holding] = {}
@@ -105,6 +106,6 @@ def record_steering(memory: EngineMemory, key: str, value: str, time_s: float) -
     return replace(memory, holdings={**memory.holdings, key: holding})
 
 
-def forget(memory: EngineMemory, key: str) -> EngineMemory:
+def forget_holding(memory: EngineMemory, key: str) -> EngineMemory:
     """Return the engine's memory without a setting that no longer exists, as its process has ended."""
     return replace(memory, holdings={k: held for k, held in memory.holdings.items() if k != key})

@@ -10,7 +10,7 @@ _MAX_DOUBLINGS = 10
 """Maximum doublings of the dwell time, one per re-assertion: from 30 s to 8 h 32 min."""
 
 
-def damped(  # noqa: PLR0917 - the round's state and one proposal
+def why_damped(  # noqa: PLR0917 - the round's state and one proposal
     view: View,
     memory: EngineMemory,
     holdings: Mapping[str, Holding],

@@ -11,7 +11,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.base import Scope
 from coresteer_core.policies.skipped import Reason, ReasonText
 
-BUSY_POINTS = 1.0
+MIN_BUSY_POINTS = 1.0
 """Minimum CPU use of an interrupt, in percentage points of a CPU, for a policy to move it because of its load."""
 
 _SATURATED_PERCENT = 98.0
@@ -46,7 +46,7 @@ class ActiveIrq(Struct):
     @property
     def busy(self) -> bool:
         """Return whether the interrupt uses enough CPU time to be worth a move."""
-        return self.cost >= BUSY_POINTS
+        return self.cost >= MIN_BUSY_POINTS
 
     @property
     def subject(self) -> str:

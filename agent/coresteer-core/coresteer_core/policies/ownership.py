@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Drift, Mode, Ownership
-from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget
+from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget_holding
 from coresteer_core.settings import SettingError, parse_setting
 
 
@@ -26,27 +26,27 @@ def has_value(view: View, key: str, value: str) -> bool | None:
         return None if current is None else True
     setting = parse_setting(key)
     cpus = setting.cpus(value)
-    return setting.equal(current, setting.shown(value)) or (
+    return setting.equal(current, setting.value_in_view(value)) or (
         bool(cpus) and setting.cpus(current) == cpus & view.topology.online()
     )
 
 
-def controllers(view: View, key: str) -> list[str]:
+def controllers_of(view: View, key: str) -> list[str]:
     """Return the names of running programs, such as irqbalance, that may also write a setting."""
     return parse_setting(key).controllers(view)
 
 
-def cause(view: View, key: str) -> str | None:
+def drift_cause(view: View, key: str) -> str | None:
     """Return the program or driver that may have changed a setting; None where the view shows none."""
     return parse_setting(key).drift_cause(view)
 
 
-def name_running(names: Sequence[str]) -> str:
+def describe_running(names: Sequence[str]) -> str:
     """Return the start of a sentence on running programs: ``irqbalance and tuned run``."""
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
 
 
-def process(view: View, key: str, memory: EngineMemory) -> int | None:
+def process_start_ticks(view: View, key: str, memory: EngineMemory) -> int | None:
     """Return the start time in ticks of the process that a setting belongs to; None for settings of no process."""
     pid = parse_setting(key).process
     if pid is None:
@@ -65,11 +65,11 @@ def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding])
             continue  # not its own, or a view from before the write
         if has_value(view, key, holding.value) is False:
             current = current_value(view, key) or ""
-            found.append(Drift(key, holding.value, current, cause(view, key), policy.on_drift))
+            found.append(Drift(key, holding.value, current, drift_cause(view, key), policy.on_drift))
     return found
 
 
-def restorations(
+def restore_actions(
     view: View, policies: list[PolicyInForce], memory: EngineMemory
 ) -> tuple[list[tuple[str, Action]], EngineMemory]:
     """Return (policy id, action) pairs that restore settings of policies no longer enforced, and the new memory.
@@ -86,14 +86,14 @@ def restorations(
         if holding.policy_id in enforcing:
             continue
         if has_value(view, key, holding.value) is False:
-            memory = forget(memory, key)
+            memory = forget_holding(memory, key)
             continue
         reason = "The policy that set this is no longer enforced here; its value from before the policy is restored."
         actions.append((holding.policy_id, Action(key, holding.value, holding.original, reason)))
     return actions, memory
 
 
-def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> EngineMemory:
+def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> EngineMemory:
     """Return the engine's memory without settings that no longer exist and without expired flap damping.
 
     A process without traffic, and its cgroup, is absent from the view although it exists, so its holdings stay.
@@ -129,5 +129,5 @@ def _without_reused_pids(view: View, memory: EngineMemory) -> dict[str, Holding]
     return {
         key: holding
         for key, holding in memory.holdings.items()
-        if key not in memory.processes or memory.processes[key] == process(view, key, memory)
+        if key not in memory.processes or memory.processes[key] == process_start_ticks(view, key, memory)
     }

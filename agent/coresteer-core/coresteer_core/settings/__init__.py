@@ -6,7 +6,7 @@ A kind is a subclass of Setting in a module of its own, listed once in KINDS.
 import re
 from functools import lru_cache
 
-from coresteer_core.settings.base import Form, Setting, SettingError
+from coresteer_core.settings.base import KeyForm, Setting, SettingError
 from coresteer_core.settings.cgroup import CgroupWeight
 from coresteer_core.settings.irq import IrqAffinity
 from coresteer_core.settings.kernel import KernelParameter
@@ -50,12 +50,12 @@ KINDS: tuple[type[Setting], ...] = (
 )
 """Every kind of setting; all other layers iterate over this tuple."""
 
-_SAMPLES = [sample for kind in KINDS for sample in kind.samples()]
+_EXAMPLES = [example for kind in KINDS for example in kind.examples()]
 
-MACHINE_SETTINGS = {sample.key: sample for sample in _SAMPLES if isinstance(sample.location, MachineLocation)}
+MACHINE_SETTINGS = {example.key: example for example in _EXAMPLES if isinstance(example.location, MachineLocation)}
 """Settings of the machine as a whole (sysctl) by key; a View has their values in ``Inventory.settings``."""
 
-_FORMS: dict[str, list[tuple[re.Pattern[str], Form]]] = {}
+_FORMS: dict[str, list[tuple[re.Pattern[str], KeyForm]]] = {}
 for _kind in KINDS:
     for _form in _kind.forms:
         _compiled = re.compile(rf"{_form.pattern}\Z", re.ASCII)

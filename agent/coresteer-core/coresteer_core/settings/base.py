@@ -16,8 +16,8 @@ from coresteer_core.settings.plan_effect import PlanEffect
 CPU_LIST_SCHEMA: dict[str, object] = {"type": "string", "format": "cpu-list"}
 """JSON Schema of a value that is a CPU list."""
 
-NUMBER = r"(0|[1-9]\d{0,6})"
-PID = r"([1-9]\d{0,6})"
+NUMBER_PATTERN = r"(0|[1-9]\d{0,6})"
+PID_PATTERN = r"([1-9]\d{0,6})"
 _DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 
 
@@ -25,7 +25,7 @@ class SettingError(ValueError):
     """A key or value that is not valid for any setting; the message is a sentence for the person who entered it."""
 
 
-class Form(Struct, frozen=True):
+class KeyForm(Struct, frozen=True):
     """Syntax of the keys of one kind of setting, and how to parse them.
 
     syntax: for people, ``irq/NUMBER/affinity``. pattern: a regular expression of the whole key that Python and
@@ -56,12 +56,12 @@ class Setting(Struct, frozen=True):
     Every kind defines the members that raise NotImplementedError here.
     """
 
-    forms: ClassVar[Sequence[Form]] = ()
+    forms: ClassVar[Sequence[KeyForm]] = ()
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {}
     complete_in_view: ClassVar[bool] = True
 
     @classmethod
-    def samples(cls) -> "Sequence[Setting]":
+    def examples(cls) -> "Sequence[Setting]":
         """Return one example setting for each name that the last part of this kind's keys can have."""
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ class Setting(Struct, frozen=True):
         """Return whether two values, in any spelling, mean the same to the kernel. Raises SettingError."""
         return self.canonical(first) == self.canonical(second)
 
-    def shown(self, value: str) -> str:
+    def value_in_view(self, value: str) -> str:
         """Return the text by which a View of the node represents this value of the setting."""
         return value
 
@@ -180,16 +180,16 @@ class Setting(Struct, frozen=True):
         """Add a value of the setting to the input of a plan's predicted effect; adds nothing for most kinds."""
 
 
-def cpu_list(value: str) -> str:
+def canonical_cpu_list(value: str) -> str:
     """Return a CPU list in the kernel's canonical spelling. Raises SettingError with the part that is wrong."""
     try:
-        return common_cpus(value, None)
+        return online_cpu_list(value, None)
     except CpuListError as error:
         raise SettingError(str(error)) from None
 
 
 @lru_cache(maxsize=1024)  # a round of policies repeats the same few texts
-def common_cpus(value: str, online: frozenset[int] | None) -> str:
+def online_cpu_list(value: str, online: frozenset[int] | None) -> str:
     """Return a CPU list in the kernel's canonical spelling, without offline CPUs. Raises CpuListError.
 
     online: the CPUs that are online; None keeps all.

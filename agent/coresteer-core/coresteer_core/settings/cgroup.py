@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, bounds_refusals, number_schema, whole_number
+from coresteer_core.settings.base import KeyForm, Setting, bounds_refusals, number_schema, whole_number
 from coresteer_core.settings.location import CgroupLocation
 
 WEIGHTS = {"cpu.weight": (1, 10_000), "cpu.shares": (2, 262_144), "io.weight": (1, 10_000)}
@@ -31,8 +31,8 @@ class CgroupWeight(Setting, frozen=True):
 
     complete_in_view = False
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {"WEIGHT": tuple(WEIGHTS)}
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "cgroup/PATH/WEIGHT",
             rf"cgroup/{_GROUP}/({_WEIGHT})",
             lambda m: CgroupWeight(m[1], m[2]),
@@ -42,7 +42,7 @@ class CgroupWeight(Setting, frozen=True):
     )
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting for each kind of weight."""
         return [cls("system.slice", weight) for weight in WEIGHTS]
 

@@ -5,7 +5,15 @@ from typing import ClassVar
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import CPU_LIST_SCHEMA, NUMBER, Form, Setting, SettingError, cpu_list, format_cpus
+from coresteer_core.settings.base import (
+    CPU_LIST_SCHEMA,
+    NUMBER_PATTERN,
+    KeyForm,
+    Setting,
+    SettingError,
+    canonical_cpu_list,
+    format_cpus,
+)
 from coresteer_core.settings.location import IrqLocation
 from coresteer_core.settings.modified_view import ModifiedView
 from coresteer_core.settings.plan_effect import PlanEffect
@@ -16,10 +24,10 @@ class IrqAffinity(Setting, frozen=True):
 
     irq: int
 
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "irq/NUMBER/affinity",
-            rf"irq/{NUMBER}/affinity",
+            rf"irq/{NUMBER_PATTERN}/affinity",
             lambda m: IrqAffinity(int(m[1])),
             subject="IRQ $1",
             name="affinity",
@@ -28,7 +36,7 @@ class IrqAffinity(Setting, frozen=True):
     )
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting."""
         return [cls(0)]
 
@@ -74,7 +82,7 @@ class IrqAffinity(Setting, frozen=True):
 
     def canonical(self, value: str) -> str:
         """Return an affinity as the kernel prints it. Raises SettingError for an invalid or empty CPU list."""
-        if cpus := cpu_list(value):
+        if cpus := canonical_cpu_list(value):
             return cpus
         raise SettingError("An interrupt needs at least one CPU; name one, for example 2 or 0-3.")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, bounds_refusals, number_schema, whole_number
+from coresteer_core.settings.base import KeyForm, Setting, bounds_refusals, number_schema, whole_number
 from coresteer_core.settings.location import MachineLocation
 from coresteer_core.settings.modified_view import ModifiedView
 
@@ -22,8 +22,8 @@ class KernelParameter(Setting, frozen=True):
     parameter: str
 
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {"PARAMETER": tuple(PARAMETERS)}
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "kernel/PARAMETER",
             rf"kernel/({'|'.join(PARAMETERS)})",
             lambda m: KernelParameter(m[1]),
@@ -33,7 +33,7 @@ class KernelParameter(Setting, frozen=True):
     )
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting for each sysctl parameter."""
         return [cls(name) for name in PARAMETERS]
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
 from coresteer_core.node.load import IrqLoad, Load
-from coresteer_core.node.receive import predict_received, receive_irqs, received, wait_of
+from coresteer_core.node.receive import predict_received, receive_irqs, received_traffic, timer_params
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 
@@ -78,8 +78,8 @@ def _rate_factors(view: View, netdevs: list[Netdev]) -> dict[int, float]:
     """
     factors: dict[int, float] = {}
     for before, after in zip(view.inventory.netdevs, netdevs, strict=True):
-        was, wait = wait_of(before.driver, before.params), wait_of(after.driver, after.params)
-        traffic = received(view.inventory, view.load, before) if wait is not None and wait != was else None
+        was, wait = timer_params(before.driver, before.params), timer_params(after.driver, after.params)
+        traffic = received_traffic(view.inventory, view.load, before) if wait is not None and wait != was else None
         if wait is None or traffic is None or not traffic.interrupts_per_s:
             continue
         base = traffic.interrupts_per_s

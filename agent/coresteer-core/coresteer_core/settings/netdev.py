@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from coresteer_core.node.inventory import Queue
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, SettingError
+from coresteer_core.settings.base import KeyForm, Setting, SettingError
 from coresteer_core.settings.location import QueuesLocation
 
-NETDEV = r"([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
+NETDEV_PATTERN = r"([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
 """Regular expression of a network device's name in a key."""
-QUEUE = r"(0|[1-9]\d{0,4})"
+QUEUE_PATTERN = r"(0|[1-9]\d{0,4})"
 """Regular expression of a queue's number in a key."""
 
 _MAX_VALUE = 32_768
@@ -66,7 +66,7 @@ class _OfNetdev(NetdevSetting, frozen=True):
     _name: ClassVar[str] = ""
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting."""
         return [cls("eth0")]
 
@@ -85,10 +85,10 @@ class RssTable(_OfNetdev, frozen=True):
     """``netdev/eth0/rss``: the RSS indirection table as its shortest repeating pattern of queues, ``0,1,2,3``."""
 
     _name = "rss"
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "netdev/NAME/rss",
-            rf"netdev/{NETDEV}/rss",
+            rf"netdev/{NETDEV_PATTERN}/rss",
             lambda m: RssTable(m[1]),
             subject="$1",
             name="rss",
@@ -164,9 +164,14 @@ class Channels(_OfNetdev, frozen=True):
     """``netdev/eth0/channels``: the number of queues (ethtool -L) of each kind, ``combined 4`` or ``rx 2,tx 2``."""
 
     _name = "channels"
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
-            "netdev/NAME/channels", rf"netdev/{NETDEV}/channels", lambda m: Channels(m[1]), "$1", "channels", "nic:$1"
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
+            "netdev/NAME/channels",
+            rf"netdev/{NETDEV_PATTERN}/channels",
+            lambda m: Channels(m[1]),
+            "$1",
+            "channels",
+            "nic:$1",
         ),
     )
 

@@ -11,13 +11,13 @@ from typing import ClassVar
 from msgspec import Struct
 
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import RETRY_AFTER_S, Verdict, timer_of
+from coresteer_core.node.nic import RETRY_AFTER_S, Verdict, interrupt_timer
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import Form, Setting, SettingError, number_schema
+from coresteer_core.settings.base import KeyForm, Setting, SettingError, number_schema
 from coresteer_core.settings.latency import latency_warnings
 from coresteer_core.settings.location import ParamsLocation
 from coresteer_core.settings.modified_view import ModifiedView
-from coresteer_core.settings.netdev import NETDEV, QUEUE, NetdevSetting
+from coresteer_core.settings.netdev import NETDEV_PATTERN, QUEUE_PATTERN, NetdevSetting
 from coresteer_core.settings.plan_effect import PlanEffect
 
 _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
@@ -93,7 +93,7 @@ PARAMS = {
 }
 """Every parameter of network devices and queues, by name (``coalesce/rx-usecs``)."""
 
-IN_SYSFS = frozenset({"gro_flush_timeout", "napi_defer_hard_irqs"})
+NAPI_PARAMS = frozenset({"gro_flush_timeout", "napi_defer_hard_irqs"})
 """Parameters of packet polling (NAPI): in sysfs for a netdev, by netlink for one queue."""
 _TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
 """Parameters that the model of a NIC's receive interrupts reads."""
@@ -168,7 +168,7 @@ class _OfParam(NetdevSetting, frozen=True):
         if netdev is None or self.direction is None:
             return []
         after = self.values_of_subject(view) | dict(values)
-        timer, _ = timer_of(netdev.driver, netdev.params | after)
+        timer, _ = interrupt_timer(netdev.driver, netdev.params | after)
         return [(code, f"{self.subject}: {text}") for code, text in latency_warnings(timer, after, self.direction)]
 
     def drift_cause(self, view: View) -> str | None:
@@ -187,7 +187,7 @@ class _OfParam(NetdevSetting, frozen=True):
     @property
     def direction(self) -> str | None:
         """Direction (``rx``, ``tx``) of the packets that the parameter delays; None for a ring size."""
-        if self.param in IN_SYSFS:
+        if self.param in NAPI_PARAMS:
             return "rx"
         return None if self.param.startswith("ring/") else "rx" if "rx" in self.param else "tx"
 
@@ -234,10 +234,10 @@ class _OfParam(NetdevSetting, frozen=True):
 class NetdevParam(_OfParam, frozen=True):
     """``netdev/eth0/coalesce/rx-usecs``: a parameter of a whole network device."""
 
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "netdev/NAME/PARAM",
-            rf"netdev/{NETDEV}/({'|'.join(PARAMS)})",
+            rf"netdev/{NETDEV_PATTERN}/({'|'.join(PARAMS)})",
             lambda m: NetdevParam(m[1], m[2]),
             subject="$1",
             name="$2",
@@ -246,13 +246,13 @@ class NetdevParam(_OfParam, frozen=True):
     )
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting for each parameter of a network device."""
         return [cls("eth0", name) for name in PARAMS]
 
     @property
     def path(self) -> str:
-        """The name of the parameter's file in /sys/class/net/NAME, for those in IN_SYSFS."""
+        """The name of the parameter's file in /sys/class/net/NAME, for those in NAPI_PARAMS."""
         return self.param
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
@@ -277,10 +277,11 @@ class QueueParam(_OfParam, frozen=True):
 
     queue_name: str
 
-    forms: ClassVar[Sequence[Form]] = tuple(
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = tuple(
+        KeyForm(
             f"netdev/NAME/{way}-NUMBER/PARAM",
-            rf"netdev/{NETDEV}/({way}-{QUEUE})/({'|'.join(p.name for p in PARAMS.values() if p.queue == way)})",
+            rf"netdev/{NETDEV_PATTERN}/({way}-{QUEUE_PATTERN})/"
+            rf"({'|'.join(p.name for p in PARAMS.values() if p.queue == way)})",
             lambda m: QueueParam(m[1], m[4], m[2]),
             subject="$1 $2",
             name="$4",
@@ -290,7 +291,7 @@ class QueueParam(_OfParam, frozen=True):
     )
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting for each parameter that a queue can have."""
         return [cls("eth0", param.name, f"{param.queue}-0") for param in PARAMS.values() if param.queue]
 
@@ -301,7 +302,7 @@ class QueueParam(_OfParam, frozen=True):
 
     def shell_command(self, value: str) -> str:
         """Return a shell command (ethtool, sysfs or ynl) that gives the parameter a value."""
-        if self.param not in IN_SYSFS:
+        if self.param not in NAPI_PARAMS:
             name = self.param.rpartition("/")[2]
             mask = f"{1 << self.queue:#x}"
             return f"ethtool --per-queue {self.netdev} queue_mask {mask} --coalesce {name} {value}"

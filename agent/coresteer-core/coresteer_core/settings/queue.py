@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from coresteer_core.cpuset import format_cpu_mask, parse_cpu_list
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import CPU_LIST_SCHEMA, Form, Setting, cpu_list, format_cpus
+from coresteer_core.settings.base import CPU_LIST_SCHEMA, KeyForm, Setting, canonical_cpu_list, format_cpus
 from coresteer_core.settings.location import QueueCpusLocation
-from coresteer_core.settings.netdev import NETDEV, QUEUE, NetdevSetting
+from coresteer_core.settings.netdev import NETDEV_PATTERN, QUEUE_PATTERN, NetdevSetting
 
-NONE = "none"
+NO_CPUS = "none"
 
 
 class _QueueCpus(NetdevSetting, frozen=True):
@@ -22,7 +22,7 @@ class _QueueCpus(NetdevSetting, frozen=True):
     _file: ClassVar[str] = ""
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting."""
         return [cls("eth0", 0)]
 
@@ -58,7 +58,7 @@ class _QueueCpus(NetdevSetting, frozen=True):
 
     def canonical(self, value: str) -> str:
         """Return a CPU list as the kernel prints it; ``none`` for an empty one. Raises SettingError for other text."""
-        return NONE if value.strip() == NONE else cpu_list(value) or NONE
+        return NO_CPUS if value.strip() == NO_CPUS else canonical_cpu_list(value) or NO_CPUS
 
     def equal(self, first: str, second: str) -> bool:
         """Return whether two values contain the same CPUs."""
@@ -66,7 +66,7 @@ class _QueueCpus(NetdevSetting, frozen=True):
 
     def cpus(self, value: str) -> frozenset[int]:
         """Return the CPU numbers in a value; none where RPS or XPS is off."""
-        return frozenset() if value == NONE else parse_cpu_list(value)
+        return frozenset() if value == NO_CPUS else parse_cpu_list(value)
 
     def current(self, view: View) -> str | None:
         """Return the queue's present CPUs from a View of the node; None where they are unknown."""
@@ -93,10 +93,10 @@ class Rps(_QueueCpus, frozen=True):
     _kind = "RPS"
     _direction = "rx"
     _file = "rps_cpus"
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "netdev/NAME/rx-NUMBER/rps",
-            rf"netdev/{NETDEV}/rx-{QUEUE}/rps",
+            rf"netdev/{NETDEV_PATTERN}/rx-{QUEUE_PATTERN}/rps",
             lambda m: Rps(m[1], int(m[2])),
             subject="$1 rx-$2",
             name="rps",
@@ -111,10 +111,10 @@ class Xps(_QueueCpus, frozen=True):
     _kind = "XPS"
     _direction = "tx"
     _file = "xps_cpus"
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "netdev/NAME/tx-NUMBER/xps",
-            rf"netdev/{NETDEV}/tx-{QUEUE}/xps",
+            rf"netdev/{NETDEV_PATTERN}/tx-{QUEUE_PATTERN}/xps",
             lambda m: Xps(m[1], int(m[2])),
             subject="$1 tx-$2",
             name="xps",

@@ -8,7 +8,7 @@ from coresteer_core.settings import KINDS
 def describe_kinds() -> dict[str, object]:
     """Return the syntax of the keys of all settings, and title and JSON Schema by the keys' last part."""
     forms = [form for kind in KINDS for form in kind.forms]
-    samples = [sample for kind in KINDS for sample in kind.samples()]
+    examples = [example for kind in KINDS for example in kind.examples()]
     return {
         "forms": [
             {
@@ -20,7 +20,7 @@ def describe_kinds() -> dict[str, object]:
             }
             for form in forms
         ],
-        "names": {sample.name: {"title": sample.title, "schema": sample.schema} for sample in samples},
+        "names": {example.name: {"title": example.title, "schema": example.schema} for example in examples},
     }
 
 

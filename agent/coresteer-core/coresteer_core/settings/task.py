@@ -11,32 +11,32 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import (
     CPU_LIST_SCHEMA,
-    PID,
-    Form,
+    PID_PATTERN,
+    KeyForm,
     Setting,
     SettingError,
-    common_cpus,
-    cpu_list,
+    canonical_cpu_list,
     format_cpus,
     number_schema,
+    online_cpu_list,
 )
 from coresteer_core.settings.location import TaskLocation
 from coresteer_core.settings.modified_view import ModifiedView
 
 T = TypeVar("T")
 
-MOST_NICE, LEAST_NICE = 19, -20
+MAX_NICE, MIN_NICE = 19, -20
 _NICE = re.compile(r"[+-]?\d{1,3}\Z", re.ASCII)
 
 
-class ByThread(Struct, Generic[T], frozen=True):
+class ThreadValues(Struct, Generic[T], frozen=True):
     """A value for each thread of a process. main: of all threads but those listed in threads by thread id."""
 
     main: T
     threads: dict[int, T] = {}
 
 
-def _split(value: str, one: Callable[[str], T], example: str) -> ByThread[T]:
+def _split(value: str, one: Callable[[str], T], example: str) -> ThreadValues[T]:
     """Parse ``0-7;813=2;814=3``: a value for all threads, then exceptions by thread id. Raises SettingError."""
     first, *others = value.split(";")
     threads: dict[int, T] = {}
@@ -45,10 +45,10 @@ def _split(value: str, one: Callable[[str], T], example: str) -> ByThread[T]:
         if not sign or not (thread.isascii() and thread.isdigit()) or len(thread) > 7:
             raise SettingError(f"“{other[:40]}” is not a thread with {example}.")
         threads[int(thread)] = one(its)
-    return ByThread(one(first), threads)
+    return ThreadValues(one(first), threads)
 
 
-def _join(found: ByThread[T], say: Callable[[T], str]) -> str:
+def _join(found: ThreadValues[T], say: Callable[[T], str]) -> str:
     differing = {thread: its for thread, its in found.threads.items() if its != found.main}
     return ";".join([say(found.main), *(f"{thread}={say(its)}" for thread, its in sorted(differing.items()))])
 
@@ -62,7 +62,7 @@ class _OfTask(Setting, frozen=True):
     _name: ClassVar[str] = ""
 
     @classmethod
-    def samples(cls) -> Sequence[Setting]:
+    def examples(cls) -> Sequence[Setting]:
         """Return one example setting."""
         return [cls(1)]
 
@@ -120,10 +120,10 @@ class TaskAffinity(_OfTask, frozen=True):
     """
 
     _name = "affinity"
-    forms: ClassVar[Sequence[Form]] = (
-        Form(
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
             "task/PID/affinity",
-            rf"task/{PID}/affinity",
+            rf"task/{PID_PATTERN}/affinity",
             lambda m: TaskAffinity(int(m[1])),
             subject="task $1",
             name="affinity",
@@ -144,21 +144,21 @@ class TaskAffinity(_OfTask, frozen=True):
         """Return a value in its shortest spelling, which is unique. Raises SettingError for an invalid one."""
         return self.join(self.split(value))
 
-    def split(self, value: str) -> ByThread[frozenset[int]]:
+    def split(self, value: str) -> ThreadValues[frozenset[int]]:
         """Return a value for each thread, parsed from ``MAIN;THREAD=VALUE;…``. Raises SettingError."""
         return _split(value, self._some, "its CPUs; write for example 813=2-3")
 
-    def join(self, affinities: ByThread[frozenset[int]]) -> str:
+    def join(self, affinities: ThreadValues[frozenset[int]]) -> str:
         """Return values by thread as the text of one value: ``MAIN;THREAD=VALUE;…``."""
         return _join(affinities, format_cpu_list)
 
     @staticmethod
     def _some(cpus: str) -> frozenset[int]:
-        if not (listed := cpu_list(cpus)):
+        if not (listed := canonical_cpu_list(cpus)):
             raise SettingError("A process needs at least one CPU; name one, for example 2 or 0-3.")
         return parse_cpu_list(listed)
 
-    def shown(self, value: str) -> str:
+    def value_in_view(self, value: str) -> str:
         """Return the union of all threads' CPUs, as which a View represents an affinity by thread."""
         return format_cpu_list(self.cpus(value))
 
@@ -172,7 +172,7 @@ class TaskAffinity(_OfTask, frozen=True):
         task = self._task(view)
         if task is None:
             return None
-        return common_cpus(task.affinity, view.topology.online()) or None
+        return online_cpu_list(task.affinity, view.topology.online()) or None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return (code, sentence) pairs: ``unknown``, ``invalid`` (differs by thread), ``bound`` or ``cpuset``."""
@@ -200,11 +200,11 @@ class TaskAffinity(_OfTask, frozen=True):
 
     def shell_command(self, value: str) -> str:
         """Return a shell command (taskset, renice) that sets a value for all threads of the process."""
-        return f"taskset --all-tasks --cpu-list --pid {self.shown(value)} {self.pid}"
+        return f"taskset --all-tasks --cpu-list --pid {self.value_in_view(value)} {self.pid}"
 
     def overlay(self, view: ModifiedView, value: str) -> None:
         """Let the process run on these CPUs in a modified View; its load moves with it."""
-        view.set_task_affinity(self.pid, self.shown(value))
+        view.set_task_affinity(self.pid, self.value_in_view(value))
 
 
 class TaskNice(_OfTask, frozen=True):
@@ -215,34 +215,36 @@ class TaskNice(_OfTask, frozen=True):
     """
 
     _name = "nice"
-    forms: ClassVar[Sequence[Form]] = (
-        Form("task/PID/nice", rf"task/{PID}/nice", lambda m: TaskNice(int(m[1])), subject="task $1", name="nice"),
+    forms: ClassVar[Sequence[KeyForm]] = (
+        KeyForm(
+            "task/PID/nice", rf"task/{PID_PATTERN}/nice", lambda m: TaskNice(int(m[1])), subject="task $1", name="nice"
+        ),
     )
 
     @property
     def schema(self) -> dict[str, object]:
         """JSON Schema of a nice value, an integer from -20 to 19."""
-        return number_schema(LEAST_NICE, MOST_NICE)
+        return number_schema(MIN_NICE, MAX_NICE)
 
     def canonical(self, value: str) -> str:
         """Return a value in its shortest spelling, which is unique. Raises SettingError for an invalid one."""
         return self.join(self.split(value))
 
-    def split(self, value: str) -> ByThread[int]:
+    def split(self, value: str) -> ThreadValues[int]:
         """Return a value for each thread, parsed from ``MAIN;THREAD=VALUE;…``. Raises SettingError."""
         return _split(value, self._one, "its nice value; write for example 813=5")
 
-    def join(self, nices: ByThread[int]) -> str:
+    def join(self, nices: ThreadValues[int]) -> str:
         """Return values by thread as the text of one value: ``MAIN;THREAD=VALUE;…``."""
         return _join(nices, str)
 
     @staticmethod
     def _one(text: str) -> int:
-        if _NICE.match(text.strip()) and LEAST_NICE <= (nice := int(text)) <= MOST_NICE:
+        if _NICE.match(text.strip()) and MIN_NICE <= (nice := int(text)) <= MAX_NICE:
             return nice
-        raise SettingError(f"“{text[:40]}” is not a nice value, which is from {LEAST_NICE} to {MOST_NICE}.")
+        raise SettingError(f"“{text[:40]}” is not a nice value, which is from {MIN_NICE} to {MAX_NICE}.")
 
-    def shown(self, value: str) -> str:
+    def value_in_view(self, value: str) -> str:
         """Return the main thread's nice value, as which a View represents nice values by thread."""
         return str(self.split(value).main)
 
@@ -266,8 +268,8 @@ class TaskNice(_OfTask, frozen=True):
 
     def format_value(self, value: str) -> str:
         """Return a value as text for a sentence: ``CPUs 0-3``, ``nice 5``."""
-        return f"nice {self.shown(value)}" + (" (threads differ)" if ";" in value else "")
+        return f"nice {self.value_in_view(value)}" + (" (threads differ)" if ";" in value else "")
 
     def shell_command(self, value: str) -> str:
         """Return a shell command (taskset, renice) that sets a value for all threads of the process."""
-        return f"renice -n {self.shown(value)} -p $(ls /proc/{self.pid}/task)"
+        return f"renice -n {self.value_in_view(value)} -p $(ls /proc/{self.pid}/task)"

@@ -14,8 +14,8 @@ from coresteer.localization.text import BilingualText
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Observe, Workload
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import Timer, Verdict, timer_of
-from coresteer_core.node.nic_model import packet_gap_us
+from coresteer_core.node.nic import Timer, Verdict, interrupt_timer
+from coresteer_core.node.nic_model import frame_wire_time_us
 
 _PAPER_MACHINE = BilingualText(
     "The authors used one link of 1 Gbit/s with frames of 9000 B.",
@@ -157,7 +157,7 @@ def _key(facts: NodeFacts, nic: Netdev, name: str) -> str:
 
 
 def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
-    timer, why = timer_of(nic.driver, nic.params)
+    timer, why = interrupt_timer(nic.driver, nic.params)
     differs = [
         _differs(facts),
         traffic_sentence(facts, workload),
@@ -166,7 +166,7 @@ def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
     if timer is not Timer.RESTARTING:
         differs.append(f"The authors' timer restarted with each packet. {why}")
     if nic.speed_bits_per_s and nic.mtu:
-        gap_us = packet_gap_us(nic.mtu, nic.speed_bits_per_s)
+        gap_us = frame_wire_time_us(nic.mtu, nic.speed_bits_per_s)
         differs.append(
             f"Frames of {nic.mtu} B arrive at most every {gap_us:.3g} µs; the authors' arrived every {_GAP_US} µs, and "
             "coalescing began above that time."

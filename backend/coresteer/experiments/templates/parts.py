@@ -11,7 +11,7 @@ from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import Observe, TcpStream, Workload
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load
-from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.receive import receive_irqs
 from coresteer_core.node.topology import Topology
 
@@ -33,7 +33,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     kernel: str | None
     topology: Topology
     inventory: Inventory
-    learned: Learned = Learned()
+    learned: NicKnowledge = NicKnowledge()
     load: Load = Load()
     network_process: tuple[str, PolicyLevel] | None = None
     peer_id: int | None = None

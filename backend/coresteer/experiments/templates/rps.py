@@ -7,7 +7,7 @@ from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.settings.base import format_cpus
-from coresteer_core.settings.queue import NONE
+from coresteer_core.settings.queue import NO_CPUS
 
 _MAX_QUEUES = 64
 """Settings of one level at most."""
@@ -22,7 +22,7 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         )
     levels = [
         Level(name, [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/{queue}/rps", value) for queue in queues])
-        for name, value in (("RPS off", NONE), (f"RPS on {len(cpus)} CPUs", format_cpu_list(cpus)))
+        for name, value in (("RPS off", NO_CPUS), (f"RPS on {len(cpus)} CPUs", format_cpu_list(cpus)))
     ]
     workload = tcp_stream(facts, limited=False)
     spec = kind.spec(facts, workload, [Factor("RPS", levels)], primary="throughput_bit_per_s")

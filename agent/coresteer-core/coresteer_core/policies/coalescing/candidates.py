@@ -10,17 +10,17 @@ from msgspec import Struct
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import (
     DriverResponse,
-    Learned,
+    NicKnowledge,
     Timer,
     Verdict,
-    added_bound_us,
+    interrupt_timer,
+    max_added_wait_us,
     product_bound_us,
     selects_adaptive_mode,
-    timer_of,
 )
 
-USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
-FLUSH_NS, DEFER = "gro_flush_timeout", "napi_defer_hard_irqs"
+RX_USECS, RX_FRAMES, ADAPTIVE_RX = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
+GRO_FLUSH_TIMEOUT, DEFER_HARD_IRQS = "gro_flush_timeout", "napi_defer_hard_irqs"
 GAP_FACTOR = 1.25
 """Factor by which a timer that restarts with each packet must exceed the mean packet gap, because gaps vary."""
 
@@ -53,7 +53,7 @@ class _Mechanism(ABC):
     why: str
     """Sentence that says from which event the delay counts."""
 
-    def __init__(self, netdev: Netdev, learned: Learned) -> None:
+    def __init__(self, netdev: Netdev, learned: NicKnowledge) -> None:
         self.netdev = netdev
         self._learned = learned
         self.current = {param: netdev.params[param] for param in self.params if param in netdev.params}
@@ -61,7 +61,7 @@ class _Mechanism(ABC):
     @property
     def adaptive(self) -> bool:
         """Return whether the driver adapts the delay to the load (adaptive-rx is on)."""
-        return self.current.get(ADAPTIVE) == "on"
+        return self.current.get(ADAPTIVE_RX) == "on"
 
     @property
     def current_delay(self) -> Delay:
@@ -78,7 +78,7 @@ class _Mechanism(ABC):
         whole = int(min(most_us, _MOST_US))
         return [value for value in _GRID if value < whole] + [whole] * (whole >= 1)
 
-    def unusable(self, param: str) -> DriverResponse | None:
+    def unsupported_by(self, param: str) -> DriverResponse | None:
         """Return the response that shows that the driver does not support a parameter; None where it may."""
         responses = [
             each
@@ -86,7 +86,7 @@ class _Mechanism(ABC):
             if self._is_conclusive(param, each.requested)
         ]
         failed = [each for each in responses if each.verdict not in (Verdict.ACCEPTED, Verdict.ROUNDED)]
-        enough = _MAX_FAILURES if param in (USECS, FRAMES) else 1
+        enough = _MAX_FAILURES if param in (RX_USECS, RX_FRAMES) else 1
         untrue = sum(each.verdict is Verdict.NO_EFFECT for each in failed)
         if untrue >= enough or (len(failed) >= enough and len(failed) == len(responses)):
             return failed[-1]
@@ -109,7 +109,9 @@ class _Mechanism(ABC):
 
         def good(value: int) -> bool:
             response = known.get(str(value))
-            fits = least <= value <= most and not (param == USECS and selects_adaptive_mode(self.netdev.driver, value))
+            fits = least <= value <= most and not (
+                param == RX_USECS and selects_adaptive_mode(self.netdev.driver, value)
+            )
             return fits and (response is None or response.verdict is Verdict.ACCEPTED)
 
         for value in candidates:
@@ -128,40 +130,40 @@ class _Mechanism(ABC):
 class NicTimer(_Mechanism):
     """Interrupt coalescing by the NIC's timer: rx-usecs and rx-frames."""
 
-    params = (ADAPTIVE, USECS, FRAMES)
+    params = (ADAPTIVE_RX, RX_USECS, RX_FRAMES)
     by: ClassVar[str] = "rx-usecs"
 
-    def __init__(self, netdev: Netdev, learned: Learned) -> None:
+    def __init__(self, netdev: Netdev, learned: NicKnowledge) -> None:
         super().__init__(netdev, learned)
-        self.timer, self.why = timer_of(netdev.driver, netdev.params)
-        self._has_frames = FRAMES in self.current
-        self._settable_frames = self._has_frames and self.unusable(FRAMES) is None
+        self.timer, self.why = interrupt_timer(netdev.driver, netdev.params)
+        self._has_frames = RX_FRAMES in self.current
+        self._settable_frames = self._has_frames and self.unsupported_by(RX_FRAMES) is None
         ring = netdev.params.get("ring/rx")
         self.max_packets = int(ring) / 2 if ring is not None else inf
         """Maximum packets per interrupt: half of the RX ring; the other half receives until the CPU polls."""
 
     def delay_of(self, params: Mapping[str, str]) -> Delay:
         """Return the delay that these parameter values set."""
-        return Delay(int(params[USECS]), int(params[FRAMES]) if self._has_frames else None)
+        return Delay(int(params[RX_USECS]), int(params[RX_FRAMES]) if self._has_frames else None)
 
-    def time_us(self, delay: Delay) -> int:
+    def delay_us(self, delay: Delay) -> int:
         """Return a delay's time in µs; 0 where its value lets the driver choose."""
         return 0 if selects_adaptive_mode(self.netdev.driver, delay.usecs) else delay.usecs
 
-    def bound_us(self, delay: Delay) -> float:
+    def max_wait_us(self, delay: Delay) -> float:
         """Return the longest time in µs that a packet waits; rx-usecs × rx-frames for a timer that restarts."""
         if selects_adaptive_mode(self.netdev.driver, delay.usecs):
             return 0.0
-        bound = added_bound_us(self.timer, delay.usecs, delay.frames)
+        bound = max_added_wait_us(self.timer, delay.usecs, delay.frames)
         product = product_bound_us(delay.usecs, delay.frames)
         return max(bound, product or 0.0) if self.restarts and delay.frames != 1 else bound
 
     def params_for(self, delay: Delay) -> dict[str, str]:
         """Return the parameter values that set a delay, in the order in which they are written."""
-        values = {USECS: str(delay.usecs)}
+        values = {RX_USECS: str(delay.usecs)}
         if delay.frames is not None:
-            values[FRAMES] = str(delay.frames)
-        return {ADAPTIVE: "off", **values} if ADAPTIVE in self.current else values
+            values[RX_FRAMES] = str(delay.frames)
+        return {ADAPTIVE_RX: "off", **values} if ADAPTIVE_RX in self.current else values
 
     def initial_delay(self, goal: float, gap_us: float, wire_us: float | None, bound_us: float) -> Delay | str:
         """Return the shortest delay that should collect goal packets per interrupt, or as many as the bound allows.
@@ -208,17 +210,17 @@ class NicTimer(_Mechanism):
         values = self._times(most)
         upwards = [value for value in values if value >= usecs]
         downwards = [value for value in reversed(values) if value < usecs]
-        found = self._first_accepted(USECS, [*upwards, *downwards], max(1, least_us), most)
+        found = self._first_accepted(RX_USECS, [*upwards, *downwards], max(1, least_us), most)
         if found is None:
             return f"{self.netdev.driver} accepts no rx-usecs from {max(1, least_us)} to {most:g} µs."
         if frames is None or frames == self.current_delay.frames:
             return Delay(found, frames)
-        offered = self._first_accepted(FRAMES, list(range(frames, max(1, frames // 2), -1)), 1, frames)
+        offered = self._first_accepted(RX_FRAMES, list(range(frames, max(1, frames // 2), -1)), 1, frames)
         return Delay(found, offered) if offered is not None else f"{self.netdev.driver} accepts no rx-frames {frames}."
 
-    def limited_to(self, delay: Delay, bound_us: float) -> Delay | str:
+    def shortened_to(self, delay: Delay, bound_us: float) -> Delay | str:
         """Return a delay shortened to a bound in µs; a sentence that says why if that is impossible."""
-        usecs, frames = self.time_us(delay), delay.frames
+        usecs, frames = self.delay_us(delay), delay.frames
         if not self.restarts:
             return self.nearest_delay(min(max(1, usecs), bound_us), frames, 0, bound_us)
         if self._settable_frames:
@@ -227,7 +229,7 @@ class NicTimer(_Mechanism):
             return self.nearest_delay(usecs, min(fits, frames or fits), 0, bound_us)
         return self.nearest_delay(bound_us / frames, frames, 0, bound_us) if frames else self.why
 
-    def frames_for(self, goal: float) -> int | None:
+    def frames_to_use(self, goal: float) -> int | None:
         """Return the rx-frames to use while rx-usecs is adjusted towards goal packets per interrupt."""
         return self.current_delay.frames if self.restarts else self._enough_frames(goal)
 
@@ -238,7 +240,7 @@ class NicTimer(_Mechanism):
         values = f"rx-usecs {delay.usecs}" + (f", rx-frames {delay.frames}" if delay.frames is not None else "")
         product = product_bound_us(delay.usecs, delay.frames)
         authors = f"; rx-usecs × rx-frames is {product:,.0f} µs" if product is not None else "; no packet count"
-        bound_us = self.bound_us(delay)
+        bound_us = self.max_wait_us(delay)
         most = f"a packet waits at most {bound_us:,.0f} µs" if bound_us < inf else "the delay of a packet is unbounded"
         return f"{values} ({most}{authors})"
 
@@ -259,7 +261,7 @@ class KernelPolling(_Mechanism):
     The time counts from the last poll, so it is a throttle (kernel: net/core/dev.c, napi_complete_done).
     """
 
-    params = (DEFER, FLUSH_NS)
+    params = (DEFER_HARD_IRQS, GRO_FLUSH_TIMEOUT)
     by: ClassVar[str] = "gro_flush_timeout"
     timer = Timer.THROTTLE
     why = "The kernel counts gro_flush_timeout from its last poll."
@@ -268,20 +270,20 @@ class KernelPolling(_Mechanism):
 
     def delay_of(self, params: Mapping[str, str]) -> Delay:
         """Return the delay that these parameter values set."""
-        return Delay(int(params[FLUSH_NS]) // 1000 if params[DEFER] != "0" else 0)
+        return Delay(int(params[GRO_FLUSH_TIMEOUT]) // 1000 if params[DEFER_HARD_IRQS] != "0" else 0)
 
-    def time_us(self, delay: Delay) -> int:
+    def delay_us(self, delay: Delay) -> int:
         """Return a delay's time in µs."""
         return delay.usecs
 
-    def bound_us(self, delay: Delay) -> float:
+    def max_wait_us(self, delay: Delay) -> float:
         """Return the longest time in µs that a packet waits."""
         return float(delay.usecs)
 
     def params_for(self, delay: Delay) -> dict[str, str]:
         """Return the parameter values that set a delay, in the order in which they are written."""
-        polls = self.current[DEFER] if self.current[DEFER] != "0" else _DEFERRED_POLLS
-        return {DEFER: polls, FLUSH_NS: str(delay.usecs * 1000)}
+        polls = self.current[DEFER_HARD_IRQS] if self.current[DEFER_HARD_IRQS] != "0" else _DEFERRED_POLLS
+        return {DEFER_HARD_IRQS: polls, GRO_FLUSH_TIMEOUT: str(delay.usecs * 1000)}
 
     def initial_delay(self, goal: float, gap_us: float, wire_us: float | None, bound_us: float) -> Delay | str:
         """Return the shortest delay that should collect goal packets per poll."""
@@ -295,27 +297,27 @@ class KernelPolling(_Mechanism):
             return f"No delay from {max(1, least_us)} to {bound_us:g} µs can be set."
         return Delay(min(upwards) if upwards else max(values))
 
-    def limited_to(self, delay: Delay, bound_us: float) -> Delay | str:
+    def shortened_to(self, delay: Delay, bound_us: float) -> Delay | str:
         """Return a delay shortened to a bound in µs; a sentence that says why if that is impossible."""
         return self.nearest_delay(min(delay.usecs, bound_us), None, 0, bound_us)
 
-    def frames_for(self, goal: float) -> None:
+    def frames_to_use(self, goal: float) -> None:
         """Return None, because kernel polling has no packet count."""
 
     def describe(self, delay: Delay) -> str:
         """Return a delay's parameter values for a sentence, with the longest time that a packet waits."""
-        polls = self.params_for(delay)[DEFER]
+        polls = self.params_for(delay)[DEFER_HARD_IRQS]
         return (
             f"gro_flush_timeout {delay.usecs * 1000} ns, napi_defer_hard_irqs {polls} (a packet waits "
             f"at most {delay.usecs:,} µs; no packet count)"
         )
 
 
-def find_mechanism(netdev: Netdev, learned: Learned, *, software: bool) -> NicTimer | KernelPolling | str:
+def find_mechanism(netdev: Netdev, learned: NicKnowledge, *, software: bool) -> NicTimer | KernelPolling | str:
     """Return how a network device's interrupts can be coalesced; or a sentence that says why they cannot."""
-    if USECS in netdev.params:
+    if RX_USECS in netdev.params:
         hardware = NicTimer(netdev, learned)
-        failed = hardware.unusable(USECS)
+        failed = hardware.unsupported_by(RX_USECS)
         if failed is None:
             return hardware
         why = f"Its driver {netdev.driver} does not support rx-usecs: {failed.requested} was {describe_outcome(failed)}"
@@ -323,10 +325,10 @@ def find_mechanism(netdev: Netdev, learned: Learned, *, software: bool) -> NicTi
         why = f"Its driver {netdev.driver or ''}".rstrip() + " has no rx-usecs."
     if not software or netdev.virtual:
         return why if not netdev.virtual else "It has no interrupts of its own to coalesce."
-    if not {FLUSH_NS, DEFER} <= netdev.params.keys():
+    if not {GRO_FLUSH_TIMEOUT, DEFER_HARD_IRQS} <= netdev.params.keys():
         return f"{why} The kernel has no gro_flush_timeout and napi_defer_hard_irqs for it either."
     kernels = KernelPolling(netdev, learned)
-    failed = kernels.unusable(FLUSH_NS) or kernels.unusable(DEFER)
+    failed = kernels.unsupported_by(GRO_FLUSH_TIMEOUT) or kernels.unsupported_by(DEFER_HARD_IRQS)
     return kernels if failed is None else f"{why} {failed.name} {failed.requested} was {describe_outcome(failed)}"
 
 
@@ -338,23 +340,23 @@ def next_writes(current: Mapping[str, str], wanted: Mapping[str, str]) -> list[t
     ends the delay, so no count is written then, and rx-usecs becomes 0 only after the count has its value.
     """
     differs = {param: value for param, value in wanted.items() if param in current and current[param] != value}
-    if USECS in differs and FRAMES in differs:
-        shortens = {p: _delay_of_value(p, differs[p]) < _delay_of_value(p, current[p]) for p in (USECS, FRAMES)}
-        if current[USECS] == "0":
-            del differs[FRAMES]
-        elif differs[USECS] == "0" or (shortens[FRAMES] and not shortens[USECS]):
-            del differs[USECS]
-        elif shortens[USECS] and not shortens[FRAMES]:
-            del differs[FRAMES]
-    last = ADAPTIVE in differs and differs[ADAPTIVE] == "on"
+    if RX_USECS in differs and RX_FRAMES in differs:
+        shortens = {p: _delay_of_value(p, differs[p]) < _delay_of_value(p, current[p]) for p in (RX_USECS, RX_FRAMES)}
+        if current[RX_USECS] == "0":
+            del differs[RX_FRAMES]
+        elif differs[RX_USECS] == "0" or (shortens[RX_FRAMES] and not shortens[RX_USECS]):
+            del differs[RX_USECS]
+        elif shortens[RX_USECS] and not shortens[RX_FRAMES]:
+            del differs[RX_FRAMES]
+    last = ADAPTIVE_RX in differs and differs[ADAPTIVE_RX] == "on"
     if last and len(differs) > 1:
-        del differs[ADAPTIVE]
-    return sorted(differs.items(), key=lambda item: item[0] != ADAPTIVE)
+        del differs[ADAPTIVE_RX]
+    return sorted(differs.items(), key=lambda item: item[0] != ADAPTIVE_RX)
 
 
 def _delay_of_value(param: str, value: str) -> float:
     """Return a parameter's value as a number that compares delays; rx-frames 0 is infinite."""
-    return inf if param == FRAMES and value == "0" else float(value)
+    return inf if param == RX_FRAMES and value == "0" else float(value)
 
 
 def describe_outcome(response: DriverResponse) -> str:

@@ -8,9 +8,9 @@ from itertools import chain
 from msgspec import Struct
 
 from coresteer_core.node.inventory import Inventory, Netdev
-from coresteer_core.node.nic import Timer, Verdict, selects_adaptive_mode, timer_of
-from coresteer_core.node.rates import NetdevCounts, Rates, unpack
-from coresteer_core.node.receive import number
+from coresteer_core.node.nic import Timer, Verdict, interrupt_timer, selects_adaptive_mode
+from coresteer_core.node.rates import NetdevCounts, Rates, unpack_column
+from coresteer_core.node.receive import int_param
 from coresteer_core.settings import Setting
 
 MIN_PACKETS_PER_S = 1000.0
@@ -58,27 +58,27 @@ def coalescing_state(netdev: Netdev) -> CoalescingState | None:
     for holder in (params, *(queue.params for queue in receiving)):
         if any(holder.get(name, value) != value for name, value in values.items()):
             return None
-        if number(holder, "gro_flush_timeout") and number(holder, "napi_defer_hard_irqs"):
+        if int_param(holder, "gro_flush_timeout") and int_param(holder, "napi_defer_hard_irqs"):
             return None
-    rx_usecs = number(params, "coalesce/rx-usecs")
+    rx_usecs = int_param(params, "coalesce/rx-usecs")
     interrupts = {queue.irq for queue in receiving}
     return CoalescingState(
         driver=netdev.driver,
         values=values,
         rx_usecs=rx_usecs,
-        rx_frames=number(params, "coalesce/rx-frames"),
+        rx_frames=int_param(params, "coalesce/rx-frames"),
         adaptive=params.get("coalesce/adaptive-rx") == "on",
-        tx_usecs=number(params, "coalesce/tx-usecs"),
-        tx_frames=number(params, "coalesce/tx-frames"),
+        tx_usecs=int_param(params, "coalesce/tx-usecs"),
+        tx_frames=int_param(params, "coalesce/tx-frames"),
         adaptive_tx=params.get("coalesce/adaptive-tx") == "on",
-        timer=timer_of(netdev.driver, params)[0],
+        timer=interrupt_timer(netdev.driver, params)[0],
         adaptive_mode=rx_usecs is not None and selects_adaptive_mode(netdev.driver, rx_usecs),
         queues=len(receiving),
         shared=any(queue.irq in interrupts for queue in netdev.queues if queue.name.startswith("tx-")),
     )
 
 
-class Measured(Struct, frozen=True):
+class CoalescingCounts(Struct, frozen=True):
     """Packets and interrupts of a netdev over some seconds. interrupts: of all receive queues; busiest: of the busiest.
 
     rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known, which are rtt_s.
@@ -94,8 +94,8 @@ class Measured(Struct, frozen=True):
     rtt_us_s: float = 0.0
     rtt_s: float = 0.0
 
-    def __add__(self, other: "Measured") -> "Measured":
-        return Measured(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
+    def __add__(self, other: "CoalescingCounts") -> "CoalescingCounts":
+        return CoalescingCounts(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
     @property
     def packets_per_s(self) -> float:
@@ -108,20 +108,20 @@ class Measured(Struct, frozen=True):
         return self.busiest / self.seconds if self.seconds > 0 else 0.0
 
 
-Interrupts = dict[str, tuple[int, int]]
+ReceiveInterrupts = dict[str, tuple[int, int]]
 """By netdev: interrupts of all its receive queues, and of the one with the most."""
 
 
-def receive_interrupts(rates: Rates, inventory: Inventory) -> Interrupts:
+def receive_interrupts(rates: Rates, inventory: Inventory) -> ReceiveInterrupts:
     """Return by netdev the interrupts of its receive queues in an interval; netdevs without known IRQs are left out."""
     if rates.irq_ids is None or rates.irq_counts is None:
         return {}
     irqs = {netdev.name: _receiving(netdev) for netdev in inventory.netdevs}
     counts = dict.fromkeys(chain.from_iterable(irqs.values()), 0)
-    for irq, count in zip(unpack(rates.irq_ids, "I"), unpack(rates.irq_counts, "I"), strict=False):
+    for irq, count in zip(unpack_column(rates.irq_ids, "I"), unpack_column(rates.irq_counts, "I"), strict=False):
         if irq in counts:
             counts[irq] += count
-    found: Interrupts = {}
+    found: ReceiveInterrupts = {}
     for name, mine in irqs.items():
         if mine:
             each = [counts[irq] for irq in mine]
@@ -135,10 +135,10 @@ def _receiving(netdev: Netdev) -> set[int]:
     return {irq for irq in irqs if irq is not None} if None not in irqs else set()
 
 
-def measured(rates: Rates, counts: NetdevCounts, interrupts: tuple[int, int]) -> Measured:
+def coalescing_counts(rates: Rates, counts: NetdevCounts, interrupts: tuple[int, int]) -> CoalescingCounts:
     """Return the packets and interrupts of a netdev in one interval."""
     rtt_s = rates.duration_s if rates.tcp is not None and rates.tcp.sockets else 0.0
-    return Measured(
+    return CoalescingCounts(
         seconds=rates.duration_s,
         rx_packets=counts.rx_packets,
         rx_bytes=counts.rx_bytes,
@@ -174,7 +174,10 @@ class Agreement(Struct, frozen=True):
 
 
 def check_agreement(
-    now: CoalescingState, since: Measured, before: CoalescingState | None = None, until: Measured | None = None
+    now: CoalescingState,
+    since: CoalescingCounts,
+    before: CoalescingState | None = None,
+    until: CoalescingCounts | None = None,
 ) -> Agreement:
     """Return whether the interrupts measured since coalescing values were set agree with those values.
 
@@ -201,7 +204,7 @@ def check_agreement(
 
 
 def _stayed(
-    now: CoalescingState, most: float | None, since: Measured, before: CoalescingState, until: Measured
+    now: CoalescingState, most: float | None, since: CoalescingCounts, before: CoalescingState, until: CoalescingCounts
 ) -> bool:
     """Return whether the interrupt rate stayed as it was although the delay became several times shorter."""
     if now.adaptive or now.adaptive_mode or until.packets_per_s < MIN_PACKETS_PER_S:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.policies.coalescing.candidates import ADAPTIVE, FRAMES, USECS
+from coresteer_core.policies.coalescing.candidates import ADAPTIVE_RX, RX_FRAMES, RX_USECS
 from coresteer_core.policies.coalescing.netdev_traffic import NetdevTraffic
 
 _ANOTHER_RATE, _ANOTHER_KIND = 3.0, 2.0
@@ -59,13 +59,13 @@ class NetdevMemory(Struct, frozen=True):
         return {param: value for param, value in self.target.items() if self.current.get(param) != value}
 
 
-def after_read(was: NetdevMemory, current: dict[str, str]) -> tuple[NetdevMemory, bool]:
+def update_after_read(was: NetdevMemory, current: dict[str, str]) -> tuple[NetdevMemory, bool]:
     """Return a netdev's memory after its present parameter values were read, and whether these have changed.
 
     They changed to what the policy proposed, or something else changed them.
     """
-    driven = was.current.get(ADAPTIVE) == current.get(ADAPTIVE) == "on"
-    watched = [param for param in current if not (driven and param in (USECS, FRAMES))]
+    driven = was.current.get(ADAPTIVE_RX) == current.get(ADAPTIVE_RX) == "on"
+    watched = [param for param in current if not (driven and param in (RX_USECS, RX_FRAMES))]
     changed = [param for param in watched if current[param] != was.current.get(param)]
     if not changed:
         after = replace(was, current=current, target=was.target if was.on_trial else {})
@@ -84,7 +84,7 @@ def after_read(was: NetdevMemory, current: dict[str, str]) -> tuple[NetdevMemory
             on_trial=before is not None,
             settled=not was.expects_gain,
         )
-    adaptive_again = current.get(ADAPTIVE) == after.originals.get(ADAPTIVE) == "on"
+    adaptive_again = current.get(ADAPTIVE_RX) == after.originals.get(ADAPTIVE_RX) == "on"
     if adaptive_again or all(current.get(param) == value for param, value in after.originals.items()):
         after = replace(after, originals={}, before=None, on_trial=False)
     return after, bool(changed)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from coresteer_core.node.load import NetdevLoad
 from coresteer_core.policies.coalescing.candidates import (
-    ADAPTIVE,
+    ADAPTIVE_RX,
     Delay,
     KernelPolling,
     NicTimer,
@@ -54,7 +54,7 @@ class NetdevRound(NetdevSteps):
             self.why = f"Its {'traffic' if load is None else 'interrupt rate'} is not known."
         elif mechanism.adaptive and self._spec.adaptive == "leave":
             self._restore("Its adaptive-rx is on: the driver chooses the delay, and this policy skips such devices")
-        elif mechanism.adaptive and (failed := mechanism.unusable(ADAPTIVE)) is not None:
+        elif mechanism.adaptive and (failed := mechanism.unsupported_by(ADAPTIVE_RX)) is not None:
             self._restore(f"Its adaptive-rx is on, and turning it off was {describe_outcome(failed)}")
         else:
             rtt_us = self._view.load.rtt_p50_us
@@ -73,7 +73,7 @@ class NetdevRound(NetdevSteps):
                 self.why = f"{why}; after {more} more such round{'s' if more > 1 else ''} its own values are restored."
                 return True
             current = mechanism.current_delay
-            per_delay = now.packets_per_s * mechanism.time_us(current) / 1e6
+            per_delay = now.packets_per_s * mechanism.delay_us(current) / 1e6
             if after.on_trial and after.before is not None and per_delay >= _SLOWED:
                 was = after.before.traffic
                 why = f"It received {was.packets_per_s:,.0f} packets/s before {mechanism.describe(current)}. {why}"
@@ -126,15 +126,15 @@ class NetdevRound(NetdevSteps):
                 f"{self._describe(traffic)} {tried} is evaluated after {more} more round{'s' if more > 1 else ''}."
             )
             return
-        adaptive, slower_us = before.params.get(ADAPTIVE) == "on", 0.0
+        adaptive, slower_us = before.params.get(ADAPTIVE_RX) == "on", 0.0
         if traffic.rtt_us is not None and was.rtt_us is not None:
             slower_us = traffic.rtt_us - was.rtt_us
         why = None
-        from_us = mechanism.time_us(mechanism.current_delay)
+        from_us = mechanism.delay_us(mechanism.current_delay)
         if adaptive and (self._spec.adaptive == "disable" or slower_us < -self._spec.max_added_us):
             why = None  # as the operator wants, or the driver's choice exceeded the bound
         elif traffic.per_interrupt < _GAIN * was.per_interrupt:
-            from_us = mechanism.time_us(mechanism.delay_of(before.params)) + 1
+            from_us = mechanism.delay_us(mechanism.delay_of(before.params)) + 1
             why = (
                 f"packets per interrupt changed from {was.per_interrupt:.1f} to {traffic.per_interrupt:.1f}, a gain of "
                 f"less than {100 * (_GAIN - 1):.0f} %"
@@ -159,7 +159,7 @@ class NetdevRound(NetdevSteps):
             f"with {mechanism.describe(current)}, {traffic.dropped_percent:.2g} % of the packets were dropped, over "
             f"{self._spec.max_dropped_percent:g} %"
         )
-        self._revert_step(mechanism, mechanism.time_us(current), why, was, params)
+        self._revert_step(mechanism, mechanism.delay_us(current), why, was, params)
 
     def _revert_step(
         self,
@@ -177,7 +177,7 @@ class NetdevRound(NetdevSteps):
     def _next_step(self, mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic) -> None:
         """Take another step, or none. Called only while no step is being evaluated."""
         spec, current, text = self._spec, mechanism.current_delay, self._describe(traffic)
-        if not mechanism.adaptive and mechanism.bound_us(current) > spec.max_added_us:
+        if not mechanism.adaptive and mechanism.max_wait_us(current) > spec.max_added_us:
             self._shorten(mechanism, traffic, current)
             return
         last = self.after.before
@@ -209,7 +209,7 @@ class NetdevRound(NetdevSteps):
         bound_us = self._spec.max_added_us
         shorter = self._initial_delay(mechanism, traffic)
         if isinstance(shorter, str):
-            shorter = mechanism.limited_to(current, bound_us)
+            shorter = mechanism.shortened_to(current, bound_us)
         because = f"{self._describe(traffic)} {mechanism.describe(current)} exceeds the bound of {bound_us:g} µs."
         if self.after.ceiling is not None and not self.after.originals:
             self.why = f"{because} {self.after.ceiling.why}"
@@ -223,8 +223,8 @@ class NetdevRound(NetdevSteps):
     def _settle(self, mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic, target: float, goal: float) -> None:
         """The target is reached: shorten a delay that is much longer than needed, raise a count that is too low."""
         current, per_interrupt = mechanism.current_delay, self._per_interrupt(mechanism, traffic)
-        text, usecs = self._describe(traffic), mechanism.time_us(current)
-        own = mechanism.time_us(mechanism.delay_of({**self._current, **self.after.originals}))
+        text, usecs = self._describe(traffic), mechanism.delay_us(current)
+        own = mechanism.delay_us(mechanism.delay_of({**self._current, **self.after.originals}))
         excess = self.after.originals and not mechanism.adaptive and per_interrupt > _EXCESS * target
         if excess and usecs > own * MIN_STEP:
             shorter = mechanism.nearest_delay(
@@ -270,7 +270,7 @@ class NetdevRound(NetdevSteps):
         """Return a delay that should collect more packets per interrupt; or, as a sentence, why there is none."""
         spec, current = self._spec, mechanism.current_delay
         at_bound = f"The delay is not increased: the bound is {spec.max_added_us:g} µs."
-        usecs = 0 if mechanism.adaptive else mechanism.time_us(current)
+        usecs = 0 if mechanism.adaptive else mechanism.delay_us(current)
         if most_us < max(1.0, usecs * _GAIN):
             return at_bound
         wanted = self._initial_delay(mechanism, traffic)
@@ -278,7 +278,7 @@ class NetdevRound(NetdevSteps):
             return wanted
         ratio = min(MAX_STEP, max(MIN_STEP, goal / self._per_interrupt(mechanism, traffic)))
         if usecs and self.after.originals:
-            frames = mechanism.frames_for(goal)
+            frames = mechanism.frames_to_use(goal)
             corrected = mechanism.nearest_delay(usecs * ratio, frames, usecs, spec.max_added_us)
             short = isinstance(corrected, str) or corrected.usecs < usecs * _GAIN
             if short and isinstance(mechanism, NicTimer) and mechanism.restarts and self.after.ceiling is None:

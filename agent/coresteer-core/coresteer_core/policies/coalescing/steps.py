@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic_model import packet_gap_us
+from coresteer_core.node.nic_model import frame_wire_time_us
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Proposal
 from coresteer_core.policies.coalescing.candidates import (
-    ADAPTIVE,
-    DEFER,
-    FLUSH_NS,
-    FRAMES,
-    USECS,
+    ADAPTIVE_RX,
+    DEFER_HARD_IRQS,
+    GRO_FLUSH_TIMEOUT,
+    RX_FRAMES,
+    RX_USECS,
     Delay,
     KernelPolling,
     NicTimer,
     next_writes,
 )
-from coresteer_core.policies.coalescing.memory import NetdevMemory, after_read
+from coresteer_core.policies.coalescing.memory import NetdevMemory, update_after_read
 from coresteer_core.policies.coalescing.netdev_traffic import NetdevTraffic
 from coresteer_core.policies.coalescing.spec import Coalescing
 
@@ -44,8 +44,12 @@ class NetdevSteps:
         self.reverts: list[str] = []
         self.why = ""
         self._view, self._spec = view, spec
-        self._current = {p: netdev.params[p] for p in (ADAPTIVE, USECS, FRAMES, DEFER, FLUSH_NS) if p in netdev.params}
-        self.after, self._changed = after_read(was or NetdevMemory(current=self._current), self._current)
+        self._current = {
+            p: netdev.params[p]
+            for p in (ADAPTIVE_RX, RX_USECS, RX_FRAMES, DEFER_HARD_IRQS, GRO_FLUSH_TIMEOUT)
+            if p in netdev.params
+        }
+        self.after, self._changed = update_after_read(was or NetdevMemory(current=self._current), self._current)
 
     def _initial_delay(self, mechanism: NicTimer | KernelPolling, traffic: NetdevTraffic) -> Delay | str:
         goal = min(self._spec.packets_per_interrupt, mechanism.max_packets)
@@ -77,7 +81,7 @@ class NetdevSteps:
 
     def _wire_us(self, traffic: NetdevTraffic) -> float | None:
         speed = self.netdev.speed_bits_per_s
-        return packet_gap_us(traffic.frame_bytes, speed) if speed else None
+        return frame_wire_time_us(traffic.frame_bytes, speed) if speed else None
 
     def _describe(self, traffic: NetdevTraffic) -> str:
         wire_us = self._wire_us(traffic)
@@ -99,14 +103,14 @@ class NetdevSteps:
     def _within_bound(self, mechanism: NicTimer | KernelPolling, params: Mapping[str, str]) -> dict[str, str]:
         """Return earlier parameter values, shortened to the operator's bound."""
         found = {param: params[param] for param in mechanism.params if param in params}
-        disables = self._spec.adaptive == "disable" and found.get(ADAPTIVE) == "on"
-        if found.get(ADAPTIVE) == "on" and not disables:
+        disables = self._spec.adaptive == "disable" and found.get(ADAPTIVE_RX) == "on"
+        if found.get(ADAPTIVE_RX) == "on" and not disables:
             return found
-        allowed = {**found, ADAPTIVE: "off"} if disables else found
+        allowed = {**found, ADAPTIVE_RX: "off"} if disables else found
         delay = mechanism.delay_of(allowed)
-        if mechanism.bound_us(delay) <= self._spec.max_added_us:
+        if mechanism.max_wait_us(delay) <= self._spec.max_added_us:
             return allowed
-        shorter = mechanism.limited_to(delay, self._spec.max_added_us)
+        shorter = mechanism.shortened_to(delay, self._spec.max_added_us)
         return {**allowed, **mechanism.params_for(shorter)} if isinstance(shorter, Delay) else found
 
     def _complete(self, why: str) -> None:
@@ -128,7 +132,7 @@ class NetdevSteps:
             self.why = f"{because} {self._current_text(mechanism)} stays."
             return
         does = f"is the shortest delay that should collect {self._spec.packets_per_interrupt:g} per interrupt"
-        if mechanism.bound_us(target) * MIN_STEP > self._spec.max_added_us:
+        if mechanism.max_wait_us(target) * MIN_STEP > self._spec.max_added_us:
             does = f"is close to the bound of {self._spec.max_added_us:g} µs"
         elif self.after.ceiling is not None and expects_gain:
             does = f"is half of the delay that did harm: {self.after.ceiling.why}"

@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import (
-    ALLOW_ISOLATED,
+    ALLOW_ISOLATED_FIELD,
     Decision,
     PolicyKind,
     PolicySpec,
@@ -79,7 +79,7 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
             "Excluded CPUs", "No interrupt is moved to these CPUs.", format="cpu-list", placeholder="none, or 0-1,8"
         ),
     ] = ""
-    allow_isolated: Annotated[bool, ALLOW_ISOLATED] = False
+    allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False
 
 
 class IrqSpreadMemory(Struct, frozen=True, tag="irq-spread"):

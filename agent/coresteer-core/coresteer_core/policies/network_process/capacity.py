@@ -12,7 +12,7 @@ from coresteer_core.policies.distance import SMT_LAST_DISTANCE, CpuDistances, Cp
 
 MAX_CENTRES = 8
 """Maximum number of CPUs to search around: those that handle the most packets of a process."""
-CALM_LOAD = 0.6
+MAX_LOAD_AFTER_MOVE = 0.6
 """Maximum load, with the process, of a CPU to which a process moves from a CPU that the policy chose before.
 
 Below the load at which irq-spread begins to move interrupts away: otherwise a process that follows its interrupt would
@@ -32,13 +32,13 @@ class PacketShares(Struct, frozen=True, gc=False):
     cpus: tuple[int, ...]
     shares: tuple[float, ...]
 
-    def cost(self, row: bytes) -> float:
+    def mean_distance(self, row: bytes) -> float:
         """Return the mean distance of the packets from a CPU, given its row of distances."""
         if len(self.cpus) == 1:
             return self.shares[0] * row[self.cpus[0]]
         return sum(map(mul, self.shares, map(row.__getitem__, self.cpus)), 0.0)
 
-    def group_cost(self, row: bytes, centre: int, group: CpuGroup) -> float:
+    def group_mean_distance(self, row: bytes, centre: int, group: CpuGroup) -> float:
         """Return the mean distance of the packets from the CPUs of a group around a centre, given the centre's row.
 
         Distances are those of a tree (a CPU in a core in an L2 in an L3 in a NUMA node): a CPU further from the centre
@@ -46,7 +46,7 @@ class PacketShares(Struct, frozen=True, gc=False):
         thread of the centre's core even where those are preferred last.
         """
         if group.locality is Locality.SMT:
-            return self.cost(row) + self.shares[self.cpus.index(centre)] * group.distance
+            return self.mean_distance(row) + self.shares[self.cpus.index(centre)] * group.distance
         at = group.distance
         distances = [row[cpu] for cpu in self.cpus]
         return _weighted(self.shares, [d if d > at and d != SMT_LAST_DISTANCE else at for d in distances])
@@ -73,7 +73,7 @@ class CpuCapacity:
     ) -> None:
         self.distances, self.max_locality, self.usable, self.max_load = distances, max_locality, usable, max_load
         self.load = [inf] * distances.cpu_count
-        self.reachable = distances.within(max_locality)
+        self.reachable = distances.distances_within(max_locality)
 
     def set_load(self, load: Load, own: dict[int, float]) -> None:
         """Set the load of each CPU without that of the processes to be placed (own), but at least its softirq time."""
@@ -90,7 +90,7 @@ class CpuCapacity:
         for cpu in cpus:
             self.load[cpu] += part
 
-    def limit(self, need: float) -> float:
+    def load_limit(self, need: float) -> float:
         """Return the highest load (0 to 1) at which a CPU has room for a process that needs this share of a CPU.
 
         That is max_load, or what leaves the process its share; one that needs a whole CPU gets one that is idle but
@@ -98,9 +98,9 @@ class CpuCapacity:
         """
         return min(self.max_load, 1.0 - min(need, self.max_load)) + _ROUNDING
 
-    def calm_limit(self, need: float) -> float:
-        """Return the load limit of a CPU for a process that the policy placed before (see CALM_LOAD)."""
-        return min(self.limit(need), CALM_LOAD - min(need, CALM_LOAD) + _ROUNDING)
+    def load_limit_after_move(self, need: float) -> float:
+        """Return the load limit of a CPU for a process that the policy placed before (see MAX_LOAD_AFTER_MOVE)."""
+        return min(self.load_limit(need), MAX_LOAD_AFTER_MOVE - min(need, MAX_LOAD_AFTER_MOVE) + _ROUNDING)
 
     def least_loaded(self, cpus: tuple[int, ...], allowed: frozenset[int] | None) -> int | None:
         """Return the least loaded of these CPUs among the allowed ones (None: all are allowed); None without any."""
@@ -108,7 +108,7 @@ class CpuCapacity:
             cpus = tuple(cpu for cpu in cpus if cpu in allowed)
         return min(cpus, key=self.load.__getitem__, default=None)
 
-    def centres(self, packets: PacketShares) -> list[int]:
+    def search_centres(self, packets: PacketShares) -> list[int]:
         """Return the CPUs to search around: those near at least half as many packets as the best of them."""
         cpus = packets.cpus[:MAX_CENTRES]
         if len(cpus) == 1:
@@ -136,11 +136,11 @@ class CpuCapacity:
         groups in the order of their costs finds it. Other threads of a core with packets that are preferred last are
         only in the group around that core. Within a group the preferred CPU wins, else the least loaded.
         """
-        around, rows = self.distances.around, self.distances.rows
-        costs = {centre: packets.cost(rows[centre]) for centre in packets.cpus[:MAX_CENTRES]}
+        around, rows = self.distances.groups_around, self.distances.rows
+        costs = {centre: packets.mean_distance(rows[centre]) for centre in packets.cpus[:MAX_CENTRES]}
         if min(costs.values()) >= below:
             return None
-        heap = [(costs[centre], centre, 0) for centre in self.centres(packets)]
+        heap = [(costs[centre], centre, 0) for centre in self.search_centres(packets)]
         heapify(heap)
         later = self.distances.last_siblings(costs) if len(costs) > 1 else frozenset()
         while heap:
@@ -160,26 +160,26 @@ class CpuCapacity:
             if index == 0:
                 row = rows[centre]
                 for further in range(1, len(groups)):
-                    heappush(heap, (packets.group_cost(row, centre, groups[further]), centre, further))
+                    heappush(heap, (packets.group_mean_distance(row, centre, groups[further]), centre, further))
         return None
 
-    def lowest_cost(self, packets: PacketShares) -> float:
+    def min_mean_distance(self, packets: PacketShares) -> float:
         """Return a lower bound of the mean distance of a process's packets from any single CPU."""
         if len(packets.cpus) == 1:
             return 0.0
-        return min(packets.cost(self.distances.rows[centre]) for centre in packets.cpus[:MAX_CENTRES])
+        return min(packets.mean_distance(self.distances.rows[centre]) for centre in packets.cpus[:MAX_CENTRES])
 
-    def spread(
+    def nearest_cpus(
         self, packets: PacketShares, count: int, limit: float, allowed: frozenset[int] | None
     ) -> tuple[int, ...]:
         """Return up to count CPUs with room for threads, each nearest to one of the CPUs with packets, in turn."""
         chosen: list[int] = []
-        centres = self.centres(packets)
+        centres = self.search_centres(packets)
         while centres and len(chosen) < count:
             for centre in list(centres):
                 if len(chosen) == count:
                     break
-                for group in self.distances.around(centre, self.max_locality):
+                for group in self.distances.groups_around(centre, self.max_locality):
                     free = tuple(cpu for cpu in group.cpus if cpu not in chosen)
                     cpu = self.least_loaded(free, allowed)
                     if cpu is not None and self.load[cpu] <= limit:
@@ -189,10 +189,10 @@ class CpuCapacity:
                     centres.remove(centre)
         return tuple(sorted(chosen))
 
-    def cost(self, packets: PacketShares, cpus: tuple[int, ...]) -> float:
+    def mean_distance(self, packets: PacketShares, cpus: tuple[int, ...]) -> float:
         """Return the mean distance of a process's packets from the nearest of its CPUs."""
         if len(cpus) == 1:
-            return packets.cost(self.distances.rows[cpus[0]])
+            return packets.mean_distance(self.distances.rows[cpus[0]])
         if set(packets.cpus) <= set(cpus):
             return 0.0
         rows = [self.distances.rows[cpu] for cpu in cpus]
@@ -205,7 +205,7 @@ class CpuCapacity:
         row = self.distances.rows[cpu]
         return not self.reachable.isdisjoint([row[other] for other in packets.cpus])
 
-    def relation(self, centre: int, cpu: int) -> Locality | None:
+    def nearest_shared_unit(self, centre: int, cpu: int) -> Locality | None:
         """Return the nearest unit that two CPUs share; None where it is larger than max_locality."""
-        groups = self.distances.around(centre, self.max_locality)
+        groups = self.distances.groups_around(centre, self.max_locality)
         return next((group.locality for group in groups if cpu in group.cpus), None)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.distance import Locality
-from coresteer_core.policies.network_process.capacity import CALM_LOAD, CpuCapacity, PacketShares
+from coresteer_core.policies.network_process.capacity import MAX_LOAD_AFTER_MOVE, CpuCapacity, PacketShares
 from coresteer_core.policies.skipped import Reason, ReasonText
 
 MIN_DISTANCE_GAIN = 1.0
@@ -121,7 +121,7 @@ class Explanations:
         heavy, cpu = candidate.packets.cpus[0], cpus[0]
         if cpu == heavy:
             return f"{self._handled(candidate)}, load {load:.2f} ≤ {limit:.2f}."
-        relation = capacity.relation(heavy, cpu)
+        relation = capacity.nearest_shared_unit(heavy, cpu)
         how = _RELATION.get(relation, "") if relation is not None else ""
         return (
             f"{self._handled(candidate)}; {self._against(candidate, heavy)}. "
@@ -139,7 +139,7 @@ class Explanations:
         if cpus == heavy:
             limit = f"{self._capacity.max_load:.2f}"
             return Reason(_ON_PACKETS_CPU if known else _ON_PACKETS_CPU_PARTLY, figures, (limit,))
-        distance = self._capacity.cost(packets, cpus) if cost is None else cost
+        distance = self._capacity.mean_distance(packets, cpus) if cost is None else cost
         text = _NEAR_PACKETS if known else _NEAR_PACKETS_PARTLY
         return Reason(text, (*figures, distance, cpus), (f"{MIN_DISTANCE_GAIN:.1f}",))
 
@@ -170,8 +170,8 @@ class Explanations:
             return Reason(_EXCLUDED, (sentence, (heavy,)), (unit.value,))
         near = [
             cpu
-            for centre in capacity.centres(candidate.packets)
-            for group in capacity.distances.around(centre, unit)
+            for centre in capacity.search_centres(candidate.packets)
+            for group in capacity.distances.groups_around(centre, unit)
             for cpu in group.cpus
         ]
         best = capacity.least_loaded(tuple(near), candidate.allowed)
@@ -208,12 +208,12 @@ class Explanations:
             (load == inf, "the load of that CPU is not known"),
             (load > capacity.max_load, f"its load {load:.2f} is over {capacity.max_load:.2f}"),
             (
-                load > capacity.limit(share),
+                load > capacity.load_limit(share),
                 f"its load {load:.2f} leaves no room for the {share:.2f} that this task uses",
             ),
             (
-                bool(candidate.cpus) and load > capacity.calm_limit(share),
-                f"with this task that CPU's load {load:.2f} would be over {CALM_LOAD:.2f}",
+                bool(candidate.cpus) and load > capacity.load_limit_after_move(share),
+                f"with this task that CPU's load {load:.2f} would be over {MAX_LOAD_AFTER_MOVE:.2f}",
             ),
         )
         return next((why for holds, why in reasons if holds), "another CPU has a lower mean distance")

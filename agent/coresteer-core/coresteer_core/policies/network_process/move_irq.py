@@ -8,7 +8,7 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 
-MAJORITY = 0.5
+MIN_BYTE_SHARE = 0.5
 """Share of an interrupt's bytes that a process must exceed for the interrupt to move to it."""
 
 
@@ -34,16 +34,16 @@ class IrqMover:
         capacity, unit = self.capacity, self.capacity.max_locality.value
         affinity = parse_cpu_list(task.affinity)
         cpus = (affinity & parse_cpu_list(task.allowed) or affinity) & capacity.usable
-        if not cpus or any(capacity.relation(old, cpu) is not None for cpu in cpus):
+        if not cpus or any(capacity.nearest_shared_unit(old, cpu) is not None for cpu in cpus):
             why = f"it is within {unit} of CPU {old}" if cpus else "its CPUs are isolated"
             return f"IRQ {irq.irq} is not moved to it, because {why}."
         share = self._share_of(irq.irq, own_bytes_per_s)
-        if share <= MAJORITY or irq.irq in self.moved:
+        if share <= MIN_BYTE_SHARE or irq.irq in self.moved:
             return f"It has only {share * 100:.0f} % of the bytes of IRQ {irq.irq}, so IRQ {irq.irq} is not moved."
         need = self._softirq_share(irq.irq, old)
         centre = task.cpu if task.cpu in cpus else min(cpus)
         favourite = min(preferred) if preferred else None
-        choice = capacity.nearest(PacketShares((centre,), (1.0,)), capacity.limit(need), None, preferred=favourite)
+        choice = capacity.nearest(PacketShares((centre,), (1.0,)), capacity.load_limit(need), None, preferred=favourite)
         if choice is not None and irq.requested == str(choice.cpu):
             return f"IRQ {irq.irq} is set to CPU {choice.cpu} already, but still arrives on CPU {old}."
         if choice is None:

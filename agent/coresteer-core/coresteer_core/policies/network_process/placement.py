@@ -14,7 +14,7 @@ from coresteer_core.policies.network_process.explain import (
     Placement,
 )
 
-QUEUE_SHARE = 0.1
+MIN_QUEUE_SHARE = 0.1
 """Least share of a process's packets that a CPU must handle for the threads to be spread to it."""
 _GROWTH = 1.5
 """Factor by which the number of CPUs of an overloaded process with many threads grows."""
@@ -49,14 +49,15 @@ class PlacementRound:
             if not candidate.cpus:
                 others.append((candidate, inf))
                 continue
-            cost = self.capacity.cost(candidate.packets, candidate.cpus)
+            cost = self.capacity.mean_distance(candidate.packets, candidate.cpus)
             beside = self._load_beside(candidate)
             if self._is_misplaced(candidate):
                 others.append((candidate, inf))
             elif self._is_overloaded(candidate, beside):
                 overloaded.append(candidate)
             elif cost < MIN_DISTANCE_GAIN or (
-                candidate.task.threads == 1 and cost - self.capacity.lowest_cost(candidate.packets) < MIN_DISTANCE_GAIN
+                candidate.task.threads == 1
+                and cost - self.capacity.min_mean_distance(candidate.packets) < MIN_DISTANCE_GAIN
             ):
                 why = self._explain.unchanged(candidate, beside, cost)
                 unchanged.append(Placement(candidate, candidate.cpus, why))
@@ -97,7 +98,7 @@ class PlacementRound:
         task = candidate.task
         if task.threads <= 1:
             return 1
-        queues = sum(1 for share in candidate.packets.shares if share >= QUEUE_SHARE)
+        queues = sum(1 for share in candidate.packets.shares if share >= MIN_QUEUE_SHARE)
         return max(1, min(task.threads, max(self._explain.needed_cpus(task), queues)))
 
     def _find(
@@ -114,14 +115,14 @@ class PlacementRound:
             return () if choice is None else (choice.cpu,)
         least = self._explain.needed_cpus(candidate.task)
         while count >= max(least, 1):
-            cpus = capacity.spread(candidate.packets, count, limit(share / count), candidate.allowed)
+            cpus = capacity.nearest_cpus(candidate.packets, count, limit(share / count), candidate.allowed)
             if len(cpus) == count:
-                cost = capacity.cost(candidate.packets, cpus)
+                cost = capacity.mean_distance(candidate.packets, cpus)
                 preferred_cpus = candidate.preferred
                 if len(preferred_cpus) == count and all(
                     capacity.load[cpu] <= limit(share / count) for cpu in preferred_cpus
                 ):
-                    preferred_cost = capacity.cost(candidate.packets, preferred_cpus)
+                    preferred_cost = capacity.mean_distance(candidate.packets, preferred_cpus)
                     if preferred_cost < min(cost + MIN_DISTANCE_GAIN, below):
                         return preferred_cpus
                 return cpus if cost < below else ()
@@ -133,9 +134,9 @@ class PlacementRound:
         if candidate.cpus:
             self.capacity.reserve(candidate.cpus, -candidate.task.cpu_share)
         count = self._wanted_cpus(candidate)
-        cpus = self._find(candidate, count, self.capacity.calm_limit) if candidate.cpus else ()
+        cpus = self._find(candidate, count, self.capacity.load_limit_after_move) if candidate.cpus else ()
         if not cpus:
-            cpus = self._find(candidate, count, self.capacity.limit)
+            cpus = self._find(candidate, count, self.capacity.load_limit)
         if not cpus:
             excluded = candidate.allowed is not None and self._is_excluded(candidate, candidate.allowed)
             return Placement(candidate, (), self._explain.no_room(candidate, excluded=excluded), excluded)
@@ -148,7 +149,7 @@ class PlacementRound:
         share = candidate.task.cpu_share
         self.capacity.reserve(candidate.cpus, -share)
         below = cost - MIN_DISTANCE_GAIN + 1e-9
-        cpus = self._find(candidate, self._wanted_cpus(candidate), self.capacity.calm_limit, below)
+        cpus = self._find(candidate, self._wanted_cpus(candidate), self.capacity.load_limit_after_move, below)
         if cpus:
             why = self._explain.placed(candidate, cpus)
             self.capacity.reserve(cpus, share)
@@ -165,7 +166,7 @@ class PlacementRound:
         task, count = candidate.task, len(candidate.cpus)
         share = task.cpu_share
         total = others + share / count
-        limit = self.capacity.limit
+        limit = self.capacity.load_limit
         self.capacity.reserve(candidate.cpus, -share)
         more = min(task.threads, max(count + 1, ceil(count * _GROWTH)))
         for wanted in dict.fromkeys((more, count) if total > FULL_LOAD else (count,)):
@@ -182,7 +183,7 @@ class PlacementRound:
         capacity = self.capacity
         return not any(
             cpu in allowed and cpu in capacity.usable
-            for centre in capacity.centres(candidate.packets)
-            for group in capacity.distances.around(centre, capacity.max_locality)
+            for centre in capacity.search_centres(candidate.packets)
+            for group in capacity.distances.groups_around(centre, capacity.max_locality)
             for cpu in group.cpus
         )

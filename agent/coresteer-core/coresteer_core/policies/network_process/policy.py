@@ -25,7 +25,7 @@ from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import (
-    ALLOW_ISOLATED,
+    ALLOW_ISOLATED_FIELD,
     Decision,
     PolicyKind,
     PolicySpec,
@@ -117,10 +117,10 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
             "If a process is pinned to CPUs, move the interrupt of its packets to these CPUs instead.",
         ),
     ] = False
-    allow_isolated: Annotated[bool, ALLOW_ISOLATED] = False
+    allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False
 
 
-class Placed(Struct, frozen=True, gc=False):
+class PlacedAffinity(Struct, frozen=True, gc=False):
     """An affinity, of a process or of its interrupt, that the policy has set or proposed.
 
     original: the value before the policy. current: as last read; the original until the policy's value was written.
@@ -139,7 +139,7 @@ class Placed(Struct, frozen=True, gc=False):
 class NetworkProcessMemory(Struct, frozen=True, tag="network-process"):
     """Memory of the policy for the next round: affinities it has set, by last traffic of their processes."""
 
-    placed: list[Placed] = []
+    placed: list[PlacedAffinity] = []
 
 
 def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> Decision:
@@ -147,15 +147,15 @@ def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProces
     return _Round(view, spec, scope, memory).decide()
 
 
-def _is_ours(placed: Placed, found: str) -> bool:
+def _is_ours(placed: PlacedAffinity, found: str) -> bool:
     """Return whether an affinity is still the policy's, now or as in the round before."""
     return found in (placed.value, placed.current) and found != placed.original
 
 
-def _updated(was: Placed, found: str, last_s: float, *, ours: bool) -> Placed:
+def _updated(was: PlacedAffinity, found: str, last_s: float, *, ours: bool) -> PlacedAffinity:
     """Return what is remembered of an affinity after its present value was read."""
     current = found if ours else was.original
-    return Placed(was.key, was.pid, was.started_ticks, was.original, current, was.value, last_s)
+    return PlacedAffinity(was.key, was.pid, was.started_ticks, was.original, current, was.value, last_s)
 
 
 class _Round:
@@ -171,7 +171,7 @@ class _Round:
             cpu_distances(view.topology, spec.smt), spec.max_distance, self.usable, spec.max_load
         )
         self.before = {placed.key: placed for placed in memory.placed}
-        self.placed: list[Placed] = []
+        self.placed: list[PlacedAffinity] = []
         self.restores: list[Proposal] = []
         self.skipped = SkippedGroups(_name)
         self.candidates: list[Candidate] = []
@@ -307,7 +307,7 @@ class _Round:
             else:
                 last_s = self.active_s[task.pid, task.started_ticks]
                 original = task.affinity
-                self.placed.append(Placed(key, task.pid, task.started_ticks, original, original, value, last_s))
+                self.placed.append(PlacedAffinity(key, task.pid, task.started_ticks, original, original, value, last_s))
         return proposals
 
     def _move_irqs(self) -> list[Proposal]:
@@ -328,12 +328,12 @@ class _Round:
             last_s = self.active_s[task.pid, task.started_ticks]
             original = irq.requested or ""
             if placed is None or placed.key != key:
-                placed = Placed(key, task.pid, task.started_ticks, original, original, value, last_s)
+                placed = PlacedAffinity(key, task.pid, task.started_ticks, original, original, value, last_s)
             self.before[key] = replace(placed, value=value)
             proposals.append(Proposal(key, value, f"IRQ {irq.irq} ({irq.name})", f"{why} {reason}"))
         return proposals
 
-    def _placed_irq(self, task: NetTask) -> Placed | None:
+    def _placed_irq(self, task: NetTask) -> PlacedAffinity | None:
         who = (task.pid, task.started_ticks)
         irqs = (placed for key, placed in self.before.items() if key.startswith("irq/"))
         return next((placed for placed in irqs if (placed.pid, placed.started_ticks) == who), None)
@@ -359,7 +359,7 @@ class _Round:
             elif not gone:
                 self._restore(placed, subject, f"Its process has been silent for {now - last_s:.0f} s", self.online)
 
-    def _restore(self, placed: Placed, subject: str, why: str, allowed: frozenset[int]) -> None:
+    def _restore(self, placed: PlacedAffinity, subject: str, why: str, allowed: frozenset[int]) -> None:
         """Propose an original affinity as far as its CPUs may be used now; remember it until it is set."""
         self.placed.append(placed)
         original = parse_cpu_list(placed.original)
@@ -368,7 +368,7 @@ class _Round:
             reason = f"{why}: {name_cpus(sorted(parse_cpu_list(value)))} as before the policy."
             self.restores.append(Proposal(placed.key, value, subject, reason))
 
-    def _remember(self, placed: Placed | None) -> None:
+    def _remember(self, placed: PlacedAffinity | None) -> None:
         if placed is not None:
             self.placed.append(placed)
 

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from coresteer_core.node.service_classes import ClassFigures
 
-BUCKETS = 20
+WINDOW_BUCKETS = 20
 """Number of buckets of the time window; the oldest leaves as a whole."""
 
 
-class Target(Struct, frozen=True):
+class ClassTarget(Struct, frozen=True):
     """Target of one service class: the percentage of its requests to complete, within deadline_us if given."""
 
     name: str
@@ -41,7 +41,7 @@ class Attainment:
     left the window. A time before the last one given counts as the last one.
     """
 
-    def __init__(self, target: Target, window_s: float) -> None:
+    def __init__(self, target: ClassTarget, window_s: float) -> None:
         self._window_s = window_s
         self._buckets: deque[_Bucket] = deque()
         self._ends_s = -inf
@@ -52,17 +52,17 @@ class Attainment:
         """Number of requests that have arrived and not ended."""
         self.set_target(target)
 
-    def set_target(self, target: Target) -> None:
+    def set_target(self, target: ClassTarget) -> None:
         """Replace the class's target; requests counted so far stay."""
         self.target = target
         self._deadline_us = inf if target.deadline_us is None else target.deadline_us
         self._share = target.target_percent / 100
 
-    def arrived(self) -> None:
+    def record_arrival(self) -> None:
         """Count the arrival of a request (N)."""
         self.pending += 1
 
-    def finished(self, time_s: float, response_us: int | None) -> None:
+    def record_end(self, time_s: float, response_us: int | None) -> None:
         """Count the end of a request; it is satisfied (S) within the deadline. response_us: None if it failed."""
         self.pending -= 1
         self.record(time_s, 1, 0 if response_us is None or response_us > self._deadline_us else 1, response_us)
@@ -140,7 +140,7 @@ class Attainment:
             bucket = self._buckets.popleft()
             self._requests -= bucket.requests
             self._satisfied -= bucket.satisfied
-        width_s = self._window_s / BUCKETS
+        width_s = self._window_s / WINDOW_BUCKETS
         starts_s = time_s // width_s * width_s
         self._buckets.append(_Bucket(starts_s + self._window_s))
         self._ends_s = starts_s + width_s

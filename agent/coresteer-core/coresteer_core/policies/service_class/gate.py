@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from coresteer_core.node.service_classes import ClassFigures
-from coresteer_core.policies.service_class.attainment import Attainment, Target
+from coresteer_core.policies.service_class.attainment import Attainment, ClassTarget
 
-MAX_PASSED_OVER = 64
+MAX_ADMISSIONS_OF_OTHERS = 64
 """Admissions of other classes after which a waiting class is served next, whatever its attainment F.
 
 F alone would starve classes: one that never meets its deadline stays at F = 0, before all with a lower target. So a
-request with `ahead` earlier ones of its class is admitted after at most (ahead + 1) × (MAX_PASSED_OVER + classes)
-admissions.
+request with `ahead` earlier ones of its class is admitted after at most (ahead + 1) × (MAX_ADMISSIONS_OF_OTHERS +
+classes) admissions.
 """
 
 
 class _ClassState:
     __slots__ = ("active", "attainment", "queue", "since", "used")
 
-    def __init__(self, target: Target, window_s: float) -> None:
+    def __init__(self, target: ClassTarget, window_s: float) -> None:
         self.attainment = Attainment(target, window_s)
         self.queue: OrderedDict[int, float] = OrderedDict()
         """Arrival times in s by waiting worker, in order of arrival."""
@@ -39,7 +39,7 @@ class Gate:
     interrupted, even if the concurrency limit is lowered.
     """
 
-    def __init__(self, targets: Sequence[Target], *, slots: int, window_s: float) -> None:
+    def __init__(self, targets: Sequence[ClassTarget], *, slots: int, window_s: float) -> None:
         self._active: dict[int, tuple[_ClassState, float]] = {}
         self._waiting: dict[int, _ClassState] = {}
         self._admissions = 0
@@ -62,7 +62,7 @@ class Gate:
         if worker in self._active or worker in self._waiting:
             raise ValueError(f"Worker {worker} already has a waiting or active request.")
         state.used = True
-        state.attainment.arrived()
+        state.attainment.record_arrival()
         if not self._waiting and len(self._active) < self._slots:
             self._admit(state, worker, time_s, time_s)
             return [worker]
@@ -74,11 +74,11 @@ class Gate:
         if (entered := self._active.pop(worker, None)) is not None:
             state, arrived_s = entered
             state.active -= 1
-            state.attainment.finished(time_s, max(0, int((time_s - arrived_s) * 1e6)) if ok else None)
+            state.attainment.record_end(time_s, max(0, int((time_s - arrived_s) * 1e6)) if ok else None)
             return self._fill(time_s) if self._waiting else []
         if (waited := self._waiting.pop(worker, None)) is not None:
             del waited.queue[worker]
-            waited.attainment.finished(time_s, None)
+            waited.attainment.record_end(time_s, None)
         return []
 
     def set_slots(self, slots: int, time_s: float) -> list[int]:
@@ -86,9 +86,9 @@ class Gate:
         self._slots = slots
         return self._fill(time_s)
 
-    def change(
+    def replace_classes(
         self,
-        targets: Sequence[Target],
+        targets: Sequence[ClassTarget],
         *,
         slots: int,
         window_s: float,
@@ -123,7 +123,7 @@ class Gate:
                 continue
             state = self._classes[name]
             state.used = True
-            state.attainment.arrived()
+            state.attainment.record_arrival()
             self._enqueue(state, worker, arrived_s)
         return self._fill(time_s), gone
 
@@ -180,8 +180,8 @@ class Gate:
         state.attainment.record_wait(time_s, max(0, int((time_s - arrived_s) * 1e6)))
 
     def _next_class(self, time_s: float) -> _ClassState:
-        """Return the class to serve next: the one longest over MAX_PASSED_OVER, else the one with the lowest F."""
-        overdue_since = self._admissions - MAX_PASSED_OVER
+        """Return the class to serve next: that longest over MAX_ADMISSIONS_OF_OTHERS, else that with the lowest F."""
+        overdue_since = self._admissions - MAX_ADMISSIONS_OF_OTHERS
         chosen: _ClassState | None = None
         lowest = inf
         overdue = False

@@ -15,9 +15,9 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, PolicyKind, PolicySpec, Proposal, Scope, Skipped
-from coresteer_core.policies.service_class.attainment import Target
+from coresteer_core.policies.service_class.attainment import ClassTarget
 from coresteer_core.policies.service_class.matching import Address, Match
-from coresteer_core.policies.service_class.weights import DEFAULT_WEIGHT, STEP, value_of
+from coresteer_core.policies.service_class.weights import DEFAULT_WEIGHT, NICE_STEP_RATIO, nearest_value
 from coresteer_core.schema import labelled
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
@@ -25,7 +25,7 @@ MIN_WEIGHT, MAX_WEIGHT = DEFAULT_WEIGHT / 16, DEFAULT_WEIGHT * 16
 """Bounds of the weights that the policy sets, so that every class gets some CPU time."""
 _PACE = 2.0
 """Gain of the control loop of weights: F lags by half a window, and a 1.5 times higher gain oscillates."""
-_MOST_STEP = log(STEP)
+_MOST_STEP = log(NICE_STEP_RATIO)
 _FAR = 3.0
 """Limit of log(best F / F) for one class, also used for a class without a satisfied request."""
 _NEAR = 0.05
@@ -73,10 +73,10 @@ class ServiceClass(Struct, frozen=True):
             raise ValueError(f"Give class {self.name} a deadline: its histogram counts completed requests only.")
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ClassTarget:
         """Return the class's target, to measure attainment against."""
         deadline_us = None if self.deadline_ms is None else round(self.deadline_ms * 1000)
-        return Target(self.name, self.target_percent, deadline_us)
+        return ClassTarget(self.name, self.target_percent, deadline_us)
 
 
 class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
@@ -156,16 +156,17 @@ def class_of_connection(
 
 
 def initial_weights(classes: Sequence[ServiceClass]) -> dict[str, float]:
-    """Return each class's weight before any measurement: one STEP apart by target; none is DEFAULT_WEIGHT."""
+    """Return each class's weight before any measurement: by target, one nice level apart; none is DEFAULT_WEIGHT."""
     ordered = sorted(classes, key=lambda service_class: -service_class.target_percent)
     above = (len(ordered) + 1) // 2
     places = [above - rank if rank < above else above - rank - 1 for rank in range(len(ordered))]
     return {
-        service_class.name: DEFAULT_WEIGHT * STEP**place for service_class, place in zip(ordered, places, strict=True)
+        service_class.name: DEFAULT_WEIGHT * NICE_STEP_RATIO**place
+        for service_class, place in zip(ordered, places, strict=True)
     }
 
 
-def steer(
+def steer_weights(
     figures: Sequence[ClassFigures], values: Mapping[str, float], spec: ServiceClasses, elapsed_s: float = 0.1
 ) -> dict[str, float]:
     """Return each class's weight after one step of the control loop towards equal attainment F.
@@ -198,7 +199,7 @@ def assign_classes(view: View, spec: ServiceClasses, scope: Scope) -> ClassAssig
 def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClassesMemory) -> Decision:
     """Return proposals of initial weights for processes and cgroups of each service class.
 
-    The agent then steers the settings that the policy holds; see steer().
+    The agent then steers the settings that the policy holds; see steer_weights().
     """
     assigned = assign_classes(view, spec, scope)
     weights = initial_weights(spec.classes)
@@ -208,10 +209,12 @@ def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClasse
         setting = parse_setting(key)
         if not isinstance(setting, TaskNice | CgroupWeight):
             raise AssertionError(f"{key} is no weight.")
-        value = value_of(setting, weights[name])
+        value = nearest_value(setting, weights[name])
         current = setting.current(view)
-        if current is not None and setting.equal(setting.shown(current), value):
-            value = value_of(setting, weights[name] * STEP)  # differs from the current one, so that it becomes held
+        if current is not None and setting.equal(setting.value_in_view(current), value):
+            value = nearest_value(
+                setting, weights[name] * NICE_STEP_RATIO
+            )  # differs from the current one, so that it becomes held
         reason = f"{setting.describe(view)} belongs to class {name} with the target {targets[name]:g} %."
         proposals.append(Proposal(key, value, setting.describe(view), reason))
     proposals.sort(key=lambda proposal: -targets[assigned.settings[proposal.key]])
