@@ -78,7 +78,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 HEADER = struct.pack("=HHHH", 16, 0x8001, 9, 2) + b"eth0\0\0\0\0"
 
 
-def test_what_the_driver_tells_is_read_and_what_it_does_not_tell_is_absent(kernel: Kernel) -> None:
+def test_parameters_that_the_driver_reports_are_read_and_the_others_are_absent(kernel: Kernel) -> None:
     kernel.answers[COALESCE_GET] = u32(2, 50) + u32(7, 0) + u32(10, 7) + u8(11, 1) + u8(25, 0)
     kernel.answers[RINGS_GET] = u32(2, 4096) + u32(6, 512) + u32(5, 2048) + u32(9, 256)
     assert ethtool_params.read_params("eth0") == Params(
@@ -95,7 +95,7 @@ def test_what_the_driver_tells_is_read_and_what_it_does_not_tell_is_absent(kerne
     assert kernel.asked == [(COALESCE_GET, HEADER), (RINGS_GET, HEADER)]
 
 
-def test_a_driver_without_any_has_none_and_another_error_is_raised(kernel: Kernel) -> None:
+def test_a_driver_without_coalescing_has_no_parameters_and_other_errors_are_raised(kernel: Kernel) -> None:
     assert ethtool_params.read_params("eth0") == Params({}, {})
     kernel.answers[COALESCE_GET] = OSError(errno.ENODEV, "no device matches name")
     with pytest.raises(OSError, match="no device matches name") as raised:
@@ -114,13 +114,15 @@ def test_a_driver_without_any_has_none_and_another_error_is_raised(kernel: Kerne
         ("ring/tx", "4294967295", RINGS_SET, u32(9, 0xFFFF_FFFF)),
     ],
 )
-def test_only_what_is_to_change_is_sent(kernel: Kernel, name: str, value: str, command: int, attribute: bytes) -> None:
+def test_only_changed_parameters_are_sent(
+    kernel: Kernel, name: str, value: str, command: int, attribute: bytes
+) -> None:
     kernel.answers[command] = b""
     ethtool_params.set_param("eth0", name, value)
     assert kernel.asked == [(command, HEADER + attribute)]
 
 
-def test_a_refusal_has_the_kernels_own_words_where_it_gives_some(kernel: Kernel) -> None:
+def test_a_refusal_contains_the_kernels_extended_acknowledgement(kernel: Kernel) -> None:
     kernel.answers[RINGS_SET] = OSError(errno.EINVAL, "requested ring size exceeds maximum")
     with pytest.raises(OSError, match="requested ring size exceeds maximum"):
         ethtool_params.set_param("eth0", "ring/rx", "9999")
@@ -129,7 +131,7 @@ def test_a_refusal_has_the_kernels_own_words_where_it_gives_some(kernel: Kernel)
         ethtool_params.set_param("eth0", "coalesce/rx-usecs", "5")
 
 
-def test_a_number_that_no_message_can_hold_is_refused_before_it_is_sent(kernel: Kernel) -> None:
+def test_a_number_beyond_u32_is_refused_before_it_is_sent(kernel: Kernel) -> None:
     with pytest.raises(OSError, match="exceeds 32 bits"):
         ethtool_params.set_param("eth0", "coalesce/rx-usecs", str(1 << 32))
     with pytest.raises(OSError, match="exceeds 32 bits"):
@@ -137,7 +139,7 @@ def test_a_number_that_no_message_can_hold_is_refused_before_it_is_sent(kernel: 
     assert kernel.asked == []
 
 
-def test_a_napis_values_are_read_and_set_by_its_number(kernel: Kernel) -> None:
+def test_napi_parameters_are_read_and_set_by_napi_id(kernel: Kernel) -> None:
     kernel.answers = {11: u32(2, 8193) + u32(5, 2) + struct.pack("=HHQ", 12, 6, 5 << 32), 14: b""}
     assert napi.read_params(8193) == {"napi_defer_hard_irqs": "2", "gro_flush_timeout": str(5 << 32)}
     napi.set_param(8193, "gro_flush_timeout", "20000")
@@ -149,7 +151,7 @@ def test_a_napis_values_are_read_and_set_by_its_number(kernel: Kernel) -> None:
     ]
 
 
-def test_a_queue_whose_napi_the_driver_does_not_tell_has_none(kernel: Kernel) -> None:
+def test_a_queue_without_a_known_napi_has_no_napi_parameters(kernel: Kernel) -> None:
     kernel.answers[10] = u32(1, 0) + u32(3, 0)
     with pytest.raises(OSError, match="does not report the queue's NAPI id"):
         napi.read_napi_id("lo", 0)
@@ -190,7 +192,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, bytes]], list
     return make
 
 
-def test_the_coalescing_of_queues_is_read_at_once(device: Callable[[dict[int, bytes]], list[bytes]]) -> None:
+def test_the_coalescing_of_all_queues_is_read_in_one_request(device: Callable[[dict[int, bytes]], list[bytes]]) -> None:
     asked = device({0: coalesce(14, rx_usecs=3), 33: coalesce(14, rx_usecs=50, tx_frames=8, adaptive_rx=1)})
     told = ethtool_params.read_queue_params("eth0", [33, 0])
     assert len(asked) == 1
@@ -200,7 +202,7 @@ def test_the_coalescing_of_queues_is_read_at_once(device: Callable[[dict[int, by
     assert "coalesce/cqe-mode-rx" not in told[0]
 
 
-def test_one_param_of_a_queue_is_written_with_the_others_as_they_stand(
+def test_one_parameter_of_a_queue_is_written_with_the_current_values_of_the_others(
     device: Callable[[dict[int, bytes]], list[bytes]],
 ) -> None:
     queues = {3: coalesce(14, rx_usecs=3, rx_frames=64, rate_low=9)}
@@ -214,7 +216,7 @@ def test_one_param_of_a_queue_is_written_with_the_others_as_they_stand(
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_driver_without_coalescing_of_queues_has_none(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_driver_without_queue_coalescing_has_no_queue_parameters(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def refuse(*_: object) -> bytes:
         raise OSError(code, "")
 

@@ -142,7 +142,7 @@ def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("doing", ["confirm", "undo", "restore"])
-def test_a_kill_while_it_is_kept_undone_or_restored_leaves_every_original_restorable(
+def test_a_kill_while_confirming_undoing_or_restoring_leaves_every_original_restorable(
     tmp_path: Path, root: Path, doing: str
 ) -> None:
     calls = int(drill(tmp_path / "whole.jsonl", root, 0, doing=doing).stdout)
@@ -187,7 +187,7 @@ def test_a_kill_at_any_instant_leaves_a_processs_affinity_restorable(tmp_path: P
         process.kill()
 
 
-def test_ctrl_c_during_restore_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupted_restore_exits_with_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -195,7 +195,7 @@ def test_ctrl_c_during_restore_is_no_success(monkeypatch: pytest.MonkeyPatch, tm
     assert main(["restore", "--state-dir", str(tmp_path)]) == 130
 
 
-def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path: Path, root: Path) -> None:
+def test_an_agent_that_starts_after_a_kill_rolls_back_the_interrupted_change(tmp_path: Path, root: Path) -> None:
     calls = int(drill(tmp_path / "whole.jsonl", root, 0).stdout)
     rolled_back = 0
     for instant in range(1, calls + 1, 3):
@@ -217,7 +217,7 @@ def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path
     assert rolled_back > 5
 
 
-def test_restore_beside_a_running_agent_puts_back_and_the_agent_notices(tmp_path: Path, root: Path) -> None:
+def test_the_agent_notices_a_restore_by_another_process(tmp_path: Path, root: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl", root)
     executor = Executor(root, journal, lambda: make_view(8))
     executor.apply(Action("irq/41/affinity", "0-7", "2", "test"), change_id="c")
@@ -242,7 +242,7 @@ def changed(tmp_path: Path, root: Path) -> Callable[..., subprocess.CompletedPro
     return lambda *more: cli("restore", "--root", str(root), "--state-dir", str(state), *more)
 
 
-def test_the_command_prints_a_line_a_setting_and_is_idempotent(
+def test_the_restore_command_prints_one_line_per_setting_and_is_idempotent(
     changed: Callable[..., subprocess.CompletedProcess[str]], root: Path
 ) -> None:
     done = changed()
@@ -258,7 +258,7 @@ def test_the_command_prints_a_line_a_setting_and_is_idempotent(
     assert (again.returncode, again.stdout) == (0, "Nothing to restore: every setting has its original value.\n")
 
 
-def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
+def test_the_restore_command_exits_1_with_the_reason_when_a_setting_cannot_be_restored(
     changed: Callable[..., subprocess.CompletedProcess[str]], root: Path
 ) -> None:
     (root / "proc/irq/42/smp_affinity_list").chmod(0o444)
@@ -271,14 +271,14 @@ def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
     assert stands(root) == BEFORE
 
 
-def test_the_command_names_the_journal_that_is_not_there(tmp_path: Path) -> None:
+def test_the_restore_command_names_a_missing_journal(tmp_path: Path) -> None:
     done = cli("restore", "--state-dir", str(tmp_path))
     assert done.returncode == 0
     assert f"There is no journal at {tmp_path}/agent/journal.jsonl: Coresteer has changed nothing" in done.stdout
     assert "--state-dir" in done.stdout
 
 
-def test_the_command_names_the_root_directory_that_it_needs(
+def test_the_restore_command_names_the_root_directory_of_the_journal(
     changed: Callable[..., subprocess.CompletedProcess[str]], root: Path, tmp_path: Path
 ) -> None:
     done = changed("--root", str(tmp_path))
@@ -287,9 +287,7 @@ def test_the_command_names_the_root_directory_that_it_needs(
     assert stands(root) == MOVED
 
 
-def test_a_disk_that_takes_no_writes_stops_no_restore(
-    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_disk_does_not_prevent_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state/agent/journal.jsonl"
     drill(path, root, 0)
     real = os.open
@@ -311,7 +309,7 @@ def test_a_disk_that_takes_no_writes_stops_no_restore(
     assert all(result.sentence.endswith("could not record it: Read-only file system.") for result in results)
 
 
-def test_a_full_disk_stops_no_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_prevent_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state/agent/journal.jsonl"
     drill(path, root, 0)
 
@@ -325,9 +323,7 @@ def test_a_full_disk_stops_no_restore(tmp_path: Path, root: Path, monkeypatch: p
     assert all("No space left on device" in result.sentence and result.done for result in results)
 
 
-def test_what_a_person_set_after_a_kill_and_a_restore_is_not_overwritten_by_the_next_start(
-    tmp_path: Path, root: Path
-) -> None:
+def test_a_value_set_by_hand_after_a_restore_is_not_overwritten_by_the_next_start(tmp_path: Path, root: Path) -> None:
     calls = int(drill(tmp_path / "whole.jsonl", root, 0).stdout)
     for instant in range(1, calls + 1, 7):
         reset(root)
@@ -339,7 +335,7 @@ def test_what_a_person_set_after_a_kill_and_a_restore_is_not_overwritten_by_the_
         assert stands(root)[0] == "5", f"killed at call {instant}"
 
 
-def test_a_confirmation_that_the_journal_cannot_note_is_not_told_as_kept(
+def test_a_confirmation_that_the_journal_cannot_record_is_not_reported_as_confirmed(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[ChangeMessage] = []

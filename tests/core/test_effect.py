@@ -21,7 +21,7 @@ def plan(*moves: tuple[int, str]) -> Plan:
     return Plan([Action(f"irq/{irq}/affinity", "0", becomes, "") for irq, becomes in moves])
 
 
-def test_from_half_of_an_interrupts_part_to_all_of_it_moves() -> None:
+def test_between_half_and_all_of_an_interrupts_share_of_the_load_moves() -> None:
     # IRQ 41 has 3 of 4 device interrupts on CPU 0, whose irq and softirq time is 44 %: 33 percentage points
     base = minute(
         busy=[94, 12], softirq=[40, 1], irq=[4, 0], cells=[(41, 0, 300), (42, 0, 100), (LOC, 0, 9000), (LOC, 1, 9000)]
@@ -29,7 +29,7 @@ def test_from_half_of_an_interrupts_part_to_all_of_it_moves() -> None:
     assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 94 → 61…78 % busy.", "CPU 1 12 → 28…45 % busy."]
 
 
-def test_of_several_allowed_cpus_nobody_knows_which_the_kernel_takes() -> None:
+def test_with_several_allowed_cpus_the_effect_names_no_single_target() -> None:
     base = minute(busy=[50, 0, 0], softirq=[20, 0, 0], cells=[(41, 0, 5)])
     assert predict_effect(plan((41, "1-2")), EMPTY, [base]) == [
         "CPU 0 50 → 30…40 % busy.",
@@ -52,12 +52,12 @@ def test_a_quiet_interrupt_moves_no_load() -> None:
     assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
-def test_a_cell_that_counted_nothing_is_as_if_it_were_not_there() -> None:
+def test_a_cell_with_a_count_of_zero_is_ignored() -> None:
     base = minute(busy=[50, 0], softirq=[20, 0], cells=[(41, 0, 0)])
     assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
-def test_where_an_interrupt_was_before_it_last_moved_does_not_count() -> None:
+def test_intervals_before_an_interrupts_last_move_are_ignored() -> None:
     before = minute(busy=[90, 0, 0], softirq=[80, 0, 0], cells=[(41, 0, 500)])
     since = minute(busy=[0, 50, 0], softirq=[0, 20, 0], cells=[(41, 1, 5)])
     assert predict_effect(plan((41, "2")), EMPTY, [before, since]) == [
@@ -66,7 +66,7 @@ def test_where_an_interrupt_was_before_it_last_moved_does_not_count() -> None:
     ]
 
 
-def test_moves_onto_one_cpu_add_up() -> None:
+def test_effects_of_moves_to_the_same_cpu_add_up() -> None:
     base = minute(busy=[40, 40, 10], softirq=[20, 10, 0], cells=[(41, 0, 5), (42, 1, 5)])
     assert predict_effect(plan((41, "2"), (42, "2")), EMPTY, [base])[-1] == "CPU 2 10 → 25…40 % busy."
 
@@ -80,11 +80,11 @@ def test_moves_onto_one_cpu_add_up() -> None:
     ],
     ids=["nothing", "one second", "no softirq times"],
 )
-def test_without_a_base_nothing_is_promised(history: list[Rates]) -> None:
+def test_without_enough_history_no_effect_is_predicted(history: list[Rates]) -> None:
     assert predict_effect(plan((41, "1")), EMPTY, history) == []
 
 
-def test_a_cpu_whose_load_is_unknown_has_no_sentence() -> None:
+def test_a_cpu_with_an_unknown_load_has_no_predicted_effect() -> None:
     base = minute(busy=[50, None], softirq=[20, None], cells=[(41, 0, 5)])
     assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 50 → 30…40 % busy."]
 
@@ -94,7 +94,7 @@ def test_a_cpu_whose_load_is_unknown_has_no_sentence() -> None:
     cells=st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3), st.integers(0, 1000)), max_size=12),
     moves=st.dictionaries(st.integers(1, 6), st.sampled_from(["0", "1", "2-3", "0-3"]), max_size=6),
 )
-def test_every_figure_is_a_percentage_and_every_range_runs_upwards(
+def test_every_predicted_load_is_a_percentage_and_every_range_ascends(
     busy: list[int], cells: list[tuple[int, int, int]], moves: dict[int, str]
 ) -> None:
     base = minute(busy=busy, softirq=[share // 2 for share in busy], cells=cells)
@@ -124,7 +124,7 @@ BULK = minute(
 CQE = {"coalesce/rx-usecs": "18", "coalesce/rx-frames": "6", "coalesce/cqe-mode-rx": "on"}
 
 
-def test_a_netdev_that_waits_longer_interrupts_less_and_its_packets_are_later() -> None:
+def test_a_longer_delay_predicts_fewer_interrupts_and_more_latency() -> None:
     assert predict_effect(asked(rx_usecs="90"), node("mlx5_core", CQE), [BULK]) == [
         "eth0: for its 13,889 packets/s of 9,000 B the NIC model predicts 13,889 → 2,317 interrupts/s, added latency "
         "18 → 180 µs in the mean and 18 → 360 µs at worst; a packet waits 450 µs at most (rx-usecs × "
@@ -132,14 +132,14 @@ def test_a_netdev_that_waits_longer_interrupts_less_and_its_packets_are_later() 
     ]
 
 
-def test_drops_are_told() -> None:
+def test_predicted_drops_are_shown() -> None:
     (sentence,) = predict_effect(
         asked(rx_usecs="90", rx_frames="60"), node("mlx5_core", CQE | {"ring/rx": "42"}), [BULK]
     )
     assert "at worst; 2.3% of the packets are dropped; a packet waits 5,310 µs at most" in sentence
 
 
-def test_where_the_driver_sets_its_own_pace_what_was_measured_is_the_before() -> None:
+def test_under_an_adaptive_driver_the_measured_rate_is_the_value_before() -> None:
     (sentence,) = predict_effect(asked(rx_usecs="200"), node("igb", {"coalesce/rx-usecs": "3"}), [BULK])
     assert "the NIC model predicts 13,889 (measured) → 5,000 interrupts/s, added latency " in sentence
     assert sentence.endswith("; a packet waits 200 µs at most.")
@@ -148,24 +148,24 @@ def test_where_the_driver_sets_its_own_pace_what_was_measured_is_the_before() ->
 @pytest.mark.parametrize(
     ("driver", "values"), [("mlx5_core", {"adaptive_rx": "on"}), ("igb", {"rx_usecs": "1"})], ids=["adaptive", "a mode"]
 )
-def test_of_a_driver_that_sets_its_own_pace_nothing_is_predicted(driver: str, values: dict[str, str]) -> None:
+def test_for_an_adaptive_driver_no_effect_is_predicted(driver: str, values: dict[str, str]) -> None:
     assert predict_effect(asked(**values), node(driver, CQE), [BULK]) == [
         "eth0: the driver adapts the delay to the load, so its effect is not predicted."
     ]
 
 
-def test_without_traffic_the_bound_is_all_there_is_to_say() -> None:
+def test_without_traffic_only_the_latency_bound_is_predicted() -> None:
     assert predict_effect(asked(rx_usecs="50"), node("igb", {"coalesce/rx-usecs": "10"}), []) == [
         "eth0: a packet waits 50 µs at most."
     ]
 
 
-def test_of_an_unknown_timer_the_longest_wait_is_told_with_the_reason() -> None:
+def test_for_an_unknown_timer_the_longest_delay_is_given_with_the_reason() -> None:
     (sentence,) = predict_effect(asked(rx_usecs="50"), node("nfp", {"coalesce/rx-usecs": "10"}), [])
     assert sentence.startswith("eth0: the delay of a packet is unbounded. The event from which nfp counts rx-usecs")
 
 
-def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
+def test_a_queue_with_its_own_parameters_has_its_own_prediction() -> None:
     view = node("virtio_net", {"coalesce/rx-usecs": "0"}, queues=[Queue("rx-0", 41), Queue("rx-1", 42)])
     plan = Plan([Action("netdev/eth0/rx-1/coalesce/rx-usecs", "0", "100", "")])
     half = minute(
@@ -176,7 +176,7 @@ def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
     assert sentence.startswith("eth0 rx-1: for its 500 packets/s of 100 B the NIC model predicts ")
 
 
-def test_a_netdev_or_queue_that_is_gone_has_no_sentence() -> None:
+def test_a_removed_netdev_or_queue_has_no_predicted_effect() -> None:
     assert predict_effect(asked(rx_usecs="50"), EMPTY, [BULK]) == []
     gone = Plan([Action("netdev/eth0/rx-9/coalesce/rx-usecs", "0", "100", "")])
     assert predict_effect(gone, node("virtio_net", {}), [BULK]) == []

@@ -42,18 +42,20 @@ def key(irq: int) -> str:
         (43, "1", "managed", "IRQ 43 cannot be moved. A managed interrupt."),
     ],
 )
-def test_what_may_not_be_is_refused_with_its_number(view: View, irq: int, value: str, code: str, sentence: str) -> None:
+def test_forbidden_affinities_are_refused_with_the_cpu_or_irq_number(
+    view: View, irq: int, value: str, code: str, sentence: str
+) -> None:
     (refusal,) = refusals(view, [(key(irq), value)], allow_isolated=False)
     assert (refusal.code, refusal.key) == (code, key(irq))
     assert refusal.sentence.startswith(sentence)
 
 
-def test_isolated_cpus_pass_when_the_plan_means_them_and_are_warned_of(view: View) -> None:
+def test_isolated_cpus_are_accepted_with_a_warning_when_the_plan_allows_them(view: View) -> None:
     assert refusals(view, [(key(41), "6")], allow_isolated=True) == []
     assert "isolated" in {w.code for w in warnings(view, [(key(41), "6")], allow_isolated=True)}
 
 
-def test_more_moves_than_one_plan_may_have_are_refused(view: View) -> None:
+def test_more_moves_than_the_limit_of_a_plan_are_refused(view: View) -> None:
     many = [(key(irq), "1") for irq in range(1000, 1001 + MAX_PLAN_ACTIONS)]
     assert [refusal.code for refusal in refusals(view, many, allow_isolated=False)] == ["too_many"]
     assert refusals(view, many[1:], allow_isolated=False) == []
@@ -72,13 +74,13 @@ def test_more_moves_than_one_plan_may_have_are_refused(view: View) -> None:
         ([(999, "1")], set()),
     ],
 )
-def test_each_warning_is_given_where_it_belongs(view: View, wanted: list[tuple[int, str]], codes: set[str]) -> None:
+def test_each_warning_is_given_for_its_actions(view: View, wanted: list[tuple[int, str]], codes: set[str]) -> None:
     found = warnings(view, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
     assert {warning.code for warning in found} == codes
     assert all(warning.sentence.endswith(".") for warning in found)
 
 
-def test_what_holds_for_the_whole_plan_is_said_once(view: View) -> None:
+def test_warnings_about_the_whole_plan_are_given_once(view: View) -> None:
     found = warnings(view, [(key(41), "2"), (key(42), "3")], allow_isolated=False)
     codes = [warning.code for warning in found]
     assert [codes.count(code) for code in ("controller", "management", "one_core")] == [1, 1, 1]
@@ -87,7 +89,7 @@ def test_what_holds_for_the_whole_plan_is_said_once(view: View) -> None:
     assert sentences["controller"] == "irqbalance runs on this node and may move the interrupts again."
 
 
-def test_without_a_netdevs_numa_node_the_interrupts_own_counts(view: View) -> None:
+def test_without_a_numa_node_of_the_netdev_that_of_the_interrupt_is_used(view: View) -> None:
     netdevs = [replace(netdev, numa_node=None) for netdev in view.inventory.netdevs]
     bare = View(view.topology, replace(view.inventory, netdevs=netdevs, controllers=["irqbalance", "tuned"]))
     found = {warning.code: warning.sentence for warning in warnings(bare, [(key(41), "4")], allow_isolated=False)}
@@ -102,12 +104,12 @@ def test_without_a_netdevs_numa_node_the_interrupts_own_counts(view: View) -> No
         ([(41, "0,3"), (42, "1")], "CPUs 1-2 share cores with CPUs 0,3 and serve other queues of eth0."),
     ],
 )
-def test_one_cpu_shares_and_several_share(view: View, wanted: list[tuple[int, str]], sentence: str) -> None:
+def test_warnings_use_singular_and_plural(view: View, wanted: list[tuple[int, str]], sentence: str) -> None:
     found = warnings(view, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
     assert [w.sentence for w in found if w.code == "smt_sibling" and w.key == key(41)] == [sentence]
 
 
-def test_an_unreadable_topology_is_said_and_not_shown_as_no_cpu() -> None:
+def test_an_unreadable_topology_is_reported_and_not_shown_as_zero_cpus() -> None:
     (refusal,) = refusals(EMPTY, [(key(41), "1")], allow_isolated=False)
     assert refusal.sentence == "CPU 1 is not online on this node; which CPUs it has could not be read."
 
@@ -144,7 +146,7 @@ def test_each_kind_has_its_own_bounds(wide: View, key: str, value: str, code: st
     assert refusal.sentence.startswith(sentence)
 
 
-def test_a_cpuset_is_a_bound_even_where_isolated_cpus_are_meant(wide: View) -> None:
+def test_a_cpuset_is_a_bound_even_where_isolated_cpus_are_allowed(wide: View) -> None:
     (refusal,) = refusals(wide, [("task/812/affinity", "5-6")], allow_isolated=True)
     assert (refusal.code, refusal.sentence) == (
         "cpuset",
@@ -180,7 +182,7 @@ def test_each_kind_has_its_own_warnings(wide: View, key: str, value: str, codes:
         ("netdev/lo/rx-0/rps", "1", "unsupported"),
     ],
 )
-def test_what_a_view_does_not_show_is_no_action(wide: View, key: str, value: str, code: str) -> None:
+def test_a_setting_that_is_not_in_the_view_becomes_no_action(wide: View, key: str, value: str, code: str) -> None:
     lo = Netdev("lo", None, None, None, None, True, virtual=True, management=False, queues=[Queue("rx-0")])
     inventory = replace(wide.inventory, netdevs=[*wide.inventory.netdevs, lo])
     answer = preview(replace(wide, inventory=inventory), [DesiredValue(key, value)], reason="test")
@@ -188,7 +190,7 @@ def test_what_a_view_does_not_show_is_no_action(wide: View, key: str, value: str
     assert answer.plan.actions == []
 
 
-def test_a_preview_says_what_each_kind_goes_from_and_to(wide: View) -> None:
+def test_a_preview_shows_the_values_before_and_after_of_each_kind(wide: View) -> None:
     wanted = {
         "task/812/affinity": "4",
         "netdev/eth0/rx-0/rps": "0-1",
@@ -207,7 +209,7 @@ def test_a_preview_says_what_each_kind_goes_from_and_to(wide: View) -> None:
     assert {a.key: (a.was, a.becomes) for a in answer.plan.actions}["netdev/eth0/rx-0/rps"] == ("none", "0-1")
 
 
-def test_a_tasks_cpus_that_are_offline_do_not_count_as_its_affinity(wide: View) -> None:
+def test_offline_cpus_of_a_task_do_not_count_as_its_affinity(wide: View) -> None:
     view = replace(wide, tasks=[replace(TASK, affinity="0-127", allowed="")])
     answer = preview(view, [DesiredValue("task/812/affinity", "0-6")], reason="test", allow_isolated=True)
     assert (answer.plan.actions, answer.refused) == ([], [])

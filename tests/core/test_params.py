@@ -64,7 +64,7 @@ DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": 
         ),
     ],
 )
-def test_what_no_device_or_not_this_one_can_be_set_to_is_refused(
+def test_values_outside_the_bounds_or_refused_by_the_driver_before_are_refused(
     key: str, value: str, code: str, sentence: str
 ) -> None:
     (refusal,) = refusals(view(DEFAULTS), [(key, value)], allow_isolated=False)
@@ -73,11 +73,11 @@ def test_what_no_device_or_not_this_one_can_be_set_to_is_refused(
 
 
 @pytest.mark.parametrize("value", ["0", "50", "60", "10000"])
-def test_what_stood_as_asked_may_be_asked_again(value: str) -> None:
+def test_a_value_that_the_driver_accepted_before_is_accepted(value: str) -> None:
     assert refusals(view(DEFAULTS), [(RX_USECS, value)], allow_isolated=False) == []
 
 
-def test_what_another_driver_refused_is_not_this_ones() -> None:
+def test_refusals_of_another_driver_do_not_apply() -> None:
     of_igb = view(DEFAULTS)
     netdevs = [replace(netdev, driver="mlx5_core") for netdev in of_igb.inventory.netdevs]
     of_mlx5 = replace(of_igb, inventory=replace(of_igb.inventory, netdevs=netdevs))
@@ -107,7 +107,7 @@ def test_what_another_driver_refused_is_not_this_ones() -> None:
         ({}, {"ring/rx": "512"}, ["eth0 may restart when its ring size changes: packets are lost for a moment."]),
     ],
 )
-def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
+def test_delays_and_restarts_are_warned_of_once_with_figures(
     stands: dict[str, str], wanted: dict[str, str], told: list[str]
 ) -> None:
     pairs = [(f"netdev/eth0/{name}", value) for name, value in wanted.items()]
@@ -139,9 +139,7 @@ def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
         ),
     ],
 )
-def test_a_timer_that_each_packet_begins_anew_makes_the_wait_a_product(
-    driver: str, cqe_mode: str | None, told: list[str]
-) -> None:
+def test_the_delay_of_a_restarting_timer_is_a_product(driver: str, cqe_mode: str | None, told: list[str]) -> None:
     node = view(DEFAULTS | ({} if cqe_mode is None else {"coalesce/cqe-mode-rx": cqe_mode}))
     netdevs = [replace(netdev, driver=driver) for netdev in node.inventory.netdevs]
     node = replace(node, inventory=replace(node.inventory, netdevs=netdevs))
@@ -149,7 +147,7 @@ def test_a_timer_that_each_packet_begins_anew_makes_the_wait_a_product(
     assert [warning.sentence for warning in warnings(node, pairs, allow_isolated=False)] == told
 
 
-def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:
+def test_a_queue_with_its_own_parameters_is_checked_against_them() -> None:
     node = view(DEFAULTS | {"coalesce/rx-frames": "64"}, {"coalesce/rx-usecs": "3", "coalesce/rx-frames": "1"})
     key = "netdev/eth0/rx-0/coalesce/rx-usecs"
     assert preview(node, [DesiredValue(key, "50")], reason="test").warnings == []
@@ -162,7 +160,7 @@ def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:
     )
 
 
-def test_a_preview_says_the_values_with_their_units() -> None:
+def test_a_preview_shows_the_values_with_their_units() -> None:
     shown = preview(
         view(DEFAULTS), [DesiredValue(RX_USECS, "50"), DesiredValue("netdev/eth0/ring/rx", "512")], reason="test"
     )
@@ -181,7 +179,9 @@ PAIRS = st.sampled_from(sorted(PARAMS)).flatmap(lambda name: st.tuples(st.just(n
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=20, unique_by=lambda pair: pair[0]), st.booleans())
-def test_the_inverse_of_a_plan_puts_back_what_stood(pairs: list[tuple[str, str, str]], of_queue: bool) -> None:
+def test_the_inverse_of_a_plan_restores_the_previous_parameters(
+    pairs: list[tuple[str, str, str]], of_queue: bool
+) -> None:
     pairs = [pair for pair in pairs if not of_queue or PARAMS[pair[0]].queue == "rx"]
     stands = {name: was for name, was, _ in pairs}
     node = replace(view(stands, stands, learned=[]))

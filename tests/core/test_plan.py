@@ -56,13 +56,13 @@ def test_a_plan_followed_by_its_inverse_restores_everything(view: View, wanted: 
 
 
 @given(st.lists(st.builds(Action, st.text(), st.text(), st.text(), st.just("r"))))
-def test_the_inverse_of_the_inverse_goes_where_the_plan_went(actions: list[Action]) -> None:
+def test_the_inverse_of_the_inverse_has_the_values_of_the_plan(actions: list[Action]) -> None:
     twice = inverse(inverse(Plan(actions)))
     assert [(a.key, a.was, a.becomes) for a in twice.actions] == [(a.key, a.was, a.becomes) for a in actions]
 
 
 @given(views(), desired)
-def test_a_wish_that_is_fulfilled_makes_no_action(view: View, wanted: list[DesiredValue]) -> None:
+def test_a_desired_value_that_is_current_already_makes_no_action(view: View, wanted: list[DesiredValue]) -> None:
     done = [DesiredValue(f"irq/{irq.irq}/affinity", irq.requested or "") for irq in view.inventory.irqs]
     answer = preview(view, done, reason="test")
     assert (answer.plan.actions, answer.commands, answer.refused) == ([], [], [])
@@ -72,7 +72,7 @@ def test_a_wish_that_is_fulfilled_makes_no_action(view: View, wanted: list[Desir
 
 
 @given(views(), desired, st.booleans())
-def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(
+def test_the_guard_refuses_offline_isolated_and_managed_targets(
     view: View, wanted: list[DesiredValue], allow: bool
 ) -> None:
     answer = preview(view, wanted, reason="test", allow_isolated=allow)
@@ -89,13 +89,13 @@ def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(
 
 
 @given(views(), st.lists(st.builds(DesiredValue, st.text(max_size=30), st.text(max_size=30)), max_size=4))
-def test_a_preview_of_anything_answers_instead_of_raising(view: View, wanted: list[DesiredValue]) -> None:
+def test_a_preview_of_any_text_returns_refusals_instead_of_raising(view: View, wanted: list[DesiredValue]) -> None:
     answer = preview(view, wanted, reason="test")
     assert len(answer.refused) == len(wanted)
     assert all(refusal.sentence for refusal in answer.refused)
 
 
-def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
+def test_a_preview_describes_the_move_and_gives_its_shell_command() -> None:
     irq = Irq(41, "eth0-rx-0", "PCI", "0-7", None, None, movable=True)
     answer = preview(make_view(CPUS, irqs=[irq]), [DesiredValue("irq/41/affinity", "3,2")], reason="test")
     assert answer.sentence == "IRQ 41 (eth0-rx-0) changes from CPUs 0-7 to CPUs 2-3."
@@ -103,9 +103,7 @@ def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
 
 
 @given(views(), desired)
-def test_a_refused_preview_says_so_with_the_first_reason_and_gives_no_commands(
-    view: View, wanted: list[DesiredValue]
-) -> None:
+def test_a_refused_preview_gives_the_first_reason_and_no_commands(view: View, wanted: list[DesiredValue]) -> None:
     answer = preview(view, wanted, reason="test")
     assert answer.sentence.startswith("Refused") == bool(answer.refused)
     if answer.refused:

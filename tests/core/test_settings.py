@@ -27,7 +27,7 @@ from coresteer_core.settings.params import PARAMS
 
 
 @given(st.integers(0, 9_999_999))
-def test_a_setting_is_found_again_by_its_key(irq: int) -> None:
+def test_parsing_the_key_of_an_irq_affinity_returns_the_setting(irq: int) -> None:
     setting = parse_setting(IrqAffinity(irq).key)
     assert setting == IrqAffinity(irq)
     assert setting.path == f"proc/irq/{irq}/smp_affinity_list"
@@ -38,7 +38,7 @@ def test_a_setting_is_found_again_by_its_key(irq: int) -> None:
     ["", "irq/41", "irq/041/affinity", "irq/-1/affinity", "irq/41/affinity\n", "irq/../affinity", "/irq/41/affinity",
      "irq/12345678/affinity", "irq/٣/affinity", "IRQ/41/affinity", "sysctl/kernel.panic"],
 )  # fmt: skip
-def test_a_key_that_is_not_exactly_a_settings_is_refused(key: str) -> None:
+def test_a_key_that_is_not_exactly_that_of_a_setting_is_refused(key: str) -> None:
     with pytest.raises(SettingError, match="not a setting Coresteer knows"):
         parse_setting(key)
 
@@ -50,7 +50,7 @@ def test_a_value_has_one_canonical_form() -> None:
 
 
 @pytest.mark.parametrize(("value", "says"), [("", "at least one CPU"), ("3-1", "backwards"), ("x", "not a CPU")])
-def test_a_value_the_kernel_could_not_take_is_refused(value: str, says: str) -> None:
+def test_a_value_that_the_kernel_would_not_accept_is_refused(value: str, says: str) -> None:
     with pytest.raises(SettingError, match=says):
         IrqAffinity(41).canonical(value)
 
@@ -81,7 +81,7 @@ KINDS = st.one_of(
 
 
 @given(KINDS)
-def test_every_kind_is_found_again_by_its_key(setting: Setting) -> None:
+def test_parsing_the_key_of_any_setting_returns_the_setting(setting: Setting) -> None:
     assert parse_setting(setting.key) == setting
 
 
@@ -95,7 +95,7 @@ def test_every_kind_is_found_again_by_its_key(setting: Setting) -> None:
      "cgroup/web.slice/../../x/cpu.weight", "cgroup/./cpu.weight", "cgroup/web.slice//cpu.weight",
      "cgroup/web.slice/cpu.max", "cgroup/web.slice/cpu.weight\n", "cgroup/a\nb/cpu.weight"],
 )  # fmt: skip
-def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
+def test_an_inexact_key_of_any_kind_is_refused(key: str) -> None:
     with pytest.raises(SettingError, match="not a setting Coresteer knows"):
         parse_setting(key)
 
@@ -158,13 +158,13 @@ def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonica
         (NetdevParam("eth0", "coalesce/adaptive-rx"), "yes", "neither on nor off, the only values of adaptive-rx"),
     ],
 )
-def test_a_value_that_a_kind_cannot_take_is_refused(setting: Setting, value: str, says: str) -> None:
+def test_a_value_that_a_kind_does_not_accept_is_refused(setting: Setting, value: str, says: str) -> None:
     with pytest.raises(SettingError, match=says):
         setting.canonical(value)
 
 
 @given(KINDS, st.text(max_size=40))
-def test_any_text_is_canonical_or_refused_with_a_sentence(setting: Setting, text: str) -> None:
+def test_any_text_is_canonical_or_refused_with_a_message(setting: Setting, text: str) -> None:
     try:
         value = setting.canonical(text)
     except SettingError as error:
@@ -177,12 +177,12 @@ def test_any_text_is_canonical_or_refused_with_a_sentence(setting: Setting, text
 
 
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=12), st.integers(24, 130))
-def test_a_pattern_that_fills_a_table_is_found_again_in_it(queues: list[int], entries: int) -> None:
+def test_the_pattern_of_an_rss_table_is_the_one_that_filled_it(queues: list[int], entries: int) -> None:
     wanted = RssTable("eth0").canonical(",".join(map(str, queues)))
     assert RssTable.pattern(RssTable.table(wanted, entries)) == wanted
 
 
-def test_a_table_is_its_shortest_pattern_whose_last_repetition_may_be_cut() -> None:
+def test_an_rss_table_is_shown_as_its_shortest_pattern_with_a_possibly_cut_last_repetition() -> None:
     assert RssTable.pattern([0, 1, 2, 0, 1, 2, 0, 1]) == "0,1,2"
     with pytest.raises(SettingError, match=r"longer than the RSS table \(2 entries\)"):
         RssTable.table("0,1,2", 2)
@@ -213,11 +213,11 @@ def test_a_table_is_its_shortest_pattern_whose_last_repetition_may_be_cut() -> N
         ),
     ],
 )
-def test_each_kind_can_be_done_by_hand(setting: Setting, value: str, command: str) -> None:
+def test_each_kind_has_a_shell_command(setting: Setting, value: str, command: str) -> None:
     assert setting.shell_command(value) == command
 
 
-def test_what_a_queues_polling_is_set_to_by_hand_finds_its_napi_first(tmp_path: Path) -> None:
+def test_the_shell_command_of_a_queues_polling_first_finds_its_napi(tmp_path: Path) -> None:
     """Run by a shell with a ynl that only writes down what it is asked."""
     for name, text in {
         "ynl": 'echo "$@" >> asked; echo "{\\"napi-id\\": 8193}"',

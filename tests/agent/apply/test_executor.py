@@ -57,7 +57,7 @@ def test_the_original_is_on_disk_before_the_kernel_is_written(
     assert journal.originals() == {"irq/41/affinity": "0-7"}
 
 
-def test_nothing_is_written_or_noted_when_the_value_stands_already(
+def test_a_value_that_is_current_already_is_neither_written_nor_journaled(
     executor: Executor, root: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "proc/irq/41/smp_affinity_list").write_text("2,3\n")
@@ -66,7 +66,7 @@ def test_nothing_is_written_or_noted_when_the_value_stands_already(
     assert journal.originals() == {}
 
 
-def test_a_value_that_moved_since_the_preview_is_refused_with_both_values(
+def test_a_value_that_changed_since_the_preview_is_refused_with_both_values(
     executor: Executor, root: Path, affinity: Affinity
 ) -> None:
     (root / "proc/irq/41/smp_affinity_list").write_text("2\n")
@@ -89,7 +89,7 @@ def test_a_value_that_moved_since_the_preview_is_refused_with_both_values(
         (Action("sysctl/kernel.panic", "0", "1", ""), "refused", "not a setting Coresteer knows"),
     ],
 )
-def test_what_may_not_be_written_is_not_written(
+def test_forbidden_and_unknown_values_are_not_written(
     executor: Executor, affinity: Affinity, asked: Action, outcome: str, says: str
 ) -> None:
     before = [affinity(irq) for irq in range(41, 45)]
@@ -99,11 +99,11 @@ def test_what_may_not_be_written_is_not_written(
     assert [affinity(irq) for irq in range(41, 45)] == before
 
 
-def test_isolated_cpus_are_written_when_the_plan_means_them(executor: Executor) -> None:
+def test_isolated_cpus_are_written_when_the_plan_allows_them(executor: Executor) -> None:
     assert executor.apply(action("6"), change_id="c", allow_isolated=True).outcome == "applied"
 
 
-def test_the_guard_asks_for_the_view_again_before_each_write(root: Path, journal: Journal, view: View) -> None:
+def test_the_guard_gets_a_new_view_before_each_write(root: Path, journal: Journal, view: View) -> None:
     views = iter([view, EMPTY])
     executor = Executor(root, journal, lambda: next(views))
     assert executor.apply(action("2"), change_id="c").outcome == "applied"
@@ -122,7 +122,7 @@ def test_the_guard_asks_for_the_view_again_before_each_write(root: Path, journal
         (errno.ENODEV, "failed", "No such device"),
     ],
 )
-def test_each_answer_of_the_kernel_has_its_sentence(
+def test_each_kernel_error_has_its_outcome_and_message(
     executor: Executor, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str, says: str
 ) -> None:
     def refuse(*_: object) -> None:
@@ -134,9 +134,7 @@ def test_each_answer_of_the_kernel_has_its_sentence(
     assert says in result.sentence
 
 
-def test_a_write_that_was_refused_leaves_nothing_for_restore_to_overwrite(
-    executor: Executor, root: Path, journal: Journal
-) -> None:
+def test_a_refused_write_leaves_no_original_in_the_journal(executor: Executor, root: Path, journal: Journal) -> None:
     file = root / "proc/irq/41/smp_affinity_list"
     file.chmod(0o444)
     assert executor.apply(action("2"), change_id="c").outcome is Outcome.REFUSED
@@ -152,13 +150,13 @@ def test_a_refused_second_write_keeps_the_original_of_the_first(
     assert journal.originals() == {"irq/41/affinity": "0-7"}
 
 
-def test_only_this_machine_can_run_out_of_interrupt_vectors() -> None:
+def test_only_the_running_kernel_can_run_out_of_interrupt_vectors() -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert "vectors" in IrqAffinityHandler().explain(full, Path("/"))[1]
     assert "vectors" not in IrqAffinityHandler().explain(full, Path("/tmp"))[1]
 
 
-def test_a_number_that_went_to_another_device_is_left_alone_and_begins_anew(
+def test_an_irq_number_reused_by_another_device_is_not_restored_and_gets_a_new_original(
     executor: Executor, root: Path, journal: Journal, affinity: Affinity
 ) -> None:
     (root / "proc/irq/41/eth0-rx-0").mkdir()
@@ -171,7 +169,7 @@ def test_a_number_that_went_to_another_device_is_left_alone_and_begins_anew(
     assert journal.originals() == {}
 
 
-def test_another_handler_on_a_shared_interrupt_does_not_make_it_another_device(
+def test_a_new_handler_on_a_shared_interrupt_does_not_make_it_another_device(
     executor: Executor, root: Path, affinity: Affinity
 ) -> None:
     (root / "proc/irq/41/eth0").mkdir()
@@ -181,7 +179,7 @@ def test_another_handler_on_a_shared_interrupt_does_not_make_it_another_device(
     assert affinity(41) == "0-7"
 
 
-def test_a_number_changed_again_for_another_device_has_that_ones_original(
+def test_a_second_change_of_a_reused_irq_number_has_the_new_devices_original(
     executor: Executor, root: Path, journal: Journal
 ) -> None:
     (root / "proc/irq/41/eth0").mkdir()
@@ -191,7 +189,7 @@ def test_a_number_changed_again_for_another_device_has_that_ones_original(
     assert journal.originals() == {"irq/41/affinity": "2"}
 
 
-def test_a_state_folder_that_cannot_be_made_anew_stops_a_change_but_no_undo(
+def test_an_unwritable_state_folder_prevents_changes_but_not_undo(
     executor: Executor, journal: Journal, affinity: Affinity
 ) -> None:
     executor.apply(action("2"), change_id="c")
@@ -208,7 +206,7 @@ def test_a_state_folder_that_cannot_be_made_anew_stops_a_change_but_no_undo(
     folder.unlink()
 
 
-def test_a_file_that_nobody_may_write_is_a_managed_interrupt_even_for_root(
+def test_a_read_only_affinity_file_is_a_managed_interrupt_even_for_root(
     executor: Executor, root: Path, affinity: Affinity
 ) -> None:
     (root / "proc/irq/41/smp_affinity_list").chmod(0o444)
@@ -218,7 +216,7 @@ def test_a_file_that_nobody_may_write_is_a_managed_interrupt_even_for_root(
     assert affinity(41) == "0-7"
 
 
-def test_a_kernel_that_makes_something_else_of_the_value_is_found_out(
+def test_a_value_that_reads_back_differently_is_a_failure(
     executor: Executor, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = root / "proc/irq/41/smp_affinity_list"
@@ -228,7 +226,7 @@ def test_a_kernel_that_makes_something_else_of_the_value_is_found_out(
     assert result.sentence == "IRQ 41 was set to 2-3, but the kernel changed it to 5."
 
 
-def test_the_read_back_compares_cpus_and_not_spelling(
+def test_the_read_back_compares_cpus_and_not_their_notation(
     executor: Executor, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = root / "proc/irq/41/smp_affinity_list"
@@ -236,7 +234,7 @@ def test_the_read_back_compares_cpus_and_not_spelling(
     assert executor.apply(action("2-3"), change_id="c").outcome == "applied"
 
 
-def test_nothing_is_written_when_the_journal_cannot_be(
+def test_nothing_is_written_when_the_journal_cannot_be_written(
     executor: Executor, journal: Journal, affinity: Affinity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -249,7 +247,7 @@ def test_nothing_is_written_when_the_journal_cannot_be(
     assert affinity(41) == "0-7"
 
 
-def test_an_undo_puts_the_value_back_whatever_stands_there_and_says_so(
+def test_undo_overwrites_any_current_value_and_reports_it(
     executor: Executor, root: Path, journal: Journal, affinity: Affinity
 ) -> None:
     executor.apply(action("2"), change_id="c")
@@ -261,13 +259,13 @@ def test_an_undo_puts_the_value_back_whatever_stands_there_and_says_so(
     assert journal.originals() == {}
 
 
-def test_an_undo_may_name_offline_and_isolated_cpus(executor: Executor, root: Path, affinity: Affinity) -> None:
+def test_undo_may_use_offline_and_isolated_cpus(executor: Executor, root: Path, affinity: Affinity) -> None:
     (root / "proc/irq/41/smp_affinity_list").write_text("1\n")
     assert executor.undo(action("6-7", was="1")).outcome == "applied"
     assert affinity(41) == "6-7"
 
 
-def test_an_undo_overwrites_a_value_that_cannot_be_understood(
+def test_undo_overwrites_a_current_value_that_cannot_be_parsed(
     executor: Executor, root: Path, affinity: Affinity
 ) -> None:
     (root / "proc/irq/41/smp_affinity_list").write_text("")
@@ -288,7 +286,7 @@ def test_no_link_leads_out_of_the_root_directory(
 
 
 @given(st.text(max_size=40))
-def test_no_key_whatever_raises_or_leaves_the_interrupts(text: str) -> None:
+def test_no_key_raises_or_writes_anything_but_interrupts(text: str) -> None:
     never_asked = create_autospec(Journal, instance=True, spec_set=True, locked=None)
     executor = Executor(Path("/nonexistent"), never_asked, lambda: pytest.fail("no view is needed"))
     assert executor.apply(Action(text, "0", "1", ""), change_id="c").outcome == "refused"
@@ -298,7 +296,7 @@ def test_no_key_whatever_raises_or_leaves_the_interrupts(text: str) -> None:
 @pytest.mark.parametrize(
     "path", ["../secret", "proc/../../secret", "proc/./irq/41/smp_affinity_list", "proc//irq/41/smp_affinity_list", ""]
 )
-def test_a_path_with_dots_is_never_opened(root: Path, path: str) -> None:
+def test_a_path_with_parent_folders_is_never_opened(root: Path, path: str) -> None:
     (root.parent / "secret").write_text("0-7\n")
     assert (root / path).exists()
     with pytest.raises(FileNotFoundError):
@@ -320,7 +318,7 @@ def test_a_path_with_dots_is_never_opened(root: Path, path: str) -> None:
         (errno.EIO, "0-7", []),
     ],
 )
-def test_what_became_of_a_write_is_told_unless_the_value_was_not_at_fault(  # noqa: PLR0917 - fixtures
+def test_the_result_of_a_write_is_reported_unless_the_error_is_unrelated_to_the_value(  # noqa: PLR0917 - fixtures
     root: Path,
     journal: Journal,
     view: View,

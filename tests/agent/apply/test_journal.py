@@ -34,7 +34,7 @@ def test_only_the_first_value_of_a_setting_is_its_original(journal: Journal) -> 
     assert journal.originals() == {"irq/41/affinity": "0-7"}
 
 
-def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Path) -> None:
+def test_a_new_process_reads_the_originals_of_the_last_one(journal: Journal, root: Path) -> None:
     journal.record(change("a"))
     journal.record_original("a", "irq/41/affinity", "0-7", [])
     again = Journal(journal.path, root)
@@ -43,7 +43,7 @@ def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Pat
     again.close()
 
 
-def test_an_interrupted_change_knows_which_of_its_actions_were_begun(journal: Journal, root: Path) -> None:
+def test_an_interrupted_change_has_a_record_of_its_started_actions(journal: Journal, root: Path) -> None:
     journal.record(change("a"))
     journal.record_original("a", "irq/42/affinity", "0-7", [])
     again = Journal(journal.path, root)
@@ -52,14 +52,14 @@ def test_an_interrupted_change_knows_which_of_its_actions_were_begun(journal: Jo
     again.close()
 
 
-def test_a_restored_setting_begins_anew(journal: Journal) -> None:
+def test_a_setting_changed_after_its_restore_gets_a_new_original(journal: Journal) -> None:
     journal.record_original("a", "irq/41/affinity", "0-7", [])
     journal.record_restored("irq/41/affinity")
     journal.record_original("b", "irq/41/affinity", "5", [])
     assert journal.originals() == {"irq/41/affinity": "5"}
 
 
-def test_what_another_process_put_back_is_noticed_once(journal: Journal, root: Path) -> None:
+def test_a_restore_by_another_process_is_reported_once(journal: Journal, root: Path) -> None:
     journal.record_original("a", "irq/41/affinity", "0-7", [])
     journal.record_original("a", "irq/42/affinity", "0-7", [])
     journal.record_restored("irq/42/affinity")
@@ -71,7 +71,7 @@ def test_what_another_process_put_back_is_noticed_once(journal: Journal, root: P
     assert journal.originals() == {}
 
 
-def test_a_reboot_voids_the_originals_and_tells_what_became_of_open_changes(tmp_path: Path, root: Path) -> None:
+def test_a_reboot_discards_the_originals_and_ends_open_changes(tmp_path: Path, root: Path) -> None:
     path = tmp_path / "journal.jsonl"
     boot(root, "first")
     before = Journal(path, root)
@@ -100,7 +100,7 @@ def test_a_journal_that_cannot_be_opened_says_why(tmp_path: Path, root: Path) ->
         Journal(tmp_path / "file/journal.jsonl", root)
 
 
-def test_a_long_journal_is_written_anew_and_loses_nothing_that_counts(
+def test_a_long_journal_is_compacted_without_losing_originals(
     journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES", 10_000)
@@ -119,7 +119,7 @@ def test_a_long_journal_is_written_anew_and_loses_nothing_that_counts(
     again.close()
 
 
-def test_two_processes_that_note_at_once_lose_nothing(journal: Journal, root: Path) -> None:
+def test_two_processes_that_write_at_once_lose_nothing(journal: Journal, root: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from coresteer_agent.apply.journal import Journal\n"
         "journal = Journal(Path(sys.argv[1]), Path(sys.argv[2]))\n"
@@ -132,7 +132,7 @@ def test_two_processes_that_note_at_once_lose_nothing(journal: Journal, root: Pa
     assert journal.originals() == {f"irq/{name}{n:03}/affinity": "0" for name in (1, 2) for n in range(100)}
 
 
-def test_a_write_cut_short_is_an_error_and_does_not_spoil_the_next(
+def test_a_short_write_is_an_error_and_does_not_corrupt_the_next(
     journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
@@ -147,7 +147,7 @@ def test_a_write_cut_short_is_an_error_and_does_not_spoil_the_next(
     again.close()
 
 
-def test_a_state_folder_that_disappears_is_made_anew_from_memory(journal: Journal, root: Path) -> None:
+def test_a_deleted_state_folder_is_recreated_from_memory(journal: Journal, root: Path) -> None:
     journal.record(change("a"))
     journal.record_original("a", "irq/41/affinity", "0-7", ["eth0-rx-0"])
     shutil.rmtree(journal.path.parent)
@@ -162,7 +162,7 @@ def test_a_state_folder_that_disappears_is_made_anew_from_memory(journal: Journa
     assert journal.restored_by_others() == {"irq/41/affinity"}, "both hold the same new lock and file"
 
 
-def test_a_restored_setting_is_no_longer_what_an_interrupted_change_had_begun(journal: Journal) -> None:
+def test_a_restored_setting_is_no_longer_a_started_action_of_an_interrupted_change(journal: Journal) -> None:
     journal.record(change("a"))
     journal.record_original("a", "irq/41/affinity", "0-7", [])
     journal.record_original("a", "irq/42/affinity", "0-7", [])
@@ -171,7 +171,7 @@ def test_a_restored_setting_is_no_longer_what_an_interrupted_change_had_begun(jo
     assert [action.key for action in interrupted.undo.actions] == ["irq/42/affinity"]
 
 
-def test_who_holds_the_lock_is_not_waited_for_when_asked_what_others_restored(journal: Journal, root: Path) -> None:
+def test_looking_for_restores_by_others_does_not_wait_for_the_lock(journal: Journal, root: Path) -> None:
     journal.record_original("a", "irq/41/affinity", "0-7", [])
     other = Journal(journal.path, root)
     other.record_restored("irq/41/affinity")
@@ -194,7 +194,7 @@ records = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.data(), records)
-def test_a_tail_torn_at_any_byte_loses_no_original_that_was_on_disk(
+def test_a_tail_truncated_at_any_byte_loses_no_original_that_was_on_disk(
     tmp_path: Path, data: st.DataObject, written: list[Writing | Restored]
 ) -> None:
     path = tmp_path / "torn.jsonl"

@@ -63,14 +63,14 @@ def test_a_preview_shows_the_change_and_its_command_and_the_inverse_restores(obs
     assert overlay(after, {a.key: a.becomes for a in inverse(plan.plan).actions}) == view
 
 
-def test_it_is_written_read_back_and_restored(executor: Executor, root: Path, journal: Journal) -> None:
+def test_a_kernel_parameter_is_written_read_back_and_restored(executor: Executor, root: Path, journal: Journal) -> None:
     result = executor.apply(Action(KEY, "1", "0", "test"), change_id="c")
     assert (result.outcome, result.found, result.read_back, value(root)) == (Outcome.APPLIED, "1", "0", "0"), result
     [restored] = restore(journal.path, root) or []
     assert (restored.outcome, value(root)) == (Outcome.APPLIED, "1")
 
 
-def test_an_original_that_may_not_be_set_is_restored_exactly(executor: Executor, root: Path, journal: Journal) -> None:
+def test_an_original_outside_the_range_is_restored_exactly(executor: Executor, root: Path, journal: Journal) -> None:
     (root / FILE).write_text("2\n")
     assert executor.apply(Action(KEY, "2", "0", "test"), change_id="c").outcome is Outcome.APPLIED
     assert executor.undo(Action(KEY, "0", "2", "test")).outcome is Outcome.APPLIED
@@ -90,7 +90,7 @@ def test_a_value_that_is_no_number_is_refused(text: str) -> None:
         parse_setting(KEY).canonical(text)
 
 
-def test_it_is_unsupported_where_the_file_is_missing(
+def test_a_kernel_parameter_without_its_file_is_unsupported(
     executor: Executor, observed: Callable[[], View], root: Path
 ) -> None:
     (root / FILE).unlink()
@@ -122,7 +122,7 @@ def test_a_failed_write_is_explained(
     assert says in result.sentence
 
 
-def test_the_inventory_has_it_and_rereads_it_after_a_write(root: Path) -> None:
+def test_the_inventory_contains_the_parameter_and_reads_it_again_after_a_write(root: Path) -> None:
     reader = InventoryReader(root)
     assert reader.read().settings == {KEY: "1"}
     (root / FILE).write_text("0\n")
@@ -133,7 +133,7 @@ def test_the_inventory_has_it_and_rereads_it_after_a_write(root: Path) -> None:
     assert reader.read().settings == {}
 
 
-def test_a_capture_has_it(root: Path, tmp_path: Path) -> None:
+def test_a_capture_contains_the_parameter(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "capture"
     folder.mkdir()
     capture(root, folder)
@@ -141,7 +141,7 @@ def test_a_capture_has_it(root: Path, tmp_path: Path) -> None:
     assert InventoryReader(folder).read().settings == {KEY: "1"}
 
 
-def test_a_simulated_node_has_it() -> None:
+def test_a_simulated_node_has_the_parameter() -> None:
     machine = make_machine(cpus=4, irqs=6, kind=1, seed=0)
     node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     changes = SimulatedChanges(node)

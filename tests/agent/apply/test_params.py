@@ -55,9 +55,7 @@ def flush(root: Path) -> str:
     return (root / DEVICE / "gro_flush_timeout").read_text().strip()
 
 
-def test_when_the_kernel_polls_is_written_read_back_and_put_back(
-    executor: Executor, root: Path, journal: Journal
-) -> None:
+def test_gro_flush_timeout_is_written_read_back_and_restored(executor: Executor, root: Path, journal: Journal) -> None:
     result = executor.apply(Action(FLUSH, "0", "20000", "test"), change_id="c")
     assert (result.outcome, result.found, result.read_back) == (Outcome.APPLIED, "0", "20000"), result
     assert result.sentence == "gro_flush_timeout of eth0 was changed from 0 to 20000."
@@ -84,7 +82,7 @@ def test_when_the_kernel_polls_is_written_read_back_and_put_back(
         ),
     ],
 )
-def test_what_may_not_be_written_or_is_not_there_is_not_written(
+def test_out_of_range_values_and_missing_parameters_are_not_written(
     executor: Executor, root: Path, asked: Action, outcome: str, says: str
 ) -> None:
     result = executor.apply(asked, change_id="c")
@@ -92,7 +90,7 @@ def test_what_may_not_be_written_or_is_not_there_is_not_written(
     assert says in result.sentence
 
 
-def test_a_text_that_is_no_number_is_said(executor: Executor, root: Path) -> None:
+def test_a_file_without_a_number_is_reported(executor: Executor, root: Path) -> None:
     (root / DEVICE / "gro_flush_timeout").write_text("soon\n")
     result = executor.apply(Action(FLUSH, "0", "1", "test"), change_id="c")
     assert (result.outcome, flush(root)) == (Outcome.FAILED, "soon")
@@ -117,7 +115,7 @@ def test_a_text_that_is_no_number_is_said(executor: Executor, root: Path) -> Non
         (rooted.ReadOnlyModeError("path"), "refused", "read-only"),
     ],
 )
-def test_only_what_is_said_of_the_value_is_a_refusal_of_the_driver(
+def test_only_an_error_about_the_value_is_a_refusal_by_the_driver(
     error: OSError | rooted.ReadOnlyModeError, outcome: str, says: str
 ) -> None:
     found, sentence = NetdevHandler[NetdevParam]().explain(error, Path("/"))
@@ -151,7 +149,7 @@ class Nic:
         return str(-(-int(value) // 8) * 8) if name.startswith("ring/") else value
 
 
-def test_a_value_that_the_driver_rounds_is_told_and_put_back(
+def test_a_value_that_the_driver_rounds_is_reported_and_reverted(
     executor: Executor, journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nic = Nic(monkeypatch)
@@ -170,7 +168,7 @@ def test_a_value_that_the_driver_rounds_is_told_and_put_back(
         ("netdev/eth0/rx-0/gro_flush_timeout", "napi"),
     ],
 )
-def test_each_goes_its_own_way_to_the_kernel(
+def test_each_parameter_is_written_through_its_own_kernel_interface(
     executor: Executor, journal: Journal, monkeypatch: pytest.MonkeyPatch, key: str, kept_in: str
 ) -> None:
     values: dict[str, str] = getattr(Nic(monkeypatch), kept_in)
@@ -181,7 +179,7 @@ def test_each_goes_its_own_way_to_the_kernel(
     assert values == before
 
 
-def test_a_queue_has_of_its_own_only_what_its_netdev_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_has_only_parameters_that_its_netdev_has(monkeypatch: pytest.MonkeyPatch) -> None:
     Nic(monkeypatch)
     root = Path("/")
     assert QueueParamHandler().exists(root, QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
@@ -189,7 +187,7 @@ def test_a_queue_has_of_its_own_only_what_its_netdev_has(monkeypatch: pytest.Mon
     assert not NetdevParamHandler().exists(root, NetdevParam("eth0", "coalesce/adaptive-rx"))
 
 
-def test_a_netdev_that_went_away_has_none_and_another_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_netdev_has_no_parameters_and_other_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     Nic(monkeypatch)
     raised = OSError(errno.ENODEV, "no device matches name")
 
@@ -204,7 +202,7 @@ def test_a_netdev_that_went_away_has_none_and_another_error_is_raised(monkeypatc
         NetdevParamHandler().exists(Path("/"), NetdevParam("eth0", "ring/rx"))
 
 
-def test_what_was_written_is_seen_at_the_next_look_and_nothing_else_is_read_for_it(root: Path) -> None:
+def test_after_a_write_only_the_written_netdev_is_read_again(root: Path) -> None:
     reader = InventoryReader(root)
     before = reader.read()
     reader.reread([parse_setting(FLUSH)])
@@ -221,7 +219,7 @@ def test_what_was_written_is_seen_at_the_next_look_and_nothing_else_is_read_for_
 
 
 @given(text=st.text(max_size=30))
-def test_whatever_stands_in_a_file_is_a_number_or_absent(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_file_content_is_a_number_or_absent(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("machine")
     (root / "sys/class/net/eth0").mkdir(parents=True)
     (root / "sys/class/net/eth0/gro_flush_timeout").write_text(text)
@@ -282,7 +280,7 @@ print(json.dumps(told))
     os.geteuid() != 0 or shutil.which("ip") is None or not Path("/dev/net/tun").exists(),
     reason="A network namespace with a tap needs root, ip (package iproute2) and /dev/net/tun.",
 )
-def test_a_taps_batch_is_rounded_and_a_veths_polling_is_set_and_restored(tmp_path: Path) -> None:
+def test_rx_frames_of_a_tap_are_rounded_and_the_polling_of_a_veth_is_set_and_restored(tmp_path: Path) -> None:
     desired = ["netdev/t0/coalesce/rx-frames=500", "netdev/t0/coalesce/rx-frames=16", "netdev/t0/coalesce/rx-usecs=5"]
     desired += ["netdev/va/gro_flush_timeout=20000", "netdev/va/napi_defer_hard_irqs=2", "netdev/va/ring/rx=64"]
     script = (

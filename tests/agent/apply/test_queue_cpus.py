@@ -40,7 +40,7 @@ def mask(root: Path, queue: str = "rx-0/rps_cpus") -> str:
     return (root / DEVICE / "queues" / queue).read_text().strip()
 
 
-def test_a_mask_is_written_as_the_kernel_takes_it_and_put_back(
+def test_a_cpu_mask_is_written_in_the_kernels_format_and_restored(
     executor: Executor, root: Path, journal: Journal
 ) -> None:
     result = executor.apply(Action(RPS, "none", "0,2-3", "test"), change_id="c")
@@ -52,7 +52,7 @@ def test_a_mask_is_written_as_the_kernel_takes_it_and_put_back(
     assert mask(root) == "0"
 
 
-def test_a_mask_of_more_than_32_cpus_has_groups(root: Path, journal: Journal) -> None:
+def test_a_mask_of_more_than_32_cpus_has_comma_separated_groups(root: Path, journal: Journal) -> None:
     executor = Executor(root, journal, lambda: make_view(64))
     asked = Action("netdev/eth0/tx-0/xps", "none", "1,33-34", "test")
     assert executor.apply(asked, change_id="c").outcome is Outcome.APPLIED
@@ -79,7 +79,7 @@ def test_a_mask_of_more_than_32_cpus_has_groups(root: Path, journal: Journal) ->
         (Action("netdev/eth0/channels", "combined 1", "combined 2", ""), "unsupported", "not exist on this node"),
     ],
 )
-def test_what_may_not_be_written_is_not_written(
+def test_forbidden_and_unknown_values_are_not_written(
     executor: Executor, root: Path, asked: Action, outcome: str, says: str
 ) -> None:
     result = executor.apply(asked, change_id="c")
@@ -87,7 +87,7 @@ def test_what_may_not_be_written_is_not_written(
     assert says in result.sentence
 
 
-def test_another_netdev_with_the_same_name_is_left_alone(executor: Executor, root: Path) -> None:
+def test_another_netdev_with_the_same_name_is_not_changed(executor: Executor, root: Path) -> None:
     executor.apply(Action(RPS, "none", "1", "test"), change_id="c")
     (root / DEVICE / "ifindex").write_text("7\n")
     result = executor.undo(Action(RPS, "1", "none", "test"))
@@ -104,7 +104,7 @@ def test_another_netdev_with_the_same_name_is_left_alone(executor: Executor, roo
         (errno.EIO, "failed", "Input/output error"),
     ],
 )
-def test_each_answer_of_the_kernel_has_its_sentence(
+def test_each_kernel_error_has_its_outcome_and_message(
     executor: Executor, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str, says: str
 ) -> None:
     def refuse(*_: object) -> None:

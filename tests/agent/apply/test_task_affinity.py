@@ -90,7 +90,7 @@ def affinities(process: subprocess.Popen[str]) -> dict[int, set[int]]:
     return {t: os.sched_getaffinity(t) for t in threads(process)}
 
 
-def test_every_thread_is_moved_and_gets_back_what_it_had_itself(
+def test_every_thread_is_moved_and_gets_its_own_original_affinity_back(
     executor: Executor, path: Path, child: subprocess.Popen[str]
 ) -> None:
     before = affinities(child)
@@ -104,7 +104,7 @@ def test_every_thread_is_moved_and_gets_back_what_it_had_itself(
     assert not restore(path, ROOT)
 
 
-def test_a_process_that_has_the_number_of_the_one_that_was_looked_at_is_left_alone(
+def test_a_process_that_reuses_the_pid_of_the_previewed_one_is_refused(
     journal: Journal, child: subprocess.Popen[str]
 ) -> None:
     before = affinities(child)
@@ -116,7 +116,7 @@ def test_a_process_that_has_the_number_of_the_one_that_was_looked_at_is_left_alo
     assert affinities(child) == before
 
 
-def test_a_thread_that_cannot_be_set_does_not_keep_the_others_from_going_back(
+def test_a_thread_that_cannot_be_set_does_not_prevent_restoring_the_others(
     executor: Executor, path: Path, child: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = affinities(child)
@@ -137,7 +137,7 @@ def test_a_thread_that_cannot_be_set_does_not_keep_the_others_from_going_back(
     assert affinities(child) == before
 
 
-def test_a_value_that_the_original_shows_as_is_the_original_thread_by_thread(
+def test_a_write_of_the_original_value_restores_each_threads_own_original(
     executor: Executor, child: subprocess.Popen[str]
 ) -> None:
     before = affinities(child)
@@ -147,7 +147,7 @@ def test_a_value_that_the_original_shows_as_is_the_original_thread_by_thread(
     assert affinities(child) == before
 
 
-def test_a_thread_that_started_since_gets_what_the_main_thread_had(
+def test_a_thread_that_started_later_gets_the_original_of_the_main_thread(
     executor: Executor, child: subprocess.Popen[str]
 ) -> None:
     key = f"task/{child.pid}/affinity"
@@ -162,7 +162,7 @@ def test_a_thread_that_started_since_gets_what_the_main_thread_had(
     assert os.sched_getaffinity(new) == {FIRST, SECOND}
 
 
-def test_a_thread_that_ended_since_is_not_missed(executor: Executor, journal: Journal) -> None:
+def test_a_thread_that_has_ended_is_ignored(executor: Executor, journal: Journal) -> None:
     ending = f"""
 import os, threading
 os.sched_setaffinity(0, {{{FIRST}, {SECOND}}})
@@ -197,7 +197,7 @@ input()
         process.kill()
 
 
-def test_a_process_that_ended_is_unsupported_and_its_original_forgotten(
+def test_a_process_that_ended_is_unsupported_and_its_original_is_deleted(
     executor: Executor, journal: Journal, child: subprocess.Popen[str]
 ) -> None:
     key = f"task/{child.pid}/affinity"
@@ -210,7 +210,7 @@ def test_a_process_that_ended_is_unsupported_and_its_original_forgotten(
     assert journal.originals() == {}
 
 
-def test_another_process_with_the_same_number_is_left_alone(
+def test_another_process_with_the_same_pid_is_not_changed(
     executor: Executor, journal: Journal, child: subprocess.Popen[str]
 ) -> None:
     key = f"task/{child.pid}/affinity"
@@ -224,7 +224,7 @@ def test_another_process_with_the_same_number_is_left_alone(
     assert affinities(child) == before
 
 
-def test_a_process_is_the_same_after_it_became_another_program() -> None:
+def test_a_process_is_the_same_after_exec() -> None:
     becoming = ["sh", "-c", "read go; exec cat"]
     with subprocess.Popen(becoming, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -237,7 +237,7 @@ def test_a_process_is_the_same_after_it_became_another_program() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root would be let do more than the guard.")
-def test_a_kernel_thread_that_is_bound_is_refused(executor: Executor) -> None:
+def test_a_bound_kernel_thread_is_refused(executor: Executor) -> None:
     bound = next(
         int(stat.parent.name)
         for stat in Path("/proc").glob("[0-9]*/stat")
@@ -255,7 +255,7 @@ def test_a_thread_is_not_a_process(executor: Executor, child: subprocess.Popen[s
     assert result.outcome is Outcome.UNSUPPORTED
 
 
-def test_a_captured_tree_has_no_processes_to_move(tmp_path: Path, journal: Journal) -> None:
+def test_processes_of_a_captured_tree_are_unsupported(tmp_path: Path, journal: Journal) -> None:
     executor = Executor(tmp_path, journal, lambda: pytest.fail("no view is needed"))
     assert executor.apply(Action("task/1/affinity", "0", "1", ""), change_id="c").outcome is Outcome.UNSUPPORTED
 
@@ -313,6 +313,6 @@ def test_the_cpuset_is_that_of_the_nearest_cgroup_with_one(
     assert read_cpuset(tmp_path, 812) == (None if cpus is None else frozenset(cpus))
 
 
-def test_what_a_view_does_not_show_is_not_previewed() -> None:
+def test_a_task_that_is_not_in_the_view_is_refused_in_the_preview() -> None:
     [refusal] = preview(make_view(1), [DesiredValue("task/812/affinity", "0")], reason="").refused
     assert refusal.code == "unknown"

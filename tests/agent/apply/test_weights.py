@@ -81,7 +81,7 @@ def nices(process: subprocess.Popen[str]) -> dict[int, int]:
 
 @live
 @as_root
-def test_every_thread_is_made_as_nice_and_gets_back_what_it_had_itself(
+def test_every_thread_gets_the_nice_value_and_its_own_original_back(
     open_executor: Callable[[Path, View], Executor], path: Path, child: subprocess.Popen[str]
 ) -> None:
     before = nices(child)
@@ -103,7 +103,7 @@ def test_every_thread_is_made_as_nice_and_gets_back_what_it_had_itself(
 
 
 @live
-def test_another_process_with_the_number_is_left_alone(
+def test_another_process_with_the_same_pid_is_not_changed(
     open_executor: Callable[[Path, View], Executor], child: subprocess.Popen[str], path: Path
 ) -> None:
     key = f"task/{child.pid}/nice"
@@ -185,7 +185,9 @@ def test_a_weight_is_written_read_back_steered_and_restored(
     assert (root / file).read_text().split() == text.split()[: 2 if "default" in text else 1]
 
 
-def test_what_no_change_has_set_is_not_steered(open_executor: Callable[[Path, View], Executor], root: Path) -> None:
+def test_a_setting_that_no_change_has_set_is_not_steered(
+    open_executor: Callable[[Path, View], Executor], root: Path
+) -> None:
     executor = open_executor(root, VIEW)
     result = executor.steer(Action("cgroup/db/cpu.shares", "1024", "2048", "test"))
     assert result.outcome is Outcome.REFUSED
@@ -207,7 +209,7 @@ def test_steering_out_of_bounds_is_refused_and_steering_to_the_original_keeps_it
     assert executor.steer(Action(key, "1024", "4096", "test")).outcome is Outcome.REFUSED
 
 
-def test_undo_of_a_steered_setting_does_not_blame_somebody_else(
+def test_undo_of_a_steered_setting_reports_no_other_controller(
     open_executor: Callable[[Path, View], Executor], root: Path
 ) -> None:
     executor = open_executor(root, VIEW)
@@ -221,7 +223,7 @@ def test_undo_of_a_steered_setting_does_not_blame_somebody_else(
     assert executor.undo(Action(key, "512", "1024", "test")).sentence == "cpu.shares of db was restored to 1024."
 
 
-def test_a_cgroup_made_anew_with_the_path_of_one_that_was_removed_is_another_one(
+def test_a_cgroup_recreated_with_the_same_path_is_another_cgroup(
     open_executor: Callable[[Path, View], Executor], root: Path, path: Path
 ) -> None:
     executor = open_executor(root, VIEW)
@@ -300,7 +302,7 @@ def test_a_kill_at_any_instant_of_steering_leaves_the_original_restorable(tmp_pa
 
 @live
 @as_root
-def test_a_cgroup_of_the_tests_own_is_weighed_and_goes_back(
+def test_the_weight_of_a_real_cgroup_is_set_and_restored(
     open_executor: Callable[[Path, View], Executor], path: Path
 ) -> None:
     paths = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
