@@ -15,8 +15,8 @@ from coresteer.postgres import EmbeddedPostgres
 
 
 @asynccontextmanager
-async def upgraded(server: EmbeddedPostgres) -> AsyncIterator[str]:
-    """The address of a database that was loaded and migrated; dropped at the end."""
+async def loaded(server: EmbeddedPostgres) -> AsyncIterator[str]:
+    """Yield the address of a database as commit 602788d left it; it is dropped at the end."""
     name = f"upgrade_{uuid.uuid4().hex}"
     admin_url, url = (server.url.replace("/coresteer?", f"/{which}?") for which in ("postgres", name))
     async with await psycopg.AsyncConnection.connect(admin_url, autocommit=True) as admin:
@@ -24,7 +24,14 @@ async def upgraded(server: EmbeddedPostgres) -> AsyncIterator[str]:
         try:
             async with await psycopg.AsyncConnection.connect(url) as connection:
                 await connection.execute(gzip.decompress((STORED / "database.sql.gz").read_bytes()))
-            await Database(url, MIGRATIONS).migrate()
             yield url
         finally:
             await admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@asynccontextmanager
+async def upgraded(server: EmbeddedPostgres) -> AsyncIterator[str]:
+    """Yield the address of a database that was loaded and migrated."""
+    async with loaded(server) as url:
+        await Database(url, MIGRATIONS).migrate()
+        yield url
