@@ -58,7 +58,7 @@ def reason_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
 class FromStruct:
     """Annotation for a msgspec Struct, or a union of tagged ones, in a request: its fields' bounds apply.
 
-    Unknown fields are refused. Numbers must be finite, texts such as the database can store.
+    Unknown fields are refused, at any depth. Numbers must be finite, texts such as the database can store.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, _: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - a type or a union
@@ -74,11 +74,8 @@ class FromStruct:
             except msgspec.ValidationError as error:
                 sentence, path = reason_and_path(error)
                 raise validation_error(sentence, path=path) from None
-            given = set(value) if isinstance(value, dict) else set()
-            known = msgspec.to_builtins(made).keys()
-            if unknown := sorted(given - known):
-                sentence = f"{unknown[0]} is not a field here; the fields are {', '.join(sorted(known))}."
-                raise validation_error(sentence, path=f".{unknown[0]}")
+            for path, sentence in _unknown_fields(value, msgspec.to_builtins(made)):
+                raise validation_error(sentence, path=path)
             return made
 
         return core_schema.no_info_plain_validator_function(
@@ -90,6 +87,19 @@ class FromStruct:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON schema, equal for requests and responses."""
         return json_schema(schema["metadata"]["struct"])
+
+
+def _unknown_fields(value: object, made: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of each field in a request that its struct does not have, with a sentence. made: as decoded."""
+    if isinstance(value, dict) and isinstance(made, dict):
+        for name, item in value.items():
+            if name in made:
+                yield from _unknown_fields(item, made[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name}", f"{name} is not a field here; the fields are {', '.join(sorted(made))}."
+    elif isinstance(value, list) and isinstance(made, list):
+        for index, (item, decoded) in enumerate(zip(value, made, strict=False)):
+            yield from _unknown_fields(item, decoded, f"{path}[{index}]")
 
 
 def _not_storable(value: object) -> Iterator[str]:

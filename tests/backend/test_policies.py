@@ -216,6 +216,11 @@ async def test_every_action_on_a_policy_is_recorded(node: PolicyNode) -> None:
         ({"mode": "force"}, "mode", ""),
         ({"spec": {"type": "coffee"}}, "spec.type", "coffee"),
         ({"spec": {"type": "irq-spread", "act": 1}}, "spec.act", "act is not a field here"),
+        (
+            {"spec": {"type": "service-class", "classes": [{"name": "a", "target_percent": 9, "match": {"unit": []}}]}},
+            "spec.classes[0].match.unit",
+            "unit is not a field here; the fields are ",
+        ),
         ({"spec": {"type": "irq-spread", "act_percent": "high"}}, "spec.act_percent", "Expected float, got str."),
         ({"spec": {"type": "irq-spread", "act_percent": -1}}, "spec.act_percent", "Expected float >= 1"),
         ({"spec": {"type": "irq-spread", "exclude": "all"}}, "spec.exclude", "regex"),
