@@ -209,9 +209,11 @@ async def _on_http(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     headers = dict(error.headers) if error.headers else None
     if error.status_code == 404:
-        return problem_response(404, NotFound.slug, NotFound.title, f"There is nothing at {request.url.path}.")
+        return problem_response(
+            404, NotFound.slug, NotFound.title, f"There is no page or endpoint at {request.url.path}."
+        )
     if error.status_code == 405:
-        detail = f"{request.url.path} does not take {request.method}."
+        detail = f"{request.url.path} does not support the method {request.method}."
         return problem_response(405, "method-not-allowed", "Method not allowed", detail, headers=headers)
     if error.status_code == TooLarge.status:
         return problem_response(413, TooLarge.slug, TooLarge.title, str(error.detail))
@@ -224,13 +226,13 @@ async def _on_database_error(request: Request, error: Exception) -> ProblemRespo
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
     if isinstance(cause, psycopg.DataError):  # SQLSTATE class 22: a value that no column can hold
         log.warning("%s %s: the database refused a value: %s", request.method, request.url.path, cause)
-        return to_response(Invalid("A value of the request is one that the database cannot hold."))
+        return to_response(Invalid("The database cannot store a value of the request."))
     return await _on_unexpected(request, error)
 
 
 async def _on_unexpected(request: Request, error: Exception) -> ProblemResponse:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return to_response(Problem("The backend met an error it did not expect; its log has the details."))
+    return to_response(Problem("An unexpected error occurred in the backend; its log has the details."))
 
 
 def install_error_handlers(app: FastAPI) -> None:

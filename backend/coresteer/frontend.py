@@ -19,11 +19,13 @@ class FrontEnd(StaticFiles):
         """Refuse paths of the API and WebSockets; serve all others."""
         if scope["type"] == "websocket":
             await receive()  # the handshake
-            return await send({"type": "websocket.close", "code": 1008, "reason": "There is nothing at this path."})
+            return await send(
+                {"type": "websocket.close", "code": 1008, "reason": "There is no page or endpoint at this path."}
+            )
         if scope["path"].startswith("/api/") or scope["path"] == "/api":
             raise HTTPException(404)
         if not self._index.exists():
-            answer = Response("The page is not built yet: run `make up`, or `npm run build` in frontend/.\n", 404)
+            answer = Response("The front end is not built yet: run `make up`, or `npm run build` in frontend/.\n", 404)
             return await answer(scope, receive, send)
         return await super().__call__(scope, receive, send)
 

@@ -107,7 +107,7 @@ class RequestGuards:
             )
         if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
             if is_cross_origin(HTTPConnection(scope)):
-                return Forbidden("The request comes from a page of another origin.")
+                return Forbidden("The request was sent by a page of another origin; open the backend's own address.")
             length = headers.get("content-length", "0")
             if length.isdecimal() and int(length) > MAX_BODY_BYTES:
                 return TooLarge(_too_large_sentence())

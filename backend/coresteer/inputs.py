@@ -47,7 +47,7 @@ class TextPattern:
 def check_storable(text: str) -> str:
     """Return the text if PostgreSQL and UTF-8 can store it. Raises ValueError."""
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise validation_error("It has a character that cannot be stored: NUL, or half of a surrogate pair.")
+        raise validation_error("The text has a character that cannot be stored: NUL, or half of a surrogate pair.")
     return text
 
 

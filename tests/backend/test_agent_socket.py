@@ -152,7 +152,7 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "a message of the backend's": (encode(Confirm("1")), 4400, "Invalid message"),
     "huge": (b"\x00" * (MAX_FRAME_BYTES + 1), 1009, ""),
     "text": ("hello", 4400, "Text frames"),
-    "a second hello": (encode(hello()), 4400, "second time"),
+    "a second hello": (encode(hello()), 4400, "sent Hello twice"),
     "too few shares": (_rates(shares={"busy": b"\x00"}), 4400, "busy has 1 bytes for 4 CPUs"),
     "a share over 100 %": (_rates(shares={"busy": b"\x00\xc9\x00\x00"}), 4400, "busy contains 201"),
     "half a count": (_rates(counts={"dropped": b"\x00" * 15}), 4400, "dropped has 15 bytes"),

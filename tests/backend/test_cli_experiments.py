@@ -67,7 +67,7 @@ class Api:
             return 200, json.dumps(step).encode()
         if ("report" in path or "compare" in path) and "/6/" not in path:
             return 200, path.encode()
-        return 404, json.dumps({"detail": f"There is nothing at {path}."}).encode()
+        return 404, json.dumps({"detail": f"There is no page or endpoint at {path}."}).encode()
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def test_experiments_are_listed_and_cancelled(api: Api, capsys: pytest.CaptureFi
     assert main.main(["experiment", "cancel", "5"]) == 0
     assert capsys.readouterr().out == "Experiment 5: cancelled. It is cancelled.\n"
     assert main.main(["experiment", "cancel", "6"]) == 1
-    assert "There is nothing at" in capsys.readouterr().err
+    assert "There is no page or endpoint at" in capsys.readouterr().err
 
 
 def test_reports_are_written_to_files(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:  # noqa: ANN401 - pytest's own, of bytes here

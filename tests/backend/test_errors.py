@@ -13,11 +13,11 @@ PROBLEM = "application/problem+json"
 
 # method, path, body, headers, then the status and a part of the detail
 CASES = [
-    ("GET", "/api/no-such-thing", None, {}, 404, "There is nothing at /api/no-such-thing"),
-    ("POST", "/api/no-such-thing", b"{}", {}, 404, "There is nothing at"),
-    ("GET", "/api", None, {}, 404, "There is nothing at /api"),
-    ("PUT", "/api/users", b"{}", {}, 405, "/api/users does not take PUT"),
-    ("GET", "/api/auth/login", None, {}, 405, "does not take GET"),
+    ("GET", "/api/no-such-thing", None, {}, 404, "There is no page or endpoint at /api/no-such-thing"),
+    ("POST", "/api/no-such-thing", b"{}", {}, 404, "There is no page or endpoint at"),
+    ("GET", "/api", None, {}, 404, "There is no page or endpoint at /api"),
+    ("PUT", "/api/users", b"{}", {}, 405, "/api/users does not support the method PUT"),
+    ("GET", "/api/auth/login", None, {}, 405, "does not support the method GET"),
     ("POST", "/api/auth/login", b"{", {"Content-Type": "application/json"}, 422, "JSON"),
     ("POST", "/api/auth/login", b'{"username": "a"}', {"Content-Type": "application/json"}, 422, "password: "),
     ("POST", "/api/auth/login", b" " * (1024 * 1024 + 1), {}, 413, "at most 1048576 bytes"),
@@ -133,7 +133,7 @@ async def test_the_page_answers_its_own_paths_with_itself_and_files_with_their_c
         assert "immutable" in asset.headers["cache-control"]
         for path in ("/assets/gone.js", "/api/nothing"):
             assert (await client.get(path)).status_code == 404
-        assert (await client.post("/nodes/3")).json()["detail"] == "/nodes/3 does not take POST."
+        assert (await client.post("/nodes/3")).json()["detail"] == "/nodes/3 does not support the method POST."
         assert (await client.get("/..%2f..%2fetc/passwd")).text == PAGE
 
 

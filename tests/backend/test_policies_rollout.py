@@ -205,7 +205,7 @@ async def test_a_stopped_rollout_stays_where_it_is_until_it_is_rolled_back(fleet
     stopped = await asked(fleet.operator, stop, {"roll_back": False})
     assert (stopped["state"], stopped["sentence"]) == (
         "stopped",
-        "operator stopped it with 1 of 3 nodes at version 2.",
+        "operator stopped the rollout with 1 of 3 nodes at version 2.",
     )
     await fleet.wait()
     assert await fleet.versions() == [2, 1, 1]

@@ -101,7 +101,7 @@ async def test_a_server_that_dies_before_the_first_connection_is_an_error_and_ca
         return await connect(url)
 
     monkeypatch.setattr("coresteer.postgres.server.psycopg.AsyncConnection.connect", connect_to_a_dead_server)
-    with pytest.raises(PostgresError, match="did not let the database be made"):
+    with pytest.raises(PostgresError, match="creating the database failed"):
         await server.start()
     monkeypatch.undo()
     await server.start()

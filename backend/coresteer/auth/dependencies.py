@@ -77,7 +77,10 @@ async def identify_websocket(websocket: WebSocket) -> Identity:
             raise
         raise WebSocketException(status.WS_1013_TRY_AGAIN_LATER, DATABASE_UNAVAILABLE.detail) from error
     if identity.via == "session" and (is_cross_origin(websocket) or "origin" not in websocket.headers):
-        raise WebSocketException(status.WS_1008_POLICY_VIOLATION, "The page comes from another origin.")
+        raise WebSocketException(
+            status.WS_1008_POLICY_VIOLATION,
+            "The WebSocket was opened by a page of another origin; open the backend's own address.",
+        )
     return identity
 
 

@@ -84,7 +84,7 @@ class UserUpdate(RequestBody):
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         if self.role is None and self.disabled is None and self.password is None:
-            raise validation_error("Nothing is to be changed; give role, disabled or password.")
+            raise validation_error("Give at least one of role, disabled and password.")
         return self
 
 

@@ -205,7 +205,7 @@ async def delete_api_token(session: AsyncSession, by: Identity, token_id: int) -
     """Revoke an API token. Raises NotFound."""
     row = await session.get(ApiTokenRow, token_id)
     if row is None:
-        raise NotFound(f"There is no token {token_id}.")
+        raise NotFound(f"There is no API token {token_id}.")
     await session.delete(row)
     record(session, actor=by.username, action="token.delete", target=f"token {token_id}", detail={"name": row.name})
 

@@ -64,8 +64,8 @@ def unknown_state(
     elif state is ChangeState.UNCONFIRMED and deadline_at is not None:
         since = deadline_at + timedelta(seconds=REPORT_TIMEOUT_S)
         sentence = (
-            "The time to confirm it is over and the agent has not reported since. It rolls the change back on its own; "
-            "the result is not known until it reconnects."
+            "The confirmation timeout is over and the agent has not reported since. The agent rolls the change back by "
+            "itself; the result is not known until it reconnects."
         )
     else:
         return None

@@ -128,7 +128,7 @@ async def confirm(context: ChangeContext, *, change_id: UUID, identity: Identity
             raise Conflict("This change belongs to a run of an experiment, which rolls it back when the run ends.")
         change = await _send(context, before, Confirm(str(change_id)), lambda reported: reported.state in ENDED_STATES)
         if change.state is not ChangeState.CONFIRMED:
-            raise Conflict(f"It could not be confirmed: {_last_sentence(change)}")
+            raise Conflict(f"The change could not be confirmed: {_last_sentence(change)}")
     return change
 
 
@@ -145,7 +145,7 @@ async def roll_back(context: ChangeContext, *, change_id: UUID, identity: Identi
             context, before, Rollback(str(change_id)), lambda reported: was_confirmed or reported.state in ENDED_STATES
         )
         if change.state is not ChangeState.ROLLED_BACK:
-            raise Conflict(f"It could not be rolled back: {_last_sentence(change)}")
+            raise Conflict(f"The change could not be rolled back: {_last_sentence(change)}")
     return change
 
 
@@ -158,7 +158,7 @@ async def extend(context: ChangeContext, *, change_id: UUID, seconds: float, ide
     async with _failure_on_record(context, identity, "change.extend", before):
         change = await _send(context, before, Extend(str(change_id), seconds), lambda _: True)
         if change.state is not ChangeState.UNCONFIRMED:
-            raise Conflict(f"Its time could not be extended: {_last_sentence(change)}")
+            raise Conflict(f"The confirmation timeout could not be extended: {_last_sentence(change)}")
     return change
 
 
@@ -227,10 +227,10 @@ async def _send(
 
 def _refusal(change: Change) -> str:
     if change.state is ChangeState.APPLYING:
-        return "The agent is still applying it; wait for its report."
+        return "The agent is still applying the change; wait for its report."
     if change.state is ChangeState.CONFIRMED:
-        return "It is already confirmed."
-    what = {ChangeState.ROLLED_BACK: "It is already rolled back", ChangeState.FAILED: "It has failed"}
+        return "The change is already confirmed."
+    what = {ChangeState.ROLLED_BACK: "The change is already rolled back", ChangeState.FAILED: "The change has failed"}
     return f"{what.get(change.state, f'It is {change.state}')}: {_last_sentence(change)}"
 
 

@@ -40,7 +40,7 @@ def blocked_because(
     hello = msgspec.convert(node.hello, Hello) if node.hello is not None else None
     if hello is None or hello.mode != "control":
         reason = hello.observe_reason if hello is not None else None
-        return f"The agent on {node.name} only observes. {reason or 'It gave no reason.'}"
+        return f"The agent on {node.name} only observes. {reason or 'It reported no reason.'}"
     planned = {action.key for action in plan.actions}
     for other in others:
         keys = {action.key for action in msgspec.convert(other.plan, Plan).actions}

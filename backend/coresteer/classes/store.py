@@ -63,7 +63,7 @@ class ClassReportStore:
         try:
             await self.flush(everything=True)
         except Exception as error:
-            log.warning("Queued figures of service classes were lost at the end: %r", error)
+            log.warning("Queued figures of service classes were lost at shutdown: %r", error)
 
     def add_report(self, node_id: int, message: ClassesMessage) -> None:
         """Queue a validated report; those without classes or within 0.5 s of the one before are dropped."""

@@ -83,7 +83,9 @@ def _sentence(error: Exception) -> str | None:
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
     if isinstance(cause, psycopg.errors.UndefinedTable):
         return "The database has no Coresteer schema yet, or one too old. Run `coresteer migrate` first."
-    return f"The database in DATABASE_URL refuses: {sentence}." if isinstance(cause, psycopg.Error) else None
+    return (
+        f"The database in DATABASE_URL rejected the command: {sentence}." if isinstance(cause, psycopg.Error) else None
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -174,4 +174,4 @@ def _instead(netdev: Netdev) -> str:
             "The kernel can do it instead: with napi_defer_hard_irqs above 0 it leaves the interrupt disabled after "
             "polling and polls again after gro_flush_timeout."
         )
-    return "Its kernel offers no software coalescing for it either."
+    return "The kernel offers no software coalescing for it either."

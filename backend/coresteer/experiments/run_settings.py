@@ -96,7 +96,9 @@ async def roll_back(context: ExperimentContext, definition: ExperimentDefinition
     try:
         await changes.roll_back(context.changes, change_id=change_id, identity=definition.identity)
     except Problem as problem:
-        log.info("Change %s of experiment %d: %s", change_id, definition.experiment_id, problem.detail)
+        log.info(
+            "Change %s of experiment %d was not rolled back: %s", change_id, definition.experiment_id, problem.detail
+        )
 
 
 async def leased_policies(database: Database, spec: Spec, arm: Arm) -> list[PolicyInForce]:

@@ -163,7 +163,7 @@ class _AgentConnection:
         try:
             await self._serve()
         except _Refused as refused:
-            log.warning("%s: %s", self._name, refused.reason)
+            log.warning("The connection of %s was closed: %s", self._name, refused.reason)
             self.close(refused.code, refused.reason)
         except WebSocketDisconnect:
             self.close(_SHUTTING_DOWN, "")
@@ -171,7 +171,7 @@ class _AgentConnection:
             away = is_database_unavailable(error)
             if not away:
                 log.exception("The connection of %s failed.", self._name)
-            reason = "The database does not answer." if away else "The backend met an unexpected error."
+            reason = "The database does not answer." if away else "An unexpected error occurred in the backend."
             self.close(TRY_AGAIN_LATER if away else _INTERNAL_ERROR, reason)
 
     async def _serve(self) -> None:
@@ -222,7 +222,7 @@ class _AgentConnection:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = self._decode(await self._receive())
         except TimeoutError:
-            raise _Refused(CloseCode.BAD_FRAME, f"No Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
+            raise _Refused(CloseCode.BAD_FRAME, f"The agent sent no Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
         if not isinstance(hello, Hello):
             raise _Refused(CloseCode.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
         if hello.protocol != PROTOCOL_VERSION:
@@ -262,7 +262,7 @@ class _AgentConnection:
     def _validated(self, frame: bytes) -> ToBackend:
         message = self._decode(frame)
         if isinstance(message, Hello):
-            raise _Refused(CloseCode.BAD_FRAME, "Hello came a second time.")
+            raise _Refused(CloseCode.BAD_FRAME, "The agent sent Hello twice on one connection.")
         if wrong := validate(message, Arrival(now_ms(), self._last_seq)):
             raise _Refused(CloseCode.BAD_FRAME, wrong)
         return message
@@ -304,7 +304,7 @@ class _AgentConnection:
     def _ingest(self, node_id: int, state: NodeState, buffer: SampleBuffer, rates: Rates, size: int) -> None:
         if rates.seq > self._expected_seq and not self._gap_logged:
             self._gap_logged = True
-            log.warning("%s: samples %d to %d are missing.", self._name, self._expected_seq, rates.seq - 1)
+            log.warning("The connection of %s skipped samples %d to %d.", self._name, self._expected_seq, rates.seq - 1)
         self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
         self._services.ingest.add(buffer, rates, size)
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
@@ -337,7 +337,7 @@ class _AgentConnection:
                 await self._websocket.close(code, reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore"))
         except (WebSocketDisconnect, RuntimeError, TimeoutError, OSError) as error:
             # the peer is gone or does not read; the keepalive ends its transport
-            log.debug("%s: %r", self._name, error)
+            log.debug("The connection of %s ended: %r", self._name, error)
             self._closing = self._closing or (_INTERNAL_ERROR, "")
 
     async def _send(self, message: ToAgent) -> None:

@@ -90,7 +90,7 @@ async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, acto
         if roll_back:
             apply_rollback(policy, row, f"{actor} rolled version {row.to_version} back.")
         else:
-            end(row, RolloutState.STOPPED, f"{actor} stopped it with {_reached(row)}.")
+            end(row, RolloutState.STOPPED, f"{actor} stopped the rollout with {_reached(row)}.")
         audit(session, actor, "rollout.roll_back" if roll_back else "rollout.stop", policy, row)
         rollout = to_schema(row)
     context.bus.publish(PoliciesEvent(None))

@@ -79,7 +79,9 @@ async def create_version(
         before = await repository.list_versions(session, policy_id)
         kind = before[0].body["spec"]["type"]
         if request.body.model_dump(mode="json")["spec"]["type"] != kind:
-            raise Invalid(f"This policy is of the kind {kind}; another kind needs another policy.", field="body.spec")
+            raise Invalid(
+                f"This policy is of the kind {kind}; create a new policy for another kind.", field="body.spec"
+            )
         row.name = request.body.name
         await _flush(session, row.name)
         version = _version(policy_id, before[0].version + 1, request.body, actor, request.note)

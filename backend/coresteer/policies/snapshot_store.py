@@ -69,7 +69,7 @@ class SnapshotStore:
         try:
             await self.flush()
         except Exception as error:
-            log.warning("Queued flows were lost at the end: %r", error)
+            log.warning("Queued flows were lost at shutdown: %r", error)
 
     def add_flows(self, node_id: int, message: FlowsMessage) -> None:
         """Queue validated flows of a node; those that arrive more often than policies are evaluated are dropped."""

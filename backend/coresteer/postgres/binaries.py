@@ -62,7 +62,7 @@ async def _major_version(folder: Path, account: SystemAccount | None) -> int:
     output, _ = await process.communicate()
     found = re.search(rb"(\d+)", output)
     if process.returncode or not found:
-        raise PostgresError(f"{folder / 'postgres'} does not say its version, so it cannot be used.")
+        raise PostgresError(f"{folder / 'postgres'} did not report its version, so it cannot be used.")
     return int(found[1])
 
 

@@ -197,7 +197,7 @@ class EmbeddedPostgres:
             raise
         if status:
             raise PostgresError(
-                f"PostgreSQL's initdb could not make a cluster in {self._folder}: {' / '.join(lines[-3:])}. "
+                f"PostgreSQL's initdb could not create a cluster in {self._folder}: {' / '.join(lines[-3:])}. "
                 "The account it runs as must be able to reach that folder; CORESTEER_STATE_DIR names another."
             )
         partial.rename(self._data)
@@ -251,5 +251,5 @@ class EmbeddedPostgres:
                     await connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
         except psycopg.Error as error:
             raise PostgresError(
-                f"The built-in PostgreSQL started but did not let the database be made: {str(error).strip()}."
+                f"The built-in PostgreSQL started, but creating the database failed: {str(error).strip()}."
             ) from error

@@ -32,7 +32,7 @@ class Connections:
         before = self._connections.get(node_id)
         self._connections[node_id] = connection
         if before is not None:
-            before.close(CloseCode.REPLACED, "Another connection with this node's key has taken over.")
+            before.close(CloseCode.REPLACED, "Another connection with this node's key replaced this one.")
 
     def unregister(self, node_id: int, connection: AgentConnection) -> bool:
         """Remove a node's closed connection; return False when another one has replaced it."""

@@ -175,7 +175,7 @@ class Ingest:
                 self._reopen_rejecting()
             except Exception as error:
                 if not (is_database_unavailable(error) or isinstance(error, TimeoutError)):
-                    log.exception("Storing samples failed; it is retried.")
+                    log.exception("Storing samples failed; retrying.")
                 elif not self._is_away:
                     log.warning("The database is unavailable; samples are buffered here and by the agents.")
                 self._is_away = True
@@ -348,7 +348,7 @@ class Ingest:
                 await self.maintain_tables(now_ms())
             except Exception as error:
                 if not is_database_unavailable(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
-                    log.exception("Maintenance of telemetry tables failed; it is retried in a minute.")
+                    log.exception("Maintenance of telemetry tables failed; retrying in a minute.")
             await asyncio.sleep(_MAINTAIN_EVERY_S)
 
     async def maintain_tables(self, at_ms: int) -> None:

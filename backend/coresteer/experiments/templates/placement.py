@@ -124,7 +124,7 @@ def _few(facts: NodeFacts, count: int, *, near: bool) -> list[int]:
     """Return interrupt CPUs on separate cores. Raises TemplateUnavailable."""
     if len(facts.usable_cpus) < 2 * count:
         raise TemplateUnavailable(
-            f"{facts.name} has {len(facts.usable_cpus)} usable CPUs; {count} of them are not few."
+            f"{facts.name} has {len(facts.usable_cpus)} usable CPUs; {count} interrupt CPUs need at least {2 * count}."
         )
     distances = cpu_distances(facts.topology, Smt.LAST).rows
     found = [_home(facts)]
