@@ -2,7 +2,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.coalescing_sweep import GAP_US, HOST, POINTS, TOLERANCE, Point, sweep
@@ -187,23 +187,21 @@ def test_a_timer_that_nothing_restarts_or_overtakes_bounds_the_rate(
 
 
 @given(steady, st.sampled_from([Timer.RESTARTING, Timer.ABSOLUTE]), st.tuples(usecs, usecs), frames, hosts)
-def test_more_usecs_never_mean_more_interrupts_of_steady_packets(
+def test_more_usecs_never_mean_more_interrupts_of_steady_packets_unless_the_ring_overflows(
     arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: HostCosts
 ) -> None:
-    shorter, longer = (
-        predict(arrivals, TimerParams(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both)
-    )
-    assert longer <= shorter * (1 + 1e-6)
+    shorter, longer = (predict(arrivals, TimerParams(timer, each, rx_frames), host) for each in sorted(both))
+    assume(not shorter.dropped_share and not longer.dropped_share)  # a dropped packet does not restart the timer
+    assert longer.interrupts_per_s <= shorter.interrupts_per_s * (1 + 1e-6)
 
 
 @given(arrivals, timers, st.tuples(usecs, usecs), frames, hosts)
-def test_more_usecs_mean_no_more_interrupts_of_any_packets_than_noise_makes(
+def test_more_usecs_mean_no_more_interrupts_than_noise_makes_unless_the_ring_overflows(
     arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: HostCosts
 ) -> None:
-    shorter, longer = (
-        predict(arrivals, TimerParams(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both)
-    )
-    assert longer <= shorter * (1 + 2 * NOISE) + 1
+    shorter, longer = (predict(arrivals, TimerParams(timer, each, rx_frames), host) for each in sorted(both))
+    assume(not shorter.dropped_share and not longer.dropped_share)
+    assert longer.interrupts_per_s <= shorter.interrupts_per_s * (1 + 2 * NOISE) + 1
 
 
 @given(arrivals, timers, st.sampled_from([0, *[1, 50, 1000]]), hosts)
