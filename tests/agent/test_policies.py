@@ -1,15 +1,12 @@
 """A node's policies on a small captured tree: what is moved, kept, undone, given back, and known after a restart."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from tests.support.kills import Operation, count_operations, kill_at
 from tests.support.views import make_view
 
 from coresteer_agent.apply.restore import restore
@@ -468,55 +465,29 @@ def test_an_ended_process_and_a_reused_pid_are_not_held(root: Path, tmp_path: Pa
     assert PoliciesFile(tmp_path / "policies.json", root).settings_of_ended_processes(memory) == keys[1:]
 
 
-# a process that does one round of a policy and kills itself at its n-th system call of interest within that
-DRILL = """
-import sys
-from pathlib import Path
-from tests.agent.test_policies import SPREAD, Node
-from coresteer_core.policies import engine
-import os, signal
+def first_round(root: Path, state: Path) -> Operation:
+    """Return an operation that evaluates and applies a policy once."""
 
-root, state, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-calls = 0
+    def operation(begin: Callable[[], None]) -> None:
+        node = Node(root, state)
+        engine.decide = node.decide  # type: ignore[attr-defined]  # of the forked process only
+        node.wants = {41: "2", 42: "3"}
+        node.policies.set_policies([SPREAD])
+        begin()
+        node.policies.step(node.view())
 
-def counted(name):
-    real = getattr(os, name)
-    def call(*args, **kwargs):
-        global calls
-        calls += 1
-        if calls == instant:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **kwargs)
-    setattr(os, name, call)
-
-node = Node(root, state)
-engine.decide = node.decide
-node.wants = {41: "2", 42: "3"}
-node.policies.set_policies([SPREAD])
-for name in ("open", "write", "fsync", "pread", "read"):
-    counted(name)
-node.policies.step(node.view())
-print(calls)
-"""
-
-
-def drill(root: Path, state: Path, instant: int) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", DRILL, str(root), str(state), str(instant)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return operation
 
 
 def test_after_a_kill_at_any_instant_restore_and_the_next_start_recover(root: Path, tmp_path: Path) -> None:
-    whole = drill(root, tmp_path / "whole", 0)
-    assert whole.returncode == 0, whole.stderr
+    calls = count_operations(first_round(root, tmp_path / "whole"))
     assert (affinity(root, 41), affinity(root, 42)) == ("2", "3")
-    calls = int(whole.stdout)
     moved = set()
     for instant in range(1, calls + 1, max(1, calls // 25)):
         for irq in IRQS:
             (root / f"proc/irq/{irq}/smp_affinity_list").write_text("0-7\n")
         state = tmp_path / str(instant)
-        assert drill(root, state, instant).returncode == -signal.SIGKILL
+        kill_at(instant, first_round(root, state))
         moved.add((affinity(root, 41), affinity(root, 42)))
         if instant % 2:
             restore(state / "journal.jsonl", root)

@@ -2,13 +2,13 @@
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.kills import Operation, count_operations, kill_at
 from tests.support.views import EMPTY, make_view
 
 from coresteer_agent.__main__ import main
@@ -22,7 +22,7 @@ from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
-from coresteer_core.protocol import Apply, Confirm
+from coresteer_core.protocol import Apply, Confirm, Rollback
 
 IRQS = range(41, 45)
 RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
@@ -30,60 +30,11 @@ NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 BEFORE = ["0-7"] * len(IRQS) + ["", "1"]
 MOVED = ["2"] * len(IRQS) + ["2", "0"]
 
-# a process that does one thing and kills itself at its n-th system call of interest within that
-DRILL = """
-import os, signal, sys
-from pathlib import Path
-from coresteer_agent.apply.restore import restore
-from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
-from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.topology import Cpu, Topology
-from coresteer_core.node.view import View
-from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.protocol import Apply, Confirm, Rollback
-
-path, root, instant, torn, doing = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
-calls = 0
-
-def counted(name):
-    real = getattr(os, name)
-    def call(*args, **kwargs):
-        global calls
-        calls += 1
-        if calls == instant:
-            if name == "write" and torn:
-                real(args[0], args[1][: len(args[1]) * torn // 10])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **kwargs)
-    setattr(os, name, call)
-
-def count():
-    for name in ("open", "write", "fsync", "pread", "read"):
-        counted(name)
-
-def keeper():
-    view = View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], []))
-    return NodeChanges(root, path, None, lambda: view, lambda message: None)
-
-moves = [Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]
-moves += [Action("netdev/eth0/rx-0/rps", "none", "2", "drill"), Action("kernel/numa_balancing", "1", "0", "drill")]
-if len(sys.argv) > 6:
-    moves = [Action(f"task/{sys.argv[6]}/affinity", sys.argv[7], sys.argv[8], "drill")]
-asked = Apply("c1", Plan(moves), 120)
-if doing == "apply":
-    count()
-    keeper().handle(asked)
-else:
-    agent = keeper()
-    agent.handle(asked)
-    count()
-    if doing == "restore":
-        restore(path, root)
-    else:
-        agent.handle({"confirm": Confirm, "undo": Rollback}[doing]("c1"))
-print(calls)
-"""
+MOVES = [
+    *(Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in IRQS),
+    Action("netdev/eth0/rx-0/rps", "none", "2", "drill"),
+    Action("kernel/numa_balancing", "1", "0", "drill"),
+]
 
 
 @pytest.fixture
@@ -114,25 +65,44 @@ def irq_affinities(root: Path) -> list[str]:
     return [(root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip() for irq in IRQS]
 
 
-def drill(
-    path: Path, root: Path, instant: int, torn: int = 0, doing: str = "apply", *, task: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant), str(torn), doing, *task]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+def changes_of(path: Path, root: Path) -> NodeChanges:
+    return NodeChanges(root, path, None, lambda: make_view(8), lambda _: None)
+
+
+def apply_moves(path: Path, root: Path, moves: Sequence[Action] = MOVES) -> Operation:
+    """Return an operation that applies a change."""
+
+    def operation(begin: Callable[[], None]) -> None:
+        begin()
+        changes_of(path, root).handle(Apply("c1", Plan(list(moves)), 120))
+
+    return operation
+
+
+def end_moves(path: Path, root: Path, how: str) -> Operation:
+    """Return an operation that ends a change that it has applied: by confirm, undo or restore."""
+
+    def operation(begin: Callable[[], None]) -> None:
+        changes = changes_of(path, root)
+        changes.handle(Apply("c1", Plan(MOVES), 120))
+        begin()
+        if how == "restore":
+            restore(path, root)
+        else:
+            changes.handle(Confirm("c1") if how == "confirm" else Rollback("c1"))
+
+    return operation
 
 
 def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, root: Path) -> None:
-    whole = drill(tmp_path / "whole.jsonl", root, 0)
-    assert whole.returncode == 0, whole.stderr
+    calls = count_operations(apply_moves(tmp_path / "whole.jsonl", root))
     assert stands(root) == MOVED
-    calls = int(whole.stdout)
     assert calls > 50
     moved = set()
     for instant in range(1, calls + 1):
         reset(root)
         path = tmp_path / f"{instant}/journal.jsonl"
-        killed = drill(path, root, instant, torn=instant % 10)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        kill_at(instant, apply_moves(path, root), torn=instant % 10)
         moved.add(tuple(stands(root)))
         results = restore(path, root)
         assert stands(root) == BEFORE, f"killed at call {instant} of {calls}: {results}"
@@ -145,13 +115,12 @@ def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, 
 def test_a_kill_while_confirming_undoing_or_restoring_leaves_every_original_restorable(
     tmp_path: Path, root: Path, doing: str
 ) -> None:
-    calls = int(drill(tmp_path / "whole.jsonl", root, 0, doing=doing).stdout)
+    calls = count_operations(end_moves(tmp_path / "whole.jsonl", root, doing))
     step = max(1, calls // 20)
     for instant in range(1, calls + 1, step):
         reset(root)
         path = tmp_path / f"{instant}/journal.jsonl"
-        killed = drill(path, root, instant, torn=instant % 10, doing=doing)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        kill_at(instant, end_moves(path, root, doing), torn=instant % 10)
         results = restore(path, root)
         assert stands(root) == BEFORE, f"killed at call {instant} of {calls}: {results}"
         assert not restore(path, root)
@@ -168,17 +137,14 @@ def test_a_kill_at_any_instant_leaves_a_processs_affinity_restorable(tmp_path: P
     root = Path("/")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         os.sched_setaffinity(process.pid, {first, last})
-        task = (str(process.pid), original, str(last))
-        whole = drill(tmp_path / "whole.jsonl", root, 0, task=task)
-        assert whole.returncode == 0, whole.stderr
+        move = Action(f"task/{process.pid}/affinity", original, str(last), "drill")
+        calls = count_operations(apply_moves(tmp_path / "whole.jsonl", root, [move]))
         assert os.sched_getaffinity(process.pid) == {last}
-        calls = int(whole.stdout)
         moved = set()
         for instant in range(1, calls + 1, 2):
             os.sched_setaffinity(process.pid, {first, last})
             path = tmp_path / f"{instant}/journal.jsonl"
-            killed = drill(path, root, instant, torn=instant % 10, task=task)
-            assert killed.returncode == -signal.SIGKILL, killed.stderr
+            kill_at(instant, apply_moves(path, root, [move]), torn=instant % 10)
             moved.add(frozenset(os.sched_getaffinity(process.pid)))
             results = restore(path, root)
             assert os.sched_getaffinity(process.pid) == {first, last}, f"killed at call {instant}: {results}"
@@ -196,12 +162,12 @@ def test_an_interrupted_restore_exits_with_an_error(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_agent_that_starts_after_a_kill_rolls_back_the_interrupted_change(tmp_path: Path, root: Path) -> None:
-    calls = int(drill(tmp_path / "whole.jsonl", root, 0).stdout)
+    calls = count_operations(apply_moves(tmp_path / "whole.jsonl", root))
     rolled_back = 0
     for instant in range(1, calls + 1, 3):
         reset(root)
         path = tmp_path / f"{instant}/journal.jsonl"
-        drill(path, root, instant)
+        kill_at(instant, apply_moves(path, root))
         journal = Journal(path, root)
         executor = Executor(root, journal, lambda: EMPTY)
         state, instructions = advance(Changes(), AgentRestarted(journal.changes()), 0.0)
@@ -238,7 +204,7 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 def changed(tmp_path: Path, root: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command line's restore, after all four interrupts were moved."""
     state = tmp_path / "state"
-    assert drill(state / "agent/journal.jsonl", root, 0).returncode == 0
+    count_operations(apply_moves(state / "agent/journal.jsonl", root))
     return lambda *more: cli("restore", "--root", str(root), "--state-dir", str(state), *more)
 
 
@@ -289,7 +255,7 @@ def test_the_restore_command_names_the_root_directory_of_the_journal(
 
 def test_a_read_only_disk_does_not_prevent_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state/agent/journal.jsonl"
-    drill(path, root, 0)
+    count_operations(apply_moves(path, root))
     real = os.open
 
     def read_only(name: str | Path, flags: int, *more: int, **named: int) -> int:
@@ -311,7 +277,7 @@ def test_a_read_only_disk_does_not_prevent_restore(tmp_path: Path, root: Path, m
 
 def test_a_full_disk_does_not_prevent_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state/agent/journal.jsonl"
-    drill(path, root, 0)
+    count_operations(apply_moves(path, root))
 
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -324,11 +290,11 @@ def test_a_full_disk_does_not_prevent_restore(tmp_path: Path, root: Path, monkey
 
 
 def test_a_value_set_by_hand_after_a_restore_is_not_overwritten_by_the_next_start(tmp_path: Path, root: Path) -> None:
-    calls = int(drill(tmp_path / "whole.jsonl", root, 0).stdout)
+    calls = count_operations(apply_moves(tmp_path / "whole.jsonl", root))
     for instant in range(1, calls + 1, 7):
         reset(root)
         path = tmp_path / f"{instant}/journal.jsonl"
-        drill(path, root, instant)
+        kill_at(instant, apply_moves(path, root))
         restore(path, root)
         (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
         NodeChanges(root, path, None, lambda: EMPTY, lambda _: None).close()

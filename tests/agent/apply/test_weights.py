@@ -1,13 +1,14 @@
 """Nice values of the test's own processes, weights of cgroups on a captured tree and of one of the test's own."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support.kills import count_operations, kill_at
 from tests.support.views import make_view
 
 from coresteer_agent.apply.executor import Executor
@@ -242,58 +243,25 @@ def test_a_cgroup_recreated_with_the_same_path_is_another_cgroup(
     assert (folder / "cpu.shares").read_text() == "1024\n"
 
 
-DRILL = """
-import os, signal, sys
-from pathlib import Path
-from coresteer_agent.apply.executor import Executor
-from coresteer_agent.apply.journal import Journal
-from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.topology import Cpu, Topology
-from coresteer_core.node.view import View
-from coresteer_core.changes.plan import Action
-
-path, root, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), Inventory([], []))
-executor = Executor(root, Journal(path, root), lambda: view)
-key = "cgroup/db/cpu.shares"
-executor.apply(Action(key, "1024", "2048", "drill"), change_id="c")
-calls = 0
-def counted(name):
-    real = getattr(os, name)
-    def call(*args, **kwargs):
-        global calls
-        calls += 1
-        if calls == instant:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **kwargs)
-    setattr(os, name, call)
-for name in ("open", "write", "fsync", "pread", "read"):
-    counted(name)
-value = 2048
-for _ in range(3):
-    assert executor.steer(Action(key, str(value), str(value + 100), "drill")).done
-    value += 100
-print(calls)
-"""
-
-
 def test_a_kill_at_any_instant_of_steering_leaves_the_original_restorable(tmp_path: Path, root: Path) -> None:
     file = root / FILES["cgroup/db/cpu.shares"][0]
 
-    def drill(path: Path, instant: int) -> "subprocess.CompletedProcess[str]":
-        arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant)]
-        return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    def steer(path: Path, begin: Callable[[], None]) -> None:
+        executor = Executor(root, Journal(path, root), lambda: make_view(1))
+        key = "cgroup/db/cpu.shares"
+        executor.apply(Action(key, "1024", "2048", "drill"), change_id="c")
+        begin()
+        for value in (2048, 2148, 2248):
+            assert executor.steer(Action(key, str(value), str(value + 100), "drill")).done
 
-    whole = drill(tmp_path / "whole/journal.jsonl", 0)
-    calls = int(whole.stdout)
-    assert calls > 10, whole.stderr
+    calls = count_operations(partial(steer, tmp_path / "whole/journal.jsonl"))
+    assert calls > 10
     assert file.read_text() == "2348\n"
     file.write_text("1024\n")
     moved = set()
     for instant in range(1, calls + 1, max(1, calls // 12)):
         path = tmp_path / f"{instant}/journal.jsonl"
-        killed = drill(path, instant)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        kill_at(instant, partial(steer, path))
         moved.add(file.read_text())
         assert [result.done for result in restore(path, root) or []] == [True]
         assert file.read_text() == "1024\n"
