@@ -52,6 +52,7 @@ def fuzz(url: str, operation: Operation, headers: dict[str, str], codes: Counter
             one()
 
 
+@pytest.mark.slow("sends 16 requests to every operation of the API")
 @pytest.mark.parametrize("role", ["admin", "anonymous"])
 async def test_no_request_makes_the_api_fail(backend: Backend, role: str) -> None:
     description = openapi(backend.app)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from tests.backend.conftest import MIGRATIONS, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, rates, stored_seqs
@@ -151,6 +152,7 @@ async def streaming(world: World, name: str) -> AsyncIterator[Stream]:
     assert len(set(stored)) == len(stored)
 
 
+@pytest.mark.slow("starts a server again for each kill")
 async def test_killing_the_backend_loses_and_doubles_nothing(world: World) -> None:
     async with streaming(world, "backend-killed") as stream:
         for round_ in range(KILLS):
@@ -160,6 +162,7 @@ async def test_killing_the_backend_loses_and_doubles_nothing(world: World) -> No
             await world.start_backend()
 
 
+@pytest.mark.slow("starts a server again for each kill")
 async def test_killing_postgresql_loses_and_doubles_nothing_and_the_backend_recovers(world: World) -> None:
     async with streaming(world, "postgres-killed") as stream:
         for round_ in range(KILLS):

@@ -131,6 +131,7 @@ async def test_it_starts_everything_and_leaves_no_process_however_it_is_ended(
             assert up.process.returncode == 0, output.decode()
 
 
+@pytest.mark.slow("starts database, backend and agent more than once")
 async def test_it_starts_again_on_the_state_that_a_kill_left_behind(state_dir: Path) -> None:
     async with coresteer_up(state_dir) as up:
         await up.until("Ctrl-C stops it")
@@ -144,6 +145,7 @@ async def test_it_starts_again_on_the_state_that_a_kill_left_behind(state_dir: P
     assert await gone(processes) == []
 
 
+@pytest.mark.slow("starts database, backend and agent more than once")
 async def test_a_child_that_dies_is_restarted_with_a_message(state_dir: Path) -> None:
     async with coresteer_up(state_dir) as up:
         await up.until("Ctrl-C stops it")
@@ -163,6 +165,7 @@ async def test_it_stops_at_once_when_asked_while_it_starts(state_dir: Path) -> N
         assert await gone(processes) == []
 
 
+@pytest.mark.slow("starts database, backend and agent more than once")
 async def test_an_agent_that_lost_its_state_gets_its_node_back(state_dir: Path) -> None:
     for _ in range(2):
         async with coresteer_up(state_dir) as up:
