@@ -58,7 +58,7 @@ class CounterTableReader:
         return table
 
     def _changed(self, text: bytes | bytearray) -> CounterTable | None:
-        """Return the table if only counters changed since the previous text, else None."""
+        """Return the previous table with new counters; None if the text has other rows or columns."""
         before = self._text
         rows = self._rows
         if len(text) != len(before) or not rows or text[: rows[0].start] != before[: rows[0].start]:

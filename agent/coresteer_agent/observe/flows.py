@@ -144,7 +144,7 @@ class FlowReader:
                 yield Connection(pid, flow.peer, flow.port, tcp.rtt_us or None)
 
     def cgroups(self, tasks: Iterable[NetTask]) -> dict[str, dict[str, str]]:
-        """Return the weights of the tasks' cgroups, by cgroup path and weight name, as in View."""
+        """Return the weights of the tasks' cgroups, by cgroup path and weight name."""
         paths = [path.lstrip("/") for task in tasks for path in (task.cgroup, task.cpu_cgroup) if path is not None]
         return self._weights.read(paths)
 

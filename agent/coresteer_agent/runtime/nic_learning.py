@@ -283,7 +283,7 @@ def _halved(point: CoalescingPoint) -> CoalescingPoint:
 
 
 def _changed(watched: _Watched, state: CoalescingState) -> _Watched:
-    """Return the state after values changed; their effect is verified if they influence interrupts."""
+    """Return the tracked state of a NIC after its values changed, with a trial that verifies their effect."""
     was, now = watched.state.values, state.values
     changed = {name: value for name, value in now.items() if was.get(name, value) != value}
     if not changed:

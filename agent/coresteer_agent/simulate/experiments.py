@@ -157,7 +157,7 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
 def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
     """Return a workload's modelled rates without noise; an unlimited one is limited by link, interrupts or server."""
     cpus = len(node.machine.topology.cpus)
-    irq_cpus = node.receive_irq_cpus()
+    irq_cpus = node.rx_irqs_by_cpu()
     listed = workload.server_cpus if isinstance(workload, Traffic) else ""
     server_cpus = sorted(parse_cpu_list(listed) if listed else node.machine.topology.online())
     work_us = _APPLICATION_US.get(type(workload), 1.0) + getattr(workload, "work_us", 0)

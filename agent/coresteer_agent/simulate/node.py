@@ -187,7 +187,7 @@ class SimulatedNode:
             self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned, cgroups=self.cgroups()
         )
 
-    def receive_irq_cpus(self) -> dict[int, int]:
+    def rx_irqs_by_cpu(self) -> dict[int, int]:
         """Return the number of the first NIC's receive queues by the CPU that they interrupt."""
         receiving = receive_irqs(self.inventory, self.inventory.netdevs[0])
         rows = zip(self._placement, self.inventory.irqs, strict=True)

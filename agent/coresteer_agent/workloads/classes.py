@@ -36,7 +36,7 @@ from coresteer_agent.workloads.classes_model import (
     Setup,
     WorkloadError,
 )
-from coresteer_agent.workloads.classes_processes import ClassesProcesses
+from coresteer_agent.workloads.classes_processes import ClassWorkers
 from coresteer_agent.workloads.echo_client import ClientResult
 
 
@@ -48,7 +48,7 @@ def run(setup: Setup) -> Result:
     load_before = os.getloadavg()[0]
     try:
         with ExitStack() as stack:
-            processes = ClassesProcesses(setup, stack, server_cpu, client_cpus)
+            processes = ClassWorkers(setup, stack, server_cpu, client_cpus)
             idle_before_s, measured_from_s = _idle_s(server_cpu), time.monotonic()
             results = processes.measure()
             server_cpu_s = processes.server_cpu_s()

@@ -99,7 +99,7 @@ class Process:
             self.kill()
 
 
-class ClassesProcesses:
+class ClassWorkers:
     """Servers, clients and gate of one run of the service classes' experiment; the ExitStack ends them."""
 
     def __init__(self, setup: Setup, stack: ExitStack, server_cpu: int, client_cpus: list[int]) -> None:

@@ -28,7 +28,7 @@ class SharedCounters:
         os.ftruncate(self.fd, self._size)
 
     def read(self) -> "array[int]":
-        """Return the rows of all processes, one after the other."""
+        """Return the counters of all worker processes as one list of rows."""
         return array("Q", os.pread(self.fd, self._size, 0))
 
     def close(self) -> None:

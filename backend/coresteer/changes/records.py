@@ -39,7 +39,7 @@ def new_change_row(
     policy_id: int | None = None,
     experiment_id: int | None = None,
 ) -> ChangeRow:
-    """Return a new row of a change in state applying; not yet in a session."""
+    """Return a new database row of a change in state applying, not yet added to the session."""
     return ChangeRow(
         id=change_id,
         node_id=node.id,

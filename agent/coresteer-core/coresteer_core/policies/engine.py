@@ -145,7 +145,7 @@ class _Round:
         )
 
     def _with_releases(self, policy: PolicyInForce, decision: Decision) -> Decision:
-        """Drop a steering policy's proposals for settings that it holds; restore those that it no longer wants."""
+        """Drop proposals for what a steering policy already holds, and restore what it holds but no longer wants."""
         if decision.steered is None:
             return decision
         held = {key: holding for key, holding in self.holdings.items() if holding.policy_id == policy.policy_id}

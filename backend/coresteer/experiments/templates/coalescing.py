@@ -168,8 +168,8 @@ def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
     if nic.speed_bits_per_s and nic.mtu:
         gap_us = frame_wire_time_us(nic.mtu, nic.speed_bits_per_s)
         differs.append(
-            f"Frames of {nic.mtu} B arrive at most every {gap_us:.3g} µs; the authors' arrived every {_GAP_US} µs, and "
-            "coalescing began above that time."
+            f"At line rate, frames of {nic.mtu} B are {gap_us:.3g} µs apart; in the paper they were {_GAP_US} µs "
+            "apart. A delay up to that time coalesces nothing."
         )
     if nic.params.get(_ADAPTIVE) == "on":
         differs.append("adaptive-rx, with which the driver adapts the time, is off in every run.")

@@ -130,7 +130,7 @@ class PlacementRound:
         return ()
 
     def _place(self, candidate: Candidate) -> Placement:
-        """Return the placement of a process that the policy has not placed yet, or of one on unsuitable CPUs."""
+        """Choose CPUs for a process that the policy has not placed yet, or whose present CPUs are unsuitable."""
         if candidate.cpus:
             self.capacity.reserve(candidate.cpus, -candidate.task.cpu_share)
         count = self._wanted_cpus(candidate)
