@@ -132,6 +132,6 @@ def test_a_cpu_without_free_vectors_is_refused_as_full(small_vm: Guest) -> None:
     finally:
         small_vm.run("sh", "-c", back, timeout_s=60)
     assert result["outcome"] == "failed"
-    assert "vectors are used up" in result["sentence"]
+    assert "All interrupt vectors of that CPU are in use" in result["sentence"]
     [result] = write_settings(small_vm, f"irq/{irq}/affinity=2")
     assert result["outcome"] == "applied"
