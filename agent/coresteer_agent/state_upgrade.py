@@ -32,6 +32,7 @@ RENAMED_KEYS_BELOW = {
 """Keys of the object, or of the objects in the list, at this key (new name) only, by their name in format 1."""
 
 RENAMED_VALUES = {
+    "change_id": {"lent": "delegated"},
     "on_controller": {"take_over": "reassert"},
     "on_drift": {"take_over": "reassert"},
     "response": {"take_over": "reassert"},

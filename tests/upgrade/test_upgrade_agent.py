@@ -1,5 +1,6 @@
 """The state directory that an agent of commit 602788d left behind, killed in the middle of a change, is understood."""
 
+import errno
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -7,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.support.views import EMPTY
-from tests.upgrade.machine import Machine, stored
+from tests.upgrade.machine import KernelTunable, Machine, stored
 from tests.upgrade.names import STORED, now, then
 
 from coresteer_agent.apply import executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.runtime.changes import NodeChanges
+from coresteer_agent.runtime.changes import DELEGATED_CHANGE_ID, NodeChanges
 from coresteer_agent.runtime.commands import allowed_command
 from coresteer_agent.runtime.nic_learning import NicLearningFile
 from coresteer_agent.runtime.policies_file import PoliciesFile
@@ -22,7 +23,7 @@ from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.settings import parse_setting
 
 STATE = STORED / "agent-state"
-OPEN = {"lent", "not confirmed", "killed"}
+OPEN = {DELEGATED_CHANGE_ID, "not confirmed", "killed"}
 ENDED = {
     "kept": ("confirmed", None),
     "kept parameters": ("confirmed", None),
@@ -133,6 +134,28 @@ def test_a_new_agent_undoes_what_was_open_and_leaves_what_was_kept(
         changes.close()
     assert value(machine, now("setting", "irq/50/affinity")) == "9-10"
     assert value(machine, now("setting", "netdev/eth0/ring/rx")) == "2048"
+
+
+def test_a_delegated_setting_that_cannot_be_restored_keeps_its_original_when_it_is_delegated_again(
+    state: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(tunable: KernelTunable, value: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    key = now("setting", "irq/50/affinity")
+    machine.kernel[key] = "5"
+    with monkeypatch.context() as stuck:
+        stuck.setattr(KernelTunable, "write", reject)
+        changes = keeper(state, machine, [])
+    try:
+        change = changes.change(DELEGATED_CHANGE_ID)
+        assert change is not None
+        assert change.state == now("change state", "failed")
+        assert changes.delegate([key]) == {key}
+        assert changes.revoke(1) is not None
+    finally:
+        changes.close()
+    assert value(machine, key) == "9-10"
 
 
 def test_policies_and_what_they_hold_are_still_known(state: Path, machine: Machine) -> None:
