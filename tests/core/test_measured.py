@@ -6,8 +6,9 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
+from coresteer_core.experiments import run_metrics
 from coresteer_core.experiments.run_metrics import Reading, run_result
-from coresteer_core.metrics import EXPERIMENT_METRICS
+from coresteer_core.metrics import EXPERIMENT_METRICS, METRICS
 from coresteer_core.node.derive import CounterTable, Sample
 from coresteer_core.node.rates import TcpLatency
 
@@ -77,6 +78,17 @@ def test_only_the_netdevs_of_the_run_count() -> None:
     figures = run_result(BEFORE, AFTER, netdevs=["eth1"], irqs=IRQS, load={}, load_before=0).figures
     assert figures["packets_per_s"] == 200
     assert "packets_per_interrupt" not in figures
+
+
+def test_a_metric_with_a_source_is_measured_from_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = {**EXPERIMENT_METRICS, "retransmits_per_s": METRICS["retransmits_per_s"]}
+    monkeypatch.setattr(run_metrics, "_COUNTED", counted)
+    before = replace(BEFORE, sample=replace(BEFORE.sample, counters={"tcp_retransmits": 10}))
+    after = replace(AFTER, sample=replace(AFTER.sample, counters={"tcp_retransmits": 16}))
+    figures = run_result(before, after, irqs=IRQS, load={}, load_before=0).figures
+    assert figures["retransmits_per_s"] == 3.0
+    sourced = {name for name, metric in counted.items() if metric.source and metric.source.kind != "tcp"}
+    assert sourced <= figures.keys()
 
 
 def test_traffic_that_is_only_observed_has_the_netdevs_bits_and_the_kernels_round_trip_times() -> None:

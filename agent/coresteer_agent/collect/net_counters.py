@@ -22,9 +22,9 @@ class NetCountersParser:
         self._places: dict[str, tuple[bytes, list[tuple[str, int]]]] = {}
 
     def parse(self, data: bytes | bytearray) -> dict[str, int]:
-        """Return totals since boot by counter name, without the columns that this kernel does not have.
+        """Return totals since boot by counter name, without the tables and columns that this kernel does not have.
 
-        Raises ParseError when a table's lines are missing, cut or do not fit each other.
+        Raises ParseError when a table's values are missing, cut or do not fit its header.
         """
         text = bytes(data)
         found: dict[str, int] = {}
@@ -32,7 +32,7 @@ class NetCountersParser:
             prefix = f"{table}: ".encode()
             start = 0 if text.startswith(prefix) else text.find(b"\n" + prefix) + 1
             if not text.startswith(prefix, start):
-                raise ParseError(self._path, None, f"There is no line that begins with “{table}:”.")
+                continue
             line = text.count(b"\n", 0, start) + 1
             end = text.find(b"\n", start)
             after = text.find(b"\n", end + 1)

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from coresteer_agent.collect import net_counters
 from coresteer_agent.collect.counter_table import CounterTableReader
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.interrupts import Description, parse_description, parse_descriptions
@@ -14,6 +16,7 @@ from coresteer_agent.collect.netdev import parse_default_routes, parse_netdev
 from coresteer_agent.collect.softnet import parse_softnet
 from coresteer_agent.collect.stat import parse_stat
 from coresteer_agent.collect.tasks import parse_task_stat
+from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.derive import CounterTable
 
 INTERRUPTS = b"""\
@@ -196,6 +199,12 @@ def test_a_counter_that_a_kernel_does_not_have_is_left_out() -> None:
     assert parse_netstat(b"TcpExt: SyncookiesSent\nTcpExt: 3\n") == {}
 
 
+def test_a_table_that_a_kernel_does_not_have_leaves_the_other_tables_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {field: replace(source, path="proc/net/netstat") for field, source in COUNTER_SOURCES.items()}
+    monkeypatch.setattr(net_counters, "COUNTER_SOURCES", sources)
+    assert parse_netstat(NETSTAT) == {"tcp_listen_overflows": 7}
+
+
 def test_a_process_may_have_brackets_in_its_name() -> None:
     found = parse_task_stat(TASK, "proc/812/stat")
     assert (found.name, found.ticks, found.started_ticks, found.cpu) == ("a (b) c", 42, 777, 3)
@@ -228,7 +237,7 @@ def test_control_characters_in_a_name_are_told_as_question_marks() -> None:
         (lambda text: parse_task_stat(text, ""), TASK.replace(b" 17 3 ", b" 17 70000 "), 1),
         (parse_netdev, b"a\nb\n eth0: 1 2\n", 3),
         (parse_default_routes, b"Iface\neth0\t0\n", 2),
-        (parse_snmp, b"Ip: 1\n", None),
+        (parse_snmp, b"Ip: 1\nTcp: OutSegs RetransSegs\n", 2),
         (parse_snmp, b"Ip: 1\nTcp: OutSegs RetransSegs\nTcp: 1 x\n", 3),
     ],
 )

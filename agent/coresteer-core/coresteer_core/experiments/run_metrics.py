@@ -11,7 +11,7 @@ from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import RunResult
 from coresteer_core.metrics import EXPERIMENT_METRICS, cpu_s_per_gbit, packets_per_interrupt
 from coresteer_core.node.derive import CpuTimes, Sample, derive_rates
-from coresteer_core.node.metric_values import sum_known_cpus
+from coresteer_core.node.metric_values import counted_netdevs, metric_values, netdev_drops
 from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency, unpack_column
 
 
@@ -48,7 +48,7 @@ def run_result(
 
     busy is user, system, irq and softirq, without steal. interrupts_per_s counts all device interrupts;
     packets_per_interrupt only those of netdevs that have interrupts. dropped_per_s is the drops of netdevs, received
-    and sent, as in guardrail_values.
+    and sent, as in guardrail_values. Other metrics that have a source are computed from it.
     """
     rates = derive_rates(before.sample, after.sample, 0)
     seconds = rates.duration_s
@@ -56,8 +56,12 @@ def run_result(
     figures: dict[str, float] = {}
     if seconds > 0:
         figures |= {f"cpu_{kind}_percent": total for kind in _CPU_FIGURES if (total := _sum(cpus[kind])) is not None}
-        figures |= _counted(rates, before, after, netdevs, irqs)
-        figures |= {} if tcp is None else _own_traffic(rates, netdevs, tcp)
+        physical = frozenset(netdevs) or None
+        measured = metric_values(rates, _COUNTED, physical)
+        figures |= {name: value for name, value in measured.items() if value is not None}
+        counted = counted_netdevs(rates, physical) or ()
+        figures |= _counted(rates, before, after, counted, irqs)
+        figures |= {} if tcp is None else _own_traffic(rates, counted, tcp)
         figures |= _of_load(load)
         effort = cpu_s_per_gbit(figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s"))
         figures |= {} if effort is None else {"cpu_s_per_gbit": effort}
@@ -75,6 +79,13 @@ def run_result(
 _OWN = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
 _MOST, _MOST_FIGURES = 1e18, 100
 _CPU_FIGURES = ("busy", "softirq", "irq", "user", "system")
+_ROUND_TRIP = {
+    name: metric.source.field
+    for name, metric in EXPERIMENT_METRICS.items()
+    if metric.source is not None and metric.source.kind == "tcp"
+}
+"""Fields of TcpLatency by metric: measured only in runs without a load, whose requests are timed otherwise."""
+_COUNTED = {name: metric for name, metric in EXPERIMENT_METRICS.items() if name not in _ROUND_TRIP}
 _KINDS = ("busy", "user", "system", "irq", "softirq", "steal")
 
 
@@ -96,23 +107,18 @@ def _shares(
 
 
 def _counted(
-    rates: Rates, before: Reading, after: Reading, netdevs: Sequence[str], irqs: Mapping[str, frozenset[int]]
+    rates: Rates, before: Reading, after: Reading, netdevs: Sequence[NetdevCounts], irqs: Mapping[str, frozenset[int]]
 ) -> dict[str, float]:
+    """Return the metrics that have a formula instead of a source. netdevs: those that count, empty if not read."""
     counts = {
-        "squeezed_per_s": sum_known_cpus(rates.counts["time_squeeze"]),
         "context_switches_per_s": _moved(before.context_switches, after.context_switches),
         "migrations_per_s": _moved(before.migrations, after.migrations),
+        "dropped_per_s": netdev_drops(netdevs) if netdevs else None,
     }
-    chosen = _chosen(rates, netdevs)
-    if chosen is not None:
-        counts["packets_per_s"] = sum(netdev.rx_packets for netdev in chosen)
-        counts["dropped_per_s"] = sum(netdev.rx_dropped + netdev.tx_dropped for netdev in chosen)
-    by_irq = _by_irq(rates)
-    if by_irq is not None:
-        counts["interrupts_per_s"] = sum(by_irq.values())
     found = {name: count / rates.duration_s for name, count in counts.items() if count is not None}
-    with_irqs = [netdev for netdev in chosen or () if irqs.get(netdev.name)]
-    interrupts = sum((by_irq or {}).get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])
+    with_irqs = [netdev for netdev in netdevs if irqs.get(netdev.name)]
+    by_irq = _by_irq(rates)
+    interrupts = sum(by_irq.get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])
     if (ratio := packets_per_interrupt(sum(netdev.rx_packets for netdev in with_irqs), interrupts)) is not None:
         found["packets_per_interrupt"] = ratio
     if before.numa_pages is not None and after.numa_pages is not None:
@@ -122,16 +128,13 @@ def _counted(
     return found
 
 
-def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]) -> dict[str, float]:
+def _own_traffic(rates: Rates, netdevs: Sequence[NetdevCounts], tcp: Sequence[TcpLatency]) -> dict[str, float]:
     found: dict[str, float] = {}
-    chosen = _chosen(rates, netdevs)
-    if chosen is not None:
-        moved = sum(netdev.rx_bytes + netdev.tx_bytes for netdev in chosen)
+    if netdevs:
+        moved = sum(netdev.rx_bytes + netdev.tx_bytes for netdev in netdevs)
         found["throughput_bit_per_s"] = 8 * moved / rates.duration_s
     if tcp:
-        found["rtt_p50_us"] = fmean(latency.rtt_p50_us for latency in tcp)
-        found["rtt_p95_us"] = fmean(latency.rtt_p95_us for latency in tcp)
-        found["rtt_p99_us"] = fmean(latency.rtt_p99_us for latency in tcp)
+        found |= {name: fmean(getattr(latency, field) for latency in tcp) for name, field in _ROUND_TRIP.items()}
     return found
 
 
@@ -145,32 +148,26 @@ def _of_load(load: Mapping[str, float]) -> dict[str, float]:
 
 def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:
     """Return a sentence for each CPU or netdev that appeared or disappeared during the run."""
-    said = []
+    sentences = []
     if before.times is None or after.times is None:
-        said.append("The time of the CPUs could not be read.")
+        sentences.append("The time of the CPUs could not be read.")
     else:
-        said += _sentence(before.times.keys() - after.times.keys(), "went offline")
-        said += _sentence(after.times.keys() - before.times.keys(), "came online")
+        sentences += _sentence(before.times.keys() - after.times.keys(), "went offline")
+        sentences += _sentence(after.times.keys() - before.times.keys(), "came online")
     if before.netdevs is not None and after.netdevs is not None:
         lost = [name for name in netdevs if name in before.netdevs and name not in after.netdevs]
-        said += [f"The netdev {name} is gone." for name in lost]
-    return said
+        sentences += [f"The netdev {name} is gone." for name in lost]
+    return sentences
 
 
 def _sentence(cpus: Set[int], did: str) -> list[str]:
     return [f"CPU {format_cpu_list(cpus)} {did}."] if cpus else []
 
 
-def _chosen(rates: Rates, netdevs: Sequence[str]) -> list[NetdevCounts] | None:
-    if rates.netdevs is None:
-        return None
-    return [netdev for netdev in rates.netdevs if (netdev.name in netdevs if netdevs else netdev.name != "lo")]
-
-
-def _by_irq(rates: Rates) -> dict[int, int] | None:
-    """Return the number of occurrences of each device interrupt on all CPUs."""
+def _by_irq(rates: Rates) -> dict[int, int]:
+    """Return the number of occurrences of each device interrupt on all CPUs; empty if not read."""
     if rates.irq_ids is None or rates.irq_counts is None:
-        return None
+        return {}
     by_irq: dict[int, int] = {}
     for irq, count in zip(unpack_column(rates.irq_ids, "I"), unpack_column(rates.irq_counts, "I"), strict=True):
         if irq < FIRST_LABEL_ID:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 
-from coresteer_core.metrics import SCALAR_SOURCES, Metric, Source
+from coresteer_core.metrics import GUARDRAIL_METRICS, METRICS, SCALAR_SOURCES, Metric, Source
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
     ABSENT_U32,
@@ -48,7 +48,7 @@ def _reader(source: Source) -> Callable[[Rates], float | None]:
     readers: dict[str, Callable[[Rates], float | None]] = {
         "cpu": lambda rates: sum_known_cpus(rates.counts.get(column)),
         "irq": device_interrupts,
-        "tcp": lambda rates: None if rates.tcp is None else getattr(rates.tcp, field),
+        "tcp": lambda rates: getattr(rates.tcp, field) if rates.tcp is not None and rates.tcp.sockets else None,
         "agent": lambda rates: getattr(rates, field),
         "counter": lambda rates: rates.counters.get(field),
     }
@@ -94,25 +94,39 @@ def _value(metric: Metric, source: Source, rates: Rates, netdevs: Sequence[Netde
     return amount * metric.factor / (1.0 if source.level else rates.duration_s)
 
 
+def netdev_drops(netdevs: Sequence[NetdevCounts]) -> int:
+    """Return the packets that these netdevs dropped, received and sent.
+
+    A netdev's count includes the packets that softnet's full backlog turned away (kernel: net/core/dev.c,
+    enqueue_to_backlog).
+    """
+    return sum(netdev.rx_dropped + netdev.tx_dropped for netdev in netdevs)
+
+
 def guardrail_values(rates: Rates) -> dict[str, float | None]:
     """Return by name the value in one interval of each metric that a guardrail may bound; None where unknown.
 
-    dropped_per_s counts what the netdevs dropped, received and sent; a netdev's count includes the packets
-    that softnet's full backlog turned away (kernel: net/core/dev.c, enqueue_to_backlog). Only without
-    netdev counters is softnet's own count used.
+    dropped_per_s counts the drops of every netdev; softnet's own count is used only without netdev counters.
     """
-    busiest = largest_share(rates.shares.get("busy"))
-    return {
-        "rtt_p99_us": float(rates.tcp.rtt_p99_us) if rates.tcp is not None and rates.tcp.sockets else None,
-        "dropped_per_s": _dropped_per_s(rates),
-        "busiest_cpu_percent": None if busiest is None else busiest[1],
-    }
+    measured = metric_values(rates, _GUARDRAIL_SOURCES, None)
+    return measured | {name: formula(rates) for name, formula in _GUARDRAIL_FORMULAS.items()}
 
 
 def _dropped_per_s(rates: Rates) -> float | None:
-    if rates.duration_s <= 0:
-        return None
-    if rates.netdevs is not None:
-        return sum(netdev.rx_dropped + netdev.tx_dropped for netdev in rates.netdevs) / rates.duration_s
-    dropped = sum_known_cpus(rates.counts.get("dropped"))
-    return None if dropped is None else dropped / rates.duration_s
+    netdevs = rates.netdevs
+    dropped = sum_known_cpus(rates.counts.get("dropped")) if netdevs is None else netdev_drops(netdevs)
+    return None if dropped is None or rates.duration_s <= 0 else dropped / rates.duration_s
+
+
+def _busiest_cpu_percent(rates: Rates) -> float | None:
+    busiest = largest_share(rates.shares.get("busy"))
+    return None if busiest is None else busiest[1]
+
+
+_GUARDRAIL_SOURCES = {name: METRICS[name] for name in GUARDRAIL_METRICS if METRICS[name].source is not None}
+_GUARDRAIL_FORMULAS: dict[str, Callable[[Rates], float | None]] = {
+    "dropped_per_s": _dropped_per_s,
+    "busiest_cpu_percent": _busiest_cpu_percent,
+}
+if (_undefined := GUARDRAIL_METRICS.keys() ^ {*_GUARDRAIL_SOURCES, *_GUARDRAIL_FORMULAS}) != set():
+    raise TypeError(f"These guardrail metrics need either a source or an entry of _GUARDRAIL_FORMULAS: {_undefined}")
