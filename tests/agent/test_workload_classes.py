@@ -15,7 +15,9 @@ from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import CLASS_NAMES, THREADS_PER_CLASS, Method, Result, Setup, WorkloadError
+from coresteer_agent.workloads.classes_model import THREADS_PER_CLASS, Result, Setup, WorkloadError
+from coresteer_core.experiments.model import ClassesMethod
+from coresteer_core.metrics import CLASS_NAMES
 
 REQUESTS = 8
 EACH = THREADS_PER_CLASS * REQUESTS
@@ -50,7 +52,7 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
         pytest.param("weight", marks=needs_root),
     ],
 )
-def test_every_request_is_answered_by_every_method(method: Method) -> None:
+def test_every_request_is_answered_by_every_method(method: ClassesMethod) -> None:
     result = run(Setup(method=method, requests=REQUESTS, seed=1))
     assert [(row.name, row.completed, row.failed) for row in result.classes] == [
         (name, EACH, 0) for name in CLASS_NAMES
@@ -73,7 +75,7 @@ def test_the_gate_serves_the_first_class_before_the_last() -> None:
 
 
 @pytest.mark.parametrize("method", ["default", "gate"])
-def test_a_killed_worker_fails_its_own_request_and_no_other(method: Method) -> None:
+def test_a_killed_worker_fails_its_own_request_and_no_other(method: ClassesMethod) -> None:
     result = run(Setup(method=method, requests=REQUESTS, disturbance="worker"))
     assert [(row.completed, row.failed) for row in result.classes] == [(EACH - 1, 1)] * len(CLASS_NAMES)
 
@@ -91,7 +93,9 @@ def test_a_class_without_requests_has_no_response_times_and_delays_no_other() ->
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("method", ["gate", pytest.param("cgroup", marks=needs_root)])
-def test_a_killed_workload_leaves_no_processes_or_cgroups(method: Method, signal_number: int, tmp_path: Path) -> None:
+def test_a_killed_workload_leaves_no_processes_or_cgroups(
+    method: ClassesMethod, signal_number: int, tmp_path: Path
+) -> None:
     command = [
         sys.executable,
         "-m",

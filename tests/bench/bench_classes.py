@@ -22,7 +22,9 @@ from typing import get_args
 import msgspec
 
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import CLASS_NAMES, THREADS_PER_CLASS, Disturbance, Method, Result, Setup
+from coresteer_agent.workloads.classes_model import THREADS_PER_CLASS, Disturbance, Result, Setup
+from coresteer_core.experiments.model import ClassesMethod
+from coresteer_core.metrics import CLASS_NAMES
 
 RATIO_GOAL = 3.2
 MEAN_GOAL = 1.03
@@ -39,7 +41,7 @@ Runs = Sequence[Result]
 
 
 def measure(
-    methods: list[Method], repeats: int, requests: int, *, seed: int, window_s: float, disturbance: Disturbance
+    methods: list[ClassesMethod], repeats: int, requests: int, *, seed: int, window_s: float, disturbance: Disturbance
 ) -> list[Runs]:
     """Return one block per repeat: each method's result, in the order of methods."""
     random_ = random.Random(seed)  # noqa: S311 - no secret
@@ -112,7 +114,7 @@ def table(rows: Sequence[Sequence[str]]) -> None:
     print()
 
 
-def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
+def report(methods: list[ClassesMethod], blocks: Sequence[Runs], seed: int) -> bool:
     """Print all results; return whether the gate meets its goals."""
     columns = list(enumerate(methods))
     print("Mean response time in ms, class 1 to 5 and all, with 95 % intervals over the repeats:\n")
@@ -164,7 +166,7 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
     return "gate" not in methods or goals(methods, blocks, seed)
 
 
-def goals(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
+def goals(methods: list[ClassesMethod], blocks: Sequence[Runs], seed: int) -> bool:
     """Print for each goal whether the gate meets it; the worse end of an interval must."""
     gate = methods.index("gate")
     runs = [block[gate] for block in blocks]
@@ -184,7 +186,7 @@ def goals(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
     return all(good for good, _ in met)
 
 
-def affordable(methods: list[Method], repeats: int, requests: int, minutes: float) -> int:
+def affordable(methods: list[ClassesMethod], repeats: int, requests: int, minutes: float) -> int:
     """Return the number of requests for which there is time."""
     per_s = run(Setup(method="default", requests=WARM_UP_REQUESTS)).throughput_per_s
     runs = repeats * len(methods)
@@ -207,7 +209,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--window", type=float, default=Setup(method="gate").window_s, help="of gate and weight, in s")
     parser.add_argument("--minutes", type=float, default=25.0, help="fewer requests where it would take longer")
-    parser.add_argument("--methods", nargs="+", choices=get_args(Method), default=list(get_args(Method)))
+    parser.add_argument("--methods", nargs="+", choices=get_args(ClassesMethod), default=list(get_args(ClassesMethod)))
     parser.add_argument("--disturbance", choices=get_args(Disturbance), default="none")
     parser.add_argument("--results", type=Path, help="a file for every run's result (JSON)")
     args = parser.parse_args()

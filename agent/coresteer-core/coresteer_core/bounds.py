@@ -18,6 +18,8 @@ MAX_NAME: Final = 256
 MAX_SENTENCE: Final = 2000
 MAX_VALUE: Final = 65_536
 MAX_PATH: Final = 4096
+MIN_CONFIRM_TIMEOUT_S: Final = 30.0
+MAX_CONFIRM_TIMEOUT_S: Final = 600.0
 
 Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 """Text of at most 256 characters: the name of a device, process, queue or driver."""
@@ -35,6 +37,8 @@ KernelInteger: TypeAlias = Annotated[int, Meta(ge=-1, lt=MAX_INTEGER)]
 Pid: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
 Quantity: TypeAlias = Annotated[float, Meta(ge=0, lt=float(MAX_INTEGER))]
 """A finite measured amount."""
+ConfirmTimeout: TypeAlias = Annotated[float, Meta(ge=MIN_CONFIRM_TIMEOUT_S, le=MAX_CONFIRM_TIMEOUT_S)]
+"""Seconds after which a change that is not confirmed is rolled back."""
 UnixMs: TypeAlias = Annotated[int, Meta(ge=0, lt=2**47)]
 """Milliseconds since 1970, until the year 6429: a node's clock may have been wrong when it noted something."""
 Version: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]

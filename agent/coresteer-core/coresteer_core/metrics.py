@@ -73,6 +73,8 @@ class Metric(MetricLabel, frozen=True, kw_only=True):
 
 _CPU_TIME = "sum over the CPUs of the percentage of time"
 _CPU_UNIT = "% of one CPU"
+CLASS_NAMES = ("c1", "c2", "c3", "c4", "c5")
+"""The service classes of the workload ``classes``, the most preferred first."""
 _LOAD = "measured by the load, from its own requests"
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
@@ -210,11 +212,11 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             formula="other_node / (local_node + other_node) of numastat", experiment=True,
         ),
         **{
-            f"c{n}_mean_us": Metric(
-                f"Response time, class {n}", "µs", "less", label_ko=f"클래스 {n} 응답 시간",
+            f"{name}_mean_us": Metric(
+                f"Response time, class {name[1:]}", "µs", "less", label_ko=f"클래스 {name[1:]} 응답 시간",
                 formula=_LOAD, experiment=True,
             )
-            for n in range(1, 6)
+            for name in CLASS_NAMES
         },
         "all_mean_us": Metric(
             "Response time, all classes", "µs", "less", label_ko="전체 클래스 응답 시간", formula=_LOAD, experiment=True

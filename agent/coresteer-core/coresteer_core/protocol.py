@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from coresteer_core.bounds import (
     CgroupPath,
+    ConfirmTimeout,
     Count,
     Name,
     PolicyId,
@@ -173,11 +174,11 @@ class Ack(Struct, frozen=True, tag="ack"):
 
 
 class Apply(Struct, frozen=True, tag="apply"):
-    """Command: apply a plan, and roll it back unless Confirm arrives within confirm_timeout_s (30 to 600)."""
+    """Command: apply a plan, and roll it back unless Confirm arrives within confirm_timeout_s."""
 
     change_id: str
     plan: Plan
-    confirm_timeout_s: float
+    confirm_timeout_s: ConfirmTimeout
     guardrails: list[Guardrail] = []
 
 

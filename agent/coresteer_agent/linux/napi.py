@@ -9,8 +9,8 @@ import struct
 
 from coresteer_agent.linux.netlink import encode_attribute, parse_number, request
 
-NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
-"""Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
+NAPI_ATTRIBUTES = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
+"""Netlink attribute of a NAPI by parameter, those of coresteer_core.settings.params.NAPI_PARAMS (Linux 6.13)."""
 
 _QUEUE_GET, _NAPI_GET, _NAPI_SET = 10, 11, 14
 _QUEUE_ID, _QUEUE_IFINDEX, _QUEUE_TYPE, _QUEUE_NAPI_ID = 1, 2, 3, 4
@@ -33,7 +33,7 @@ def read_napi_id(netdev: str, queue: int) -> int:
 def read_params(napi_id: int) -> dict[str, str]:
     """Return a NAPI's parameters by name of coresteer_core.settings.params; empty if the kernel reports none."""
     answer = request("netdev", _NAPI_GET, encode_attribute(_NAPI_ID, _U32.pack(napi_id)))
-    return {name: str(parse_number(answer[kind])) for name, kind in NAPI_PARAMS.items() if kind in answer}
+    return {name: str(parse_number(answer[kind])) for name, kind in NAPI_ATTRIBUTES.items() if kind in answer}
 
 
 def set_param(napi_id: int, name: str, value: str) -> None:
@@ -41,5 +41,5 @@ def set_param(napi_id: int, name: str, value: str) -> None:
     size = _U64 if name == "gro_flush_timeout" else _U32
     if int(value) >= 1 << 8 * size.size:
         raise OSError(errno.ERANGE, "the value exceeds 32 bits")
-    content = encode_attribute(NAPI_PARAMS[name], size.pack(int(value)))
+    content = encode_attribute(NAPI_ATTRIBUTES[name], size.pack(int(value)))
     request("netdev", _NAPI_SET, encode_attribute(_NAPI_ID, _U32.pack(napi_id)) + content)

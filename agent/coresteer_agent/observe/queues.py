@@ -19,7 +19,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import list_numbered, names, read_bytes, read_mask_as_list
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import NETDEV_FOLDER, Device
-from coresteer_agent.linux.napi import NAPI_PARAMS
+from coresteer_agent.linux.napi import NAPI_ATTRIBUTES
 from coresteer_agent.linux.netlink import (
     GENERIC_HEADER,
     NETLINK_GENERIC,
@@ -192,7 +192,9 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
             continue
         napi = napis.get(napi_id, {})
         irq = napi.get(3)  # NETDEV_A_NAPI_IRQ
-        params = {name: str(napi[each]) for name, each in NAPI_PARAMS.items() if each in napi} if kind == "rx" else {}
+        params = (
+            {name: str(napi[each]) for name, each in NAPI_ATTRIBUTES.items() if each in napi} if kind == "rx" else {}
+        )
         queue_irqs = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
         found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = queue_irqs
     return found

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from coresteer_agent.runtime.policy_changes import ChangeHandler, PolicyChanges
 from coresteer_agent.runtime.policy_state import PolicyState
+from coresteer_core.bounds import MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.events import ApplyRequested, RestoreRequested
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
-from coresteer_core.changes.machine import MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import Outcome
 from coresteer_core.node.view import View

@@ -18,6 +18,7 @@ from coresteer_agent.simulate.load import (
     load_profile,
 )
 from coresteer_agent.simulate.machine import Fault, Machine, labels_of
+from coresteer_agent.version import VERSION
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import mean_load
@@ -92,7 +93,7 @@ class SimulatedNode:
         """Return the Hello message that opens each connection."""
         return Hello(
             protocol=PROTOCOL_VERSION,
-            agent_version="0.1.0",
+            agent_version=VERSION,
             hostname=self.name,
             kernel=_KERNEL,
             machine_id=f"{self._index:032x}",

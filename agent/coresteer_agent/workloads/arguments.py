@@ -11,10 +11,10 @@ from msgspec import structs
 
 from coresteer_agent.config import ConfigError
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import Disturbance, Method, Setup, WorkloadError
+from coresteer_agent.workloads.classes_model import Disturbance, Setup, WorkloadError
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_agent.workloads.traffic_protocol import parse_cpus
-from coresteer_core.experiments.model import Traffic
+from coresteer_core.experiments.model import ClassesMethod, Traffic
 from coresteer_core.schema import json_schema
 
 _TRAFFIC: dict[str, type[Traffic]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Traffic)}
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     what = "an echo server that forks for each request of five service classes, ten threads each"
     classes = workloads.add_parser("classes", help=what, description=what[0].upper() + what[1:] + ".")
     classes.add_argument(
-        "--method", choices=get_args(Method), default="default", help="how the service order is controlled"
+        "--method", choices=get_args(ClassesMethod), default="default", help="how the service order is controlled"
     )
     classes.add_argument("--requests", type=int, default=1_000, metavar="N", help="requests of each thread, 1 to 10000")
     classes.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")

@@ -29,7 +29,6 @@ import psutil
 from coresteer_agent.version import VERSION
 from coresteer_agent.workloads.cgroups import NoCgroupError
 from coresteer_agent.workloads.classes_model import (
-    CLASS_NAMES,
     TARGETS_PERCENT,
     ClassResult,
     Result,
@@ -38,6 +37,7 @@ from coresteer_agent.workloads.classes_model import (
 )
 from coresteer_agent.workloads.classes_processes import ClassWorkers
 from coresteer_agent.workloads.echo_client import ClientResult
+from coresteer_core.metrics import CLASS_NAMES
 
 
 def run(setup: Setup) -> Result:

@@ -4,10 +4,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-Method: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"]
+from coresteer_core.experiments.model import ClassesMethod
+
 Disturbance: TypeAlias = Literal["none", "worker", "gate", "silent"]
 
-CLASS_NAMES = ("c1", "c2", "c3", "c4", "c5")
 TARGETS_PERCENT = (90.0, 80.0, 70.0, 60.0, 50.0)
 NICE_VALUES = (-20, -19, -18, -17, -16)
 NICE_WEIGHTS = (88761, 71755, 56483, 46273, 36291)
@@ -26,7 +26,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     killed after a fifth of all requests and restarted after 1 s; silent: the third class sends no requests.
     """
 
-    method: Method
+    method: ClassesMethod
     requests: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     seed: int = 0
     window_s: Annotated[float, Meta(ge=0.1, le=3600)] = 2.0

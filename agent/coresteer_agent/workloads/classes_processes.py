@@ -19,7 +19,6 @@ import psutil
 
 from coresteer_agent.workloads.cgroups import WeightedCgroup, weighted_cgroups
 from coresteer_agent.workloads.classes_model import (
-    CLASS_NAMES,
     NICE_VALUES,
     NICE_WEIGHTS,
     TARGETS_PERCENT,
@@ -28,6 +27,7 @@ from coresteer_agent.workloads.classes_model import (
     WorkloadError,
 )
 from coresteer_agent.workloads.echo_client import ClientResult, Config
+from coresteer_core.metrics import CLASS_NAMES
 from coresteer_core.policies.service_class.attainment import Attainment
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, initial_weights, steer_weights
 

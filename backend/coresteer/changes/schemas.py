@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.inputs import STORABLE, RequestBody, RowId
 from coresteer.structs import AsStruct, FormField
+from coresteer_core.bounds import MAX_CONFIRM_TIMEOUT_S, MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, PlanWarning, Refusal
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy, Result
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     GuardrailMetric: TypeAlias = str
 else:
     GuardrailMetric = Literal[tuple(GUARDRAIL_METRICS)]  # which a type checker cannot follow
-ConfirmTimeoutS = Annotated[float, Field(ge=30, le=600)]
+ConfirmTimeoutS = Annotated[float, Field(ge=MIN_CONFIRM_TIMEOUT_S, le=MAX_CONFIRM_TIMEOUT_S)]
 
 
 class DesiredValueIn(RequestBody):
@@ -98,7 +99,7 @@ class ChangeRequest(RequestBody):
 class ExtendRequest(RequestBody):
     """Seconds to add to the confirmation timeout of a change; at most 600 s from now in total."""
 
-    seconds: Annotated[float, Field(ge=10, le=600)] = 120
+    seconds: Annotated[float, Field(ge=10, le=MAX_CONFIRM_TIMEOUT_S)] = 120
 
 
 class ChangeStep(BaseModel):

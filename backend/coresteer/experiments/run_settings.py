@@ -20,13 +20,12 @@ from coresteer.experiments.spec import Arm, PlannedRun, Spec
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import to_policy_in_force
 from coresteer.policies.schemas import PolicyBody
+from coresteer_core.bounds import MAX_CONFIRM_TIMEOUT_S, MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.plan import Plan, preview
 from coresteer_core.node.view import View
 from coresteer_core.policies.engine_state import PolicyInForce
 
 log = logging.getLogger("coresteer.experiments")
-
-_MIN_TIMEOUT_S, _MAX_TIMEOUT_S = 30.0, 600.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def _request(
     guardrails = definition.spec.guardrails
     return ChangeRequest(
         plan=PlanIn.model_validate(msgspec.to_builtins(plan)),
-        confirm_timeout_s=min(_MAX_TIMEOUT_S, max(_MIN_TIMEOUT_S, confirm_timeout_s)),
+        confirm_timeout_s=min(MAX_CONFIRM_TIMEOUT_S, max(MIN_CONFIRM_TIMEOUT_S, confirm_timeout_s)),
         guardrails=[GuardrailIn.model_validate(msgspec.to_builtins(each)) for each in guardrails],
         reason=f"Run {planned.number + 1} of experiment {definition.experiment_id}.",
     )

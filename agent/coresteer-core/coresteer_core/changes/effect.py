@@ -4,7 +4,6 @@ Load of CPUs as ranges; interrupt rate and added latency of a netdev by the mode
 """
 
 import math
-import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +15,7 @@ from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import Load, mean_load
 from coresteer_core.node.nic import interrupt_timer, max_added_wait_us, product_bound_us
 from coresteer_core.node.nic_model import TimerParams
-from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
+from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id, unpack_column
 from coresteer_core.node.receive import ReceivedTraffic, predict_received, received_traffic, timer_params
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
@@ -207,7 +206,10 @@ def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
     """Yield (irq_id, CPU, interrupts) of an interval; nothing where interrupts were not read."""
     if rates.irq_ids is not None and rates.irq_cpus is not None and rates.irq_counts is not None:
         yield from zip(
-            _numbers(rates.irq_ids, "I"), _numbers(rates.irq_cpus, "H"), _numbers(rates.irq_counts, "I"), strict=False
+            unpack_column(rates.irq_ids, "I"),
+            unpack_column(rates.irq_cpus, "H"),
+            unpack_column(rates.irq_counts, "I"),
+            strict=False,
         )
 
 
@@ -238,8 +240,3 @@ def _observe(rates: Sequence[Rates]) -> _Base | None:
     }
     interrupts = {cpu: share + percent["irq"].get(cpu, 0.0) for cpu, share in percent["softirq"].items()}
     return _Base(percent["busy"], interrupts, dict(cells))
-
-
-def _numbers(column: bytes, kind: str) -> Iterator[int]:
-    for (number,) in struct.iter_unpack(f"<{kind}", column):
-        yield number

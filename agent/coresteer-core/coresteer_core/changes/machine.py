@@ -10,6 +10,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from coresteer_core.bounds import MAX_CONFIRM_TIMEOUT_S, MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
     AgentRestarted,
@@ -55,8 +56,6 @@ from coresteer_core.changes.undo import (
     with_change,
 )
 from coresteer_core.metrics import GUARDRAIL_METRICS
-
-MIN_CONFIRM_TIMEOUT_S, MAX_CONFIRM_TIMEOUT_S = 30.0, 600.0
 
 
 def advance(state: Changes, event: Event, now: float) -> Transition:  # noqa: PLR0911, PLR0912 - one return an event
@@ -317,8 +316,8 @@ def _later_change(state: Changes, change: Change) -> Change | None:
     """Return a later change of the same settings, which has to be rolled back first; None without one."""
     after = False
     for other in state.changes.values():
-        stands = other.open or other.state is ChangeState.CONFIRMED
-        if after and stands and other.keys & change.keys:
+        applied = other.open or other.state is ChangeState.CONFIRMED
+        if after and applied and other.keys & change.keys:
             return other
         after = after or other.change_id == change.change_id
     return None

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from coresteer_core.bounds import Quantity, Sentence
 from coresteer_core.cpuset import MAX_CPUS
+from coresteer_core.metrics import CLASS_NAMES
 from coresteer_core.schema import labelled
 
 _CPU_METRICS = (
@@ -21,7 +22,10 @@ _CPU_METRICS = (
 )
 _RX_METRICS = ("packets_per_s", "interrupts_per_s", "packets_per_interrupt", "dropped_per_s", "squeezed_per_s")
 _RTT_METRICS = ("rtt_p99_us", "rtt_p95_us", "rtt_p50_us")
-_CLASS_METRICS = tuple(f"c{number}_mean_us" for number in range(1, 6))
+_CLASS_METRICS = tuple(f"{name}_mean_us" for name in CLASS_NAMES)
+
+ClassesMethod: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"]
+"""Mechanism that prefers service classes in the workload Classes."""
 
 CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
 """A CPU list for the processes of a workload; empty leaves the choice to the kernel."""
@@ -145,7 +149,7 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
     metrics = ("c5_by_c1", "all_mean_us", *_CLASS_METRICS, "longest_wait_us", *_CPU_METRICS)
 
     method: Annotated[
-        Literal["default", "nice", "cgroup", "gate", "weight"],
+        ClassesMethod,
         labelled(
             "Method",
             "Mechanism that prefers the first classes to the last.",
@@ -231,9 +235,9 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
     figures: by the names of coresteer_core.metrics.EXPERIMENT_METRICS, and ``command.NAME``. cpus: percent of each
     CPU's time by kind (busy, user, system, irq, softirq, steal), an element a CPU number, None where unknown.
-    steal_percent: of all CPUs together. load_before: runnable tasks in the last minute before it. disturbed: why this
-    run should not count, in sentences that do not look at the figures (a CPU went offline, the host took time away);
-    empty where nothing was.
+    steal_percent: of all CPUs together. load_before: runnable tasks in the last minute before it. disturbed:
+    sentences, judged without the measured values, that say why this run should not count (a CPU went offline, the host
+    took time away); empty without a reason.
     """
 
     started_ms: int

@@ -20,6 +20,8 @@ from coresteer_core.node.rates import (
     CPU_COUNTS,
     CPU_SHARES,
     SHARES_PER_UNIT,
+    SOFTIRQ_COUNTS,
+    SOFTNET_COUNTS,
     NetdevCounts,
     Rates,
     TcpLatency,
@@ -189,10 +191,9 @@ def _before(previous: CounterTable, current: CounterTable, label: str) -> Counte
 def _softirqs(
     previous: CounterTable | None, current: CounterTable | None, cpus: int, plausible: int
 ) -> dict[str, bytes | None]:
-    names = ("net_rx", "net_tx", "softirq_other")
     if previous is None or current is None:
-        return dict.fromkeys(names)
-    sums = {name: [0] * len(current.cpus) for name in names}
+        return dict.fromkeys(SOFTIRQ_COUNTS)
+    sums = {name: [0] * len(current.cpus) for name in SOFTIRQ_COUNTS}
     for label, now in current.rows.items():
         name = {"NET_RX": "net_rx", "NET_TX": "net_tx"}.get(label, "softirq_other")
         before = _before(previous, current, label)
@@ -214,10 +215,9 @@ def _softnet(
     cpus: int,
     plausible: int,
 ) -> dict[str, bytes | None]:
-    names = ("processed", "dropped", "time_squeeze")
     if previous is None or current is None:
-        return dict.fromkeys(names)
-    columns = [array("I", [ABSENT_U32]) * cpus for _ in names]
+        return dict.fromkeys(SOFTNET_COUNTS)
+    columns = [array("I", [ABSENT_U32]) * cpus for _ in SOFTNET_COUNTS]
     for cpu, now in current.items():
         before = previous.get(cpu)
         if before is None or cpu >= cpus:
@@ -226,7 +226,7 @@ def _softnet(
             moved = _increment(a, b, plausible)
             if moved is not None:
                 column[cpu] = moved
-    return {name: _little_endian(column) for name, column in zip(names, columns, strict=True)}
+    return {name: _little_endian(column) for name, column in zip(SOFTNET_COUNTS, columns, strict=True)}
 
 
 def _cells(

@@ -54,7 +54,9 @@ ABSENT_U32 = 0xFFFF_FFFF
 CPU_SHARES = ("busy", "user", "system", "irq", "softirq", "steal", "iowait")
 
 
-CPU_COUNTS = ("net_rx", "net_tx", "softirq_other", "processed", "dropped", "time_squeeze")
+SOFTIRQ_COUNTS = ("net_rx", "net_tx", "softirq_other")
+SOFTNET_COUNTS = ("processed", "dropped", "time_squeeze")
+CPU_COUNTS = (*SOFTIRQ_COUNTS, *SOFTNET_COUNTS)
 
 
 class Rates(Struct, frozen=True):
@@ -67,7 +69,7 @@ class Rates(Struct, frozen=True):
     shares: u8 columns named as in CPU_SHARES, in units of 0.5 %, ABSENT_SHARE where unknown.
     busy is everything but idle and iowait; user includes nice and guest.
     counts: u32 columns named as in CPU_COUNTS, ABSENT_U32 where unknown. net_rx, net_tx and
-    softirq_other count softirqs raised; processed, dropped and time_squeeze are softnet_stat's.
+    softirq_other count softirqs raised; SOFTNET_COUNTS are softnet_stat's.
     irq_ids (u32), irq_cpus (u16), irq_counts (u32): the IRQ × CPU cells that moved, others are 0.
     An irq_id is the interrupt's number, or for architecture rows such as LOC four ASCII bytes
     (see encode_irq_id).

@@ -67,14 +67,14 @@ _GRO = "Time until the kernel polls the queue again without an interrupt; requir
 _DEFER = "Number of polls without packets before the interrupt is enabled again."
 
 
-def _coalesce(way: str, group: str) -> list[Param]:
+def _coalesce(direction: str, group: str) -> list[Param]:
     return [
-        Param(f"coalesce/{way}-usecs", "µs", group, _DELAY, _MAX_WAIT_US, queue=way),
-        Param(f"coalesce/{way}-frames", "packets", group, _FRAMES, _MAX_FRAMES, queue=way),
-        Param(f"coalesce/adaptive-{way}", "", group, _ADAPTIVE, queue=way),
-        Param(f"coalesce/{way}-usecs-irq", "µs", group, _DURING, _MAX_WAIT_US, queue=way),
-        Param(f"coalesce/{way}-frames-irq", "packets", group, _DURING, _MAX_FRAMES, queue=way),
-        Param(f"coalesce/cqe-mode-{way}", "", group, _CQE),
+        Param(f"coalesce/{direction}-usecs", "µs", group, _DELAY, _MAX_WAIT_US, queue=direction),
+        Param(f"coalesce/{direction}-frames", "packets", group, _FRAMES, _MAX_FRAMES, queue=direction),
+        Param(f"coalesce/adaptive-{direction}", "", group, _ADAPTIVE, queue=direction),
+        Param(f"coalesce/{direction}-usecs-irq", "µs", group, _DURING, _MAX_WAIT_US, queue=direction),
+        Param(f"coalesce/{direction}-frames-irq", "packets", group, _DURING, _MAX_FRAMES, queue=direction),
+        Param(f"coalesce/cqe-mode-{direction}", "", group, _CQE),
     ]
 
 
@@ -223,12 +223,12 @@ class _OfParam(NetdevSetting, frozen=True):
 
     def _adaptive_switch(self, view: View) -> str | None:
         group, _, name = self.param.rpartition("/")
-        way, _, what = name.partition("-")
+        direction, _, bound = name.partition("-")
         netdev = view.inventory.netdev(self.netdev)
-        if netdev is None or group != "coalesce" or what not in ("usecs", "frames"):
+        if netdev is None or group != "coalesce" or bound not in ("usecs", "frames"):
             return None
         params = netdev.params | self.values_of_subject(view)
-        return f"adaptive-{way}" if params.get(f"coalesce/adaptive-{way}") == "on" else None
+        return f"adaptive-{direction}" if params.get(f"coalesce/adaptive-{direction}") == "on" else None
 
 
 class NetdevParam(_OfParam, frozen=True):
@@ -279,15 +279,15 @@ class QueueParam(_OfParam, frozen=True):
 
     forms: ClassVar[Sequence[KeyForm]] = tuple(
         KeyForm(
-            f"netdev/NAME/{way}-NUMBER/PARAM",
-            rf"netdev/{NETDEV_PATTERN}/({way}-{QUEUE_PATTERN})/"
-            rf"({'|'.join(p.name for p in PARAMS.values() if p.queue == way)})",
+            f"netdev/NAME/{direction}-NUMBER/PARAM",
+            rf"netdev/{NETDEV_PATTERN}/({direction}-{QUEUE_PATTERN})/"
+            rf"({'|'.join(p.name for p in PARAMS.values() if p.queue == direction)})",
             lambda m: QueueParam(m[1], m[4], m[2]),
             subject="$1 $2",
             name="$4",
             target="nic:$1",
         )
-        for way in ("rx", "tx")
+        for direction in ("rx", "tx")
     )
 
     @classmethod

@@ -5,10 +5,11 @@ from coresteer.experiments.templates.declaration import Paper, TemplateKind, pub
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
 from coresteer.localization.text import BilingualText
 from coresteer_core.experiments.model import Classes
+from coresteer_core.metrics import CLASS_NAMES
 
 _REQUESTS = 50
 _MAX_RUN_S = 30.0
-_METRICS = (*(f"c{number}_mean_us" for number in range(1, 6)), "all_mean_us", "c5_by_c1")
+_METRICS = (*(f"{name}_mean_us" for name in CLASS_NAMES), "all_mean_us", "c5_by_c1")
 _PUBLISHED = {
     "nice": (3780, 5004, 5791, 6061, 7724, 5672, 2.04),
     "percentile": (3177, 4401, 5507, 7197, 10125, 6081, 3.19),
