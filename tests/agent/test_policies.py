@@ -25,7 +25,8 @@ from coresteer_core.policies import Memory, Spec, engine
 from coresteer_core.policies.base import ROUND_PERIOD_S, Decision, Mode, Ownership, Proposal, Scope, Skipped
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
-from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory
+from coresteer_core.policies.network_process.memory import NetworkProcessMemory
+from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import DecisionMessage
 
 IRQS = (41, 42)

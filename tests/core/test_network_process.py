@@ -19,7 +19,8 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
 from coresteer_core.policies.distance import Locality, Smt, cpu_distances
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
-from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory, PlacedAffinity, decide
+from coresteer_core.policies.network_process.memory import NetworkProcessMemory, PlacedAffinity
+from coresteer_core.policies.network_process.policy import NetworkProcess, decide
 
 MB = 1_000_000.0
 # Two NUMA nodes, each with an L3 of four cores with two threads: CPUs 0-3,8-11 and 4-7,12-15; 0 and 8 are one core.
@@ -320,7 +321,8 @@ def test_the_cpuset_is_respected() -> None:
     assert values(decision) == {"task/812/affinity": "2"}
     assert "its cpuset has only CPUs 2-7" in only_reason(decision)
     assert only_why_not(first(view(task(rx_placement(0), allowed="4-7", affinity="4-7", cpu=7)))) == (
-        "CPU 0 handles 100 % of this task's packets; its cpuset has only CPUs 4-7, none of them within l3 of it."
+        "CPU 0 handles 100 % of this task's packets; its cpuset has only CPUs 4-7, "
+        "none of them within the L3 cache of CPU 0."
     )
 
 
@@ -377,7 +379,7 @@ def test_the_interrupt_moves_to_a_bound_task_and_is_restored_when_that_falls_sil
     assert values(decision) == {"irq/41/affinity": "5"}
     assert only_reason(decision) == (
         "Another program bound it to CPU 5; its cpuset has 16 CPUs. All its packets arrive by IRQ 41 on CPU "
-        "0 and are 100 % of that interrupt's bytes; CPU 5 is within l3 of the process, load 0.20 ≤ 0.80."
+        "0 and are 100 % of that interrupt's bytes; CPU 5 is within the L3 cache of the process, load 0.20 ≤ 0.80."
     )
     there = [replace(BOUND, rx_placements=[rx_placement(5)])]
     moved = replace(seen, tasks=there, inventory=replace(seen.inventory, irqs=[eth0_irq(requested="5", effective="5")]))
@@ -395,7 +397,7 @@ def test_the_interrupt_moves_to_a_bound_task_and_is_restored_when_that_falls_sil
     [
         (eth0_irq(movable=False, locked_reason="A managed interrupt."), [BOUND], "IRQ 41 cannot be moved. A managed"),
         (eth0_irq(movable=None), [BOUND], "IRQ 41 cannot be moved."),
-        (eth0_irq(), [task(rx_placement(0), affinity="2", cpu=2)], "it is within l3 of CPU 0"),
+        (eth0_irq(), [task(rx_placement(0), affinity="2", cpu=2)], "it is within the L3 cache of CPU 0"),
         (
             eth0_irq(),
             [task(rx_placement(0), rx_placement(1, irq=42), affinity="5", cpu=5)],

@@ -113,7 +113,7 @@ class CounterTableReader:
             else:
                 rows.append(_Row(label, start, end, end, end))
             start = end
-        # a row whose cells are not eleven bytes wide rules the short way out for the whole table
+        # a row whose cells are not eleven bytes wide disables the fast path for the whole table
         if all(self._is_fixed(text, row, counts) for row in rows):
             self._rows = rows
         return CounterTable(cpus, counts)

@@ -83,8 +83,8 @@ class Agent:
         self._inventory = Inventory([], [])
         reason = observe_reason(self._root)
         if reason is None:
-            whose = "this machine's interrupts" if self._root == Path("/") else f"the interrupts below {self._root}"
-            log.info("This agent may change %s.", whose)
+            place = "of this machine" if self._root == Path("/") else f"below {self._root}"
+            log.info("This agent may change the interrupts %s.", place)
         else:
             log.info("This agent only observes and changes no settings. %s", reason)
         self._observe_reason = reason

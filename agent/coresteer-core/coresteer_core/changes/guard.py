@@ -177,8 +177,8 @@ def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int
     cpus = frozenset[int]().union(*placed)
     core = min(cpus, default=-1)
     if len(placed) > 1 and cpus <= _siblings(view, frozenset([core])) | {core}:
-        whom = f"{format_cpus(cpus)} alone" if len(cpus) == 1 else f"{format_cpus(cpus)}, which are one core,"
-        sentence = f"All {len(placed)} interrupts of {netdev.name} would be served by {whom}"
+        served_by = f"{format_cpus(cpus)} alone" if len(cpus) == 1 else f"{format_cpus(cpus)}, which are one core,"
+        sentence = f"All {len(placed)} interrupts of {netdev.name} would be served by {served_by}"
         found.append(PlanWarning("one_core", key, sentence.rstrip(",") + "."))
     return found
 

@@ -103,7 +103,7 @@ class CoalescingPoint(Struct, frozen=True):
 
 
 class NicKnowledge(Struct, frozen=True):
-    """What an agent has measured and learned about its node's NICs and drivers; stored across restarts."""
+    """Measurements and responses of a node's NICs and drivers, as its agent learned them; stored across restarts."""
 
     drivers: Annotated[list[DriverRecord], Meta(max_length=MAX_DRIVERS)] = []
     points: Annotated[list[CoalescingPoint], Meta(max_length=MAX_NETDEVS * MAX_POINTS)] = []

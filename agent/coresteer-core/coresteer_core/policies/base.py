@@ -137,7 +137,7 @@ class Skipped(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What one policy proposes and skips for one view of a node, before precedence, flap damping and guard.
+    """Proposals and skipped subjects of one policy for one view of a node, before precedence, flap damping and guard.
 
     proposals: the most urgent first, only for settings that do not have the desired value yet.
     restores: keys of proposals that restore the value from before the policy; reverts: keys of proposals that return to

@@ -29,6 +29,14 @@ class Smt(StrEnum):
 
 DISTANCE = {Locality.CPU: 0, Locality.SMT: 1, Locality.L2: 2, Locality.L3: 4, Locality.NUMA: 6}
 """Distance between two CPUs by the nearest unit that they share; ordinal, not a time."""
+LOCALITY_NAME = {
+    Locality.CPU: "CPU",
+    Locality.SMT: "core",
+    Locality.L2: "L2 cache",
+    Locality.L3: "L3 cache",
+    Locality.NUMA: "NUMA node",
+}
+"""Name of each unit for sentences."""
 SMT_LAST_DISTANCE = 5
 """Distance of an SMT sibling where these are used last: after L3, before the NUMA node."""
 REMOTE_DISTANCE = 10

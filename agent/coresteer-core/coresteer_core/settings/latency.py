@@ -11,24 +11,27 @@ def latency_warnings(timer: Timer | None, params: dict[str, str], direction: str
     timer: when its timer starts, None where that is unknown. direction: ``rx`` or ``tx``.
     """
     found = []
-    way = direction
-    usecs, frames = (int(params.get(f"coalesce/{way}-{unit}", 0)) for unit in ("usecs", "frames"))
+    usecs, frames = (int(params.get(f"coalesce/{direction}-{unit}", 0)) for unit in ("usecs", "frames"))
     product = usecs * frames if timer in (None, Timer.RESTARTING) else 0
     if product > max(usecs, _LONG_WAIT_US):
-        why = f"({way}-usecs {usecs} × {way}-frames {frames})"
-        anew = f"may wait {_ms(product)} for its interrupt, as each packet restarts the timer {why}."
-        unsure = f"may wait {_ms(product)} for its interrupt if each packet restarts the timer {why}, "
-        found.append(("latency", f"a packet {anew if timer is not None else f'{unsure}which is not known.'}"))
-    elif usecs > _LONG_WAIT_US:
-        found.append(("latency", f"a packet may wait {_ms(usecs)} for its interrupt ({way}-usecs)."))
-    elif usecs == 0 and frames > 1 and f"coalesce/{way}-usecs" in params:
-        sentence = f"with {way}-usecs 0 a packet waits without a time limit until {frames} have arrived."
+        why = f"({direction}-usecs {usecs} × {direction}-frames {frames})"
+        sentence = f"a packet may wait {_ms(product)} for its interrupt, as each packet restarts the timer {why}."
+        if timer is None:
+            sentence = (
+                f"a packet may wait {_ms(product)} for its interrupt if each packet restarts the timer {why}, "
+                "which is not known."
+            )
         found.append(("latency", sentence))
-    flush_us = int(params.get("gro_flush_timeout", 0)) / 1000 if way == "rx" else 0
+    elif usecs > _LONG_WAIT_US:
+        found.append(("latency", f"a packet may wait {_ms(usecs)} for its interrupt ({direction}-usecs)."))
+    elif usecs == 0 and frames > 1 and f"coalesce/{direction}-usecs" in params:
+        sentence = f"with {direction}-usecs 0 a packet waits without a time limit until {frames} have arrived."
+        found.append(("latency", sentence))
+    flush_us = int(params.get("gro_flush_timeout", 0)) / 1000 if direction == "rx" else 0
     if flush_us > _LONG_WAIT_US:
         found.append(("latency", f"a packet may wait {_ms(flush_us)} until the kernel polls (gro_flush_timeout)."))
-    if params.get(f"coalesce/adaptive-{way}") == "on":
-        found.append(("adaptive", f"adaptive-{way} is on, so the driver itself changes {way}-usecs."))
+    if params.get(f"coalesce/adaptive-{direction}") == "on":
+        found.append(("adaptive", f"adaptive-{direction} is on, so the driver itself changes {direction}-usecs."))
     return found
 
 

@@ -41,16 +41,17 @@ def _split(value: str, one: Callable[[str], T], example: str) -> ThreadValues[T]
     first, *others = value.split(";")
     threads: dict[int, T] = {}
     for other in others:
-        thread, sign, its = other.partition("=")
+        thread, sign, text = other.partition("=")
         if not sign or not (thread.isascii() and thread.isdigit()) or len(thread) > 7:
             raise SettingError(f"“{other[:40]}” is not a thread with {example}.")
-        threads[int(thread)] = one(its)
+        threads[int(thread)] = one(text)
     return ThreadValues(one(first), threads)
 
 
-def _join(found: ThreadValues[T], say: Callable[[T], str]) -> str:
-    differing = {thread: its for thread, its in found.threads.items() if its != found.main}
-    return ";".join([say(found.main), *(f"{thread}={say(its)}" for thread, its in sorted(differing.items()))])
+def _join(found: ThreadValues[T], to_text: Callable[[T], str]) -> str:
+    differing = {thread: value for thread, value in found.threads.items() if value != found.main}
+    exceptions = [f"{thread}={to_text(value)}" for thread, value in sorted(differing.items())]
+    return ";".join([to_text(found.main), *exceptions])
 
 
 class _OfTask(Setting, frozen=True):

@@ -361,5 +361,5 @@ def _delay_of_value(param: str, value: str) -> float:
 
 def describe_outcome(response: DriverResponse) -> str:
     """Return how a driver treated a write, for the end of a sentence: ``refused (Operation not supported).``"""
-    words = response.message.rstrip(".")
-    return f"{response.verdict.value.replace('_', ' ')}{f' ({words})' if words else ''}."
+    message = response.message.rstrip(".")
+    return f"{response.verdict.value.replace('_', ' ')}{f' ({message})' if message else ''}."

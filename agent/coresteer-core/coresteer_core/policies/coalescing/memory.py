@@ -33,7 +33,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class NetdevMemory(Struct, frozen=True):
-    """What the coalescing policy remembers of one netdev for the next round.
+    """Memory of the coalescing policy about one netdev for the next round.
 
     originals: values from before the policy, of the parameters that it has set. current: as last read.
     target: values proposed then, or of a step on trial. expects_gain: that step is evaluated afterwards.

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.policies.distance import Locality
+from coresteer_core.policies.distance import LOCALITY_NAME, Locality
 from coresteer_core.policies.network_process.capacity import MAX_LOAD_AFTER_MOVE, CpuCapacity, PacketShares
 from coresteer_core.policies.skipped import Reason, ReasonText
 
@@ -65,7 +65,7 @@ _OVERLOADED = ReasonText(
 )
 _NO_ROOM = ReasonText("{0}", "The CPU that handles most of the packets of each ({1:cpus}) has no room for it{2}.")
 _EXCLUDED = ReasonText(
-    "{0}", "Most packets of each are handled on {1:cpus}; its cpuset has no CPU within {2} of that one."
+    "{0}", "Most packets of each are handled on {1:cpus}; its cpuset has no CPU within the {2} of that one."
 )
 
 
@@ -166,8 +166,9 @@ class Explanations:
         against = self._against(candidate, heavy)
         unit = capacity.max_locality
         if excluded:
-            sentence = f"{self._handled(candidate)}; {against}, none of them within {unit.value} of it."
-            return Reason(_EXCLUDED, (sentence, (heavy,)), (unit.value,))
+            name = LOCALITY_NAME[unit]
+            sentence = f"{self._handled(candidate)}; {against}, none of them within the {name} of CPU {heavy}."
+            return Reason(_EXCLUDED, (sentence, (heavy,)), (name,))
         near = [
             cpu
             for centre in capacity.search_centres(candidate.packets)

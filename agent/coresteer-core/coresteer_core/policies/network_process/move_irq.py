@@ -1,24 +1,53 @@
 """Move an interrupt near the process that receives its packets, where the process must not move."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Irq
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
+from coresteer_core.policies.base import Proposal
+from coresteer_core.policies.distance import LOCALITY_NAME
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
+from coresteer_core.policies.network_process.memory import PlacedAffinity
+from coresteer_core.settings import parse_setting
 
 MIN_BYTE_SHARE = 0.5
 """Share of an interrupt's bytes that a process must exceed for the interrupt to move to it."""
 
 
 class IrqMover:
-    """Interrupt moves of one round; each reserves capacity on its new CPU."""
+    """Interrupt moves of one round; each reserves capacity on its new CPU.
 
-    def __init__(self, view: View, capacity: CpuCapacity) -> None:
+    before: the affinities that the policy has set or proposed before, by key.
+    """
+
+    def __init__(self, view: View, capacity: CpuCapacity, before: Mapping[str, PlacedAffinity]) -> None:
         self.view = view
         self.capacity = capacity
         self.moved: set[int] = set()
+        self._placed = [placed for key, placed in before.items() if parse_setting(key).interrupt is not None]
+
+    def propose(
+        self, task: NetTask, covers: Callable[[str], bool] | None, last_s: float
+    ) -> tuple[Proposal, PlacedAffinity] | str:
+        """Return the move of an interrupt near a process, and the affinity to remember; or a sentence why none moves.
+
+        covers: which netdevs are in scope (None: all). last_s: view time of the process's last traffic.
+        """
+        who = (task.pid, task.started_ticks)
+        placed = next((each for each in self._placed if (each.pid, each.started_ticks) == who), None)
+        found = self.move_to(task, covers, None if placed is None else parse_cpu_list(placed.value))
+        if isinstance(found, str):
+            return found
+        irq, cpu, reason = found
+        key, value = f"irq/{irq.irq}/affinity", str(cpu)
+        original = irq.requested or ""
+        if placed is None or placed.key != key:
+            placed = PlacedAffinity(key, task.pid, task.started_ticks, original, original, value, last_s)
+        return Proposal(key, value, f"IRQ {irq.irq} ({irq.name})", reason), replace(placed, value=value)
 
     def move_to(
         self, task: NetTask, covers: Callable[[str], bool] | None, preferred: frozenset[int] | None
@@ -31,11 +60,11 @@ class IrqMover:
         if isinstance(found, str):
             return found
         irq, old, own_bytes_per_s = found
-        capacity, unit = self.capacity, self.capacity.max_locality.value
+        capacity, unit = self.capacity, LOCALITY_NAME[self.capacity.max_locality]
         affinity = parse_cpu_list(task.affinity)
         cpus = (affinity & parse_cpu_list(task.allowed) or affinity) & capacity.usable
         if not cpus or any(capacity.nearest_shared_unit(old, cpu) is not None for cpu in cpus):
-            why = f"it is within {unit} of CPU {old}" if cpus else "its CPUs are isolated"
+            why = f"it is within the {unit} of CPU {old}" if cpus else "its CPUs are isolated"
             return f"IRQ {irq.irq} is not moved to it, because {why}."
         share = self._share_of(irq.irq, own_bytes_per_s)
         if share <= MIN_BYTE_SHARE or irq.irq in self.moved:
@@ -47,7 +76,7 @@ class IrqMover:
         if choice is not None and irq.requested == str(choice.cpu):
             return f"IRQ {irq.irq} is set to CPU {choice.cpu} already, but still arrives on CPU {old}."
         if choice is None:
-            return f"No CPU within {unit} of it has room for IRQ {irq.irq}, which needs {need:.2f} of a CPU."
+            return f"No CPU within the {unit} of it has room for IRQ {irq.irq}, which needs {need:.2f} of a CPU."
         load = capacity.load[choice.cpu]
         capacity.reserve((choice.cpu,), need)
         self.moved.add(irq.irq)
@@ -55,7 +84,7 @@ class IrqMover:
             irq,
             choice.cpu,
             f"All its packets arrive by IRQ {irq.irq} on CPU {old} and are {share * 100:.0f} % of that interrupt's "
-            f"bytes; CPU {choice.cpu} is within {unit} of the process, load {load:.2f} ≤ {capacity.max_load:.2f}.",
+            f"bytes; CPU {choice.cpu} is within the {unit} of the process, load {load:.2f} ≤ {capacity.max_load:.2f}.",
         )
 
     def _interrupt(self, task: NetTask, covers: Callable[[str], bool] | None) -> tuple[Irq, int, float] | str:

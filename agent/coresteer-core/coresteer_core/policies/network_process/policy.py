@@ -18,7 +18,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
@@ -35,10 +35,17 @@ from coresteer_core.policies.base import (
 from coresteer_core.policies.distance import Locality, Smt, cpu_distances
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 from coresteer_core.policies.network_process.explain import Candidate, name_cpus
+from coresteer_core.policies.network_process.memory import (
+    NetworkProcessMemory,
+    PlacedAffinity,
+    is_ours,
+    updated,
+)
 from coresteer_core.policies.network_process.move_irq import IrqMover
 from coresteer_core.policies.network_process.placement import PlacementRound
 from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate
 from coresteer_core.schema import labelled
+from coresteer_core.settings import parse_setting
 
 MIN_KNOWN_SHARE = 0.5
 """Least share of a process's bytes handled on known CPUs; below it the process is skipped."""
@@ -120,42 +127,9 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
     allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False
 
 
-class PlacedAffinity(Struct, frozen=True, gc=False):
-    """An affinity, of a process or of its interrupt, that the policy has set or proposed.
-
-    original: the value before the policy. current: as last read; the original until the policy's value was written.
-    value: the policy's desired value. last_s: view time of the process's last traffic.
-    """
-
-    key: str
-    pid: int
-    started_ticks: int
-    original: str
-    current: str
-    value: str
-    last_s: float
-
-
-class NetworkProcessMemory(Struct, frozen=True, tag="network-process"):
-    """Memory of the policy for the next round: affinities it has set, by last traffic of their processes."""
-
-    placed: list[PlacedAffinity] = []
-
-
 def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> Decision:
     """Return proposals for processes to move near their packets or be restored, and why each other is skipped."""
     return _Round(view, spec, scope, memory).decide()
-
-
-def _is_ours(placed: PlacedAffinity, found: str) -> bool:
-    """Return whether an affinity is still the policy's, now or as in the round before."""
-    return found in (placed.value, placed.current) and found != placed.original
-
-
-def _updated(was: PlacedAffinity, found: str, last_s: float, *, ours: bool) -> PlacedAffinity:
-    """Return what is remembered of an affinity after its present value was read."""
-    current = found if ours else was.original
-    return PlacedAffinity(was.key, was.pid, was.started_ticks, was.original, current, was.value, last_s)
 
 
 class _Round:
@@ -207,7 +181,7 @@ class _Round:
         was = self.before.pop(key, None)
         if was is not None and was.started_ticks != task.started_ticks:
             was = None
-        ours = was is not None and _is_ours(was, task.affinity)
+        ours = was is not None and is_ours(was, task.affinity)
         tasks, cgroups = self.scope.tasks, self.scope.cgroups
         in_scope = not (tasks or cgroups) or (_matches(task.name, tasks) and _matches(task.cgroup or "", cgroups))
         per_s, by_cpu = self._bytes_per_s(task) if in_scope else (0.0, {})
@@ -216,7 +190,7 @@ class _Round:
             last_s = now - task.idle_s
         else:
             last_s = now - spec.idle_s - 1.0 if was is None else was.last_s
-        placed = None if was is None else _updated(was, task.affinity, last_s, ours=ours)
+        placed = None if was is None else updated(was, task.affinity, last_s, ours=ours)
         silent_s = now - last_s
         if silent_s > spec.idle_s or not in_scope:
             if ours and placed is not None:
@@ -312,31 +286,20 @@ class _Round:
 
     def _move_irqs(self) -> list[Proposal]:
         """Return proposals for the interrupts of processes that must not move; skip the other processes."""
-        moves = IrqMover(self.view, self.capacity)
+        mover = IrqMover(self.view, self.capacity, self.before)
         proposals = []
         for task, why in self.fixed:
             if not self.spec.move_irq:
                 self._skip(task, why)
                 continue
-            placed = self._placed_irq(task)
-            found = moves.move_to(task, self.covers, None if placed is None else parse_cpu_list(placed.value))
+            found = mover.propose(task, self.covers, self.active_s[task.pid, task.started_ticks])
             if isinstance(found, str):
                 self._skip(task, f"{why} {found}")
                 continue
-            irq, cpu, reason = found
-            key, value = f"irq/{irq.irq}/affinity", str(cpu)
-            last_s = self.active_s[task.pid, task.started_ticks]
-            original = irq.requested or ""
-            if placed is None or placed.key != key:
-                placed = PlacedAffinity(key, task.pid, task.started_ticks, original, original, value, last_s)
-            self.before[key] = replace(placed, value=value)
-            proposals.append(Proposal(key, value, f"IRQ {irq.irq} ({irq.name})", f"{why} {reason}"))
+            proposal, placed = found
+            self.before[placed.key] = placed
+            proposals.append(replace(proposal, reason=f"{why} {proposal.reason}"))
         return proposals
-
-    def _placed_irq(self, task: NetTask) -> PlacedAffinity | None:
-        who = (task.pid, task.started_ticks)
-        irqs = (placed for key, placed in self.before.items() if key.startswith("irq/"))
-        return next((placed for placed in irqs if (placed.pid, placed.started_ticks) == who), None)
 
     def _restore_absent(self) -> None:
         """Restore or remember affinities of interrupts, and of processes that have no sockets any more."""
@@ -344,12 +307,12 @@ class _Round:
         for key, was in self.before.items():
             last_s = self.active_s.get((was.pid, was.started_ticks), was.last_s)
             placed = was
-            if key.startswith("irq/"):
-                irq = self.view.inventory.irq(int(key.split("/")[1]))
+            if (number := parse_setting(key).interrupt) is not None:
+                irq = self.view.inventory.irq(number)
                 if irq is None or irq.requested is None:
                     continue
-                gone = not _is_ours(was, irq.requested)
-                placed = _updated(was, irq.requested, last_s, ours=not gone)
+                gone = not is_ours(was, irq.requested)
+                placed = updated(was, irq.requested, last_s, ours=not gone)
                 subject = f"IRQ {irq.irq} ({irq.name})"
             else:
                 subject = f"process {was.pid}"
