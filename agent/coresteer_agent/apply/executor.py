@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any  # Any: a handler takes only settings of its own kind
 
 from msgspec.structs import replace
 

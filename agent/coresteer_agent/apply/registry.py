@@ -1,7 +1,7 @@
 """Registry of handlers: maps each kind of setting to the handler that reads and writes it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any  # Any: a handler takes only settings of its own kind
 
 from coresteer_agent.apply.cgroup_weight import CgroupWeightHandler
 from coresteer_agent.apply.channels import ChannelsHandler

@@ -78,9 +78,8 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
 
 def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNode]:
     """Return the keys that the backend issues for a one-time token, one per name. Raises EnrolError."""
-    # imported here: an agent with a key saves the memory
-    import urllib.error  # noqa: PLC0415
-    import urllib.request  # noqa: PLC0415
+    import urllib.error  # noqa: PLC0415 - an agent that has a key saves the memory
+    import urllib.request  # noqa: PLC0415 - an agent that has a key saves the memory
 
     request = urllib.request.Request(  # noqa: S310 - check_backend admits http and https only
         f"{backend}/api/enrol",

@@ -233,8 +233,8 @@ class Link:
                 self._warn_once(str(error))
                 if error.bad_key and self._renew():
                     delay = self._timing.first_retry_s
-                # random, so that the nodes of a fleet do not reconnect at the same moment
-                self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311
+                jitter = random.uniform(0.5, 1.0)  # noqa: S311 - only keeps a fleet's nodes from reconnecting together
+                self._stopping.wait(delay * jitter)
 
     def _renew(self) -> bool:
         if self._renew_key is None:
