@@ -14,7 +14,7 @@ from coresteer.localization.language import Language
 from coresteer.localization.text_changes import CHANGE
 from coresteer.localization.text_comparisons import COMPARE
 from coresteer.localization.text_experiment_method import METHOD
-from coresteer.localization.text_experiments import EXPERIMENT
+from coresteer.localization.text_experiments import EXPERIMENT, WORKLOAD_LABELS
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 
@@ -29,7 +29,7 @@ class BilingualText(NamedTuple):
 SENTENCES: Mapping[str, BilingualText] = MappingProxyType(
     {
         key: BilingualText(*both)
-        for part in (FIGURES, METRIC_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, REASONS)
+        for part in (FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, REASONS)
         for key, both in part.items()
     }
 )

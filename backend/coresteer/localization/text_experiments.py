@@ -1,5 +1,14 @@
 """Sentences of reports of experiments, in English and Korean."""
 
+from typing import get_args
+
+from coresteer_core.experiments.model import Workload, WorkloadSpec
+
+_WORKLOADS: tuple[type[WorkloadSpec], ...] = get_args(Workload)
+WORKLOAD_LABELS = {
+    f"workload.{workload.__struct_config__.tag}": (workload.label, workload.label_ko) for workload in _WORKLOADS
+}
+
 EXPERIMENT = {
     "kind.aa": ("A/A experiment", "A/A 실험"),
     "kind.ab": ("A/B experiment", "A/B 실험"),
@@ -187,14 +196,6 @@ EXPERIMENT = {
     "state.stopped": ("stopped by a guardrail", "가드레일로 중단됨"),
     "state.cancelled": ("cancelled", "취소됨"),
     "state.failed": ("failed", "실패"),
-    # workloads
-    "workload.tcp-stream": ("TCP stream", "TCP 스트림"),
-    "workload.tcp-request": ("TCP request and response", "TCP 요청/응답"),
-    "workload.udp-flood": ("UDP flood", "UDP 플러드"),
-    "workload.iperf3": ("iperf3", "iperf3"),
-    "workload.classes": ("Service classes", "서비스 클래스"),
-    "workload.observe": ("The node's own traffic; nothing was generated", "노드의 실제 트래픽(부하를 생성하지 않음)"),
-    "workload.command": ("Command {name}", "명령 {name}"),
     # arms
     "arm.baseline": ("{arm} (baseline)", "{arm} (기준)"),
     "arm.unchanged": ("as it is", "현재 상태"),

@@ -130,13 +130,13 @@ def _workload(phrases: Phrases) -> str:
     workload = phrases.experiment.spec.workload
     fields = msgspec.to_builtins(workload)
     kind = fields.pop("type")
+    named = phrases.text(f"workload.{kind}")
     if isinstance(workload, Command):
-        return phrases.text("workload.command", name=workload.name)
+        return f"{named} {workload.name}"
     unlimited = {field.name: field.default for field in msgspec.structs.fields(workload) if "limit" in field.name}
     set_fields = ", ".join(
         f"{name} {value}" for name, value in fields.items() if value not in ("", False) and value != unlimited.get(name)
     )
-    named = phrases.text(f"workload.{kind}")
     return f"{named} ({set_fields})" if set_fields else named
 
 

@@ -56,11 +56,12 @@ MbitLimit: TypeAlias = Annotated[
 class WorkloadSpec(Struct, frozen=True, kw_only=True):
     """Base of the workloads: the load that runs during an experiment, with its parameters.
 
-    label, summary: its name and one sentence about it, for forms. metrics: those that may be primary, the usual one
-    first.
+    label, label_ko: its name in English and Korean, for forms and reports. summary: one sentence about it. metrics:
+    those that may be primary, the usual one first.
     """
 
     label: ClassVar[str]
+    label_ko: ClassVar[str]
     summary: ClassVar[str]
     metrics: ClassVar[tuple[str, ...]]
 
@@ -69,6 +70,7 @@ class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
     """Workload: TCP connections that send to the node under test, which discards the data."""
 
     label = "TCP stream"
+    label_ko = "TCP 스트림"
     summary = "TCP connections that send as fast as the rate limit allows; the node under test discards the data."
     metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
 
@@ -82,6 +84,7 @@ class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
     """Workload: requests over TCP; each connection sends the next one when the response has arrived."""
 
     label = "TCP requests"
+    label_ko = "TCP 요청/응답"
     summary = "Each connection sends a request, waits for the response, and repeats."
     metrics = (*_RTT_METRICS, "requests_per_s", *_RX_METRICS, *_CPU_METRICS)
 
@@ -106,6 +109,7 @@ class UdpFlood(WorkloadSpec, frozen=True, kw_only=True, tag="udp-flood"):
     """Workload: UDP from many source ports at a steady rate; the node under test counts the packets."""
 
     label = "UDP flood"
+    label_ko = "UDP 플러드"
     summary = "Small UDP packets from many source ports at a constant rate; the node under test counts them."
     metrics = ("packets_per_s", "cpu_busy_percent", *_RX_METRICS[1:], *_CPU_METRICS[1:])
 
@@ -128,6 +132,7 @@ class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
     """Workload: the program iperf3, where it is installed, with TCP or UDP."""
 
     label = "iperf3"
+    label_ko = "iperf3"
     summary = "Runs the program iperf3 if it is installed."
     metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
 
@@ -145,6 +150,7 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
     """
 
     label = "Service classes"
+    label_ko = "서비스 클래스"
     summary = "Five clients, one for each class, send requests to an echo server that forks for each request."
     metrics = ("c5_by_c1", "all_mean_us", *_CLASS_METRICS, "longest_wait_us", *_CPU_METRICS)
 
@@ -173,6 +179,7 @@ class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
     """Workload without generated load: the node's existing traffic is measured."""
 
     label = "Existing traffic"
+    label_ko = "노드의 실제 트래픽(부하를 생성하지 않음)"
     summary = "Generates no load and measures the node's own traffic."
     metrics = (
         "cpu_softirq_percent",
@@ -189,6 +196,7 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
     """
 
     label = "Command"
+    label_ko = "명령"
     summary = "Runs a command that the agent's configuration file allows by name, until it exits."
     metrics = ("cpu_busy_percent", *_RX_METRICS, *_CPU_METRICS[1:])
 
