@@ -12,6 +12,9 @@ down_revision = "0007_experiments"
 branch_labels = None
 depends_on = None
 
+PAGE_ROWS = 1000
+"""Rows of a table whose JSON is in memory at once."""
+
 
 class Renames(NamedTuple):
     """keys: of objects at any depth. values: of the named keys (new names), old value → new value.
@@ -78,12 +81,6 @@ JSON = [
             {"damping": {"window_s": "min_revert_s"}, "spec": {"rings": "max_distance"}},
         ),
     ),
-    (
-        "experiment",
-        "id",
-        "spec",
-        Renames({}, {"on_controller": REASSERT, "on_drift": REASSERT, "adaptive": REASSERT}),
-    ),
 ]
 """Table, primary key, column (new name), what to rename in its JSON."""
 
@@ -116,12 +113,17 @@ def inverse(renames: Renames) -> Renames:
 def rename_json(table: str, primary_key: str, column: str, renames: Renames) -> None:
     connection = op.get_bind()
     keys = primary_key.split(", ")
-    rows = connection.execute(sa.text(f"SELECT {primary_key}, {column} FROM {table}")).all()  # noqa: S608 - constants
-    match = " AND ".join(f"{key} = :{key}" for key in keys)
+    names = ", ".join(f":{key}" for key in keys)
+    select = f"SELECT {primary_key}, {column} FROM {table}"  # noqa: S608 - constants
+    order = f"ORDER BY {primary_key} LIMIT {PAGE_ROWS}"
+    match = f"({primary_key}) = ({names})"
     update = sa.text(f"UPDATE {table} SET {column} = CAST(:json AS jsonb) WHERE {match}")  # noqa: S608 - constants
-    for row in rows:
-        if (after := renamed(row[-1], renames)) != row[-1]:
-            connection.execute(update, {**dict(zip(keys, row, strict=False)), "json": json.dumps(after)})
+    rows = connection.execute(sa.text(f"{select} {order}")).all()
+    while rows:
+        after = [(dict(zip(keys, row, strict=False)), row[-1], renamed(row[-1], renames)) for row in rows]
+        if changed := [{**key, "json": json.dumps(new)} for key, old, new in after if new != old]:
+            connection.execute(update, changed)
+        rows = connection.execute(sa.text(f"{select} WHERE ({primary_key}) > ({names}) {order}"), after[-1][0]).all()
 
 
 def rename_text(table: str, column: str, swaps: Mapping[str, str]) -> None:
