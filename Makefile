@@ -60,10 +60,11 @@ bench-experiments: .venv/.installed  ## how often experiments find a difference 
 	$(BIN)/python -m tests.bench.bench_false_alarms
 
 types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings and metrics, from the backend's OpenAPI and the core
-	@$(BIN)/python -m coresteer.telemetry.metrics_ts > frontend/src/api/metrics.ts
-	@mkdir -p build && $(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
-	@$(BIN)/python -c 'from coresteer_core.settings import schema; print(schema.kinds_as_json())' \
-	  > frontend/src/api/settings.json
+	@mkdir -p build
+	@$(BIN)/python -m coresteer.telemetry.metrics_ts > build/metrics.ts
+	@$(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
+	@$(BIN)/python -c 'from coresteer_core.settings import schema; print(schema.kinds_as_json())' > build/settings.json
+	@mv build/metrics.ts build/settings.json frontend/src/api/
 
 format: .venv/.installed $(NODE_MODULES)
 	$(BIN)/ruff format .

@@ -21,7 +21,7 @@ from tests.backend.test_live import browser, until
 from coresteer.bus import PoliciesEvent
 from coresteer.classes.chunks import encode, worst_per_step
 from coresteer.classes.schemas import ClassFigure
-from coresteer.classes.store import MAX_POLICIES
+from coresteer.presence.registry import MAX_POLICIES
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask

@@ -13,13 +13,12 @@ from coresteer.classes import repository
 from coresteer.classes.chunks import MAX_CHUNK_MS, encode
 from coresteer.classes.repository import ClassChunkRow
 from coresteer.db import Database
+from coresteer.presence.registry import MAX_POLICIES
 from coresteer.telemetry import partitions
 from coresteer_core.protocol import ClassesMessage
 
 log = logging.getLogger("coresteer.classes")
 
-MAX_POLICIES = 16
-"""Policies of one node at once; reports of others are dropped."""
 _WRITE_EVERY_S = 1.0
 _ROWS_PER_TRANSACTION = 500
 _MAX_QUEUED = 20_000

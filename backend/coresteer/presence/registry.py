@@ -17,7 +17,8 @@ from coresteer_core.protocol import ClassesMessage, FlowsMessage
 
 _MIN_STALE_AFTER_S = 3.0
 _MAX_RECENT = 100
-_MAX_POLICIES = 16
+MAX_POLICIES = 16
+"""Policies of one node whose service classes are stored; reports of others are dropped."""
 
 
 @dataclass
@@ -65,7 +66,7 @@ class NodeState:
         policy_id = int(message.policy_id)
         self.classes.pop(policy_id, None)
         self.classes[policy_id] = message
-        while len(self.classes) > _MAX_POLICIES:
+        while len(self.classes) > MAX_POLICIES:
             del self.classes[next(iter(self.classes))]
 
     @property
