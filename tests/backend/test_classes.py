@@ -1,7 +1,5 @@
 """What is told of a node's service classes: the latest, over time, and which processes belong to them."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +14,7 @@ from tests.backend.conftest import Backend
 from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from tests.backend.rejection import rejection
-from tests.backend.test_live import browser, until
+from tests.backend.test_live import browser, subscribe, until
 
 from coresteer.bus import PoliciesEvent
 from coresteer.classes.chunks import encode, worst_per_step
@@ -153,17 +151,10 @@ async def test_an_agent_that_names_ever_more_policies_or_talks_too_often_fills_n
 async def test_a_page_of_the_node_receives_its_agents_reports(node: PolicyNode, backend: Backend) -> None:
     time_ms = now_ms()
 
-    async def keep_saying() -> None:
-        """For the page may not have been heard when the first one comes."""
-        while True:
-            await node.agent.say(message(4, time_ms))
-            await asyncio.sleep(0.1)
-
     async with browser(backend) as page:
-        await page.send(json.dumps({"node": node.agent.node_id}))
-        saying = asyncio.create_task(keep_saying())
+        await subscribe(page, backend, node.agent.node_id)
+        await node.agent.say(message(4, time_ms))
         event, _ = await until(page, lambda frame: frame[0]["type"] == "classes")
-        saying.cancel()
     assert (event["node_id"], event["policy_id"], event["time_ms"]) == (node.agent.node_id, 4, time_ms)
     assert event["reported"] == msgspec.to_builtins([GOLD, SILENT])
 

@@ -13,7 +13,8 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.backend.conftest import Backend, running_backend
-from tests.backend.fake_agent import FakeAgent, enrolled, rates
+from tests.backend.fake_agent import enrolled, rates
+from tests.support.polling import poll_async
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -74,14 +75,20 @@ async def until(websocket: ClientConnection, wanted: Callable[[Frame], bool]) ->
                 return parsed
 
 
+async def subscribe(page: ClientConnection, backend: Backend, node_id: int) -> None:
+    """Subscribe to a node and wait until the hub has the subscription, which it does not acknowledge."""
+    await page.send(json.dumps({"node": node_id, "fleet": False}))
+    live: LiveHub = backend.app.state.live
+    await poll_async(lambda: node_id in live._subscribers)
+
+
 async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "watched")
     async with asyncio.timeout(30), agent, browser(quick) as page:
-        await page.send(json.dumps({"node": agent.node_id, "fleet": False}))
+        await subscribe(page, quick, agent.node_id)
         sample = rates(1)
-        sending = asyncio.create_task(_keep_sending(agent))
+        await agent.send_rates([sample])
         header, columns = await until(page, lambda frame: frame[0]["type"] == "rates")
-        sending.cancel()
     assert (header["node_id"], header["cpus"]) == (agent.node_id, sample.cpus)
     assert sample.tcp is not None and header["metrics"]["rtt_p95_us"] == sample.tcp.rtt_p95_us
     assert columns["busy"].tobytes() == sample.shares["busy"]
@@ -89,28 +96,21 @@ async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) ->
     assert header["netdevs"][0][0] == "eth0"
 
 
-async def _keep_sending(agent: FakeAgent) -> None:
-    """A sample every tenth of a second, for the page may not have been heard when the first one comes."""
-    seq = 0
-    while True:
-        seq += 1
-        await agent.send_rates([rates(seq)])
-        await asyncio.sleep(0.1)
-
-
 async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Backend) -> None:
     live = await enrolled(quick.database, quick.url, "in-the-fleet")
     never = await enrolled(quick.database, quick.url, "never-seen")
     async with asyncio.timeout(40), live, browser(quick) as page:
         await page.send(json.dumps({"fleet": True}))
-        sending = asyncio.create_task(_keep_sending(live))
+        hub: LiveHub = quick.app.state.live
+        await hub._load_known_nodes()  # otherwise only every tenth second
+        await until(page, lambda frame: never.node_id in frame[1].get("node_id", ()))
+        await live.send_rates([rates(1)])
 
-        def shows_both(frame: Frame) -> bool:
+        def is_live(frame: Frame) -> bool:
             ids = frame[1].get("node_id")
-            return ids is not None and never.node_id in ids and frame[1]["health"][ids == live.node_id] == [0]
+            return ids is not None and bool(frame[1]["health"][ids == live.node_id] == [0])
 
-        header, columns = await until(page, shows_both)
-        sending.cancel()
+        header, columns = await until(page, is_live)
     at = columns["node_id"].tolist().index(live.node_id)
     assert header["type"] == "fleet" and columns["health"][at] == 0
     busy = np.frombuffer(rates(1).shares["busy"] or b"", np.uint8)
@@ -171,7 +171,7 @@ async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Bac
     agent = await enrolled(quick.database, quick.url, "unread")
     live: LiveHub = quick.app.state.live
     async with asyncio.timeout(40), agent, browser(quick) as page:
-        await page.send(json.dumps({"node": agent.node_id}))
+        await subscribe(page, quick, agent.node_id)
         await agent.send_rates([rates(1)])
         await until(page, lambda frame: frame[0]["type"] == "rates" and frame[0]["seq"] == 1)
         page.transport.pause_reading()
