@@ -168,7 +168,7 @@ def test_a_wide_interval_is_not_reported_as_no_difference(made: dict[str, Experi
 
 def test_a_sweep_reports_the_number_of_differing_levels_and_the_trend(made: dict[str, Experiment]) -> None:
     text = text_of(experiment_report(made["sweep"], "en"))
-    assert "Device interrupts: lower with each of the 4 settings than with 18 µs." in text
+    assert "Device interrupts: lower with each of the 4 levels than with 18 µs." in text
     assert "decreases with rx-usecs (Spearman's ρ −1.00" in text
 
 
@@ -197,7 +197,7 @@ def test_published_results_are_compared_with_the_measured_ones(made: dict[str, E
     report = experiment_report(made["sweep"], "en")
     (section,) = [section for section in report.sections if section.title == "Comparison with the published results"]
     (lines,) = [block for block in section.blocks if isinstance(block, Lines)]
-    assert [(line.name, line.is_authors) for line in lines.lines] == [("the paper", True), ("this node", False)]
+    assert [(line.name, line.is_published) for line in lines.lines] == [("the paper", True), ("this node", False)]
     assert [(at, round(e.value)) for at, e in lines.lines[0].points] == [(18, 100), (36, 100), (90, 20)]
 
 

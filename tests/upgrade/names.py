@@ -38,7 +38,7 @@ RENAMED: dict[str, dict[str, str]] = {
     "policy value": {"take_over": "disable"},
     "role": {},
     "rollout state": {"undone": "rolled_back"},
-    "series metric": {},
+    "series metric": {"dropped_per_s": "softnet_dropped_per_s"},  # of history, live frames and the fleet
     "setting": {},  # keys
     "verdict": {"taken": "accepted"},
 }

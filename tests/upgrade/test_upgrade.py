@@ -219,12 +219,14 @@ async def test_samples_and_rollups_are_still_read(reader: Reader, hours: int, re
     node = await reader.node("telemetry")
     end = datetime.fromisoformat(node[field("last_seen_at")]) + timedelta(minutes=5)
     span = {"from_time": (end - timedelta(hours=hours)).isoformat(), "to_time": end.isoformat()}
-    metrics = [now("series metric", name) for name in ("rx_bytes_per_s", "interrupts_per_s", "rtt_p99_us")]
+    names = ("rx_bytes_per_s", "interrupts_per_s", "rtt_p99_us", "dropped_per_s")
+    metrics = [now("series metric", name) for name in names]
     path = f"/api/nodes/{node[field('id')]}"
     series = await reader.get(f"{path}/series", metric=metrics, points=120, **span)
     assert series[field("resolution")] == resolution
-    for metric in metrics:
-        assert max(value or 0 for value in series[field("values")][metric]) > 0, metric
+    for name, metric in zip(names, metrics, strict=True):
+        values = {value for value in series[field("values")][metric] if value is not None}
+        assert values == {0} if name == "dropped_per_s" else max(values) > 0, metric
     heatmap = await reader.get(f"{path}/heatmap", share="busy", columns=60, **span)
     assert len(heatmap) > 32 + 60
     assert set(heatmap[32:]) - {0, 255}

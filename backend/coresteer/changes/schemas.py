@@ -12,6 +12,7 @@ from coresteer.inputs import STORABLE, RequestBody, RowId
 from coresteer.structs import AsStruct, FormField
 from coresteer_core.bounds import MAX_CONFIRM_TIMEOUT_S, MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, PlanWarning, Refusal
+from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy, Result
 from coresteer_core.metrics import GUARDRAIL_METRICS
@@ -58,13 +59,13 @@ class PreviewResponse(BaseModel):
 
 
 class GuardrailIn(RequestBody):
-    """A bound on a metric: the change is rolled back at once when the metric exceeds max."""
+    """A bound on a metric; a violation rolls the change back."""
 
     metric: Annotated[
         GuardrailMetric,
         FormField(labelled("Metric", options=GUARDRAIL_METRICS)),
     ]
-    max: Annotated[float, Field(ge=0, le=1e9)]
+    max: Annotated[float, Field(ge=0, le=1e9, description=f"Violated when the metric exceeds it {VIOLATION_PERIOD}.")]
 
 
 class ActionIn(RequestBody):

@@ -54,7 +54,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
     run = _action(actions, "run", "start an experiment and watch it until it ends; Ctrl-C stops watching only")
     run.add_argument("spec", nargs="?", help="file with the experiment as JSON (the API's Spec); - for stdin")
-    run.add_argument("--template", metavar="SLUG", help="instead of a file: a paper's experiment for --node")
+    run.add_argument("--template", metavar="SLUG", help="instead of a file: a template, prepared for --node")
     run.add_argument("--node", metavar="NAME", help="the node under test; replaces node_id of the file")
     run.add_argument("--peer", metavar="NAME", help="the node that generates the traffic")
     run.add_argument(

@@ -129,4 +129,4 @@ class Template(BaseModel):
     spec: Annotated[Spec, AsStruct()] | None
     unavailable_because: str | None
     differs: list[str]
-    authors: list[PublishedRow]
+    published: list[PublishedRow]

@@ -233,13 +233,13 @@ async def _node(session: AsyncSession, node_id: int, field: str) -> NodeRow:
 async def _policy_names(session: AsyncSession, spec: Spec) -> dict[int, str]:
     names: dict[int, str] = {}
     for path, level in all_levels(spec):
-        if (wanted := level.policy) is None:
+        if (stored := level.policy) is None:
             continue
-        row = await policies.find_policy(session, wanted.policy_id)
+        row = await policies.find_policy(session, stored.policy_id)
         if row is None:
-            raise Invalid(f"There is no policy {wanted.policy_id}.", field=f"{path}.policy.policy_id")
-        if await policies.find_version(session, wanted.policy_id, wanted.version) is None:
-            sentence = f"The policy “{row.name}” has no version {wanted.version}."
+            raise Invalid(f"There is no policy {stored.policy_id}.", field=f"{path}.policy.policy_id")
+        if await policies.find_version(session, stored.policy_id, stored.version) is None:
+            sentence = f"The policy “{row.name}” has no version {stored.version}."
             raise Invalid(sentence, field=f"{path}.policy.version")
         names[row.id] = row.name
     return names

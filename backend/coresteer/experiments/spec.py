@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.guardrail import VIOLATION_PERIOD, Guardrail
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Workload
 from coresteer_core.metrics import EXPERIMENT_METRICS
@@ -114,7 +114,10 @@ class Spec(Struct, frozen=True, kw_only=True):
     guardrails: Annotated[
         list[Guardrail],
         Meta(max_length=3),
-        labelled("Guardrails", "The experiment stops and all settings are restored when a metric exceeds its bound."),
+        labelled(
+            "Guardrails",
+            f"The experiment stops and restores all settings when a metric exceeds its bound {VIOLATION_PERIOD}.",
+        ),
     ] = []
     template: Annotated[str, Meta(max_length=40), labelled("Template")] = ""
 

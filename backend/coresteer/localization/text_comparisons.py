@@ -16,7 +16,7 @@ COMPARE = {
         "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
     ),
     "compare.differ_count": (
-        "In {metric}, the effects of {differ} of {count} settings differ between the two experiments.",
+        "In {metric}, the effects of {differ} of {count} arms differ between the two experiments.",
         "{metric}에서 {count}개 조건 가운데 {differ}개의 효과가 두 실험 사이에 다르다.",
     ),
     "compare.noise": (
@@ -24,7 +24,7 @@ COMPARE = {
         "두 실험 모두 노드를 자기 자신과 비교했다. {metric}의 자기 차이는 A에서 {a}, B에서 {b}이다.",
     ),
     "compare.nothing": (
-        "The effects cannot be compared: the two experiments have no setting of the same name with known effects on "
+        "The effects cannot be compared: the two experiments have no arm of the same name with known effects on "
         "the same metric.",
         "이름이 같고 같은 지표에 대한 효과가 양쪽에서 확인된 조건이 없어 두 실험의 효과를 비교할 수 없다.",
     ),
@@ -40,7 +40,7 @@ COMPARE = {
     "compare.method": (
         "Each effect is relative to the baseline of its own experiment. The interval of their ratio follows from the "
         "two intervals (MOVER; Zou and Donner 2008), as the experiments are independent. It is not adjusted for the "
-        "number of settings.",
+        "number of arms.",
         "각 효과는 해당 실험의 기준에 대한 것이다. 두 실험은 서로 독립이므로 효과 비율의 신뢰 구간은 두 구간에서 "
         "구한다(MOVER, Zou와 Donner 2008). 조건 수에 대한 보정은 하지 않았다.",
     ),

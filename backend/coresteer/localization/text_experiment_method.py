@@ -39,7 +39,7 @@ METHOD = {
         "판정한다. 95% 신뢰 구간은 블록의 부분집합을 다시 뽑는 같은 계산에서 구하므로 검정 결과와 일치한다.",
     ),
     "method.many": (
-        "All settings are compared with the baseline simultaneously: p and intervals are adjusted for their number, so "
+        "All arms are compared with the baseline simultaneously: p and intervals are adjusted for their number, so "
         "the probability of any false positive is about 5 % (Westfall and Young; Dunnett).",
         "모든 조건을 동시에 기준과 비교한다. p값과 신뢰 구간은 조건 수를 반영하므로 전체 조건에서 잘못된 발견이 "
         "하나라도 나올 확률이 약 5%이다(Westfall-Young, Dunnett 방법).",
@@ -73,7 +73,7 @@ METHOD = {
     ),
     "limit.observe": (
         "The load was the node's own traffic, which differs between runs; the randomized order spreads these "
-        "differences over all settings, but they widen the intervals.",
+        "differences over all arms, but they widen the intervals.",
         "부하는 노드의 실제 트래픽이므로 실행마다 같지 않다. 실행 순서의 무작위화로 그 영향이 모든 조건에 분산되지만 "
         "신뢰 구간은 넓어진다.",
     ),

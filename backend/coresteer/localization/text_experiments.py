@@ -83,25 +83,25 @@ EXPERIMENT = {
         "이 규모의 실험은 {visible}의 차이를 80% 확률로 검출할 수 있다.",
     ),
     "found.unsteady": (
-        "No result for {metric} with {arm}: in the A/A runs, in which nothing was changed, the node differed from "
-        "itself by as much.",
+        "The result for {metric} with {arm} is inconclusive: the A/A runs, in which nothing was changed, show a "
+        "difference as large.",
         "{arm} 조건의 {metric}에 대해서는 결론을 내릴 수 없다. 아무것도 바꾸지 않은 A/A 실행에서도 노드가 그만한 "
         "차이를 보였기 때문이다.",
     ),
     "found.too_few": (
-        "No result for {metric} with {arm}: there are too few runs.",
+        "Too few runs for a result for {metric} with {arm}.",
         "{arm} 조건의 {metric}에 대해서는 실행 횟수가 부족하여 결론을 내릴 수 없다.",
     ),
     # findings about the node against itself
     "aa.steady": (
-        "The A/A runs show no difference of the node from itself: at most {bound} in {metric} "
+        "The A/A runs show no difference in {metric}; it is at most {bound} "
         "(95 % confidence interval {low} to {high}).",
         "노드를 자기 자신과 비교했을 때 차이는 발견되지 않았다. {metric} 차이는 최대 {bound}이다"
         "(95% 신뢰 구간 {low} ~ {high}).",
     ),
     "aa.unsteady": (
-        "The node differed from itself in the A/A runs: {metric} by {change} (95 % confidence interval {low} to "
-        "{high}), although nothing was changed. Differences of this size are not significant on this node.",
+        "The A/A runs differ in {metric} by {change} (95 % confidence interval {low} to {high}), although nothing was "
+        "changed. Differences of this size are inconclusive on this node.",
         "아무것도 바꾸지 않았는데도 노드가 자기 자신과 차이를 보였다: {metric} {change}"
         "(95% 신뢰 구간 {low} ~ {high}). 이 노드에서 이 정도의 차이는 의미가 없다.",
     ),
@@ -111,17 +111,17 @@ EXPERIMENT = {
     ),
     # findings about sweeps
     "sweep.counts": (
-        "{metric}: {higher} of the {levels} settings compared with {baseline} are higher and {lower} are lower; with "
+        "{metric}: {higher} of the {levels} levels compared with {baseline} are higher and {lower} are lower; with "
         "{none} no difference was found.",
         "{baseline} 조건과 비교한 {levels}개 조건 가운데 {metric:은/는} {higher}개에서 높았고 {lower}개에서 낮았으며, "
         "{none}개에서는 차이가 발견되지 않았다.",
     ),
     "sweep.all_higher": (
-        "{metric}: higher with each of the {levels} settings than with {baseline}.",
+        "{metric}: higher with each of the {levels} levels than with {baseline}.",
         "{baseline} 조건과 비교한 {levels}개 조건 모두에서 {metric:이/가} 높았다.",
     ),
     "sweep.all_lower": (
-        "{metric}: lower with each of the {levels} settings than with {baseline}.",
+        "{metric}: lower with each of the {levels} levels than with {baseline}.",
         "{baseline} 조건과 비교한 {levels}개 조건 모두에서 {metric:이/가} 낮았다.",
     ),
     "sweep.no_result": (
@@ -129,7 +129,7 @@ EXPERIMENT = {
         "나머지 {count}개에 대해서는 결론을 내릴 수 없다.",
     ),
     "sweep.none": (
-        "No difference in {metric} was found between {baseline} and any other setting; none is larger than {bound} "
+        "No difference in {metric} was found between {baseline} and any other level; none is larger than {bound} "
         "(simultaneous 95 % confidence intervals).",
         "{baseline} 조건과 다른 조건들 사이에서 {metric} 차이는 발견되지 않았다. 차이가 {bound:을/를} 넘는 조건은 "
         "없다(전체 조건 동시 95% 신뢰 구간).",
@@ -168,7 +168,7 @@ EXPERIMENT = {
     "section.compared": ("What was compared", "비교 대상"),
     "section.primary": ("Primary metric: {metric}", "판정 지표: {metric}"),
     "section.others": ("Other metrics", "그 밖의 지표"),
-    "section.authors": ("Comparison with the published results", "논문 결과와의 비교"),
+    "section.published": ("Comparison with the published results", "논문 결과와의 비교"),
     "section.cpus": ("Utilization by CPU", "CPU별 사용률"),
     "section.noise": ("Variation of the node itself (A/A)", "노드의 자기 비교"),
     "section.method": ("Method", "방법"),
@@ -227,24 +227,24 @@ EXPERIMENT = {
     ),
     "figure.cpus": ("{kind}, percent of each CPU's time", "{kind}, CPU별 시간 비율(%)"),
     "figure.cpus_note": (
-        "Means over runs, one row per setting. Hatched: unknown.",
+        "Means over runs, one row per arm. Hatched: unknown.",
         "조건별 실행 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
     ),
     "figure.cpus_part": (
-        "Means over runs of {count} settings: the baseline and those that differ most from it. Hatched: unknown.",
+        "Means over runs of {count} arms: the baseline and those that differ most from it. Hatched: unknown.",
         "기준과, 기준과 가장 많이 다른 조건을 합한 {count}개 조건의 실행 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
     ),
     "cpu.busy": ("Busy", "사용률"),
     "cpu.softirq": ("Softirq", "softirq"),
     "cpu.irq": ("Interrupts", "인터럽트"),
-    "figure.authors": ("{metric}, relative to {baseline}", "{baseline} 대비 {metric}"),
-    "figure.authors_note": (
+    "figure.published": ("{metric}, relative to {baseline}", "{baseline} 대비 {metric}"),
+    "figure.published_note": (
         "Each relative to its own baseline, because the machines differ. The paper has no confidence intervals.",
         "장비가 서로 다르므로 각자의 기준에 대한 비율로 나타냈다. 논문은 신뢰 구간을 제시하지 않았다.",
     ),
     "table.effects": ("All metrics: {arm} compared with {baseline}", "전체 지표: {baseline} 대비 {arm}"),
-    "table.primary": ("{metric} by setting", "조건별 {metric}"),
-    "table.means": ("Means of other metrics by setting", "조건별 그 밖의 지표 평균"),
+    "table.primary": ("{metric} by arm", "조건별 {metric}"),
+    "table.means": ("Means of other metrics by arm", "조건별 그 밖의 지표 평균"),
     "table.means_note": (
         "▲ higher and ▼ lower than the baseline, with the same test as the primary metric, but each metric by itself: "
         "among many metrics some differ by chance.",
@@ -264,13 +264,13 @@ EXPERIMENT = {
         "같은 조건에 두 이름을 붙여 비교 실행과 같은 방식의 순서로 측정했다. 여기서 나타난 차이에는 원인이 없으므로 "
         "비교 결과를 해석하는 기준으로 삼는다.",
     ),
-    "table.authors": ("Results of the paper and of this node", "논문의 수치와 이 노드의 수치"),
-    "authors.source": ("{title}: {paper}.", "{title}: {paper}."),
-    "authors.here": (
+    "table.published": ("Results of the paper and of this node", "논문의 수치와 이 노드의 수치"),
+    "published.source": ("{title}: {paper}.", "{title}: {paper}."),
+    "published.here": (
         "Here: {cpus} CPUs, Linux {kernel}, {workload}.",
         "이 노드의 환경: CPU {cpus}개, Linux {kernel}, {workload}.",
     ),
-    "authors.note": (
+    "published.note": (
         "The authors used other machines and another kernel. The direction of a difference can be compared, and with "
         "caution its ratio; absolute values cannot.",
         "논문은 다른 장비와 다른 커널에서 측정했다. 비교할 수 있는 것은 방향과, 신중하게 본다면 비율이다. 절대값은 "

@@ -84,10 +84,10 @@ class RolloutMonitor:
 
     @staticmethod
     async def _rolled_back_by_guardrail(session: AsyncSession, row: RolloutRow, names: dict[int, str]) -> str | None:
-        tripped = await repository.guardrail_violation(session, row)
-        if tripped is None:
+        violation = await repository.guardrail_violation(session, row)
+        if violation is None:
             return None
-        node_id, change_id, sentence = tripped
+        node_id, change_id, sentence = violation
         return f"On {names.get(node_id, node_id)} a guardrail rolled change {change_id} back: {sentence}"
 
     def _failure(self, row: RolloutRow, names: dict[int, str]) -> str | None:
@@ -95,8 +95,8 @@ class RolloutMonitor:
         for node_id, name in names.items():
             if self._is_away(row.id, node_id):
                 return f"{name} has been disconnected for {self._away_s:g} s."
-            if tripped := self._tripped(row, node_id):
-                return f"On {name} {tripped}"
+            if violation := self._guardrail_violation(row, node_id):
+                return f"On {name} {violation}"
         return None
 
     def _is_away(self, rollout_id: int, node_id: int) -> bool:
@@ -106,7 +106,7 @@ class RolloutMonitor:
         since = self._away_since.setdefault((rollout_id, node_id), time.monotonic())
         return time.monotonic() - since >= self._away_s
 
-    def _tripped(self, row: RolloutRow, node_id: int) -> str | None:
+    def _guardrail_violation(self, row: RolloutRow, node_id: int) -> str | None:
         """Return a node's violation of the rollout's guardrails, to continue a sentence, None where there is none."""
         rates = self._context.registry.get(node_id).rates
         if rates is None or not row.guardrails:

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from coresteer.changes.schemas import GuardrailIn, Reason
 from coresteer.inputs import STORABLE, RequestBody, RowId, TextPattern
 from coresteer.structs import AsStruct, FormField, FromStruct
+from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
@@ -120,7 +121,9 @@ class PolicyBody(RequestBody):
     ] = Ownership.WARN
     guardrails: Annotated[
         Guardrails,
-        FormField(labelled("Guardrails", "A change is rolled back if a metric exceeds its bound soon after it.")),
+        FormField(
+            labelled("Guardrails", f"A new change is rolled back if a metric exceeds its bound {VIOLATION_PERIOD}.")
+        ),
     ] = Field(default=[])
 
 

@@ -168,7 +168,7 @@ def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
     return means
 
 
-def published_chart(phrases: Phrases, authors: Sequence[PublishedRow]) -> list[Lines]:
+def published_chart(phrases: Phrases, published: Sequence[PublishedRow]) -> list[Lines]:
     """Return charts of metrics with at least two published values.
 
     Paper and node are each relative to their own baseline.
@@ -178,10 +178,10 @@ def published_chart(phrases: Phrases, authors: Sequence[PublishedRow]) -> list[L
         return []
     values = {level.name: level.value for level in factors[0].levels}
     charts = []
-    for metric in dict.fromkeys(row.metric for row in authors):
+    for metric in dict.fromkeys(row.metric for row in published):
         theirs = [
             (at, row.value)
-            for row in authors
+            for row in published
             if row.metric == metric and row.value is not None and (at := values.get(row.arm)) is not None
         ]
         ours = [line for line in _lines(phrases, metric, 0) if line.points] if None not in values.values() else []
@@ -193,11 +193,11 @@ def published_chart(phrases: Phrases, authors: Sequence[PublishedRow]) -> list[L
         here = [(at, Interval(*(100 * each / own for each in (e.value, e.low, e.high)))) for at, e in ours[0].points]
         them = [(at, Interval(*[100 * value / base] * 3)) for at, value in sorted(theirs)]
         lines = [
-            Line(phrases.text("legend.authors"), them, is_authors=True),
+            Line(phrases.text("legend.published"), them, is_published=True),
             Line(phrases.text("legend.here"), here),
         ]
         names = {"metric": phrases.label(metric), "baseline": phrases.baseline}
         axis = f"{factors[0].name}, {factors[0].unit}" if factors[0].unit else factors[0].name
-        title, note = phrases.text("figure.authors", **names), phrases.text("figure.authors_note")
+        title, note = phrases.text("figure.published", **names), phrases.text("figure.published_note")
         charts.append(Lines(title, note, lines, axis, phrases.text("axis.relative", metric=phrases.label(metric)), "%"))
     return charts

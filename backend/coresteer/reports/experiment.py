@@ -53,7 +53,7 @@ def experiment_report(experiment: Experiment, language: Language) -> Report:
         ("section.compared", _compared(phrases)),
         ("section.primary", _primary(phrases)),
         ("section.others", _others(phrases)),
-        ("section.authors", _published(phrases)),
+        ("section.published", _published(phrases)),
         ("section.cpus", [*cpu_heats(phrases)]),
         ("section.noise", _noise(phrases)),
         ("section.method", [Paragraph(text) for text in method_sentences(phrases)]),
@@ -284,20 +284,20 @@ def _published(phrases: Phrases) -> list[Block]:
         mean = means[positions[row.arm]] if means and row.arm in positions else None
         here = format_estimate(mean, phrases.unit(row.metric), phrases.language)
         rows.append([row.arm, phrases.label(row.metric), row.text, here])
-    columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "authors", "here")]
+    columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "published", "here")]
     return [
-        Paragraph(phrases.text("authors.source", title=template.title, paper=paper.citation)),
+        Paragraph(phrases.text("published.source", title=template.title, paper=paper.citation)),
         Paragraph(_both_machines(phrases, paper)),
         *published_chart(phrases, paper.rows),
-        Table(phrases.text("table.authors"), columns, rows, numeric=[3]),
-        Paragraph(phrases.text("authors.note")),
+        Table(phrases.text("table.published"), columns, rows, numeric=[3]),
+        Paragraph(phrases.text("published.note")),
     ]
 
 
 def _both_machines(phrases: Phrases, paper: Paper) -> str:
     machine = phrases.experiment.machine
     known = {name: format_fact(phrases, machine.get(name)) or "?" for name in ("cpus", "kernel")}
-    here = phrases.text("authors.here", **known, workload=label_in_sentence(_workload(phrases)))
+    here = phrases.text("published.here", **known, workload=label_in_sentence(_workload(phrases)))
     return f"{getattr(paper.machine, phrases.language)} {here}"
 
 

@@ -87,7 +87,7 @@ class Line(Struct, frozen=True):
 
     name: str
     points: list[tuple[float, Interval]]
-    is_authors: bool = False
+    is_published: bool = False
 
 
 class Lines(Struct, frozen=True, tag="lines"):

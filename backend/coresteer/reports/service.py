@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.audit.service import record
 from coresteer.auth.secrets import new_token, token_hash
 from coresteer.changes import repository as changes
-from coresteer.changes import service as plans
+from coresteer.changes import service as change_service
 from coresteer.changes.schemas import Change, ChangeFilter
 from coresteer.db import Database
 from coresteer.errors import NotFound
@@ -94,7 +94,7 @@ async def change_file(
     database: Database, ingest: Ingest, change_id: UUID, kind: ReportFormat, language: Language
 ) -> ReportFile:
     """Return the report of a change's effect on its node's real traffic as a file. Raises NotFound."""
-    change = await plans.get_change(database, change_id)
+    change = await change_service.get_change(database, change_id)
     before, after = await _around(database, ingest, change)
     return await _file(kind, lambda: change_report(change, before, after, language))
 

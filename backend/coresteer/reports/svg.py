@@ -133,13 +133,13 @@ def _(figure: Lines, paint: Palette, language: Language) -> tuple[list[str], flo
 
 def _one_line(line: Line, colour: str, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     path = " ".join(f"{_n(x(at))},{_n(y(e.value))}" for at, e in line.points)
-    dash = ' stroke-dasharray="5 4"' if line.is_authors else ""
+    dash = ' stroke-dasharray="5 4"' if line.is_published else ""
     out = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"{dash}/>']
     is_dense = len(line.points) > 40
     for at, e in line.points:
         if e.low != e.high:
             out.append(_line((x(at), y(e.low)), (x(at), y(e.high)), colour, 1.2))
-        if line.is_authors:
+        if line.is_published:
             out.append(_rect(x(at) - 3, y(e.value) - 3, 6, 6, colour))
         elif not is_dense:
             out.append(_circle(x(at), y(e.value), 3.2, colour))

@@ -3,9 +3,13 @@
 import json
 import sys
 
+from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.metrics import METRICS, Metric
 
-_HEAD = """\
+_HEAD = f"""\
+/** How long a metric must exceed a guardrail's bound to violate it. */
+export const VIOLATION_PERIOD = {json.dumps(VIOLATION_PERIOD)};
+
 /**
  * Every metric by name. Generated from coresteer_core.metrics by `make types`.
  *
@@ -13,7 +17,7 @@ _HEAD = """\
  * history: a series, and in live frames; fleet: a figure of the fleet's page; experiment: measured in runs;
  * guardrail: a guardrail can watch it.
  */
-export const METRICS = {
+export const METRICS = {{
 """
 
 

@@ -1,3 +1,6 @@
+/** How long a metric must exceed a guardrail's bound to violate it. */
+export const VIOLATION_PERIOD = "for 2 intervals in a row and at least 2 s";
+
 /**
  * Every metric by name. Generated from coresteer_core.metrics by `make types`.
  *

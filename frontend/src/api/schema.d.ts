@@ -2145,7 +2145,7 @@ export interface components {
                 seed: number | null;
                 /**
                  * Guardrails
-                 * @description The experiment stops and all settings are restored when a metric exceeds its bound.
+                 * @description The experiment stops and restores all settings when a metric exceeds its bound for 2 intervals in a row and at least 2 s.
                  * @default []
                  */
                 guardrails: {
@@ -2619,7 +2619,7 @@ export interface components {
                 seed?: number | null;
                 /**
                  * Guardrails
-                 * @description The experiment stops and all settings are restored when a metric exceeds its bound.
+                 * @description The experiment stops and restores all settings when a metric exceeds its bound for 2 intervals in a row and at least 2 s.
                  * @default []
                  */
                 guardrails: {
@@ -2736,7 +2736,7 @@ export interface components {
         };
         /**
          * GuardrailIn
-         * @description A bound on a metric: the change is rolled back at once when the metric exceeds max.
+         * @description A bound on a metric; a violation rolls the change back.
          */
         GuardrailIn: {
             /**
@@ -2744,7 +2744,10 @@ export interface components {
              * @enum {string}
              */
             metric: "busiest_cpu_percent" | "rtt_p99_us" | "dropped_per_s";
-            /** Max */
+            /**
+             * Max
+             * @description Violated when the metric exceeds it for 2 intervals in a row and at least 2 s.
+             */
             max: number;
         };
         /**
@@ -3796,7 +3799,7 @@ export interface components {
             on_drift: "yield" | "warn" | "reassert";
             /**
              * Guardrails
-             * @description A change is rolled back if a metric exceeds its bound soon after it.
+             * @description A new change is rolled back if a metric exceeds its bound for 2 intervals in a row and at least 2 s.
              * @default []
              */
             guardrails: components["schemas"]["GuardrailIn"][];
@@ -4677,7 +4680,7 @@ export interface components {
                 seed: number | null;
                 /**
                  * Guardrails
-                 * @description The experiment stops and all settings are restored when a metric exceeds its bound.
+                 * @description The experiment stops and restores all settings when a metric exceeds its bound for 2 intervals in a row and at least 2 s.
                  * @default []
                  */
                 guardrails: {
@@ -4694,8 +4697,8 @@ export interface components {
             unavailable_because: string | null;
             /** Differs */
             differs: string[];
-            /** Authors */
-            authors: components["schemas"]["PublishedRow"][];
+            /** Published */
+            published: components["schemas"]["PublishedRow"][];
         };
         /**
          * Timer

@@ -8,6 +8,8 @@ MIN_STRIKES = 2
 """Consecutive intervals above the bound that violate a guardrail; a single one may be caused by the write itself."""
 MIN_STRIKES_S = 2.0
 """Shortest total duration in seconds of those intervals (compared to the nearest tenth of a second)."""
+VIOLATION_PERIOD = f"for {MIN_STRIKES} intervals in a row and at least {MIN_STRIKES_S:g} s"
+"""How long a metric must exceed its bound to violate a guardrail, as part of a sentence."""
 
 
 class Guardrail(Struct, frozen=True):

@@ -60,7 +60,7 @@ class TemplateKind(NamedTuple):
             spec=spec,
             unavailable_because=unavailable,
             differs=differs,
-            authors=[] if self.paper is None else self.paper.rows,
+            published=[] if self.paper is None else self.paper.rows,
         )
 
     def spec(

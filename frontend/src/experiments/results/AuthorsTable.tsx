@@ -9,7 +9,7 @@ export function AuthorsTable({
   experiment,
   paper,
 }: {
-  rows: Template["authors"];
+  rows: Template["published"];
   experiment: Experiment;
   paper: string;
 }) {

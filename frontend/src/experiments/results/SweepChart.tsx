@@ -23,7 +23,7 @@ export function SweepChart({ experiment, metric, template }: Props) {
 
 function Lines({ experiment, metric, template }: Props) {
   const { label, unit } = metricOf(experiment, metric);
-  const authors = template?.authors ?? [];
+  const authors = template?.published ?? [];
   const { points, numeric } = sweepPoints(experiment, metric, authors);
   const factor = experiment.spec.factors[0];
   const axis = [factor?.name, factor?.unit].filter(Boolean).join(", ");

@@ -7,7 +7,7 @@ export type SweepPoint = { place: number; name: string; x: number; y: Interval |
 export function sweepPoints(
   { spec, analysis, arms }: Pick<Experiment, "spec" | "analysis" | "arms">,
   metric: string,
-  authors: Template["authors"],
+  authors: Template["published"],
 ): { points: SweepPoint[]; numeric: boolean } {
   const levels = spec.factors[0]?.levels ?? [];
   const numeric = levels.length > 0 && levels.every(({ value }) => value !== null);

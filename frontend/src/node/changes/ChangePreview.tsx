@@ -1,4 +1,5 @@
 import { ApiProblem, errorMessage, type Schemas } from "../../api/client";
+import { VIOLATION_PERIOD } from "../../api/metrics";
 import { duration, formatFigure, micros } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
 import nodeStyles from "../node.module.css";
@@ -97,7 +98,7 @@ export function ChangePreview({ preview, error, confirmS, limitUs }: Props) {
             <dt>if not confirmed</dt>
             <dd>
               rolls back to {originals} after {duration(confirmS)}
-              {limitUs !== null && `, or as soon as RTT p99 exceeds ${formatFigure(micros(limitUs))}`}
+              {limitUs !== null && `, or when RTT p99 exceeds ${formatFigure(micros(limitUs))} ${VIOLATION_PERIOD}`}
             </dd>
           </div>
         )}
