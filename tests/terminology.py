@@ -39,6 +39,13 @@ TERMS: dict[str, str] = {
     "back and forth → flap damping": r"\bback and forth\b",
     "so many … inside → concurrency limit": r"\bso many\b|\binside at once\b",
     "dialect": r"\bunder way\b|\bwhoever\b|\bsomebody else\b|\bof which only\b|\bnobody\b",
+    "Seen → ChangeAck": r"(?-i:(?<![a-z] )\bSeen\b)",
+    "kept, Keep → confirmed, Confirm": r"\bkept (it|the change) in time\b|\bnot kept\b|\bkeep (it|the|this) change\b",
+    "to go on and warn → warn": r"\bgo on and\b",
+    "staying → skipped": r"\bstaying\b",
+    "thinks → evaluation": r"\bthinks\b",
+    "word(s) → message(s)": r"\bown words\b|\b(last|latest|agent'?s|node'?s) words?\b",
+    "variable told/asked/heard → reported, requested": r"\b(told|asked|heard)\b(?=\)?\s*[=:,)(])",
     "method take/tell/told/look/asked/say/heard": r"\bdef (take|tell|told|look|asked|say|heard)\(",
 }
 """Standard term by pattern, matched in any case and also inside identifiers that underscores or capitals divide."""

@@ -175,7 +175,7 @@ async def test_a_node_that_stays_away_rolls_the_version_back(fleet: Fleet) -> No
     begun = await fleet.start()
     await fleet.nodes[2].agent.websocket.close()
     await fleet.check()
-    strict = RolloutMonitor(fleet.nodes[0].backend.app.state.policies, away_s=0)
+    strict = RolloutMonitor(fleet.nodes[0].backend.app.state.policies, disconnected_s=0)
     await strict.check(datetime.now(UTC))
     assert (await fleet.rollout(begun["id"]))["state"] == "canary", "only nodes that have the version count"
     await fleet.nodes[0].agent.websocket.close()

@@ -2,7 +2,7 @@
 
 By generic netlink (kernel: Documentation/networking/ethtool-netlink.rst). What netlink has no message for, the
 indirection table before Linux 6.2 and writing one, goes by ioctl (kernel: include/uapi/linux/ethtool.h).
-Every function is about the running kernel, takes a netdev's name and raises OSError with the kernel's own words.
+Every function is about the running kernel, takes a netdev's name and raises OSError with the kernel's message.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Reads and sets coalescing (of a netdev or one queue) and ring sizes through ethtool.
 
 Of the running kernel, by names of coresteer_core.settings.params.PARAMS. Every function raises OSError with the
-kernel's own words where it has some. By netlink, except coalescing of one queue, for which there is only an ioctl
+kernel's messages where it has some. By netlink, except coalescing of one queue, for which there is only an ioctl
 (kernel: include/uapi/linux/ethtool.h, struct ethtool_per_queue_op and ethtool_coalesce).
 """
 

@@ -30,10 +30,10 @@ class RolloutMonitor:
     All state that must survive a restart is in the database; guardrail strikes restart from 0.
     """
 
-    def __init__(self, context: PolicyContext, *, away_s: float = MAX_DISCONNECTED_S) -> None:
+    def __init__(self, context: PolicyContext, *, disconnected_s: float = MAX_DISCONNECTED_S) -> None:
         self._context = context
-        self._away_s = away_s
-        self._away_since: dict[tuple[int, int], float] = {}
+        self._disconnected_s = disconnected_s
+        self._disconnected_since: dict[tuple[int, int], float] = {}
         self._strikes: dict[tuple[int, int, str], tuple[int, Strikes]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -60,7 +60,7 @@ class RolloutMonitor:
             if moved:
                 self._context.bus.publish(PoliciesEvent(None))
         if not ongoing:
-            self._away_since.clear()
+            self._disconnected_since.clear()
             self._strikes.clear()
 
     async def _advance(self, session: AsyncSession, policy: PolicyRow, row: RolloutRow, now: datetime) -> bool:
@@ -93,18 +93,18 @@ class RolloutMonitor:
     def _failure(self, row: RolloutRow, names: dict[int, str]) -> str | None:
         """Return why the rollout must be rolled back, None if it need not be; deleted nodes do not count."""
         for node_id, name in names.items():
-            if self._is_away(row.id, node_id):
-                return f"{name} has been disconnected for {self._away_s:g} s."
+            if self._is_disconnected(row.id, node_id):
+                return f"{name} has been disconnected for {self._disconnected_s:g} s."
             if violation := self._guardrail_violation(row, node_id):
                 return f"On {name} {violation}"
         return None
 
-    def _is_away(self, rollout_id: int, node_id: int) -> bool:
+    def _is_disconnected(self, rollout_id: int, node_id: int) -> bool:
         if self._context.registry.get(node_id).connected:
-            self._away_since.pop((rollout_id, node_id), None)
+            self._disconnected_since.pop((rollout_id, node_id), None)
             return False
-        since = self._away_since.setdefault((rollout_id, node_id), time.monotonic())
-        return time.monotonic() - since >= self._away_s
+        since = self._disconnected_since.setdefault((rollout_id, node_id), time.monotonic())
+        return time.monotonic() - since >= self._disconnected_s
 
     def _guardrail_violation(self, row: RolloutRow, node_id: int) -> str | None:
         """Return a node's violation of the rollout's guardrails, to continue a sentence, None where there is none."""

@@ -59,8 +59,8 @@ def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         )
     times = [_time(facts, nic, value, []) for value in _values(facts, nic, USECS, (_BELOW_THE_GAP, _PAST_THE_GAP))]
     counts = [
-        Level(f"{asked} frames", [DesiredValue(_key(facts, nic, FRAMES), str(value))], value=float(value))
-        for asked, value in _values(facts, nic, FRAMES, _SWEPT_FRAMES)
+        Level(f"{requested} frames", [DesiredValue(_key(facts, nic, FRAMES), str(value))], value=float(value))
+        for requested, value in _values(facts, nic, FRAMES, _SWEPT_FRAMES)
     ]
     workload = _traffic(facts)
     factors = [Factor("rx-usecs", times, "µs"), Factor("rx-frames", counts, "frames")]
@@ -131,7 +131,7 @@ def _supports(facts: NodeFacts, nic: Netdev, name: str) -> bool:
     return any(one.verdict in (Verdict.ACCEPTED, Verdict.ROUNDED) for one in responses)
 
 
-def _values(facts: NodeFacts, nic: Netdev, name: str, asked: tuple[int, ...]) -> list[tuple[int, int]]:
+def _values(facts: NodeFacts, nic: Netdev, name: str, requested: tuple[int, ...]) -> list[tuple[int, int]]:
     """Return the paper's values with the driver's rounded ones, as far as was learned, without duplicates."""
     made = {
         one.requested: int(one.read_back)
@@ -139,16 +139,16 @@ def _values(facts: NodeFacts, nic: Netdev, name: str, asked: tuple[int, ...]) ->
         if one.verdict is Verdict.ROUNDED and one.read_back is not None and one.read_back.isdecimal()
     }
     found: dict[int, int] = {}
-    for value in asked:
+    for value in requested:
         found.setdefault(made.get(str(value), value), value)
     return [(value, stands) for stands, value in found.items()]
 
 
 def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[DesiredValue]) -> Level:
-    asked, stands = value
+    requested, stands = value
     steady = [DesiredValue(_key(facts, nic, _ADAPTIVE), "off")] if nic.params.get(_ADAPTIVE) == "on" else []
     return Level(
-        f"{asked} µs", [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more], value=float(stands)
+        f"{requested} µs", [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more], value=float(stands)
     )
 
 

@@ -15,18 +15,18 @@ export type SpecPreview = { data: Preview | undefined; error: Error | null; old:
 
 /** The preview of an experiment, requested shortly after the last input. */
 export function useSpecPreview(spec: SpecIn | null): SpecPreview {
-  const asked = useMemo(() => JSON.stringify(spec), [spec]);
-  const [settled] = useDebouncedValue(asked, TYPING_MS);
+  const request = useMemo(() => JSON.stringify(spec), [spec]);
+  const [settled] = useDebouncedValue(request, TYPING_MS);
   const preview = useQuery({
     queryKey: ["experiment-preview", settled],
-    enabled: spec !== null && settled === asked,
+    enabled: spec !== null && settled === request,
     placeholderData: keepPreviousData,
     staleTime: 0,
     gcTime: 0,
     queryFn: ({ signal }) =>
       unwrap(api.POST("/api/experiments/preview", { body: { spec: JSON.parse(settled) }, signal })),
   });
-  return { data: preview.data, error: preview.error, old: settled !== asked || preview.isPlaceholderData };
+  return { data: preview.data, error: preview.error, old: settled !== request || preview.isPlaceholderData };
 }
 
 type Props = { preview: SpecPreview; differs: string[]; fits: boolean };

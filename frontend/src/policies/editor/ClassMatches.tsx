@@ -16,9 +16,9 @@ type Props = { nodeId: number; name: string; spec: ServiceClasses; scope: Policy
 
 /** The processes of a node that match each class of the edited policy, and those that match none. */
 export function ClassMatches({ nodeId, name, spec, scope }: Props) {
-  const [asked] = useDebouncedValue(JSON.stringify({ spec, scope }), TYPING_MS);
+  const [request] = useDebouncedValue(JSON.stringify({ spec, scope }), TYPING_MS);
   const matches = useQuery({
-    queryKey: ["class-matches", nodeId, asked],
+    queryKey: ["class-matches", nodeId, request],
     placeholderData: keepPreviousData,
     staleTime: 0,
     gcTime: 0,
@@ -27,7 +27,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
       unwrap(
         api.POST("/api/nodes/{node_id}/classes/match", {
           params: { path: { node_id: nodeId } },
-          body: JSON.parse(asked),
+          body: JSON.parse(request),
           signal,
         }),
       ),

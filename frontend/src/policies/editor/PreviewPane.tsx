@@ -34,11 +34,11 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
     const name = draft.values.name?.trim() || "a policy without a name yet";
     return readBody({ ...draft, values: { ...draft.values, name } });
   }, [draft]);
-  const asked = useMemo(() => JSON.stringify({ body: reading.body, node_ids: ids }), [reading, ids]);
-  const [settled] = useDebouncedValue(asked, TYPING_MS);
+  const request = useMemo(() => JSON.stringify({ body: reading.body, node_ids: ids }), [reading, ids]);
+  const [settled] = useDebouncedValue(request, TYPING_MS);
   const preview = useQuery({
     queryKey: ["policy-preview", settled],
-    enabled: reading.body !== null && ids.length > 0 && settled === asked,
+    enabled: reading.body !== null && ids.length > 0 && settled === request,
     placeholderData: keepPreviousData,
     staleTime: 0,
     gcTime: 0,
@@ -47,7 +47,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
   });
   const set = (next: number[]) => onChoose(next.length === 0 ? undefined : next.join(","));
   const nameOf = (id: number) => nodes?.find((node) => node.id === id)?.name ?? `node ${id}`;
-  const old = settled !== asked || preview.isPlaceholderData;
+  const old = settled !== request || preview.isPlaceholderData;
   return (
     <section className={`card ${styles.pane}`} aria-label="Preview">
       <h2>
