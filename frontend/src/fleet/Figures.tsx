@@ -1,9 +1,8 @@
 import type { Schemas } from "../api/client";
 import { bitRate, type Figure, perSecond } from "../lib/format";
+import { HOT_PERCENT, isHot } from "../lib/metrics";
 import { useFigures } from "./fleetStore";
 import type { FigureColumn } from "./search";
-
-const HOT_PERCENT = 90;
 
 function Kpi({ label, figure, tone, more }: { label: string; figure: Figure; tone?: string; more?: string }) {
   return (
@@ -31,7 +30,7 @@ export function Figures({ nodes, changes }: { nodes: Schemas["NodeSummary"][]; c
   };
   const healths = { live: 0, stale: 0, away: 0, new: 0 };
   for (const node of nodes) healths[figures.health(node.id)] += 1;
-  const hot = known("softirq_cpu_percent").filter((value) => value > HOT_PERCENT).length;
+  const hot = known("softirq_cpu_percent").filter(isHot).length;
   const drops = sum("softnet_dropped_per_s");
   const others = [
     healths.stale && `${healths.stale} stale`,
@@ -45,7 +44,7 @@ export function Figures({ nodes, changes }: { nodes: Schemas["NodeSummary"][]; c
       <Kpi label="Transmit" figure={bitRate(sum("tx_bytes_per_s"))} />
       <Kpi label="Interrupts" figure={perSecond(sum("interrupts_per_s"))} />
       <Kpi
-        label={`Softirq over ${HOT_PERCENT} %`}
+        label={`Softirq ≥ ${HOT_PERCENT} %`}
         figure={plain(hot)}
         tone={hot > 0 ? "bad" : undefined}
         more={hot === 1 ? "node" : "nodes"}

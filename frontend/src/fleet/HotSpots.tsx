@@ -4,10 +4,9 @@ import type { Schemas } from "../api/client";
 import { SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
 import { formatFigure, percent } from "../lib/format";
+import { isHot } from "../lib/metrics";
 import { useFigures, useStableFigures } from "./fleetStore";
 import { hotSpotReasons, hotSpots, hottestCpu } from "./hotspots";
-
-const BAD_PERCENT = 90;
 
 /** The nodes with drops, time squeeze or overloaded CPUs, with the figures. */
 export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
@@ -47,7 +46,7 @@ export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
                       </Link>{" "}
                       {node.simulated && <SimulatedTag />}
                     </td>
-                    <td className={hot.percent >= BAD_PERCENT ? "bad" : "warn"}>
+                    <td className={isHot(hot.percent) ? "bad" : "warn"}>
                       {known ? `CPU ${hot.cpu} · ${formatFigure(percent(hot.percent))}` : "–"}
                     </td>
                     <td className="muted wrap">{hotSpotReasons(node.id, figures).join(" · ") || "subsided"}</td>

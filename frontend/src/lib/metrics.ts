@@ -44,6 +44,10 @@ export const GUARDRAIL_LABELS = Object.fromEntries(
   }),
 ) as Record<GuardrailMetric, { label: string; unit: string }>;
 
+/** The load of a CPU, in percent, from which it is shown in red. */
+export const HOT_PERCENT = 90;
+export const isHot = (percent: number | undefined): boolean => percent !== undefined && percent >= HOT_PERCENT;
+
 type Format = (value: number | null | undefined) => Figure;
 
 const withUnit =

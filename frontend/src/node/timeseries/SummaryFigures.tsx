@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
 import type { Point } from "../../charts/seriesRing";
 import { bitRate, type Figure, formatFigure, micros, packetRate, percent, perSecond, ratio } from "../../lib/format";
+import { isHot } from "../../lib/metrics";
 import { FIRST_LABEL, type RatesFrame } from "../../live/frames";
 import { type NodeView, useFrames } from "../nodeView";
 import { heatQuery } from "../queries";
@@ -9,9 +10,6 @@ import { largestShare, meanOf, packetsPerInterrupt } from "./metricValues";
 import styles from "./timeseries.module.css";
 
 type Peak = { cpu: number; percent: number } | null;
-
-/** CPU load from which a figure is shown in red. */
-const HOT_PERCENT = 90;
 
 /** The CPU with the highest value in a past range; null without data. */
 function peakOf(block: HeatBlock | undefined): Peak {
@@ -64,13 +62,13 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
         label={live ? "Busiest CPU" : "Busiest CPU, highest"}
         figure={percent(busiest?.percent)}
         note={busiest === null ? "" : `CPU ${busiest.cpu}`}
-        bad={(busiest?.percent ?? 0) >= HOT_PERCENT}
+        bad={isHot(busiest?.percent)}
       />
       <One
         label={live ? "Softirq, hottest" : "Softirq, highest"}
         figure={percent(softirq?.percent)}
         note={softirq === null ? "" : `CPU ${softirq.cpu}`}
-        bad={(softirq?.percent ?? 0) >= HOT_PERCENT}
+        bad={isHot(softirq?.percent)}
       />
       <One
         label="RTT p99"
