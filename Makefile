@@ -24,7 +24,7 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	$(BIN)/lint-imports --no-cache --no-logo
 	cd frontend && npm run --silent check
 	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api || \
-	  { echo "frontend/src/api is not what the backend's API, the settings and the metrics say: run 'make types' and commit it."; exit 1; }
+	  { echo "frontend/src/api is not what the backend's API, the settings, the metrics and the constants say: run 'make types' and commit it."; exit 1; }
 
 test-python: .venv/.installed  ## in two halves at once: the backend's wait for a database, the others compute
 	@$(MAKE) --silent --jobs 2 --output-sync=target test-backend test-agent
@@ -59,12 +59,13 @@ bench-policies: .venv/.installed  ## how near the best network-process places, a
 bench-experiments: .venv/.installed  ## how often experiments find a difference where none is, and one of 10 %
 	$(BIN)/python -m tests.bench.bench_false_alarms
 
-types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings and metrics, from the backend's OpenAPI and the core
+types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, from the backend's OpenAPI and the core
 	@mkdir -p build
 	@$(BIN)/python -m coresteer.telemetry.metrics_ts > build/metrics.ts
 	@$(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
+	@$(BIN)/python -m coresteer.cli.constants_ts build/openapi.json > build/constants.ts
 	@$(BIN)/python -c 'from coresteer_core.settings import schema; print(schema.kinds_as_json())' > build/settings.json
-	@mv build/metrics.ts build/settings.json frontend/src/api/
+	@mv build/metrics.ts build/constants.ts build/settings.json frontend/src/api/
 
 format: .venv/.installed $(NODE_MODULES)
 	$(BIN)/ruff format .

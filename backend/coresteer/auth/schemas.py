@@ -11,7 +11,7 @@ from coresteer.inputs import STORABLE, RequestBody, TextPattern, validation_erro
 Username = Annotated[
     str,
     Field(min_length=1, max_length=64),
-    TextPattern(r"[A-Za-z0-9._@-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
+    TextPattern(r"[A-Za-z0-9._@\-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
 ]
 Password = Annotated[str, Field(min_length=10, max_length=200), STORABLE]
 Name = Annotated[str, Field(min_length=1, max_length=100), STORABLE]

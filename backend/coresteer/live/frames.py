@@ -11,7 +11,8 @@ from coresteer_core.metrics import FLEET_METRICS, HISTORY_METRICS
 from coresteer_core.node.metric_values import metric_values
 from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
 
-_HEALTH = {Health.LIVE: 0, Health.STALE: 1, Health.AWAY: 2, Health.NEW: 3}
+HEALTH_CODES = {Health.LIVE: 0, Health.STALE: 1, Health.AWAY: 2, Health.NEW: 3}
+"""The code of each health in the fleet frame."""
 _CPUS = ("busiest_cpu", "softirq_cpu")
 
 
@@ -75,7 +76,7 @@ def fleet_frame(rows: Sequence[FleetRow], time_ms: int) -> bytes:
     """Return the figures of many nodes as a frame, one column per figure: NaN or 0xFFFFFFFF where unknown."""
     columns = [
         ("node_id", "u32", np.array([node_id for node_id, _, _ in rows], "<u4").tobytes()),
-        ("health", "u8", bytes(_HEALTH[health] for _, health, _ in rows)),
+        ("health", "u8", bytes(HEALTH_CODES[health] for _, health, _ in rows)),
     ]
     figures = [figures for _, _, figures in rows]
     for name in _CPUS:

@@ -28,7 +28,8 @@ from coresteer_core.protocol import FlowsMessage
 
 T = TypeVar("T")
 
-_LONGEST = timedelta(hours=1)
+MAX_RANGE = timedelta(hours=1)
+"""The longest time range of a backtest."""
 _STEP_MS = ROUND_PERIOD_S * 1000
 _FLOWS_VALID_MS = 4 * _STEP_MS
 """Flows older than this are not used."""
@@ -40,7 +41,7 @@ async def backtest(context: PolicyContext, policy_id: int, request: BacktestRequ
 
     Raises NotFound, Invalid, and Conflict where the time range has no samples or no inventory.
     """
-    span = TimeRange.validated(request.from_time, request.to_time, _LONGEST)
+    span = TimeRange.validated(request.from_time, request.to_time, MAX_RANGE)
     if request.version is not None and request.body is not None:
         raise Invalid("Give a version or a body, not both.", field="body")
     async with context.database.session() as session:

@@ -2,8 +2,8 @@ import type { ReactNode } from "react";
 import { Logo } from "../shell/icons";
 import styles from "./auth.module.css";
 
-/** Pattern and hint for input fields of user names. */
-export const USERNAME = { pattern: "[A-Za-z0-9._@\\-]+", title: "Letters, digits and . _ @ -" };
+/** Hint for input fields of user names. */
+export const USERNAME_HINT = "Letters, digits and . _ @ -";
 
 /** The frame of pages without a signed-in user. */
 export function AuthFrame({ title, children }: { title: string; children: ReactNode }) {

@@ -3,9 +3,10 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, setCsrfToken, unwrap } from "../api/client";
+import { BOUNDS } from "../api/constants";
 import { meQuery, queryClient } from "../api/queries";
 import { FormError, fieldError } from "../components/FormError";
-import { AuthFrame, USERNAME } from "./Form";
+import { AuthFrame, USERNAME_HINT } from "./Form";
 
 const FIELDS = ["username", "password"];
 
@@ -73,24 +74,24 @@ function FirstAdministrator({ token }: { token: string }) {
       <form onSubmit={submit}>
         <TextInput
           label="Name"
-          description={USERNAME.title}
-          pattern={USERNAME.pattern}
-          title={USERNAME.title}
+          description={USERNAME_HINT}
+          pattern={BOUNDS.UserCreate.username.pattern}
+          title={USERNAME_HINT}
           autoComplete="username"
           autoFocus
           required
-          maxLength={64}
+          maxLength={BOUNDS.UserCreate.username.maxLength}
           value={username}
           error={fieldError(setup.error, "username")}
           onChange={(event) => setUsername(event.currentTarget.value)}
         />
         <PasswordInput
           label="Password"
-          description="At least 10 characters"
+          description={`At least ${BOUNDS.UserCreate.password.minLength} characters`}
           autoComplete="new-password"
           required
-          minLength={10}
-          maxLength={200}
+          minLength={BOUNDS.UserCreate.password.minLength}
+          maxLength={BOUNDS.UserCreate.password.maxLength}
           value={password}
           error={fieldError(setup.error, "password")}
           onChange={(event) => setPassword(event.currentTarget.value)}

@@ -1,5 +1,5 @@
 import type { Schemas } from "../api/client";
-import { HEALTHS } from "../live/frames";
+import { HEALTHS } from "../api/constants";
 import type { FleetFigures } from "./fleetStore";
 import type { FigureColumn } from "./search";
 

@@ -1,8 +1,9 @@
 import { useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
+import { ABSENT_U32, HEALTHS } from "../api/constants";
 import { nodesQuery, queryClient } from "../api/queries";
 import { FLEET_METRICS, type FleetMetric } from "../lib/metrics";
-import { type FleetFrame, HEALTHS, UNKNOWN_U32 } from "../live/frames";
+import type { FleetFrame } from "../live/frames";
 import { liveConnection } from "../live/socket";
 import type { FigureColumn } from "./search";
 
@@ -23,7 +24,7 @@ export class FleetFigures {
   get(nodeId: number, column: FigureColumn): number {
     const row = this.rows.get(nodeId);
     const value = row === undefined ? Number.NaN : (this.frame[column][row] as number);
-    return value === UNKNOWN_U32 ? Number.NaN : value;
+    return value === ABSENT_U32 ? Number.NaN : value;
   }
 
   health(nodeId: number): Schemas["Health"] {
@@ -35,7 +36,7 @@ export class FleetFigures {
 /** A fleet frame built from a list of nodes, used until the first frame arrives; time_ms is 0. */
 export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
   const cpu = (name: "busiest_cpu" | "softirq_cpu") =>
-    Uint32Array.from(nodes, (node) => node.figures?.[name] ?? UNKNOWN_U32);
+    Uint32Array.from(nodes, (node) => node.figures?.[name] ?? ABSENT_U32);
   const metrics = FLEET_METRICS.map((name) => [
     name,
     Float32Array.from(nodes, (node) => node.figures?.metrics[name] ?? Number.NaN),

@@ -1,7 +1,6 @@
 /** CPU lists in the kernel's format, `0-3,8`; the same errors as coresteer_core.cpuset. */
 
-/** The largest NR_CPUS of a kernel configuration. */
-const MAX_CPUS = 8192;
+import { MAX_CPUS } from "../api/constants";
 
 /** An invalid CPU list; the message names the invalid part. */
 export class CpuListError extends Error {}

@@ -10,10 +10,11 @@ test.each([
   ["more than a double holds exactly", positiveInteger, "9007199254740993", undefined],
   ["a word", positiveInteger, "all", undefined],
   ["empty text", filledText, "", undefined],
-  ["a lower bound itself", numberWithin(60, 65_536), "60", 60],
-  ["less than a lower bound", numberWithin(60, 65_536), "59.9", undefined],
-  ["an upper bound itself", numberWithin(60, 65_536), "65536", 65_536],
-  ["an empty number", numberWithin(-1, 1), " x", undefined],
+  ["a lower bound itself", numberWithin({ minimum: 60, maximum: 65_536 }), "60", 60],
+  ["less than a lower bound", numberWithin({ minimum: 60, maximum: 65_536 }), "59.9", undefined],
+  ["an upper bound itself", numberWithin({ minimum: 60, maximum: 65_536 }), "65536", 65_536],
+  ["an exclusive lower bound", numberWithin({ exclusiveMinimum: 0 }), "0", undefined],
+  ["an empty number", numberWithin({ minimum: -1, maximum: 1 }), " x", undefined],
   ["infinity", timeMs, "Infinity", undefined],
 ])("%s is parsed or removed, without an exception", (_, schema: v.GenericSchema<unknown, unknown>, given, expected) => {
   expect(validated(v.object({ one: param(schema) }))({ one: given }).one).toBe(expected);

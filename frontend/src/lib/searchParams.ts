@@ -15,8 +15,11 @@ const anyNumber = v.pipe(v.union([v.string(), v.number()]), v.transform(Number),
 /** An integer from 1, e.g. an id. */
 export const positiveInteger = v.pipe(anyNumber, v.safeInteger(), v.minValue(1));
 
-/** A number within inclusive bounds. */
-export const numberWithin = (min: number, max: number) => v.pipe(anyNumber, v.minValue(min), v.maxValue(max));
+type Bounds = { minimum?: number; exclusiveMinimum?: number; maximum?: number };
+
+/** A number within the bounds of a JSON Schema. */
+export const numberWithin = ({ minimum = -Infinity, exclusiveMinimum = -Infinity, maximum = Infinity }: Bounds) =>
+  v.pipe(anyNumber, v.minValue(minimum), v.gtValue(exclusiveMinimum), v.maxValue(maximum));
 
 /** A time in Unix milliseconds. */
 export const timeMs = v.pipe(anyNumber, v.gtValue(0));

@@ -1,17 +1,12 @@
 /** The binary frames of /api/live: a JSON header, then little-endian columns, read without copying. */
 
+import { FIRST_LABEL_ID } from "../api/constants";
 import type { FleetMetric, HistoryMetric } from "../lib/metrics";
 
 type ColumnType = "u8" | "u16" | "u32" | "f32";
 type Column = Uint8Array | Uint16Array | Uint32Array | Float32Array;
 /** A column's header. offset: from the frame's start; length: in bytes. */
 type ColumnHeader = { name: string; type: ColumnType; offset: number; length: number };
-
-export const UNKNOWN_U32 = 0xffffffff;
-export const UNKNOWN_SHARE = 255;
-
-/** Health values in the order of their codes in the fleet frame. */
-export const HEALTHS = ["live", "stale", "away", "new"] as const;
 
 type NetdevCounts = [name: string, ...counts: (number | null)[]];
 
@@ -26,19 +21,20 @@ export type RatesFrame = {
   netdevs: NetdevCounts[] | null;
   /** The node's values, null where unknown. */
   metrics: Record<HistoryMetric, number | null>;
-  /** A share in units of 0.5 %, 255 where unknown. */
+  /** A share in units of 0.5 %, ABSENT_SHARE where unknown. */
   share(name: string): Uint8Array | null;
-  /** A count of the interval (not a rate), UNKNOWN_U32 where unknown. */
+  /** A count of the interval (not a rate), ABSENT_U32 where unknown. */
   count(name: string): Uint32Array | null;
   /** IRQ × CPU cells with increments: parallel columns of ids, CPUs and increments. */
   irqs: { ids: Uint32Array; cpus: Uint16Array; counts: Uint32Array } | null;
 };
 
-/** All nodes' figures of one second, one row a node. NaN and UNKNOWN_U32 are unknown. */
+/** All nodes' figures of one second, one row a node. NaN and ABSENT_U32 are unknown. */
 export type FleetFrame = {
   type: "fleet";
   time_ms: number;
   node_id: Uint32Array;
+  /** Indices into HEALTHS. */
   health: Uint8Array;
   busiest_cpu: Uint32Array;
   softirq_cpu: Uint32Array;
@@ -82,11 +78,8 @@ export function decodeFrame(buffer: ArrayBuffer): RatesFrame | FleetFrame {
   };
 }
 
-/** First id of architecture rows such as LOC; smaller ids are interrupt numbers. */
-export const FIRST_LABEL = 0x21000000;
-
-/** The row label in /proc/interrupts for an irq id: `41`, or four ASCII bytes such as `LOC`. */
+/** The row label in /proc/interrupts for an irq id: `41`, or from FIRST_LABEL_ID four ASCII bytes such as `LOC`. */
 export function irqLabel(id: number): string {
-  if (id < FIRST_LABEL) return String(id);
+  if (id < FIRST_LABEL_ID) return String(id);
   return String.fromCharCode(id >>> 24, (id >>> 16) & 255, (id >>> 8) & 255, id & 255).trimEnd();
 }

@@ -1,12 +1,17 @@
 import * as v from "valibot";
+import { BOUNDS } from "../api/constants";
 import { numberWithin, param, timeMs, validated, withRange } from "../lib/searchParams";
 import { HEAT_SHARES } from "./cpuShares";
 
 /** Lengths of the live window in seconds. */
 export const SPANS = [60, 300, 3600, 86_400] as const;
 
-/** Bounds of the assumed traffic and of the allowed latency, as the backend accepts them. */
-export const BOUNDS = { pps: [1, 1e9], frame: [60, 65_536], bound: [1, 1e6] } as const;
+/** Schemas of the assumed traffic and of the allowed latency, by search parameter. */
+export const TRAFFIC_SCHEMAS = {
+  pps: BOUNDS.CoalescingQuery.packets_per_s,
+  frame: BOUNDS.CoalescingQuery.frame_bytes,
+  bound: BOUNDS.CoalescingPolicy.max_added_us,
+} as const;
 
 const LEAST_RANGE_MS = 1000;
 
@@ -38,10 +43,10 @@ const NodeSearchSchema = v.pipe(
     /** Selected values of rx-usecs and rx-frames: `54x32`, or `54` where there are no frames. */
     point: param(v.pipe(v.string(), v.regex(/^\d{1,6}(x\d{1,6})?$/))),
     /** Assumed traffic instead of the measured: packets per second and bytes per frame. */
-    pps: param(numberWithin(...BOUNDS.pps)),
-    frame: param(numberWithin(...BOUNDS.frame)),
+    pps: param(numberWithin(TRAFFIC_SCHEMAS.pps)),
+    frame: param(numberWithin(TRAFFIC_SCHEMAS.frame)),
     /** The allowed added latency in µs, instead of the policies' bound. */
-    bound: param(numberWithin(...BOUNDS.bound)),
+    bound: param(numberWithin(TRAFFIC_SCHEMAS.bound)),
   }),
   v.transform(withRange((lengthMs) => lengthMs >= LEAST_RANGE_MS)),
 );

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { ApiProblem, api, errorMessage, unwrap } from "../api/client";
+import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
@@ -192,7 +193,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           <TextInput
             label="Note"
             placeholder="purpose of this version"
-            maxLength={500}
+            maxLength={BOUNDS.PolicyVersionCreate.note.maxLength}
             value={note}
             onChange={(event) => setNote(event.currentTarget.value)}
           />

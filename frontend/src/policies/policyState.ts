@@ -1,8 +1,6 @@
+import { ROUND_PERIOD_S } from "../api/constants";
 import { formatCount } from "../lib/format";
 import type { Policy, Rollout } from "./types";
-
-/** Period of the evaluation rounds of a node (coresteer_core.policies.base.ROUND_PERIOD_S). */
-const ROUND = "every 5 s";
 
 const ROLLOUT: Record<Rollout["state"], string> = {
   canary: "canary",
@@ -24,7 +22,7 @@ export function describeEnabling({ version, nodes, body }: Pick<Policy, "version
   const on = `Enabling puts version ${version} in force on ${formatCount(nodes, "node")} at once: `;
   if (body.mode === "observe") return `${on}their pages show its result, and nothing is changed.`;
   if (body.mode === "recommend") return `${on}it recommends changes on their pages, and a person applies them.`;
-  return `${on}each applies up to ${formatCount(body.damping.moves_per_step, "change")} ${ROUND} automatically. A rollout starts with a few nodes instead.`;
+  return `${on}each applies up to ${formatCount(body.damping.moves_per_step, "change")} every ${ROUND_PERIOD_S} s automatically. A rollout starts with a few nodes instead.`;
 }
 
 /** The effect of disabling a policy. */

@@ -1,8 +1,6 @@
 import * as v from "valibot";
+import { MAX_BACKTEST_RANGE_S } from "../api/constants";
 import { filledText, param, positiveInteger, validated, withRange } from "../lib/searchParams";
-
-/** The longest range of a backtest. */
-const MAX_RANGE_MS = 3_600_000;
 
 /** The nodes of the preview, `3,17`; a few live ones when absent. */
 const nodes = param(v.pipe(v.string(), v.regex(/^\d+(,\d+)*$/)));
@@ -27,7 +25,7 @@ const PolicySearchSchema = v.pipe(
     from: param(positiveInteger),
     to: param(positiveInteger),
   }),
-  v.transform(withRange((lengthMs) => lengthMs > 0 && lengthMs <= MAX_RANGE_MS)),
+  v.transform(withRange((lengthMs) => lengthMs > 0 && lengthMs <= MAX_BACKTEST_RANGE_S * 1000)),
 );
 
 /** The policy page's part of the URL. */

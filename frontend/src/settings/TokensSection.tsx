@@ -2,6 +2,7 @@ import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
@@ -43,7 +44,7 @@ function NewToken() {
         <TextInput
           label="Purpose"
           required
-          maxLength={100}
+          maxLength={BOUNDS.ApiTokenCreate.name.maxLength}
           autoComplete="off"
           w={240}
           value={name}

@@ -2,8 +2,9 @@ import { Button, NativeSelect, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
-import { USERNAME } from "../auth/Form";
+import { USERNAME_HINT } from "../auth/Form";
 import { useHasRole, useMe } from "../auth/me";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
@@ -33,19 +34,19 @@ function NewUser() {
       <TextInput
         label="Name"
         required
-        maxLength={64}
-        pattern={USERNAME.pattern}
-        title={USERNAME.title}
+        maxLength={BOUNDS.UserCreate.username.maxLength}
+        pattern={BOUNDS.UserCreate.username.pattern}
+        title={USERNAME_HINT}
         autoComplete="off"
         value={form.username}
         error={fieldError(create.error, "username")}
         onChange={(event) => setForm({ ...form, username: event.currentTarget.value })}
       />
       <PasswordInput
-        label="Password, at least 10 characters"
+        label={`Password, at least ${BOUNDS.UserCreate.password.minLength} characters`}
         required
-        minLength={10}
-        maxLength={200}
+        minLength={BOUNDS.UserCreate.password.minLength}
+        maxLength={BOUNDS.UserCreate.password.maxLength}
         autoComplete="new-password"
         w={220}
         value={form.password}

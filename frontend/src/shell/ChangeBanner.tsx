@@ -3,6 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { BOUNDS } from "../api/constants";
 import { handleSignedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { SimulatedTagOf } from "../components/NodeTags";
@@ -15,7 +16,7 @@ type Change = Schemas["Change"];
 type Command = "confirm" | "rollback" | "extend";
 
 const TICK_MS = 250;
-const EXTEND_S = 120;
+const EXTEND_S = BOUNDS.ExtendRequest.seconds.default;
 const RADIUS = 8;
 const CIRCUMFERENCE = 2 * Math.PI * RADIUS;
 
@@ -81,7 +82,7 @@ function Status({ change, remaining }: { change: Change; remaining: number | nul
   );
 }
 
-/** An open change: its sentence, the time until rollback, the effect measured so far, and Confirm, Roll back, +2 min. */
+/** An open change: its sentence, the time until rollback, the effect measured so far, and Confirm, Roll back, Extend. */
 export function ChangeBanner({ change }: { change: Change }) {
   const remaining = useRemaining(change);
   const isOperator = useHasRole("operator");
@@ -120,7 +121,7 @@ export function ChangeBanner({ change }: { change: Change }) {
       {isUnconfirmed && !isOperator && <span className="muted">Operators can confirm or roll back.</span>}
       {isUnconfirmed && button("confirm", "Confirm", true)}
       {isUnconfirmed && button("rollback", "Roll back")}
-      {isUnconfirmed && button("extend", "+2 min")}
+      {isUnconfirmed && button("extend", `+${duration(EXTEND_S)}`)}
     </div>
   );
 }

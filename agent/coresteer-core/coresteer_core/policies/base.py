@@ -71,6 +71,10 @@ class Scope(Struct, frozen=True):
     ] = []
 
 
+ROUND_PERIOD_S = 5.0
+"""Seconds between two evaluation rounds of an agent."""
+
+
 class Damping(Struct, frozen=True):
     """Flap damping of a policy: limits that keep it from changing settings back and forth."""
 
@@ -79,7 +83,7 @@ class Damping(Struct, frozen=True):
         Meta(ge=1, le=64),
         labelled(
             "Maximum changes per round",
-            "Settings that the policy may write per evaluation; a node evaluates every 5 s.",
+            f"Settings that the policy may write per evaluation; a node evaluates every {ROUND_PERIOD_S:g} s.",
             unit="settings",
         ),
     ] = 2
@@ -115,9 +119,6 @@ ALLOW_ISOLATED_FIELD = labelled(
     "Use isolated CPUs", "Also place work on CPUs that isolcpus or nohz_full reserve.", group="advanced"
 )
 """Label and help text of the field ``allow_isolated`` of the policies that choose CPUs."""
-
-ROUND_PERIOD_S = 5.0
-"""Seconds between two evaluation rounds of an agent."""
 
 
 class Proposal(Struct, frozen=True):

@@ -1,11 +1,13 @@
 import { NativeSelect } from "@mantine/core";
 import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
 import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
+import { BOUNDS } from "../../api/constants";
 import { duration } from "../../lib/format";
 import { applyChangeUpdate } from "../../live/changes";
 
-const CONFIRM_S = [30, 60, 120, 300, 600];
-export const DEFAULT_CONFIRM_S = 120;
+const { minimum, maximum, ...timeout } = BOUNDS.ChangeRequest.confirm_timeout_s;
+export const DEFAULT_CONFIRM_S: number = timeout.default;
+const CONFIRM_S = [minimum, 60, DEFAULT_CONFIRM_S, 300, maximum];
 
 /** The reason why this user cannot change the node now; null when it can be changed. */
 export function reasonNotToApply(node: Schemas["Node"], isOperator: boolean): string | null {
@@ -53,7 +55,7 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
 
 type Props = { seconds: number; onChange: (seconds: number) => void };
 
-/** Selects the confirmation timeout, 30 to 600 s. */
+/** Selects the confirmation timeout. */
 export function ConfirmTimeout({ seconds, onChange }: Props) {
   return (
     <NativeSelect

@@ -5,12 +5,13 @@ import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRe
 import { errorMessage } from "../../api/client";
 import { coloursOf, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
 import { Segments } from "../../components/Segments";
+import { type Errors, readField } from "../../forms/values";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
 import { duration, formatCount, formatFigure, micros, packetRate, perSecond, significant } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { coalescingQuery } from "../queries";
-import { BOUNDS } from "../search";
+import { TRAFFIC_SCHEMAS } from "../search";
 import styles from "./coalescing.module.css";
 import { netdevsOf, selectedNetdev } from "./netdevSelection";
 import { type Coalescing, pointText, type Surface } from "./nicParams";
@@ -242,7 +243,7 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
 }
 
 const TYPING_MS = 300;
-type Name = keyof typeof BOUNDS;
+type Name = keyof typeof TRAFFIC_SCHEMAS;
 
 /** Fields for assumed traffic and the latency bound; empty: the measured traffic and the policies' bound. */
 function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coalescing | undefined }) {
@@ -252,10 +253,13 @@ function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coal
     frame: String(search.frame ?? ""),
     bound: String(search.bound ?? ""),
   }));
-  const fits = (name: Name, value: string) =>
-    value === "" || (Number(value) >= BOUNDS[name][0] && Number(value) <= BOUNDS[name][1]);
+  const errorOf = (name: Name, value: string) => {
+    const errors: Errors = {};
+    if (value !== "") readField(TRAFFIC_SCHEMAS[name], name, { [name]: value }, errors);
+    return errors[name];
+  };
   const publish = useDebouncedCallback((name: Name, value: string) => {
-    if (fits(name, value)) navigate({ [name]: value === "" ? undefined : Number(value) });
+    if (errorOf(name, value) === undefined) navigate({ [name]: value === "" ? undefined : Number(value) });
   }, TYPING_MS);
   const traffic = coalescing?.traffic ?? null;
   const allowed = coalescing === undefined ? null : latencyBoundUs(coalescing, undefined);
@@ -266,7 +270,7 @@ function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coal
       placeholder={placeholder}
       inputMode="numeric"
       value={texts[name]}
-      error={fits(name, texts[name]) ? null : `${BOUNDS[name][0]} to ${BOUNDS[name][1].toLocaleString("en")}`}
+      error={errorOf(name, texts[name])}
       onChange={(event) => {
         const value = event.currentTarget.value.trim();
         setTexts((before) => ({ ...before, [name]: value }));

@@ -1,6 +1,6 @@
+import { ABSENT_SHARE } from "../../api/constants";
 import { NO_DATA } from "../../charts/heatBlock";
 import { formatFigure, percent } from "../../lib/format";
-import { UNKNOWN_SHARE } from "../../live/frames";
 import styles from "../node.module.css";
 import { type NodeView, shownHeat, useFrames } from "../nodeView";
 import { cpuLocation } from "../topology";
@@ -25,8 +25,8 @@ export function CoresTable({
   const frame = view.past === null ? view.window.last : undefined;
   const block = shownHeat(view);
   const now = (name: string, cpu: number) => {
-    const value = frame?.share(name)?.[cpu] ?? UNKNOWN_SHARE;
-    return formatFigure(percent(value === UNKNOWN_SHARE ? null : value / 2));
+    const value = frame?.share(name)?.[cpu] ?? ABSENT_SHARE;
+    return formatFigure(percent(value === ABSENT_SHARE ? null : value / 2));
   };
   const highest = (cpu: number) => {
     const value = block === null || cpu >= block.rows ? NO_DATA : block.max(cpu);

@@ -1,7 +1,8 @@
+import { ABSENT_SHARE } from "../../api/constants";
 import type { Colours } from "../../charts/canvas";
 import { type HeatBlock, largerCell, NO_DATA } from "../../charts/heatBlock";
 import type { Band } from "../../charts/heatPainter";
-import { type RatesFrame, UNKNOWN_SHARE } from "../../live/frames";
+import type { RatesFrame } from "../../live/frames";
 
 /** Width in pixels of the column of current values, right of the heatmap. */
 export const CURRENT_LOAD_WIDTH = 132;
@@ -15,13 +16,13 @@ export function currentLoadOf(band: Band, frame: RatesFrame): { busy: number; so
   if (busy === null) return null;
   let best: number | null = null;
   for (const cpu of band.cpus) {
-    const value = busy[cpu] ?? UNKNOWN_SHARE;
-    if (value !== UNKNOWN_SHARE && (best === null || value > (busy[best] ?? 0))) best = cpu;
+    const value = busy[cpu] ?? ABSENT_SHARE;
+    if (value !== ABSENT_SHARE && (best === null || value > (busy[best] ?? 0))) best = cpu;
   }
   if (best === null) return null;
   const of = (name: string) => {
-    const value = frame.share(name)?.[best] ?? UNKNOWN_SHARE;
-    return value === UNKNOWN_SHARE ? 0 : value;
+    const value = frame.share(name)?.[best] ?? ABSENT_SHARE;
+    return value === ABSENT_SHARE ? 0 : value;
   };
   return { busy: busy[best] ?? 0, softirq: of("softirq"), irq: of("irq") };
 }

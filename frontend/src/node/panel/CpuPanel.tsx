@@ -1,6 +1,6 @@
 import { type ReactNode, useMemo } from "react";
+import { ABSENT_SHARE, ABSENT_U32 } from "../../api/constants";
 import { bytes, formatFigure, percent, perSecond } from "../../lib/format";
-import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { averageRates } from "../interrupts/matrixRows";
 import nodeStyles from "../node.module.css";
@@ -94,12 +94,12 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
     )
     .sort((a, b) => b.rate - a.rate);
   const share = (name: string): ReactNode => {
-    const value = frame?.share(name)?.[cpu] ?? UNKNOWN_SHARE;
-    return value === UNKNOWN_SHARE ? <span className="muted">–</span> : <Bar percent={value / 2} name={name} />;
+    const value = frame?.share(name)?.[cpu] ?? ABSENT_SHARE;
+    return value === ABSENT_SHARE ? <span className="muted">–</span> : <Bar percent={value / 2} name={name} />;
   };
   const counted = (name: string): string => {
-    const value = frame?.count(name)?.[cpu] ?? UNKNOWN_U32;
-    return formatFigure(perSecond(frame === undefined || value === UNKNOWN_U32 ? null : value / frame.duration_s));
+    const value = frame?.count(name)?.[cpu] ?? ABSENT_U32;
+    return formatFigure(perSecond(frame === undefined || value === ABSENT_U32 ? null : value / frame.duration_s));
   };
   return (
     <>

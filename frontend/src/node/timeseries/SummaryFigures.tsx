@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
+import { FIRST_LABEL_ID } from "../../api/constants";
 import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
 import type { Point } from "../../charts/seriesRing";
 import { bitRate, type Figure, formatFigure, micros, packetRate, percent, perSecond, ratio } from "../../lib/format";
 import { isHot } from "../../lib/metrics";
-import { FIRST_LABEL, type RatesFrame } from "../../live/frames";
+import type { RatesFrame } from "../../live/frames";
 import { type NodeView, useFrames } from "../nodeView";
 import { heatQuery } from "../queries";
 import { largestShare, meanOf, packetsPerInterrupt } from "./metricValues";
@@ -27,7 +28,7 @@ function busiestCell(frame: RatesFrame | undefined): string {
   if (!irqs) return "";
   let best = -1;
   for (let index = 0; index < irqs.ids.length; index++) {
-    if ((irqs.ids[index] ?? 0) >= FIRST_LABEL) continue;
+    if ((irqs.ids[index] ?? 0) >= FIRST_LABEL_ID) continue;
     if (best === -1 || (irqs.counts[index] ?? 0) > (irqs.counts[best] ?? 0)) best = index;
   }
   return best === -1 ? "" : `IRQ ${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;

@@ -1,15 +1,16 @@
+import { ABSENT_SHARE } from "../../api/constants";
 import type { Point } from "../../charts/seriesRing";
 import { HISTORY_METRICS, type HistoryMetric } from "../../lib/metrics";
-import { type RatesFrame, UNKNOWN_SHARE } from "../../live/frames";
+import type { RatesFrame } from "../../live/frames";
 import type { Inventory } from "../types";
 
 export type Values = Record<HistoryMetric, number | null>;
 
-/** The CPU with the largest value of a share column, in percent; null if all are unknown. */
+/** The CPU with the largest value of a share column, in percent; null if all are unknown. Frames name no such CPU. */
 export function largestShare(column: Uint8Array | null): { cpu: number; percent: number } | null {
   let best: { cpu: number; percent: number } | null = null;
   (column ?? new Uint8Array()).forEach((value, cpu) => {
-    if (value !== UNKNOWN_SHARE && (best === null || value / 2 > best.percent)) best = { cpu, percent: value / 2 };
+    if (value !== ABSENT_SHARE && (best === null || value / 2 > best.percent)) best = { cpu, percent: value / 2 };
   });
   return best;
 }
@@ -23,7 +24,10 @@ export function meanOf(points: Point[]): Values {
   return Object.fromEntries(means) as Values;
 }
 
-/** Received packets per NIC interrupt; null without NIC interrupts. */
+/**
+ * Received packets per interrupt of the NICs that the inventory lists; null without one. Computed here because frames
+ * and history do not have the metric: it is defined over several intervals, in experiments over a run.
+ */
 export function packetsPerInterrupt(frames: RatesFrame[], inventory: Inventory | null): number | null {
   const ofNics = new Set(inventory?.irqs.filter((irq) => irq.netdev !== null).map((irq) => irq.irq));
   let packets = 0;
