@@ -55,3 +55,19 @@ test("a form is rendered from a schema alone, with labels, bounds, options and a
   await userEvent.click(isolated);
   expect(read).toEqual({ dwell_s: 45, level: "l3", isolated: true });
 });
+
+const NESTED: Schema = {
+  type: "object",
+  properties: { damping: { type: "object", group: "advanced", properties: { dwell_s: { type: "number" } } } },
+};
+
+test.each<[Errors, boolean]>([
+  [{}, false],
+  [{ "damping_of_another.dwell_s": "A number." }, false],
+  [{ "damping.dwell_s": "A number." }, true],
+])("with the errors %o, the advanced group is open: %s", (errors, open) => {
+  render(<SchemaFields schema={NESTED} path="" values={{}} errors={errors} onChange={() => undefined} />, {
+    wrapper: MantineProvider,
+  });
+  expect(screen.getByText("Advanced").closest("details")?.open).toBe(open);
+});

@@ -92,7 +92,7 @@ type FieldsProps = FormProps & { schema: Schema; path: string; except?: readonly
 export function SchemaFields({ schema, path, except = [], ...form }: FieldsProps) {
   const fields = fieldsOf(schema).filter(([name]) => !except.includes(name));
   const advanced = fields.filter(([, { group }]) => group === "advanced");
-  const isWrong = advanced.some(([name]) => form.errors[`${path}.${name}`] !== undefined);
+  const isWrong = advanced.some(([name]) => Object.keys(form.errors).some((at) => isWithin(at, pathOf(path, name))));
   const show = (field: Field) => <SchemaField key={`${path}.${field[0]}`} field={field} path={path} {...form} />;
   return (
     <>
@@ -107,8 +107,11 @@ export function SchemaFields({ schema, path, except = [], ...form }: FieldsProps
   );
 }
 
+const pathOf = (path: string, name: string) => (path === "" ? name : `${path}.${name}`);
+const isWithin = (at: string, path: string) => at === path || at.startsWith(`${path}.`);
+
 function SchemaField({ field: [name, schema], path, ...form }: FormProps & { field: Field; path: string }) {
-  const at = path === "" ? name : `${path}.${name}`;
+  const at = pathOf(path, name);
   const widget = form.widgets?.[schema.format ?? ""];
   if (widget !== undefined) return <Fragment>{widget(schema, at)}</Fragment>;
   if (inputOf(schema) === "group") return <SchemaFields schema={schema} path={at} {...form} />;

@@ -20,8 +20,8 @@ type Props = {
   onChange: (draft: Draft) => void;
 };
 
-/** Fields of the first section, which has the kind beside them. */
-const FIRST = ["name", "rank", "mode"];
+/** Fields that have a place of their own in the form. */
+const PLACED = ["name", "rank", "mode", "spec", "guardrails"];
 
 /** The form of all fields of a policy's version. */
 export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Props) {
@@ -50,9 +50,10 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
       onChange={(value) => form.onChange(path, value)}
     />
   );
-  const fields = fieldsOf(policySchema()).filter(([name]) => !["spec", "guardrails", ...FIRST].includes(name));
-  const groups = fields.filter(([, schema]) => inputOf(schema) === "group");
-  const others = fields.filter((field) => !groups.includes(field)).map(([name]) => name);
+  const groups = fieldsOf(policySchema()).filter(
+    ([name, schema]) => !PLACED.includes(name) && inputOf(schema) === "group" && schema.group !== "advanced",
+  );
+  const elsewhere = [...PLACED, ...groups.map(([name]) => name)];
   const mode = draft.values.mode as Mode;
   return (
     <>
@@ -85,6 +86,7 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
             onChange={(value) => form.onChange("mode", value)}
           />
         </Input.Wrapper>
+        <SchemaFields schema={policySchema()} path="" except={elsewhere} {...form} />
       </Part>
       <Part title={kindLabel(draft.kind)}>
         <SchemaFields key={draft.kind} schema={kindSchema(draft.kind)} path="spec" {...form} />
@@ -94,11 +96,6 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
           <SchemaFields schema={schema} path={name} {...form} />
         </Part>
       ))}
-      <Part title="Other controllers and drift">
-        {others.map((name) => (
-          <div key={name}>{input(name)}</div>
-        ))}
-      </Part>
       <Part title="Guardrails" note={policySchema("guardrails").description}>
         {GUARDRAIL_METRICS.map((metric) => (
           <SchemaInput
