@@ -27,7 +27,7 @@ const preview = () => page.getByRole("region", { name: "Preview" }).getByRole("a
 const field = (name: string) => page.getByRole("textbox", { name });
 
 test("a new policy is previewed on a node while typing", async () => {
-  await openNode(page, "here"); // the agent has told what the preview needs as soon as this page is filled
+  await openNode(page, "here"); // this page is complete once the agent has reported what the preview needs
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
   await page.goto(`${stack.url}/policies/new?kind=irq-spread`);
   await preview().getByText(/\d/).first().waitFor();

@@ -67,7 +67,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
   const newest = versions[0]?.version ?? policy.version;
   const base = versions.find((one) => one.version === search.version) ?? versions[0];
   const saved = useMemo(() => draftOf(base?.body ?? policy.body), [base, policy.body]);
-  // Edits are kept for each version, so that selecting another version loses none.
+  // Edits are stored for each version, so that selecting another version loses none.
   const [edits, setEdits] = useState<Record<number, Draft>>({});
   const from = base?.version ?? policy.version;
   const draft = edits[from] ?? saved;

@@ -43,7 +43,7 @@ test("disabling says that an enforcing policy's settings are restored, and that 
   expect(describeDisabling(policy("recommend"))).toBe("Disabling stops it on 12 nodes; no setting is changed there.");
 });
 
-test("a few of many names are told", () => {
+test("a list of many names is shortened", () => {
   expect(listNames(["a", "b", "c"], 2)).toBe("a, b and 1 more");
   expect(listNames(["a", "b"], 2)).toBe("a, b");
 });

@@ -19,7 +19,7 @@ test("values that are not known do not stretch a scale, and no value at all stil
   expect(Number.isFinite(scaleOver([]).at(0.5))).toBe(true);
 });
 
-test.each([2, 6, 7, 16])("each of %i arms is told from the others by shape or colour", (arms) => {
+test.each([2, 6, 7, 16])("each of %i arms differs from the others in shape or colour", (arms) => {
   const marks = Array.from({ length: arms }, (_, place) => markOf(place, arms));
   expect(new Set(marks.map(({ shape, colour }) => `${shape} ${colour}`)).size).toBe(arms);
 });

@@ -9,7 +9,7 @@ test("levels stand in order of their values, with the authors' beside", () => {
   const authors = [{ arm: "c", metric: METRIC, text: "~4,000", value: 4000 }];
   const { points, numeric } = sweepPoints(sweep([20, 90, 0]), METRIC, authors);
   expect(numeric).toBe(true);
-  expect(points.map(({ name, x, y, authors: said }) => [name, x, y?.value ?? null, said])).toEqual([
+  expect(points.map(({ name, x, y, authors: reported }) => [name, x, y?.value ?? null, reported])).toEqual([
     ["c", 0, 7, 4000],
     ["a", 20, 9, null],
     ["b", 90, null, null],

@@ -47,7 +47,7 @@ test("another kind keeps all but the specification", () => {
   expect(other).toEqual({ ...BODY, spec: expect.objectContaining({ type: "irq-spread", act_percent: 65 }) });
 });
 
-describe("what does not fit is told at its field", () => {
+describe("an invalid value has an error at its field", () => {
   test.each([
     ["spec.act_percent", "120", "A number from 1 to 100."],
     ["spec.act_percent", "", "A number from 1 to 100."],
