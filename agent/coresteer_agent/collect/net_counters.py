@@ -24,15 +24,18 @@ class NetCountersParser:
     def parse(self, data: bytes | bytearray) -> dict[str, int]:
         """Return totals since boot by counter name, without the tables and columns that this kernel does not have.
 
-        Raises ParseError when a table's values are missing, cut or do not fit its header.
+        Raises ParseError when the file has none of the tables, or a table's values are missing, cut or do not fit its
+        header.
         """
         text = bytes(data)
         found: dict[str, int] = {}
+        tables = 0
         for table in self._tables:
             prefix = f"{table}: ".encode()
             start = 0 if text.startswith(prefix) else text.find(b"\n" + prefix) + 1
             if not text.startswith(prefix, start):
                 continue
+            tables += 1
             line = text.count(b"\n", 0, start) + 1
             end = text.find(b"\n", start)
             after = text.find(b"\n", end + 1)
@@ -44,6 +47,8 @@ class NetCountersParser:
                     found[field] = int(values[place])
             except (IndexError, ValueError):
                 raise ParseError(self._path, line + 1, f"A {table} counter is missing or not a number.") from None
+        if not tables:
+            raise ParseError(self._path, None, f"It has none of the tables {', '.join(self._tables)}.")
         return found
 
     def _places_of(self, table: str, header: bytes) -> list[tuple[str, int]]:
