@@ -105,7 +105,7 @@ test("a completed experiment shows its findings, also in the list", async () => 
     .getByRole("img", { name: /^The authors' Device interrupts/ })
     .waitFor();
   await page.goto(`${stack.url}/experiments?state=done`);
-  await page.getByRole("row", { name: /rx-usecs.*lower with each of the 4 settings/ }).waitFor();
+  await page.getByRole("row", { name: /rx-usecs.*lower with each of the 4 levels/ }).waitFor();
   await page.goto(template);
 }, 90_000);
 
