@@ -44,6 +44,7 @@ from coresteer.http_guards import RequestGuards
 from coresteer.live.hub import LiveHub
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
+from coresteer.numa.endpoints import router as numa_router
 from coresteer.policies import evaluations
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.endpoints import router as policies_router
@@ -67,6 +68,7 @@ _FEATURE_ROUTERS = (
     changes_router,
     policies_router,
     coalescing_router,
+    numa_router,
     classes_router,
     experiments_router,
     reports_router,

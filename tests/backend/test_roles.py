@@ -26,6 +26,8 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/series?metric=rtt_p99_us&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/matrix?{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/netdevs/eth0/coalescing", None, "viewer", 404),
+    ("GET", f"{NODE}/numa", None, "viewer", 404),
+    ("GET", f"{NODE}/numa/1/options", None, "viewer", 404),
     ("GET", f"{NODE}/classes", None, "viewer", 404),
     ("GET", f"{NODE}/classes/history?figure=f&{RANGE}", None, "viewer", 404),
     ("POST", f"{NODE}/classes/match", {"spec": GRADED}, "viewer", 404),
@@ -119,7 +121,8 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(POLICY, "/api/policies/{policy_id}")
             .replace(ROLLOUT, "/api/rollouts/{rollout_id}")
             .replace(EXPERIMENT, "/api/experiments/{experiment_id}")
-            .replace("/netdevs/eth0/", "/netdevs/{netdev}/"),
+            .replace("/netdevs/eth0/", "/netdevs/{netdev}/")
+            .replace("/numa/1/", "/numa/{pid}/"),
         )
         for method, path, *_ in CALLS
     }

@@ -11,6 +11,7 @@ from coresteer.gateway.text_validation import control_characters
 from coresteer.gateway.validation import RULES
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
+from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.tasks import NetTask, RxPlacement, Task
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 from coresteer_core.protocol import (
@@ -131,6 +132,13 @@ TOPOLOGY = Topology([CPU], [NUMA_NODE], [CACHE])
 IRQ = Irq(1, "a", "b", "0", "0", 0, True)
 NET_TASK = NetTask(812, 5, "nginx", "/web", 4, "0", "0", 1, 0.4, 0.0, [RxPlacement("eth0", None, 1, 0, None, 1, 0, 0)])
 INVENTORY = inventory({}, {}, {})
+
+
+def numa_flows(**changes: str) -> FlowsMessage:
+    task = NumaTask(812, 5, "nginx", "/web", 4, "0", "0", 1, 0.4, 4096, 1.0)
+    return FlowsMessage(0, [], numa=NumaState([], [replace(task, **changes)]))
+
+
 INVALID_CPU_LISTS: dict[str, ToBackend] = {
     "TopologyMessage.topology.cpus.siblings": TopologyMessage(replace(TOPOLOGY, cpus=[replace(CPU, siblings=INVALID)])),
     "TopologyMessage.topology.numa_nodes.cpus": TopologyMessage(
@@ -153,6 +161,9 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
     ),
     "FlowsMessage.tasks.affinity": FlowsMessage(0, [replace(NET_TASK, affinity=INVALID)]),
     "FlowsMessage.tasks.allowed": FlowsMessage(0, [replace(NET_TASK, allowed=INVALID)]),
+    "FlowsMessage.numa.tasks.affinity": numa_flows(affinity=INVALID),
+    "FlowsMessage.numa.tasks.allowed": numa_flows(allowed=INVALID),
+    "FlowsMessage.numa.tasks.mems_allowed": numa_flows(mems_allowed=INVALID),
 }
 
 

@@ -25,6 +25,7 @@ from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.experiments.model import Role, Run, RunResult, RunState, Workload
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import NicKnowledge
+from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
 from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
@@ -98,13 +99,14 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
     """Message with the processes that use the network and their RX placements, every few seconds; stored for backtests.
 
     exact: bytes are counted by eBPF and include UDP; otherwise by TCP sockets, and UDP is unknown. cgroups: as in
-    View.
+    View. numa: None on a machine with a single NUMA node.
     """
 
     time_ms: int
     tasks: Annotated[list[NetTask], Meta(max_length=MAX_NET_TASKS)]
     exact: bool = False
     cgroups: Annotated[dict[CgroupPath, dict[Name, Name]], Meta(max_length=2 * MAX_NET_TASKS)] = {}
+    numa: NumaState | None = None
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):

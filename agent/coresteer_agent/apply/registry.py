@@ -8,6 +8,7 @@ from coresteer_agent.apply.channels import ChannelsHandler
 from coresteer_agent.apply.handler import Error, Explanation, Handler
 from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
 from coresteer_agent.apply.kernel_parameter import KernelParameterHandler
+from coresteer_agent.apply.memory_nodes import MemoryNodesHandler
 from coresteer_agent.apply.netdev_params import NetdevParamHandler
 from coresteer_agent.apply.queue_cpus import QueueCpusHandler
 from coresteer_agent.apply.queue_params import QueueParamHandler
@@ -22,6 +23,7 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
     settings.IrqAffinity: IrqAffinityHandler(),
     settings.TaskAffinity: TaskAffinityHandler(),
     settings.TaskNice: TaskNiceHandler(),
+    settings.TaskMemoryNodes: MemoryNodesHandler(),
     settings.CgroupWeight: CgroupWeightHandler(),
     settings.Rps: QueueCpusHandler(),
     settings.Xps: QueueCpusHandler(),

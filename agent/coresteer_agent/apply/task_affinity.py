@@ -53,5 +53,11 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
         except (OSError, ParseError):
             return view
         now = super().refresh(root, setting, view)
+        if now is view:
+            return now
         tasks = [replace(task, allowed=allowed) if task.pid == setting.pid else task for task in now.tasks]
-        return now if now is view else replace(now, tasks=tasks)
+        numa = now.numa
+        if numa is not None:
+            large = [replace(task, allowed=allowed) if task.pid == setting.pid else task for task in numa.tasks]
+            numa = replace(numa, tasks=large)
+        return replace(now, tasks=tasks, numa=numa)

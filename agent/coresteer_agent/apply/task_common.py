@@ -14,6 +14,7 @@ from coresteer_agent.collect.files import read_file
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.tasks import REALTIME_POLICIES, parse_scheduling, parse_task_stat
 from coresteer_core.changes.report import Outcome
+from coresteer_core.node.numa import NumaState
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.settings.task import ThreadValues
@@ -76,14 +77,18 @@ class TaskHandler(Handler[P]):
             policies = read_each(setting.pid, os.sched_getscheduler)
         except (OSError, ParseError):
             return view
+        numa = view.numa or NumaState()
         others = [task for task in view.tasks if task.pid != setting.pid]
+        numa_others = [task for task in numa.tasks if task.pid != setting.pid]
         known = view.task(setting.pid)
         if known is not None and known.started_ticks != stat.started_ticks:
-            return replace(view, tasks=others)
+            return replace(view, tasks=others, numa=view.numa and replace(numa, tasks=numa_others))
         task = known or NetTask(setting.pid, stat.started_ticks, stat.name, None, 1, "", "", stat.cpu, 0.0, 0.0, [])
         realtime = any(policy in REALTIME_POLICIES for policy in (policies.main, *policies.threads.values()))
-        now = replace(task, name=stat.name, bound=scheduling.bound, kernel=scheduling.kernel, realtime=realtime)
-        return replace(view, tasks=[*others, now])
+        now = {"name": stat.name, "bound": scheduling.bound, "kernel": scheduling.kernel, "realtime": realtime}
+        if (numa_task := view.numa_task(setting.pid)) is not None:
+            view = replace(view, numa=replace(numa, tasks=[*numa_others, replace(numa_task, **now)]))
+        return replace(view, tasks=[*others, replace(task, **now)]) if isinstance(task, NetTask) else view
 
 
 def read_each(pid: int, read: Callable[[int], T]) -> ThreadValues[T]:

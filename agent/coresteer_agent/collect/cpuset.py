@@ -1,4 +1,4 @@
-"""Reads the CPUs that a process's cpuset allows (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1)."""
+"""Reads the CPUs and NUMA nodes that a process may use (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1)."""
 
 from pathlib import Path
 
@@ -28,3 +28,11 @@ def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
                 return cpus
             folder = folder.rpartition("/")[0]
     return None
+
+
+def read_mems_allowed(root: Path, pid: int) -> str:
+    """Return the NUMA nodes from which a process may get memory, as a list; empty where unknown."""
+    for line in (read_bytes(root, f"proc/{pid}/status") or b"").splitlines():
+        if line.startswith(b"Mems_allowed_list:"):
+            return line.partition(b":")[2].strip().decode("ascii", "replace")[:256]
+    return ""

@@ -15,12 +15,16 @@ MAX_TASKS = 64
 _DIGITS = 20
 """Of the largest number of 64 bits."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MIN_NUMA_CPU_SHARE = 0.2
+MIN_NUMA_RSS_BYTES = 256 << 20
+"""A process with less than both is not placed on NUMA nodes."""
 
 
 class TaskStat(Struct, frozen=True):
     """CPU time of a process and the CPU of its main thread. ticks: user and system time of all threads.
 
-    From a thread's own stat file: the same of that thread, but threads is the number of threads of its process.
+    rss_bytes: resident memory. Of a thread's own stat file, threads and rss_bytes are those of its process.
     """
 
     name: str
@@ -28,6 +32,7 @@ class TaskStat(Struct, frozen=True):
     threads: int
     started_ticks: int
     cpu: int
+    rss_bytes: int
 
 
 REALTIME_POLICIES = frozenset({1, 2, 6})
@@ -74,6 +79,7 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
             threads=_natural(fields[17]),
             started_ticks=int(fields[19]),
             cpu=parse_cpu_number(fields[36], path, 1),
+            rss_bytes=max(0, int(fields[21])) * _PAGE_BYTES,
         )
     except ParseError:
         raise
@@ -99,6 +105,8 @@ class TaskScanner:
         self._root = root
         self._previous: dict[str, tuple[int, int]] = {}
         self._scanned_s: float | None = None
+        self.numa_pids: list[int] = []
+        """Of the last scan: processes that are busy or large enough to be placed on NUMA nodes."""
 
     def scan(self) -> list[Task]:
         """Return the processes with the most CPU time since the previous scan, busiest first; none at the first.
@@ -109,6 +117,7 @@ class TaskScanner:
         now_s = monotonic()
         before, self._previous = self._previous, {}
         moved: list[tuple[int, str, TaskStat]] = []
+        large: set[int] = set()
         for pid in names(self._root, "proc"):
             if not pid.isdecimal():
                 continue
@@ -125,8 +134,13 @@ class TaskScanner:
             used = task.ticks - (ticks if started == task.started_ticks else 0)
             if used > 0:
                 moved.append((used, pid, task))
+            if task.rss_bytes >= MIN_NUMA_RSS_BYTES:
+                large.add(int(pid))
         elapsed_s = None if self._scanned_s is None else now_s - self._scanned_s
         self._scanned_s = now_s
+        least_ticks = MIN_NUMA_CPU_SHARE * _TICKS_PER_S * (elapsed_s or 0.0)
+        busy = {int(pid) for used, pid, task in moved if elapsed_s and used >= least_ticks and task.rss_bytes}
+        self.numa_pids = sorted(busy | large)
         if not elapsed_s:
             return []
         moved.sort(key=lambda found: (-found[0], int(found[1])))

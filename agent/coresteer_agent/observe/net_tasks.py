@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +26,10 @@ _IDENTITY_S = 30.0
 
 
 class TaskFacts(Struct, frozen=True):
-    """Fields of a NetTask except its traffic. affinity, allowed: CPU lists. cpu_share: 1.0 is one full CPU."""
+    """Fields of a NetTask without its traffic. affinity, allowed: CPU lists. cpu_share: CPUs used, 1.0 is one CPU.
+
+    cpus: shares by the CPU on which each thread ran last, of the threads that were read. age_s: since its start.
+    """
 
     started_ticks: int
     name: str
@@ -36,6 +40,9 @@ class TaskFacts(Struct, frozen=True):
     allowed: str
     cpu: int
     cpu_share: float
+    rss_bytes: int
+    age_s: float
+    cpus: dict[int, float]
 
 
 class _Thread(Struct):
@@ -116,6 +123,9 @@ class TaskReader:
             allowed=format_cpu_list(self._allowed_cpus(pid, previous)),
             cpu=cpu,
             cpu_share=min(share, float(stat.threads)),
+            rss_bytes=stat.rss_bytes,
+            age_s=max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - stat.started_ticks / TICKS_PER_S),
+            cpus=_shares_by_cpu(previous.threads.values()) or {cpu: min(share, float(stat.threads))},
         )
 
     def _threads(self, pid: int, previous: _Previous, main: TaskStat) -> tuple[frozenset[int], int]:
@@ -167,6 +177,14 @@ class TaskReader:
             allowed = read_cpuset(self._root, pid) or read_cpus(self._root, _ONLINE) or frozenset()
             self._allowed[key] = allowed
         return allowed
+
+
+def _shares_by_cpu(threads: Iterable[_Thread]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for thread in threads:
+        if thread.share > 0:
+            found[thread.cpu] = found.get(thread.cpu, 0.0) + thread.share
+    return found
 
 
 def read_cgroup_ids(root: Path) -> dict[int, str]:

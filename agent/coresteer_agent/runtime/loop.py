@@ -22,6 +22,7 @@ from coresteer_agent.config import Config
 from coresteer_agent.linux.hotplug import HotplugMonitor
 from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.numa_tasks import NumaReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.identity import make_hello, netdev_with_address, observe_reason
@@ -37,6 +38,7 @@ from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.nic import NicKnowledge
+from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
@@ -102,6 +104,8 @@ class Agent:
         self._net_tasks: list[NetTask] = []
         self._cgroups: dict[str, dict[str, str]] = {}
         self._flows_reported = False
+        self._numa_reader = NumaReader(self._root)
+        self._numa: NumaState | None = None
         self._nics_file = NicLearningFile(config.nics_path)
         self._nics = NicLearner(hello.kernel, self._save_learned, learned=self._nics_file.read())
         attempted = self._nics.record_attempt
@@ -181,6 +185,7 @@ class Agent:
                 self._reread_settings(self._changes.tick())
                 self._check_node()
                 self._attempt("classes", self._classes.step)
+                self._attempt("memory of processes", self._numa_reader.tick)
             if tasks.is_due(time.monotonic()):
                 self._attempt("tasks", self._report_tasks)
             if deciding.is_due(time.monotonic()):
@@ -281,12 +286,18 @@ class Agent:
         self._net_tasks, self._cgroups = [], {}  # if they cannot be read, policies must not use old ones
         self._net_tasks = self._flows.read(self._inventory, self._recent)
         self._cgroups = self._flows.cgroups(self._net_tasks)
-        if self._net_tasks or self._flows_reported:
+        self._numa = self._attempt("NUMA state", self._read_numa)
+        if self._net_tasks or self._flows_reported or self._numa is not None:
             self._flows_reported = bool(self._net_tasks)
             now_ms = time.time_ns() // 1_000_000
-            self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups))
+            self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups, self._numa))
         if self._classes.active:
             self._classes.observe(self._view(), self._flows.connections())
+
+    def _read_numa(self) -> NumaState | None:
+        if len(self._topology.numa_nodes) < 2:
+            return None
+        return self._numa_reader.read(self._tasks.numa_pids, self._topology)
 
     def _save_learned(self, learned: NicKnowledge) -> None:
         self._nics_file.write(learned)
@@ -318,7 +329,10 @@ class Agent:
     def _reread(self, touched: frozenset[str]) -> None:
         for key in touched:
             with suppress(SettingError):  # an unknown key was refused
-                self._inventory_reader.reread([parse_setting(key)])
+                setting = parse_setting(key)
+                self._inventory_reader.reread([setting])
+                if setting.process is not None:
+                    self._numa_reader.forget_memory(setting.process)
         self._read_inventory()
 
     def _read_inventory(self) -> None:
@@ -347,6 +361,7 @@ class Agent:
             learned=self._nics.learned,
             classes=self._classes.figures,
             cgroups=self._cgroups,
+            numa=self._numa,
         )
 
     def _timed_view(self) -> View:

@@ -132,7 +132,10 @@ class SimulatedAgent:
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
-            self._send(FlowsMessage(int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups()))
+            flows = FlowsMessage(
+                int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups(), numa=self.node.numa()
+            )
+            self._send(flows)
         if now_s >= self._next_classes_s and self._class_policy is not None:
             self._next_classes_s = now_s + _CLASSES_EVERY_S
             figures = self.node.class_figures(self._class_policy, now_s)

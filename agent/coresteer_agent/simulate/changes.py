@@ -55,6 +55,7 @@ class SimulatedHandler(Handler[Setting]):
             tasks=self._node.net_tasks(),
             learned=self._node.learned,
             cgroups=self._node.cgroups(),
+            numa=self._node.numa(),
         )
 
 

@@ -18,12 +18,14 @@ from coresteer_agent.simulate.load import (
     load_profile,
 )
 from coresteer_agent.simulate.machine import Fault, Machine, labels_of
+from coresteer_agent.simulate.numa_tasks import numa_state
 from coresteer_agent.version import VERSION
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.nic_model import TimerParams
+from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.receive import receive_irqs, timer_params
 from coresteer_core.node.service_classes import ClassFigures
@@ -43,6 +45,7 @@ from coresteer_core.settings.location import (
     QueueCpusLocation,
     TaskLocation,
 )
+from coresteer_core.settings.memory_nodes import target_shares
 
 _BUFFER_S = 300
 _AGENT_RSS_BYTES = 26 * 1024 * 1024
@@ -75,6 +78,7 @@ class SimulatedNode:
         self.task_params: dict[int, dict[str, str]] = {}
         self.weights: dict[tuple[str, str], str] = {}
         self._recent: deque[Rates] = deque(maxlen=max(1, round(ROUND_PERIOD_S / cache.duration_s)))
+        self.memory_shares: dict[int, dict[int, float]] = {}
         self._level = 0
         self._index = index
         self._profile = load_profile(seed, index)
@@ -163,6 +167,12 @@ class SimulatedNode:
         """Return the processes that use the network, at the load of the last interval."""
         return self._cache.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.task_params)
 
+    def numa(self) -> NumaState | None:
+        """Return the memory of NUMA nodes and processes at the load of the last interval; None with a single node."""
+        return numa_state(
+            self.machine, self._cache.tasks(self.machine, self._level), self.affinities, self.memory_shares
+        )
+
     def cgroups(self) -> dict[str, dict[str, str]]:
         """Return the weights of the cgroups of its programs, by cgroup and weight name."""
         paths = {task.cgroup.lstrip("/") for task in self.net_tasks() if task.cgroup is not None}
@@ -185,7 +195,14 @@ class SimulatedNode:
         """Return the node's View for policies and the guard. time_s: monotonic."""
         load = mean_load(self._recent)
         return View(
-            self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned, cgroups=self.cgroups()
+            self.machine.topology,
+            self.inventory,
+            load,
+            self.net_tasks(),
+            time_s,
+            self.learned,
+            cgroups=self.cgroups(),
+            numa=self.numa(),
         )
 
     def rx_irqs_by_cpu(self) -> dict[int, int]:
@@ -234,6 +251,8 @@ class SimulatedNode:
                 self.set_irq_affinity(irq, value)
             case TaskLocation(pid, "affinity"):
                 self.affinities[pid] = value
+            case TaskLocation(pid, "memory-nodes"):
+                self.memory_shares[pid] = target_shares(value)
             case TaskLocation(pid, name):
                 self.task_params.setdefault(pid, {})[name] = value
             case CgroupLocation(path, name):

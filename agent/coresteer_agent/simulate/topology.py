@@ -14,12 +14,15 @@ def make_topology(cpus: int) -> Topology:
     """Return the topology of a machine with this number of CPUs, all online.
 
     Even counts above 4 have two threads per core, the second threads numbered after all first ones; from 32 CPUs on
-    there are two packages if the number of cores is even, each a NUMA node.
+    there are two packages if the number of cores is even, each a NUMA node; from 256 on each package has four (NPS4).
     """
     threads = 2 if cpus > 4 and cpus % 2 == 0 else 1
     cores = cpus // threads
     packages = 2 if cpus >= 32 and cores % 2 == 0 else 1
     per_package = cores // packages
+    nodes_per_package = 4 if cpus >= 256 and per_package % (4 * _CORES_PER_CCX) == 0 else 1
+    per_node = per_package // nodes_per_package
+    nodes = packages * nodes_per_package
 
     def threads_of(core: int) -> list[int]:
         return [core + thread * cores for thread in range(threads)]
@@ -47,7 +50,7 @@ def make_topology(cpus: int) -> Topology:
                 cpu=cpu,
                 core=cpu % cores,
                 package=cpu % cores // per_package,
-                numa_node=cpu % cores // per_package,
+                numa_node=cpu % cores // per_node,
                 online=True,
                 siblings=format_cpu_list(threads_of(cpu % cores)),
             )
@@ -56,11 +59,18 @@ def make_topology(cpus: int) -> Topology:
         numa_nodes=[
             NumaNode(
                 id=node,
-                cpus=cpus_of(node * per_package, per_package),
-                memory_bytes=4 * _GIB * per_package,
-                distances=[10 if node == other else 21 for other in range(packages)],
+                cpus=cpus_of(node * per_node, per_node),
+                memory_bytes=4 * _GIB * per_node,
+                distances=[_distance(node, other, nodes_per_package) for other in range(nodes)],
             )
-            for node in range(packages)
+            for node in range(nodes)
         ],
         caches=caches,
     )
+
+
+def _distance(node: int, other: int, nodes_per_package: int) -> int:
+    """Return the SLIT distance of two NUMA nodes: the same, of the same package, of two packages."""
+    if node == other:
+        return 10
+    return 12 if node // nodes_per_package == other // nodes_per_package else 21

@@ -24,7 +24,7 @@ def view_of_node(node: NodeRow, flows: FlowsMessage | None = None) -> View:
         )
     if flows is None:
         return View(topology, inventory, learned=learned)
-    return View(topology, inventory, tasks=flows.tasks, learned=learned, cgroups=flows.cgroups)
+    return View(topology, inventory, tasks=flows.tasks, learned=learned, cgroups=flows.cgroups, numa=flows.numa)
 
 
 def blocked_because(

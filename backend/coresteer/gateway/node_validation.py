@@ -127,7 +127,8 @@ def too_many_flows(message: FlowsMessage) -> str | None:
 
 def invalid_task_settings(message: FlowsMessage) -> str | None:
     """Return which setting of a task or cgroup has an invalid value, None if none."""
-    return invalid_params("task/1", (task.params for task in message.tasks)) or invalid_params(
+    tasks = [*message.tasks, *(message.numa.tasks if message.numa is not None else ())]
+    return invalid_params("task/1", (task.params for task in tasks)) or invalid_params(
         "cgroup/group", message.cgroups.values()
     )
 

@@ -106,6 +106,12 @@ def _inventory_cpu_lists(message: InventoryMessage) -> Iterable[str | None]:
     yield from (text for irq in inventory.irqs for text in (irq.requested, irq.effective))
 
 
+def _flows_cpu_lists(message: FlowsMessage) -> Iterable[str]:
+    yield from (text for task in message.tasks for text in (task.affinity, task.allowed))
+    if message.numa is not None:
+        yield from (text for task in message.numa.tasks for text in (task.affinity, task.allowed, task.mems_allowed))
+
+
 RULES: Mapping[type, MessageRules[Any]] = {
     Hello: MessageRules[Hello](),
     RatesMessage: MessageRules[RatesMessage](
@@ -134,7 +140,7 @@ RULES: Mapping[type, MessageRules[Any]] = {
     LearnedMessage: MessageRules[LearnedMessage](relations=(node_validation.too_many_points,)),
     TasksMessage: MessageRules[TasksMessage](),
     FlowsMessage: MessageRules[FlowsMessage](
-        cpu_lists=lambda message: [text for task in message.tasks for text in (task.affinity, task.allowed)],
+        cpu_lists=_flows_cpu_lists,
         time_ms=lambda message: message.time_ms,
         relations=(node_validation.too_many_flows, node_validation.invalid_task_settings),
     ),

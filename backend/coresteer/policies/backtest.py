@@ -129,6 +129,7 @@ def _views(
             tasks=latest.tasks,
             time_s=now_ms / 1000,
             cgroups=latest.cgroups,
+            numa=latest.numa,
         )
 
 

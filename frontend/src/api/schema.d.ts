@@ -862,6 +862,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/nodes/{node_id}/numa": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Numa
+         * @description Return the memory of a node's NUMA nodes and of its busy or large processes, as last reported.
+         */
+        get: operations["get_numa"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/numa/{pid}/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Numa Options
+         * @description Return what moving a process's CPUs, or its CPUs and pages, to each NUMA node is predicted to save and cost.
+         */
+        get: operations["get_numa_options"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/classes": {
         parameters: {
             query?: never;
@@ -3332,6 +3372,32 @@ export interface components {
             }[];
         };
         /**
+         * NodeNuma
+         * @description Memory and processes by NUMA node. at: None until the agent has reported them.
+         *
+         *     Tasks: the largest remote memory first. bandwidth_unknown: why memory traffic is unknown, None where it is known.
+         */
+        NodeNuma: {
+            /** At */
+            at: string | null;
+            /** Nodes */
+            nodes: {
+                node: number;
+                total_bytes: number | null;
+                free_bytes: number | null;
+                file_bytes: number | null;
+                anon_bytes: number | null;
+                local_pages_per_s: number | null;
+                remote_pages_per_s: number | null;
+                bandwidth_bytes_per_s: number | null;
+                traffic_bytes_per_s: number | null;
+            }[];
+            /** Tasks */
+            tasks: components["schemas"]["NumaTaskEntry"][];
+            /** Bandwidth Unknown */
+            bandwidth_unknown: string | null;
+        };
+        /**
          * NodeSummary
          * @description A row of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's.
          */
@@ -3380,6 +3446,96 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+        };
+        /**
+         * NumaMoveOption
+         * @description A move of a process to a NUMA node, to the CPUs named. with_pages: its memory moves, too.
+         *
+         *     speed_up: predicted factor. saved_cpus: CPU time that all processes together save, in CPUs. moved_bytes, cost_s: of
+         *     its pages.
+         */
+        NumaMoveOption: {
+            /** Node */
+            node: number;
+            /** With Pages */
+            with_pages: boolean;
+            /** Cpus */
+            cpus: string;
+            /** Speed Up */
+            speed_up: number;
+            /** Saved Cpus */
+            saved_cpus: number;
+            /** Moved Bytes */
+            moved_bytes: number;
+            /** Cost S */
+            cost_s: number;
+        };
+        /**
+         * NumaTaskEntry
+         * @description A process with what its place costs. remote_share: share of its memory on other nodes than its CPU time.
+         *
+         *     run_time: predicted, 1.0 with all memory local and no contention. contention: the delay that others' memory traffic
+         *     adds, as a share of that time. None where unknown.
+         */
+        NumaTaskEntry: {
+            /**
+             * NumaTask
+             * @description A process with at least 0.2 CPUs of load or 256 MiB of memory.
+             *
+             *         affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
+             *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: the NUMA nodes of its cpuset, a list.
+             *         bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
+             *         it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
+             *         None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
+             *         its time in which it waits for memory. Both are None where neither resctrl nor the PMU provides them.
+             */
+            task: {
+                pid: number;
+                started_ticks: number;
+                name: string;
+                cgroup: string | null;
+                threads: number;
+                affinity: string;
+                allowed: string;
+                cpu: number;
+                cpu_share: number;
+                rss_bytes: number;
+                age_s: number;
+                /** @default {} */
+                cpu_nodes: {
+                    [key: string]: number;
+                };
+                /** @default  */
+                mems_allowed: string;
+                bytes_by_node: {
+                    [key: string]: number;
+                } | null;
+                unknown: string | null;
+                /** @default 0 */
+                shared_bytes: number;
+                mempolicy: string | null;
+                bytes_per_s: number | null;
+                memory_bound: number | null;
+                /** @default false */
+                bound: boolean;
+                user: string | null;
+                command: string | null;
+                unit: string | null;
+                /** @default {} */
+                params: {
+                    [key: string]: string;
+                };
+                /** @default false */
+                kernel: boolean;
+                /** @default false */
+                realtime: boolean;
+            };
+            /** Remote Share */
+            remote_share: number | null;
+            /** Run Time */
+            run_time: number | null;
+            /** Contention */
+            contention: number | null;
         };
         /**
          * Ownership
@@ -3537,6 +3693,85 @@ export interface components {
                  * @default false
                  */
                 move_irq: boolean;
+                /**
+                 * Use isolated CPUs
+                 * @description Also place work on CPUs that isolcpus or nohz_full reserve.
+                 * @default false
+                 */
+                allow_isolated: boolean;
+            } | {
+                /** @enum {string} */
+                type: "numa";
+                /**
+                 * Minimum speed-up
+                 * @description A process is moved only for a predicted speed-up of at least this factor.
+                 * @default 1.1
+                 */
+                gain: number;
+                /**
+                 * Move pages
+                 * @description Moves memory that stays behind, where that pays off within 30 s.
+                 * @default false
+                 */
+                move_pages: boolean;
+                /**
+                 * Maximum page move
+                 * @description Of one process at a time; about 1 s per GB.
+                 * @default 268435456
+                 */
+                max_page_move_bytes: number;
+                /**
+                 * Maximum contention factor
+                 * @description Above it, processes that use much bandwidth are moved apart.
+                 * @default 0.5
+                 */
+                contention: number;
+                /**
+                 * Imbalance
+                 * @description Difference of load or of used memory between two nodes that counts as unbalanced.
+                 * @default 0.25
+                 */
+                max_node_gap: number;
+                /**
+                 * Behavior change
+                 * @description Relative change of a process's load or bandwidth.
+                 * @default 0.5
+                 */
+                behavior_change: number;
+                /**
+                 * Reserved CPUs
+                 * @description Left free on each node.
+                 * @default 0
+                 */
+                reserve_cores: number;
+                /**
+                 * Minimum age
+                 * @description Younger processes are skipped.
+                 * @default 5
+                 */
+                min_age_s: number;
+                /**
+                 * Minimum memory
+                 * @description Smaller processes are skipped.
+                 * @default 16777216
+                 */
+                min_rss_bytes: number;
+                /**
+                 * Static pins
+                 * @description NUMA node by process name, cgroup or unit (shell patterns); takes precedence over every prediction.
+                 * @default {}
+                 */
+                pins: {
+                    [key: string]: string;
+                };
+                /**
+                 * Weights
+                 * @description From 0.1 to 10, by process name, cgroup or unit (shell patterns); 1 for all others.
+                 * @default {}
+                 */
+                weights: {
+                    [key: string]: number;
+                };
                 /**
                  * Use isolated CPUs
                  * @description Also place work on CPUs that isolcpus or nohz_full reserve.
@@ -6362,6 +6597,69 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Coalescing"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_numa: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeNuma"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_numa_options: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+                pid: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NumaMoveOption"][];
                 };
             };
             /** @description A problem */

@@ -112,7 +112,10 @@ def test_a_process_that_reuses_the_pid_of_the_previewed_one_is_refused(
     executor = Executor(ROOT, journal, lambda: make_view(ALL, tasks=[ended]))
     result = executor.apply(Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
     assert result.outcome is Outcome.REFUSED
-    assert result.sentence == f"This node has no process {child.pid} that is known to use the network."
+    assert (
+        result.sentence
+        == f"This node has no process {child.pid} that communicates over the network or uses 0.2 CPUs or 256 MiB."
+    )
     assert affinities(child) == before
 
 

@@ -93,7 +93,9 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
         if netdev is not None and netdev.name not in seen:
             seen.add(netdev.name)
             found += _netdev(view, setting.key, netdev, after)
-    return found + _controllers(view, [setting for setting, _ in known if setting.interrupt is not None])
+    interrupts = [setting for setting, _ in known if setting.interrupt is not None]
+    processes = [setting for setting, _ in known if setting.process is not None]
+    return found + _controllers(view, interrupts, "interrupt") + _controllers(view, processes, "process")
 
 
 def _combined(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:
@@ -108,15 +110,16 @@ def _combined(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarnin
     return list(found.values())
 
 
-def _controllers(view: View, interrupts: list[Setting]) -> list[PlanWarning]:
-    """Return the warning that another program may move interrupts again."""
-    names = view.inventory.controllers
-    if not interrupts or not names:
+def _controllers(view: View, settings: list[Setting], noun: str) -> list[PlanWarning]:
+    """Return the warning that another controller may move what the settings are about. noun: interrupt or process."""
+    names = sorted({name for setting in settings for name in setting.controllers(view)})
+    if not names:
         return []
     runs = "runs" if len(names) == 1 else "run"
-    what = "the interrupt" if len(interrupts) == 1 else "the interrupts"
-    sentence = f"{' and '.join(names)} {runs} on this node and may move {what} again."
-    return [PlanWarning("controller", interrupts[0].key, sentence)]
+    plural = {"interrupt": "interrupts", "process": "processes"}[noun]
+    what = noun if len({setting.subject for setting in settings}) == 1 else plural
+    sentence = f"{' and '.join(names)} {runs} on this node and may move the {what} again."
+    return [PlanWarning("controller", settings[0].key, sentence)]
 
 
 def _placement(

@@ -7,6 +7,7 @@ from msgspec import Struct
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import Load
 from coresteer_core.node.nic import NicKnowledge
+from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
@@ -16,7 +17,7 @@ class View(Struct, frozen=True, dict=True):
     """Everything known about a node at one moment. time_s: the node's monotonic clock.
 
     classes: by policy id. cgroups: of the processes in tasks, by path without the leading slash; values of settings by
-    the end of their key, such as ``cpu.weight``.
+    the end of their key, such as ``cpu.weight``. numa: None where the node has not reported it.
     """
 
     topology: Topology
@@ -27,11 +28,20 @@ class View(Struct, frozen=True, dict=True):
     learned: NicKnowledge = NicKnowledge()
     classes: dict[str, list[ClassFigures]] = {}
     cgroups: dict[str, dict[str, str]] = {}
+    numa: NumaState | None = None
 
-    def task(self, pid: int) -> NetTask | None:
-        """Return the process with this PID; None where it does not communicate over the network."""
+    def task(self, pid: int) -> NetTask | NumaTask | None:
+        """Return the process with a PID; None where it neither communicates over the network nor is in numa."""
         return self._by_pid.get(pid)
 
+    def numa_task(self, pid: int) -> NumaTask | None:
+        """Return what is known of a process's memory, None where it is not in numa."""
+        return self._numa_by_pid.get(pid)
+
     @cached_property
-    def _by_pid(self) -> dict[int, NetTask]:
-        return {task.pid: task for task in self.tasks}
+    def _by_pid(self) -> dict[int, NetTask | NumaTask]:
+        return {**self._numa_by_pid, **{task.pid: task for task in self.tasks}}
+
+    @cached_property
+    def _numa_by_pid(self) -> dict[int, NumaTask]:
+        return {} if self.numa is None else {task.pid: task for task in self.numa.tasks}

@@ -11,6 +11,7 @@ from coresteer_core.settings.cgroup import CgroupWeight
 from coresteer_core.settings.irq import IrqAffinity
 from coresteer_core.settings.kernel import KernelParameter
 from coresteer_core.settings.location import MachineLocation
+from coresteer_core.settings.memory_nodes import TaskMemoryNodes
 from coresteer_core.settings.netdev import Channels, RssTable
 from coresteer_core.settings.params import NetdevParam, QueueParam
 from coresteer_core.settings.queue import Rps, Xps
@@ -30,6 +31,7 @@ __all__ = [
     "Setting",
     "SettingError",
     "TaskAffinity",
+    "TaskMemoryNodes",
     "TaskNice",
     "Xps",
     "parse_setting",
@@ -39,6 +41,7 @@ KINDS: tuple[type[Setting], ...] = (
     IrqAffinity,
     TaskAffinity,
     TaskNice,
+    TaskMemoryNodes,
     CgroupWeight,
     Rps,
     Xps,

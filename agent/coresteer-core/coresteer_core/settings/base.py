@@ -21,6 +21,10 @@ PID_PATTERN = r"([1-9]\d{0,6})"
 _DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 
 
+CONTROLLED = {"irqbalance": "irq/", "numad": "task/"}
+"""How the keys begin of the settings that a controller changes; TuneD changes any."""
+
+
 class SettingError(ValueError):
     """A key or value that is not valid for any setting; the message is a sentence for the person who entered it."""
 
@@ -163,11 +167,8 @@ class Setting(Struct, frozen=True):
         raise NotImplementedError
 
     def controllers(self, view: View) -> list[str]:
-        """Return the names of running programs on the node that may change the setting, too (``tuned``).
-
-        irqbalance is not among them unless the setting is an interrupt's affinity.
-        """
-        return [name for name in view.inventory.controllers if name != "irqbalance"]
+        """Return the names of running programs on the node that may change the setting, too (``irqbalance``)."""
+        return [name for name in view.inventory.controllers if self.key.startswith(CONTROLLED.get(name, ""))]
 
     def drift_cause(self, view: View) -> str | None:
         """Return the name of the program or driver that may have changed the setting; None where a View shows none."""

@@ -129,10 +129,6 @@ class IrqAffinity(Setting, frozen=True):
         """Return a shell command that writes the affinity to smp_affinity_list."""
         return f"echo {value} > /{self.path}"
 
-    def controllers(self, view: View) -> list[str]:
-        """Return the names of running programs on the node that may move the interrupt, such as irqbalance."""
-        return view.inventory.controllers
-
     def overlay(self, view: ModifiedView, value: str) -> None:
         """Deliver the interrupt to these CPUs in a modified View; its load moves with it."""
         view.set_irq_affinity(self.irq, value)

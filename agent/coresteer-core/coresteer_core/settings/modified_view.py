@@ -1,10 +1,13 @@
 """ModifiedView: compute a View of a node as it would be with other settings, its load included."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
 from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.receive import predict_received, receive_irqs, received_traffic, timer_params
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
@@ -28,6 +31,7 @@ class ModifiedView:
         self._tasks: dict[int, str] = {}
         self._params: dict[tuple[str, str | None], dict[str, str]] = {}
         self._machine: dict[str, str] = {}
+        self._memory: dict[int, Mapping[int, float]] = {}
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
         """Set the affinity of an interrupt. cpus: a CPU list."""
@@ -36,6 +40,10 @@ class ModifiedView:
     def set_task_affinity(self, pid: int, cpus: str) -> None:
         """Set the affinity of all threads of a process. cpus: a CPU list."""
         self._tasks[pid] = cpus
+
+    def set_memory_shares(self, pid: int, shares: Mapping[int, float]) -> None:
+        """Let a process have its memory on NUMA nodes, with shares that add up to 1."""
+        self._memory[pid] = shares
 
     def set_param(self, netdev: str, queue_name: str | None, name: str, value: str) -> None:
         """Set a parameter of a netdev, or of one of its queues (queue_name ``rx-3``; None: of the netdev)."""
@@ -54,7 +62,25 @@ class ModifiedView:
         tasks = [shift.task(task, self._tasks.get(task.pid)) for task in self._view.tasks]
         settings = inventory.settings | self._machine
         inventory = replace(inventory, irqs=irqs, netdevs=netdevs, settings=settings)
-        return replace(self._view, inventory=inventory, tasks=tasks, load=shift.load())
+        numa = self._numa(shift)
+        return replace(self._view, inventory=inventory, tasks=tasks, load=shift.load(), numa=numa)
+
+    def _numa(self, shift: "_Shift") -> NumaState | None:
+        numa = self._view.numa
+        if numa is None or not (self._tasks or self._memory):
+            return numa
+        known = {task.pid for task in self._view.tasks}
+        nodes = self._view.topology.nodes
+        tasks = []
+        for before in numa.tasks:
+            task = before
+            if (cpus := self._tasks.get(task.pid)) is not None:
+                task = shift.numa_task(task, cpus, nodes, moves_load=task.pid not in known)
+            if (shares := self._memory.get(task.pid)) is not None and task.bytes_by_node is not None:
+                total = sum(task.bytes_by_node.values())
+                task = replace(task, bytes_by_node={node: round(share * total) for node, share in shares.items()})
+            tasks.append(task)
+        return replace(numa, tasks=tasks)
 
     def _netdevs(self, inventory: Inventory) -> list[Netdev]:
         names = {name for name, _ in self._params}
@@ -145,6 +171,23 @@ class _Shift:
             _add(self._busy, task.cpu, -part)
             _add(self._busy, cpu, part)
         return replace(task, affinity=value, cpu=cpu, rx_placements=rx_placements)
+
+    def numa_task(self, task: NumaTask, value: str, nodes: Mapping[int, int | None], *, moves_load: bool) -> NumaTask:
+        """Return a process with an affinity and its CPU time on these CPUs' NUMA nodes, evenly. nodes: by CPU."""
+        may = parse_cpu_list(value) & self._online
+        if not may or value == task.affinity:
+            return task
+        cpu = task.cpu if task.cpu in may else min(may)
+        if moves_load and cpu != task.cpu:
+            part = min(task.cpu_share, 1.0)
+            _add(self._busy, task.cpu, -part)
+            _add(self._busy, cpu, part)
+        cpu_nodes: dict[int, float] = {}
+        for each in may:
+            node = nodes.get(each)
+            if node is not None:
+                cpu_nodes[node] = cpu_nodes.get(node, 0.0) + task.cpu_share / len(may)
+        return replace(task, affinity=value, cpu=cpu, cpu_nodes=cpu_nodes)
 
     def load(self) -> Load:
         """Return the node's load after all interrupts and processes have moved."""

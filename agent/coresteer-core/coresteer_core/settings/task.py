@@ -7,6 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.node.numa import NumaTask
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import (
@@ -54,7 +55,7 @@ def _join(found: ThreadValues[T], to_text: Callable[[T], str]) -> str:
     return ";".join([to_text(found.main), *exceptions])
 
 
-class _OfTask(Setting, frozen=True):
+class OfTask(Setting, frozen=True):
     """Base of the settings that all threads of a process have: affinity and nice value."""
 
     pid: int
@@ -96,7 +97,7 @@ class _OfTask(Setting, frozen=True):
         """Return a sentence that says that no such process uses the network on a node; None where one does."""
         if self._task(view) is not None:
             return None
-        return f"This node has no process {self.pid} that is known to use the network."
+        return f"This node has no process {self.pid} that communicates over the network or uses 0.2 CPUs or 256 MiB."
 
     def describe(self, view: View | None = None) -> str:
         """Return the process's name and PID for a sentence, ``nginx (812)``; ``PID 812`` without a View."""
@@ -109,11 +110,11 @@ class _OfTask(Setting, frozen=True):
         found = [] if missing is None else [("unknown", missing)]
         return [*found, ("invalid", by_thread)] if ";" in value else found
 
-    def _task(self, view: View) -> NetTask | None:
+    def _task(self, view: View) -> NetTask | NumaTask | None:
         return view.task(self.pid)
 
 
-class TaskAffinity(_OfTask, frozen=True):
+class TaskAffinity(OfTask, frozen=True):
     """``task/812/affinity``: the CPUs that the threads of a process may run on (sched_setaffinity(2)).
 
     A CPU list for all of them. Where threads differ, the original is ``0-7;813=2;814=3``: that of the main thread and,
@@ -208,7 +209,7 @@ class TaskAffinity(_OfTask, frozen=True):
         view.set_task_affinity(self.pid, self.value_in_view(value))
 
 
-class TaskNice(_OfTask, frozen=True):
+class TaskNice(OfTask, frozen=True):
     """``task/812/nice``: nice value of a process's threads; -20 gets the most CPU time in competition, 19 the least.
 
     Others are those in the same cgroup or session with a share of its own (cpu.weight, autogroup; sched(7)). One number

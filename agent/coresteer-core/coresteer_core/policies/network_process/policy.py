@@ -15,7 +15,6 @@ process counts as silent only below half of the rate at which it is placed.
 """
 
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 from msgspec import Meta
@@ -43,6 +42,7 @@ from coresteer_core.policies.network_process.memory import (
 )
 from coresteer_core.policies.network_process.move_irq import IrqMover
 from coresteer_core.policies.network_process.placement import PlacementRound
+from coresteer_core.policies.scope import in_scope, matches
 from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate
 from coresteer_core.schema import labelled
 from coresteer_core.settings import parse_setting
@@ -182,21 +182,20 @@ class _Round:
         if was is not None and was.started_ticks != task.started_ticks:
             was = None
         ours = was is not None and is_ours(was, task.affinity)
-        tasks, cgroups = self.scope.tasks, self.scope.cgroups
-        in_scope = not (tasks or cgroups) or (_matches(task.name, tasks) and _matches(task.cgroup or "", cgroups))
-        per_s, by_cpu = self._bytes_per_s(task) if in_scope else (0.0, {})
+        included = in_scope(self.scope, task.name, task.cgroup)
+        per_s, by_cpu = self._bytes_per_s(task) if included else (0.0, {})
         least = spec.min_bytes_per_s * (_PLACED_RATE if ours else 1.0)
-        if in_scope and per_s >= least:
+        if included and per_s >= least:
             last_s = now - task.idle_s
         else:
             last_s = now - spec.idle_s - 1.0 if was is None else was.last_s
         placed = None if was is None else updated(was, task.affinity, last_s, ours=ours)
         silent_s = now - last_s
-        if silent_s > spec.idle_s or not in_scope:
+        if silent_s > spec.idle_s or not included:
             if ours and placed is not None:
-                why = f"Silent for {silent_s:.0f} s, over {spec.idle_s:.0f} s" if in_scope else "No longer in scope"
+                why = f"Silent for {silent_s:.0f} s, over {spec.idle_s:.0f} s" if included else "No longer in scope"
                 self._restore(placed, _subject(task), why, parse_cpu_list(task.allowed))
-            elif in_scope:
+            elif included:
                 self._skip(task, self._below_rate(task, per_s))
             return
         self.active_s[task.pid, task.started_ticks] = last_s
@@ -351,10 +350,6 @@ def _name(tasks: list[tuple[str, int]]) -> str:
     return ", ".join(f"{name} ({format_cpu_list(pids)})" for name, pids in numbers.items())
 
 
-def _matches(name: str, patterns: list[str]) -> bool:
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
     """Return a function that returns whether a netdev is in scope; None when all are."""
     if not scope.netdevs and not scope.drivers:
@@ -362,7 +357,7 @@ def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
     drivers = {netdev.name: netdev.driver or "" for netdev in view.inventory.netdevs}
 
     def covers(name: str) -> bool:
-        return _matches(name, scope.netdevs) and _matches(drivers.get(name, ""), scope.drivers)
+        return matches(name, scope.netdevs) and matches(drivers.get(name, ""), scope.drivers)
 
     return covers
 

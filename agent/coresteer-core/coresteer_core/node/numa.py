@@ -1,0 +1,88 @@
+"""Memory of a node's NUMA nodes, and the processes whose place on them matters."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, KernelInteger, Name, Pid, Quantity, Sentence
+from coresteer_core.node.topology import MAX_NUMA_NODES
+
+MAX_NUMA_TASKS = 1024
+PAGE_BYTES = 4096
+"""Unit of counts of pages, whatever the size of a mapping's pages."""
+
+
+class NodeMemory(Struct, frozen=True):
+    """Memory of one NUMA node (kernel: drivers/base/node.c).
+
+    total_bytes, free_bytes, file_bytes, anon_bytes: of meminfo. local_pages_per_s, remote_pages_per_s: allocations on
+    this node by its own CPUs and by those of other nodes (numastat). bandwidth_bytes_per_s: what its memory can
+    transfer (HMAT); traffic_bytes_per_s: what it transfers (resctrl). None where unknown.
+    """
+
+    node: KernelInteger
+    total_bytes: Count | None = None
+    free_bytes: Count | None = None
+    file_bytes: Count | None = None
+    anon_bytes: Count | None = None
+    local_pages_per_s: Quantity | None = None
+    remote_pages_per_s: Quantity | None = None
+    bandwidth_bytes_per_s: Quantity | None = None
+    traffic_bytes_per_s: Quantity | None = None
+
+
+class NumaTask(Struct, frozen=True):
+    """A process with at least 0.2 CPUs of load or 256 MiB of memory.
+
+    affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
+    cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
+    bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
+    it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
+    None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
+    its time in which it waits for memory. Both are None where neither resctrl nor the PMU provides them.
+    """
+
+    pid: Pid
+    started_ticks: Count
+    name: Name
+    cgroup: CgroupPath | None
+    threads: Count
+    affinity: CpuList
+    allowed: CpuList
+    cpu: CpuNumber
+    cpu_share: Quantity
+    rss_bytes: Count
+    age_s: Quantity
+    cpu_nodes: dict[int, Quantity] = {}
+    mems_allowed: CpuList = ""
+    bytes_by_node: dict[int, Count] | None = None
+    unknown: Sentence | None = None
+    shared_bytes: Count = 0
+    mempolicy: Name | None = None
+    bytes_per_s: Quantity | None = None
+    memory_bound: Annotated[float, Meta(ge=0, le=1)] | None = None
+    bound: bool = False
+    user: Name | None = None
+    command: Name | None = None
+    unit: Name | None = None
+    params: dict[Name, Name] = {}
+    kernel: bool = False
+    realtime: bool = False
+
+    @property
+    def remote_share(self) -> float | None:
+        """Return the share of its memory on other nodes than its CPU time, 0.0 to 1.0; None where unknown."""
+        total = sum((self.bytes_by_node or {}).values())
+        used = sum(self.cpu_nodes.values())
+        if self.bytes_by_node is None or not total or not used:
+            return None
+        local = sum(share / used * self.bytes_by_node.get(node, 0) for node, share in self.cpu_nodes.items())
+        return 1.0 - local / total
+
+
+class NumaState(Struct, frozen=True):
+    """Memory and processes of a node by NUMA node. bandwidth_unknown: why there are no figures of traffic."""
+
+    nodes: Annotated[list[NodeMemory], Meta(max_length=MAX_NUMA_NODES)] = []
+    tasks: Annotated[list[NumaTask], Meta(max_length=MAX_NUMA_TASKS)] = []
+    bandwidth_unknown: Sentence | None = None

@@ -1,0 +1,71 @@
+"""Memory of NUMA nodes (kernel: drivers/base/node.c, Documentation/admin-guide/mm/numaperf.rst, numastat.rst)."""
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import list_numbered, read_bytes, read_non_negative
+from coresteer_core.node.numa import NodeMemory
+
+_NODES = "sys/devices/system/node"
+_MEMINFO = {"MemTotal": "total_bytes", "MemFree": "free_bytes", "FilePages": "file_bytes", "AnonPages": "anon_bytes"}
+_KIB, _MIB = 1024, 1 << 20
+
+
+class Allocations(Struct, frozen=True):
+    """Pages allocated on a node since boot, by CPUs of the node and of other nodes."""
+
+    local: int
+    remote: int
+
+
+def parse_meminfo(text: bytes, path: str) -> dict[str, int]:
+    """Parse ``Node 0 MemTotal: 1024 kB`` lines into the fields of NodeMemory. Raises ParseError."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if len(words) < 4 or words[0] != b"Node":
+            raise ParseError(path, number, "The line does not have the form “Node 0 MemTotal: 1024 kB”.")
+        name = _MEMINFO.get(words[2].rstrip(b":").decode("ascii", "replace"))
+        if name is None:
+            continue
+        if not words[3].isdigit() or len(words[3]) > 15:
+            raise ParseError(path, number, f"“{words[3][:40].decode('ascii', 'replace')}” is not a number.")
+        found[name] = int(words[3]) * _KIB
+    return found
+
+
+def parse_numastat(text: bytes, path: str) -> Allocations:
+    """Parse a node's numastat. Raises ParseError where local_node or other_node is absent."""
+    values = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(b" ")
+        if value.strip().isdigit():
+            values[name] = int(value)
+    try:
+        return Allocations(values[b"local_node"], values[b"other_node"])
+    except KeyError as error:
+        raise ParseError(path, None, f"It has no {error.args[0].decode()}.") from None
+
+
+def read_node_memory(root: Path) -> list[NodeMemory]:
+    """Return the memory of every NUMA node, without rates. Raises ParseError."""
+    found = []
+    for node in list_numbered(root, _NODES, "node"):
+        path = f"{_NODES}/node{node}/meminfo"
+        text = read_bytes(root, path)
+        sizes = {} if text is None else parse_meminfo(text, path)
+        bandwidth = read_non_negative(root, f"{_NODES}/node{node}/access0/initiators/read_bandwidth")  # MiB/s
+        found.append(NodeMemory(node, bandwidth_bytes_per_s=float(bandwidth * _MIB) if bandwidth else None, **sizes))
+    return found
+
+
+def read_allocations(root: Path) -> dict[int, Allocations]:
+    """Return the allocations of every NUMA node that counts them. Raises ParseError."""
+    found = {}
+    for node in list_numbered(root, _NODES, "node"):
+        path = f"{_NODES}/node{node}/numastat"
+        if (text := read_bytes(root, path)) is not None:
+            found[node] = parse_numastat(text, path)
+    return found

@@ -1,0 +1,153 @@
+"""NUMA state of the machine: memory of nodes, and the memory by node of busy or large processes."""
+
+import time
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.collect.cpuset import read_mems_allowed
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_file
+from coresteer_agent.collect.numa import Allocations, read_allocations, read_node_memory
+from coresteer_agent.collect.numa_maps import NumaMaps, parse_numa_maps
+from coresteer_agent.observe.net_tasks import TaskFacts, TaskReader
+from coresteer_core.node.numa import MAX_NUMA_TASKS, NodeMemory, NumaState, NumaTask
+from coresteer_core.node.topology import Topology
+
+BUDGET = 0.02
+"""Share of one CPU that reading numa_maps may take."""
+MAX_READ_S = 0.25
+"""A process whose numa_maps would take longer is not read: the agent does nothing else meanwhile."""
+_S_PER_BYTE = 0.012 / (1 << 30)
+"""First estimate of the time of a read; each process has its own after its first."""
+_MAX_CREDIT_S = 0.1
+_MIN_AGAIN_S = 5.0
+_NO_BANDWIDTH = "Neither resctrl nor the CPU's performance counters are available."
+
+
+class _Known(Struct):
+    """numa_maps of a process. cost_s: of its last read. maps: None with the reason in unknown."""
+
+    started_ticks: int
+    read_s: float
+    cost_s: float
+    maps: NumaMaps | None
+    unknown: str | None = None
+
+
+class NumaReader:
+    """Reads the NUMA state of a machine with at least two NUMA nodes. Not thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tasks = TaskReader(root)
+        self._known: dict[int, _Known] = {}
+        self._facts: dict[int, TaskFacts] = {}
+        self._credit_s = _MAX_CREDIT_S
+        self._ticked_s = time.monotonic()
+        self._allocations: tuple[float, dict[int, Allocations]] | None = None
+
+    def tick(self) -> None:
+        """Read numa_maps of one process, the one that was not read for longest, if the budget permits."""
+        now_s = time.monotonic()
+        self._credit_s = min(_MAX_CREDIT_S, self._credit_s + BUDGET * (now_s - self._ticked_s))
+        self._ticked_s = now_s
+        due = [pid for pid in self._facts if pid not in self._known or now_s - self._known[pid].read_s >= _MIN_AGAIN_S]
+        if self._credit_s <= 0 or not due:
+            return
+        pid = min(due, key=lambda each: self._known[each].read_s if each in self._known else float("-inf"))
+        self._read_maps(pid, self._facts[pid], now_s)
+
+    def forget_memory(self, pid: int) -> None:
+        """Read the memory of a process again at the next tick, after its pages were moved."""
+        if (known := self._known.get(pid)) is not None:
+            known.read_s = float("-inf")
+
+    def read(self, pids: list[int], topology: Topology) -> NumaState:
+        """Return the state. pids: of busy or large processes. Raises ParseError for a malformed file of a node."""
+        self._tasks.begin_round()
+        found = {pid: facts for pid in pids[:MAX_NUMA_TASKS] if (facts := self._tasks.read(pid)) is not None}
+        for pid in self._facts.keys() - found.keys():
+            self._tasks.forget(pid)
+            self._known.pop(pid, None)
+        self._facts = found
+        tasks = [self._task(pid, facts, topology) for pid, facts in found.items() if not facts.scheduling.kernel]
+        return NumaState(self._memory(), tasks, _NO_BANDWIDTH)
+
+    def _read_maps(self, pid: int, facts: TaskFacts, now_s: float) -> None:
+        known = self._known.get(pid)
+        reused = known is None or known.started_ticks != facts.started_ticks
+        expected_s = facts.rss_bytes * _S_PER_BYTE if known is None or reused else known.cost_s
+        if expected_s > MAX_READ_S:
+            too_long = f"A read of its numa_maps would take about {expected_s:.1f} s, over {MAX_READ_S:g} s."
+            self._known[pid] = _Known(facts.started_ticks, now_s, expected_s, None, too_long)
+            return
+        path = f"proc/{pid}/numa_maps"
+        maps, begin_s = None, time.thread_time()
+        why: str | None = None
+        try:
+            maps = parse_numa_maps(read_file(self._root, path), path)
+        except OSError as error:
+            why = f"Its numa_maps cannot be read: {error.strerror}."
+        except ParseError as error:
+            why = str(error)
+        cost_s = time.thread_time() - begin_s
+        self._credit_s -= cost_s
+        self._known[pid] = _Known(facts.started_ticks, now_s, cost_s, maps, why)
+
+    def _task(self, pid: int, facts: TaskFacts, topology: Topology) -> NumaTask:
+        known = self._known.get(pid)
+        if known is None or known.started_ticks != facts.started_ticks:
+            known = _Known(facts.started_ticks, 0.0, 0.0, None, "Its memory has not been read yet.")
+        used = sum(facts.cpus.values()) or 1.0
+        cpu_nodes: dict[int, float] = {}
+        for cpu, share in facts.cpus.items():
+            node = topology.nodes.get(cpu)
+            if node is not None:
+                cpu_nodes[node] = cpu_nodes.get(node, 0.0) + facts.cpu_share * share / used
+        groups = facts.identity.groups
+        return NumaTask(
+            pid=pid,
+            started_ticks=facts.started_ticks,
+            name=facts.name,
+            cgroup=groups.unified,
+            threads=facts.threads,
+            affinity=facts.affinity,
+            allowed=facts.allowed,
+            cpu=facts.cpu,
+            cpu_share=facts.cpu_share,
+            rss_bytes=facts.rss_bytes,
+            age_s=facts.age_s,
+            cpu_nodes=cpu_nodes,
+            mems_allowed=read_mems_allowed(self._root, pid),
+            bytes_by_node=known.maps.bytes_by_node if known.maps is not None else None,
+            unknown=known.unknown,
+            shared_bytes=known.maps.shared_bytes if known.maps is not None else 0,
+            mempolicy=known.maps.mempolicy if known.maps is not None else None,
+            bound=facts.scheduling.bound,
+            user=facts.identity.user,
+            command=facts.identity.command,
+            unit=groups.unit,
+            params={"nice": str(facts.scheduling.nice)},
+            kernel=facts.scheduling.kernel,
+            realtime=facts.scheduling.realtime,
+        )
+
+    def _memory(self) -> list[NodeMemory]:
+        now_s, now = time.monotonic(), read_allocations(self._root)
+        before, self._allocations = self._allocations, (now_s, now)
+        found = read_node_memory(self._root)
+        if before is None or now_s <= before[0]:
+            return found
+        seconds = now_s - before[0]
+        return [
+            replace(
+                memory,
+                local_pages_per_s=max(0, after.local - was.local) / seconds,
+                remote_pages_per_s=max(0, after.remote - was.remote) / seconds,
+            )
+            if (after := now.get(memory.node)) is not None and (was := before[1].get(memory.node)) is not None
+            else memory
+            for memory in found
+        ]

@@ -1,0 +1,126 @@
+"""Memory by NUMA node: numa_maps, meminfo and numastat of nodes, and moves of pages of a process of the test's own."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.polling import poll
+
+from coresteer_agent.apply.page_moves import own_pages
+from coresteer_agent.apply.registry import Tunable
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.numa import Allocations, parse_meminfo, parse_numastat
+from coresteer_agent.collect.numa_maps import NumaMaps, parse_numa_maps
+from coresteer_agent.collect.topology import read_topology
+from coresteer_agent.linux.move_pages import move_pages
+from coresteer_agent.observe.numa_tasks import NumaReader
+from coresteer_core.settings import parse_setting
+from coresteer_core.settings.memory_nodes import split_counts
+
+MIB = 1 << 20
+MAPS = b"""\
+5581a8a1a000 default file=/usr/bin/postgres mapped=100 mapmax=9 N0=60 N1=40 kernelpagesize_kB=4
+5581a8c2b000 default heap anon=300 dirty=300 N0=200 N1=100 kernelpagesize_kB=4
+7f1c00000000 default anon=2 dirty=2 N1=2 kernelpagesize_kB=2048
+7f1d00000000 bind:1 file=/a\\040file\\012name anon=5 dirty=5 swapcache=1 active=3 N1=5 kernelpagesize_kB=4
+7f1e00000000 default
+7ffd3b5e6000 default stack anon=3 dirty=3 N0=3 kernelpagesize_kB=4
+ffffffffff600000 default file=[vsyscall]
+"""
+
+
+def test_own_memory_is_counted_by_node_in_bytes_and_shared_memory_apart() -> None:
+    found = parse_numa_maps(MAPS, "numa_maps")
+    assert found.bytes_by_node == {0: 203 * 4096, 1: 100 * 4096 + 4 * MIB + 5 * 4096}
+    assert found.shared_bytes == 100 * 4096
+    assert found.mempolicy is None
+    assert found.starts == [0x5581A8C2B000, 0x7F1C00000000, 0x7F1D00000000, 0x7FFD3B5E6000]
+
+
+def test_the_memory_policy_is_that_of_most_of_the_memory() -> None:
+    text = MAPS.replace(b"7f1c00000000 default", b"7f1c00000000 interleave:0-1")
+    assert parse_numa_maps(text, "numa_maps").mempolicy == "interleave:0-1"
+
+
+@given(st.integers(0, len(MAPS)))
+def test_a_text_cut_at_any_byte_is_parsed_or_refused(cut: int) -> None:
+    try:
+        found = parse_numa_maps(MAPS[:cut], "numa_maps")
+    except ParseError:
+        return
+    assert sum(found.bytes_by_node.values()) <= sum(parse_numa_maps(MAPS, "numa_maps").bytes_by_node.values())
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_parsed_or_refused(text: bytes) -> None:
+    with contextlib.suppress(ParseError):
+        assert isinstance(parse_numa_maps(text, "numa_maps"), NumaMaps)
+
+
+def test_meminfo_of_a_node_is_parsed_into_bytes() -> None:
+    text = b"Node 1 MemTotal:  1024 kB\nNode 1 MemFree:  10 kB\nNode 1 FilePages: 3 kB\nNode 1 HugePages_Total:  0\n"
+    assert parse_meminfo(text, "meminfo") == {"total_bytes": MIB, "free_bytes": 10_240, "file_bytes": 3072}
+    with pytest.raises(ParseError, match="line 1"):
+        parse_meminfo(b"MemTotal: 1024 kB\n", "meminfo")
+
+
+def test_numastat_has_local_and_remote_allocations() -> None:
+    text = b"numa_hit 9\nnuma_miss 0\nlocal_node 7\nother_node 2\n"
+    assert parse_numastat(text, "numastat") == Allocations(7, 2)
+    with pytest.raises(ParseError, match="local_node"):
+        parse_numastat(b"numa_hit 9\n", "numastat")
+
+
+@pytest.fixture
+def large() -> Iterator[int]:
+    """A process with 32 MiB of its own."""
+    program = "import sys; data = bytearray(32 << 20); print('ready', flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    yield child.pid
+    child.communicate()
+
+
+def test_the_memory_of_a_process_is_read_within_a_round(large: int) -> None:
+    reader, topology = NumaReader(Path("/")), read_topology(Path("/"))
+    reader.read([large], topology)
+    reader.tick()
+    [task] = reader.read([large], topology).tasks
+    assert sum((task.bytes_by_node or {}).values()) >= 32 * MIB
+    assert task.mems_allowed
+    assert task.unknown is None
+
+
+def test_the_value_of_memory_nodes_has_counts_and_a_write_of_the_present_node_changes_nothing(large: int) -> None:
+    tunable = Tunable(Path("/"), parse_setting(f"task/{large}/memory-nodes"))
+    before = split_counts(tunable.read())
+    assert sum(before.values()) >= 32 * MIB // 4096
+    node = max(before, key=lambda each: before[each])
+    tunable.write(str(node))
+    assert split_counts(tunable.read()).keys() == {node}
+
+
+def test_present_pages_of_a_process_are_found_with_their_nodes(large: int) -> None:
+    pages = [address for step in own_pages(Path("/"), large) for address in step]
+    assert len(pages) >= 32 * MIB // os.sysconf("SC_PAGE_SIZE")
+    nodes = {node.id for node in read_topology(Path("/")).numa_nodes}
+    assert {node for node in move_pages(large, pages[:100], None) if node >= 0} <= nodes
+
+
+def test_a_node_that_does_not_exist_is_refused_by_the_kernel(large: int) -> None:
+    page = next(own_pages(Path("/"), large))[0]
+    with pytest.raises(OSError, match="No such device"):
+        move_pages(large, [page], [999])
+
+
+def test_a_process_that_has_ended_is_unsupported() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert poll(lambda: not Tunable(Path("/"), parse_setting(f"task/{child.pid}/memory-nodes")).exists())
