@@ -15,7 +15,7 @@ type InputProps = {
   onChange: (value: string) => void;
 };
 
-/** The input of one field: number with unit, select, checkboxes, list of words, JSON, or text. */
+/** The input of one field: number with unit, select, checkboxes, list of words or pairs, JSON, or text. */
 export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChange }: InputProps) {
   const input = inputOf(schema);
   const label = labelOf(schema, name);

@@ -16,6 +16,9 @@ export type Schema = {
   maxItems?: number;
   items?: Schema;
   properties?: Record<string, Schema>;
+  /** The schema of all values of an object with any names. */
+  additionalProperties?: Schema | boolean;
+  maxProperties?: number;
   required?: string[];
   anyOf?: Schema[];
   unit?: string;
@@ -89,12 +92,13 @@ export type InputKind =
   | "json"
   | "labels"
   | "number"
+  | "pairs"
   | "text"
   | "words";
 
 /** The kind of form input for a schema; `json` where no other one fits. */
 export function inputOf(schema: Schema): InputKind {
-  const { type, format, enum: values, items, properties } = splitNullable(schema).of;
+  const { type, format, enum: values, items, properties, additionalProperties } = splitNullable(schema).of;
   if (format === "cpu-list") return "cpus";
   if (format === "labels") return "labels";
   if (values !== undefined) return "choice";
@@ -102,6 +106,7 @@ export function inputOf(schema: Schema): InputKind {
   if (type === "integer" || type === "number") return "number";
   if (type === "string") return "text";
   if (type === "object" && properties !== undefined) return "group";
+  if (type === "object" && typeof additionalProperties === "object") return "pairs";
   if (type !== "array" || items === undefined) return "json";
   if (items.enum !== undefined) return "choices";
   return ["string", "integer", "number"].includes(items.type ?? "") ? "words" : "json";

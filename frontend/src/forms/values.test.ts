@@ -26,6 +26,17 @@ const OBJECT: Schema = {
     names: { type: "array", items: { type: "string" }, maxItems: 2, default: [] },
     which: { type: "array", items: { type: "string", enum: ["x", "y"] }, default: ["y"] },
     inner: { type: "object", properties: { dwell_s: { type: "number", minimum: 0, default: 30 } } },
+    pins: {
+      type: "object",
+      additionalProperties: { type: "string", pattern: "^[0-9,-]+$", description: "A list of nodes." },
+      maxProperties: 2,
+      default: {},
+    },
+    weights: {
+      type: "object",
+      additionalProperties: { type: "number", minimum: 0.1, maximum: 10 },
+      default: { "nginx*": 2 },
+    },
     other: { type: "array", items: { type: "object" }, default: [] },
   },
 };
@@ -46,6 +57,8 @@ test("every field has the input of its type, and the tag of a union none", () =>
     ["names", "words"],
     ["which", "choices"],
     ["inner", "group"],
+    ["pins", "pairs"],
+    ["weights", "pairs"],
     ["other", "json"],
   ]);
 });
@@ -63,10 +76,17 @@ test("defaults are typed as people read them, and read as they are", () => {
       names: [],
       which: ["y"],
       inner: { dwell_s: 30 },
+      pins: {},
+      weights: { "nginx*": 2 },
       other: [],
     },
     {},
   ]);
+});
+
+test("pairs of a name and a value may have patterns and lists", () => {
+  const [{ pins, weights }, errors] = read({ pins: "postgres*=0,2-3  Web?Content=1", weights: "a.service=0.5" });
+  expect([pins, weights, errors]).toEqual([{ "postgres*": "0,2-3", "Web?Content": "1" }, { "a.service": 0.5 }, {}]);
 });
 
 test.each([
@@ -77,6 +97,11 @@ test.each([
   ["inner.dwell_s", "-1", "A number of at least 0."],
   ["cpus", "3-1", "The range 3-1 runs backwards; write 1-3."],
   ["names", "a b c", "At most 2 items."],
+  ["pins", "postgres*", "“postgres*” has no value; write it as name=value."],
+  ["pins", "a=0 a=1", "“a” is given twice."],
+  ["pins", "a=x", "“a=x”: A list of nodes."],
+  ["pins", "a=0 b=1 c=1", "At most 2."],
+  ["weights", "a=11", "“a=11”: A number from 0.1 to 10."],
   ["other", "{", "Enter valid JSON."],
 ])("%s of “%s” is refused with its bounds", (path, text, sentence) => {
   expect(read({ [path]: text })[1]).toEqual({ [path]: sentence });

@@ -27,6 +27,7 @@ export function valueText(schema: Schema, value: unknown = initialOf(schema)): s
     case "words":
       return (value as unknown[]).join(" ");
     case "labels":
+    case "pairs":
       return Object.entries(value)
         .map(([name, label]) => `${name}=${label}`)
         .join(" ");
@@ -101,6 +102,26 @@ function readWords(schema: Schema, text: string, fail: (sentence: string) => voi
   );
 }
 
+/** Parses `postgres*=1 nginx=0-1`; names are shell patterns, so a `?` is written for a space. */
+function readPairs(schema: Schema, text: string, fail: (sentence: string) => void): Record<string, unknown> {
+  const { additionalProperties, maxProperties } = schema;
+  const item = typeof additionalProperties === "object" ? additionalProperties : {};
+  const pairs: Record<string, unknown> = {};
+  for (const part of text.split(/\s+/).filter(Boolean)) {
+    const at = part.lastIndexOf("=");
+    const [name, value] = [part.slice(0, at), part.slice(at + 1)];
+    if (at < 1) fail(`“${part}” has no value; write it as name=value.`);
+    else if (Object.hasOwn(pairs, name)) fail(`“${name}” is given twice.`);
+    else {
+      const failPart = (sentence: string) => fail(`“${part}”: ${sentence}`);
+      pairs[name] = item.type === "string" ? readText(item, value, failPart) : readNumber(item, value, failPart);
+    }
+  }
+  if (maxProperties !== undefined && Object.keys(pairs).length > maxProperties)
+    fail(`At most ${shown(maxProperties)}.`);
+  return pairs;
+}
+
 function readCpus(text: string, fail: (sentence: string) => void): string {
   try {
     return formatCpuList(parseCpuList(text));
@@ -141,6 +162,8 @@ export function readField(schema: Schema, path: string, values: Values, errors: 
         .filter((value) => splitWords(text).includes(value));
     case "words":
       return readWords(of, text, fail);
+    case "pairs":
+      return readPairs(of, text, fail);
     case "cpus":
       return readCpus(text, fail);
     case "labels": {

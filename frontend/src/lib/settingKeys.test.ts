@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { panelSelection, settingName } from "./settingKeys";
+import { panelSelection, settingName, settingValue } from "./settingKeys";
 
 test.each([
   ["irq/41/affinity", "IRQ 41", "irq:41"],
   ["task/812/affinity", "task 812", null],
+  ["task/812/memory-nodes", "task 812 memory nodes", null],
   ["task/812/nice", "task 812 nice", null],
   ["cgroup/nginx/cpu.shares", "nginx cpu.shares", null],
   ["cgroup/system.slice/nginx.service/cpu.weight", "system.slice/nginx.service cpu.weight", null],
@@ -22,3 +23,9 @@ test.each([
 ])("%s has the name %s and the panel %s", (key, name, sel) => {
   expect([settingName(key), panelSelection(key)]).toEqual([name, sel]);
 });
+
+test.each([
+  ["task/812/memory-nodes", "0=930;1=70", "93 % on node 0, 7 % on node 1"],
+  ["task/812/memory-nodes", "1", "1"],
+  ["task/812/affinity", "0-7;813=2", "0-7;813=2"],
+])("%s of %s is shown as %s", (key, value, shown) => expect(settingValue(key, value)).toBe(shown));

@@ -57,3 +57,14 @@ export function panelSelection(key: string): string | null {
 export function isCpuListSetting(key: string): boolean {
   return NAMES[parse(key)?.name ?? ""]?.schema.format === "cpu-list";
 }
+
+/** A setting's value for display: pages by NUMA node, `0=9300;1=700`, as `93 % on node 0, 7 % on node 1`. */
+export function settingValue(key: string, value: string): string {
+  if (parse(key)?.name !== "memory-nodes" || !value.includes("=")) return value;
+  const pages = value.split(";").map((part) => part.split("=").map(Number) as [node: number, count: number]);
+  const total = pages.reduce((sum, [, count]) => sum + count, 0) || 1;
+  return pages
+    .filter(([, count]) => count > 0)
+    .map(([node, count]) => `${Math.round((100 * count) / total)} % on node ${node}`)
+    .join(", ");
+}

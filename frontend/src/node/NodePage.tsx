@@ -16,6 +16,7 @@ import { InterruptMatrix } from "./interrupts/InterruptMatrix";
 import { NodeHeader } from "./NodeHeader";
 import styles from "./node.module.css";
 import type { NodeView } from "./nodeView";
+import { Numa } from "./numa/Numa";
 import { Panel } from "./panel/Panel";
 import { NodePolicies } from "./policies/NodePolicies";
 import { changesQuery, heatQuery, seriesQuery } from "./queries";
@@ -31,7 +32,7 @@ import type { Change, Topology } from "./types";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
 
-/** The page of a node: time range, figures, heatmap, network tasks, policies, charts, and the panel of the selection. */
+/** The page of a node: time range, figures, heatmap, network tasks, NUMA, policies, charts, and the panel of the selection. */
 export function NodePage() {
   const { nodeId } = route.useParams();
   const node = useQuery(nodeQuery(nodeId));
@@ -172,6 +173,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
         <div className={styles.stack} aria-busy={heat.isPending || series.isPending}>
           <Cores view={view} />
           <NetworkTasks view={view} />
+          <Numa view={view} />
           <NodePolicies view={view} />
           <InterruptMatrix view={view} />
           <TradeOff view={view} />

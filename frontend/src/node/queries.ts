@@ -116,3 +116,21 @@ export const changesQuery = (nodeId: number, range: Range | null) =>
         }),
       ),
   });
+
+/** Memory and processes by NUMA node; refetched with the node's flows after a live event (refetchPolicies). */
+export const numaQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "numa"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/nodes/{node_id}/numa", { params: { path: { node_id: nodeId } }, signal })),
+  });
+
+/** What moving a process to each NUMA node is predicted to save and cost. */
+export const numaOptionsQuery = (nodeId: number, pid: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "numa", pid],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET("/api/nodes/{node_id}/numa/{pid}/options", { params: { path: { node_id: nodeId, pid } }, signal }),
+      ),
+  });

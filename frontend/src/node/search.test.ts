@@ -20,7 +20,11 @@ test.each([
   [{ span: "7", share: "everything", order: "?", tab: "?" }, {}],
   [{ sel: "irq:41" }, { sel: "irq:41" }],
   [{ sel: "nic:eth0" }, { sel: "nic:eth0" }],
+  [{ sel: "task:812:5551" }, { sel: "task:812:5551" }],
+  [{ sel: "task:812" }, {}],
   [{ sel: "irq:x" }, {}],
+  [{ tasks: "-remote" }, { tasks: "-remote" }],
+  [{ tasks: "?" }, {}],
   [{ sel: "<script>" }, {}],
   [
     { nic: "eth0", colour: "latency", point: "54x32", pps: "1000", frame: "1500", bound: "100", tab: "coalescing" },

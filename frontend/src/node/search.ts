@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { BOUNDS } from "../api/constants";
 import { numberWithin, param, timeMs, validated, withRange } from "../lib/searchParams";
 import { HEAT_SHARES } from "./cpuShares";
+import { TASK_COLUMNS } from "./numa/numaTasks";
 
 /** Lengths of the live window in seconds. */
 export const SPANS = [60, 300, 3600, 86_400] as const;
@@ -28,8 +29,8 @@ const NodeSearchSchema = v.pipe(
         v.picklist(SPANS),
       ),
     ),
-    /** The side panel's subject: `irq:41`, `cpu:3` or `nic:eth0`. */
-    sel: param(v.pipe(v.string(), v.regex(/^(irq:\d+|cpu:\d+|nic:.+)$/))),
+    /** The side panel's subject: `irq:41`, `cpu:3`, `nic:eth0`, or `task:812:5551` with PID and start time in ticks. */
+    sel: param(v.pipe(v.string(), v.regex(/^(irq:\d+|cpu:\d+|nic:.+|task:\d+:\d+)$/))),
     /** The share that the heatmap's colour shows; busy when absent. */
     share: param(v.picklist(HEAT_SHARES)),
     /** The order of the heatmap's rows: by structure when absent. */
@@ -42,6 +43,8 @@ const NodeSearchSchema = v.pipe(
     colour: param(v.literal("latency")),
     /** Selected values of rx-usecs and rx-frames: `54x32`, or `54` where there are no frames. */
     point: param(v.pipe(v.string(), v.regex(/^\d{1,6}(x\d{1,6})?$/))),
+    /** The column by which the processes of the NUMA section are sorted, descending with a minus; largest remote memory first when absent. */
+    tasks: param(v.picklist(TASK_COLUMNS.flatMap((column) => [column, `-${column}`] as const))),
     /** Assumed traffic instead of the measured: packets per second and bytes per frame. */
     pps: param(numberWithin(TRAFFIC_SCHEMAS.pps)),
     frame: param(numberWithin(TRAFFIC_SCHEMAS.frame)),

@@ -3,6 +3,7 @@
 import { formatCpuList } from "../lib/cpulist";
 import { HISTORY_METRICS } from "../lib/metrics";
 import type { RatesFrame } from "../live/frames";
+import type { NumaEntry } from "./numa/numaTasks";
 import type { Change, Inventory, Irq, Topology } from "./types";
 
 type Shape = { packages: number; nodesEach: number; cachesEach: number; coresEach: number; threads: number };
@@ -105,6 +106,24 @@ export function change(over: Partial<Change> & { becomes?: string; key?: string 
     results: [],
     steps: [],
     ...rest,
+  };
+}
+
+/** A process with all its memory on NUMA node 0, where it runs. */
+export function entry(task: Partial<NumaEntry["task"]> = {}, over: Partial<NumaEntry> = {}): NumaEntry {
+  return {
+    task: {
+      ...{ pid: 1, started_ticks: 5551, name: "task", cgroup: null, threads: 1, affinity: "0-3", allowed: "0-3" },
+      ...{ cpu: 0, cpu_share: 0.3, rss_bytes: 1000, age_s: 60, cpu_nodes: { "0": 0.3 }, mems_allowed: "" },
+      ...{ bytes_by_node: { "0": 1000 }, unknown: null, shared_bytes: 0, mempolicy: null, bytes_per_s: null },
+      ...{ memory_bound: null, bound: false, user: null, command: null, unit: null, params: {} },
+      ...{ kernel: false, realtime: false },
+      ...task,
+    },
+    remote_share: 0,
+    run_time: 1,
+    contention: null,
+    ...over,
   };
 }
 

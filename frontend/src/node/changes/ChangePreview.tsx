@@ -1,7 +1,7 @@
 import { ApiProblem, errorMessage, type Schemas } from "../../api/client";
 import { VIOLATION_PERIOD } from "../../api/metrics";
 import { duration, formatFigure, micros } from "../../lib/format";
-import { settingName } from "../../lib/settingKeys";
+import { settingName, settingValue } from "../../lib/settingKeys";
 import nodeStyles from "../node.module.css";
 import styles from "./changes.module.css";
 
@@ -30,7 +30,7 @@ export function ChangePreview({ preview, error, confirmS, limitUs }: Props) {
       </div>
     );
   }
-  const originals = [...new Set(preview.plan.actions.map((action) => action.was))].join(", ");
+  const originals = [...new Set(preview.plan.actions.map(({ key, was }) => settingValue(key, was)))].join(", ");
   return (
     <section className={styles.preview} aria-label="Preview" aria-live="polite">
       {preview.plan.actions.length > 0 && preview.refused.length === 0 && <p>{preview.sentence}</p>}
@@ -49,11 +49,11 @@ export function ChangePreview({ preview, error, confirmS, limitUs }: Props) {
                 <td className="wrap" title={action.key}>
                   {settingName(action.key)}
                 </td>
-                <td>
-                  <code>{action.was}</code>
+                <td className="wrap">
+                  <code>{settingValue(action.key, action.was)}</code>
                 </td>
-                <td>
-                  <code>{action.becomes}</code>
+                <td className="wrap">
+                  <code>{settingValue(action.key, action.becomes)}</code>
                 </td>
               </tr>
             ))}

@@ -3,8 +3,9 @@ import type { NodeView } from "../nodeView";
 import { CpuPanel } from "./CpuPanel";
 import { IrqPanel } from "./IrqPanel";
 import { NetdevPanel } from "./NetdevPanel";
+import { TaskPanel } from "./TaskPanel";
 
-/** The side panel of the selection in the URL: `irq:41`, `cpu:3` or `nic:eth0`. Esc closes it unless a dialog has the focus. */
+/** The side panel of the selection in the URL: `irq:41`, `cpu:3`, `nic:eth0` or `task:812:5551`. Esc closes it unless a dialog has the focus. */
 export function Panel({ view, sel }: { view: NodeView; sel: string }) {
   const { navigate } = view;
   useEffect(() => {
@@ -15,8 +16,9 @@ export function Panel({ view, sel }: { view: NodeView; sel: string }) {
     document.addEventListener("keydown", close);
     return () => document.removeEventListener("keydown", close);
   }, [navigate]);
-  const [kind, rest] = [sel.slice(0, 3), sel.slice(4)];
-  if (kind === "irq") return <IrqPanel key={sel} view={view} number={Number(rest)} />;
-  if (kind === "cpu") return <CpuPanel key={sel} view={view} cpu={Number(rest)} />;
-  return <NetdevPanel key={sel} view={view} name={rest} />;
+  const [kind = "", ...rest] = sel.split(":");
+  if (kind === "irq") return <IrqPanel key={sel} view={view} number={Number(rest[0])} />;
+  if (kind === "cpu") return <CpuPanel key={sel} view={view} cpu={Number(rest[0])} />;
+  if (kind === "task") return <TaskPanel key={sel} view={view} pid={Number(rest[0])} started={Number(rest[1])} />;
+  return <NetdevPanel key={sel} view={view} name={rest.join(":")} />;
 }

@@ -1,5 +1,5 @@
 import { CloseButton } from "@mantine/core";
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import styles from "./panel.module.css";
@@ -8,8 +8,14 @@ type FrameProps = { view: NodeView; title: string; note?: string; children: Reac
 
 /** A side panel with the name of the selected object and a close button. */
 export function PanelFrame({ view, title, note, children }: FrameProps) {
+  const frame = useRef<HTMLElement>(null);
+  // Above the page's content on a narrow screen, possibly out of view.
+  useEffect(() => {
+    const top = frame.current?.getBoundingClientRect().top ?? 0;
+    if (top < 0) frame.current?.scrollIntoView();
+  }, []);
   return (
-    <aside className={`card ${styles.panel}`} aria-label={title}>
+    <aside ref={frame} className={`card ${styles.panel}`} aria-label={title}>
       <h2>
         {title}{" "}
         <small className={styles.ellipsis} title={note}>

@@ -3,19 +3,20 @@ import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo, useRef, useState } from "react";
 import { errorMessage } from "../../api/client";
 import { Scroll } from "../../components/Scroll";
+import { Unknown } from "../../components/Unknown";
 import { bitRate, duration, formatCount, formatFigure, percent } from "../../lib/format";
 import { clock } from "../../lib/time";
 import { flowsQuery } from "../../policies/queries";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { SelectionLink } from "../panel/PanelFrame";
-import { indexTopology, localityShares, methodText, type RxPath, rxPathsOf, stableOrder } from "./rxPath";
+import { useStableOrder } from "../stableOrder";
+import { indexTopology, localityShares, methodText, type RxPath, rxPathsOf } from "./rxPath";
 import styles from "./tasks.module.css";
 
 const SHOWN = 12;
 /** Row height, to reserve space for the most rows so far: content below does not move. */
 const ROW_PX = 25;
-const RESORT_MS = 10_000;
 
 /** RX placements: queue, IRQ and softirq CPU of each task's packets, and hops between caches or NUMA nodes. */
 export function NetworkTasks({ view }: { view: NodeView }) {
@@ -26,7 +27,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
     () => (flows.data === undefined ? [] : rxPathsOf(flows.data.tasks, places, inventory)),
     [flows.data, places, inventory],
   );
-  const ordered = useStableOrder(links);
+  const ordered = useStableOrder(links, `.${styles.chain}`);
   const [shown, setShown] = useState(SHOWN);
   const maxRows = useRef(0);
   const visible = ordered.slice(0, shown);
@@ -101,17 +102,6 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   );
 }
 
-/** The rows in an order that changes at most every 10 s, and not while the table has pointer or focus. */
-function useStableOrder(links: RxPath[]): RxPath[] {
-  const order = useRef<{ at: number; keys: string[] }>({ at: 0, keys: [] });
-  return useMemo(() => {
-    const isInUse = document.querySelector(`.${styles.chain}:hover, .${styles.chain}:focus-within`) !== null;
-    if (!isInUse && Date.now() - order.current.at > RESORT_MS)
-      order.current = { at: Date.now(), keys: links.map(({ key }) => key) };
-    return stableOrder(links, order.current.keys);
-  }, [links]);
-}
-
 function Locality({ links }: { links: RxPath[] }) {
   const shares = localityShares(links);
   if (shares === null) return null;
@@ -129,15 +119,6 @@ function Locality({ links }: { links: RxPath[] }) {
       )}
       {shares.unknown > 0 && `unknown ${formatFigure(percent(100 * shares.unknown))}`}
     </small>
-  );
-}
-
-function Unknown({ why }: { why: string | undefined }) {
-  return (
-    <span className={`hatched ${styles.unknown}`} title={why}>
-      <span>unknown</span>
-      <span className="visually-hidden">: {why}</span>
-    </span>
   );
 }
 
@@ -222,10 +203,7 @@ function Reasons({ links }: { links: RxPath[] }) {
   if (reasons.length === 0) return null;
   return (
     <p className={styles.reasons}>
-      <span className={`hatched ${styles.unknown}`}>
-        <span>unknown</span>
-      </span>{" "}
-      {reasons.join(" ")}
+      <Unknown /> {reasons.join(" ")}
     </p>
   );
 }

@@ -1,14 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { stableOrder } from "../stableOrder";
 import { inventory, irq, machine } from "../testData";
-import {
-  hopBetween,
-  indexTopology,
-  localityShares,
-  type NetTask,
-  type RxPlacement,
-  rxPathsOf,
-  stableOrder,
-} from "./rxPath";
+import { hopBetween, indexTopology, localityShares, type NetTask, type RxPlacement, rxPathsOf } from "./rxPath";
 
 // Two packages, one node each with two L3s of two cores with two threads: CPUs 0-7 and their siblings 8-15.
 const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 2, coresEach: 2, threads: 2 });

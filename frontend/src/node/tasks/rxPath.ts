@@ -125,12 +125,6 @@ export function rxPathsOf(tasks: NetTask[], places: TopologyIndex, inventory: In
 /** Received and sent bytes per second of a placement. */
 const bytesOf = (placement: RxPlacement): number => placement.rx_bytes_per_s + placement.tx_bytes_per_s;
 
-/** Rows in a previous order, so that they do not jump; new rows follow. */
-export function stableOrder(links: RxPath[], order: string[]): RxPath[] {
-  const place = new Map(order.map((key, index) => [key, index]));
-  return [...links].sort((a, b) => (place.get(a.key) ?? order.length) - (place.get(b.key) ?? order.length));
-}
-
 /** Received bytes by locality, as shares from 0 to 1; null when nothing is received. */
 export function localityShares(links: RxPath[]): { local: number; remote: number; unknown: number } | null {
   const sum = (of: RxPath[]) => of.reduce((total, { placement }) => total + placement.rx_bytes_per_s, 0);

@@ -1,6 +1,6 @@
 import { type ReactNode, useState } from "react";
 import { Scroll } from "../../components/Scroll";
-import { panelSelection, settingName } from "../../lib/settingKeys";
+import { panelSelection, settingName, settingValue } from "../../lib/settingKeys";
 import styles from "../policies.module.css";
 import type { Evaluation } from "../types";
 
@@ -60,8 +60,8 @@ function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect">
                 <SettingName of={action.key} {...(onSelect && { onSelect })} />
               </td>
               <td>
-                <code>{action.was}</code> <span aria-hidden="true">→</span>
-                <span className="visually-hidden">becomes</span> <code>{action.becomes}</code>
+                <code>{settingValue(action.key, action.was)}</code> <span aria-hidden="true">→</span>
+                <span className="visually-hidden">becomes</span> <code>{settingValue(action.key, action.becomes)}</code>
               </td>
               <td className="wrap">{action.reason}</td>
             </tr>

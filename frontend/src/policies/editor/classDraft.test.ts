@@ -108,14 +108,15 @@ test("a policy keeps its classes, weights and concurrency limit through the form
 });
 
 test("two versions differ class by class, in the order of the newer one", () => {
-  const lines = diffLines([
+  const differences = [
     {
       path: "spec.classes",
       was: JSON.stringify([GOLD, BRONZE]),
       becomes: JSON.stringify([BRONZE, { ...GOLD, name: "new" }]),
     },
     { path: "spec.weights", was: "[]", becomes: '["nice","cpu"]' },
-  ]);
+  ];
+  const lines = diffLines(differences, ["service-class"]);
   const gold =
     "target 90 % · within 50 ms · commands nginx · listening ports 80 443 · users www-data · client networks 10.0.0.0/8";
   const histogram = "histogram http://127.0.0.1:9100/metrics#http_seconds";

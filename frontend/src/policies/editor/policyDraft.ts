@@ -80,6 +80,15 @@ export function readBody(draft: Draft): Reading {
   return { wrong: null, body: { ...others, spec, guardrails } as PolicyBody };
 }
 
+/** Shares are compared as such, not in percent. */
+const SHARE_SCALE = 100;
+
+/** The factor from a specification's stored number to the compared one: 1 / 1 MiB for a size that is shown in MiB. */
+export function comparedScale(path: string, kinds: Kind[]): number {
+  const found = kinds.flatMap((kind) => fieldsOf(kindSchema(kind))).find(([name]) => path === `spec.${name}`)?.[1];
+  return found?.scale === undefined || found.scale === SHARE_SCALE ? 1 : found.scale;
+}
+
 /** A field's label in the form by its path: “Load threshold, %” for `spec.act_percent`. kinds: those of the compared versions. */
 export function fieldLabel(path: string, kinds: Kind[]): string {
   const [part = "", name = "", item] = path.split(/[.[\]]+/);
@@ -88,7 +97,8 @@ export function fieldLabel(path: string, kinds: Kind[]): string {
     const [, found] = kinds.flatMap((kind) => fieldsOf(kindSchema(kind))).find(([other]) => other === name) ?? [];
     if (found?.format === CLASSES && item) return `Class ${item}`;
     if (found === undefined) return path;
-    return found.scale === undefined ? labelOf(found, name) : `${found.title}, share`;
+    if (inputOf(found) === "pairs" && item) return `${found.title} ${path.split(".").slice(2).join(".")}`;
+    return found.scale === SHARE_SCALE ? `${found.title}, share` : labelOf(found, name);
   }
   if (field === undefined) return path;
   if (inputOf(field) !== "group" || name === "") return labelOf(field, part);

@@ -21,6 +21,20 @@ test("differences have the form's labels and order", () => {
   ]);
 });
 
+test("sizes have the form's unit, and pairs their name", () => {
+  const lines = diffLines(
+    [
+      { path: "spec.max_page_move_bytes", was: "268435456", becomes: "1073741824" },
+      { path: "spec.pins.nginx.service", was: null, becomes: "1" },
+    ],
+    ["numa"],
+  );
+  expect(lines.map(({ name, was, becomes }) => [name, was, becomes])).toEqual([
+    ["Maximum page move, MiB", "256", "1024"],
+    ["Static pins nginx.service", null, "1"],
+  ]);
+});
+
 test.each([
   ["spec.gap_points", "20.0", "20"],
   ["spec.max_load", "0.55", "0.550"],

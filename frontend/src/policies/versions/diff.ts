@@ -1,6 +1,6 @@
 import { significant } from "../../lib/format";
 import { classText } from "../editor/classDraft";
-import { fieldLabel } from "../editor/policyDraft";
+import { comparedScale, fieldLabel } from "../editor/policyDraft";
 import { guardrailText, kindNames, policySchema } from "../kinds";
 import type { Kind, PolicyBody, ServiceClass } from "../types";
 
@@ -18,7 +18,10 @@ export type DiffLine = {
 export function diffLines(differences: Difference[], kinds: Kind[] = kindNames()): DiffLine[] {
   return differences
     .flatMap((difference) => (difference.path === "spec.classes" ? classLines(difference) : [difference]))
-    .map(({ path, was, becomes }) => ({ path, was: valueText(path, was), becomes: valueText(path, becomes) }))
+    .map(({ path, was, becomes }) => {
+      const scale = comparedScale(path, kinds);
+      return { path, was: valueText(path, was, scale), becomes: valueText(path, becomes, scale) };
+    })
     .filter(({ was, becomes }) => was !== becomes)
     .map((difference) => ({
       ...difference,
@@ -47,7 +50,7 @@ function classLines({ path, was, becomes }: Difference): Difference[] {
 }
 
 /** A field's JSON value as text: lists as words, guardrails as `RTT p99 ≤ 500 µs`; null if empty. */
-export function valueText(path: string, value: string | null): string | null {
+export function valueText(path: string, value: string | null, scale = 1): string | null {
   if (value === null || value === "" || value === "[]" || value === "{}") return null;
   let parsed: unknown;
   try {
@@ -55,7 +58,7 @@ export function valueText(path: string, value: string | null): string | null {
   } catch {
     return value; // text
   }
-  if (typeof parsed === "number") return significantOrWhole(parsed);
+  if (typeof parsed === "number") return significantOrWhole(parsed * scale);
   if (typeof parsed === "boolean") return parsed ? "yes" : "no";
   if (!Array.isArray(parsed)) return value;
   if (path !== "guardrails") return parsed.join(" ");

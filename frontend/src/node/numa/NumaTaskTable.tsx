@@ -1,0 +1,215 @@
+import { Button, TextInput } from "@mantine/core";
+import { type MouseEvent, useMemo, useRef, useState } from "react";
+import { Scroll } from "../../components/Scroll";
+import { Unknown } from "../../components/Unknown";
+import { bytes, formatFigure, percent } from "../../lib/format";
+import nodeStyles from "../node.module.css";
+import type { NodeView } from "../nodeView";
+import { SelectionLink } from "../panel/PanelFrame";
+import { useStableOrder } from "../stableOrder";
+import { MemoryBar, NodeLabel } from "./MemoryBar";
+import styles from "./numa.module.css";
+import {
+  factor,
+  filterEntries,
+  memoryShares,
+  type NumaEntry,
+  nextSort,
+  runsOn,
+  sortEntries,
+  type TaskColumn,
+  taskSelection,
+  whyUnknown,
+} from "./numaTasks";
+
+const SHOWN = 12;
+const MORE = 50;
+/** Row height, to reserve space for the most rows so far: content below does not move. */
+const ROW_PX = 26;
+/** A run time from which it is highlighted, the least speed-up for which the policy moves a process by default. */
+const SLOW = 1.1;
+const CONTENTION_UNKNOWN = "Memory traffic is unknown on this node.";
+
+const HEADINGS: { column: TaskColumn; label: string; title: string; className: string }[] = [
+  { column: "name", label: "process", title: "Name and PID", className: "" },
+  { column: "cpus", label: "CPUs", title: "CPU time of the last interval, in CPUs", className: `n ${styles.wide}` },
+  { column: "memory", label: "memory by node", title: "Resident memory; sorted by its size", className: "" },
+  { column: "remote", label: "remote", title: "Share of its memory on nodes where it does not run", className: "n" },
+  {
+    column: "time",
+    label: "run time",
+    title: "Predicted: ×1.00 with all memory local and no contention",
+    className: "n",
+  },
+  {
+    column: "contention",
+    label: "contention",
+    title: "Delay by other processes' memory traffic, as a factor of its run time",
+    className: `n ${styles.wide}`,
+  },
+];
+
+type Props = { view: NodeView; entries: NumaEntry[]; bandwidthUnknown: string | null };
+
+/** Processes with their memory by NUMA node; a click opens the panel of one. */
+export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
+  const sort = view.search.tasks;
+  const [text, setText] = useState("");
+  const [shown, setShown] = useState(SHOWN);
+  const found = useMemo(
+    () => sortEntries(filterEntries(entries, text), sort).map((entry) => ({ key: taskSelection(entry.task), entry })),
+    [entries, text, sort],
+  );
+  const ordered = useStableOrder(found, `.${styles.tasks}`, `${sort} ${text}`);
+  const visible = ordered.slice(0, shown);
+  const maxRows = useRef(0);
+  maxRows.current = Math.max(maxRows.current, visible.length);
+  if (entries.length === 0)
+    return <p className={nodeStyles.note}>No process uses at least 0.2 CPUs or 256 MiB of memory.</p>;
+  return (
+    <>
+      <div className={styles.filter}>
+        <TextInput
+          aria-label="Filter processes"
+          placeholder="Filter by name, PID, user or unit"
+          value={text}
+          autoComplete="off"
+          spellCheck={false}
+          onChange={(event) => setText(event.currentTarget.value)}
+        />
+        <span className="muted" role="status">
+          {found.length === entries.length ? "" : `${found.length} of `}
+          {entries.length} {entries.length === 1 ? "process" : "processes"}
+          {sort === undefined && ", largest remote memory first"}
+        </span>
+        <span className={styles.mark}>
+          <i aria-hidden="true" /> where it runs
+        </span>
+      </div>
+      <div style={{ minHeight: ROW_PX * (maxRows.current + 1) }}>
+        <Scroll label="Processes by NUMA node">
+          <table className={`table ${styles.tasks}`}>
+            <thead>
+              <tr>
+                {HEADINGS.slice(0, 2).map((heading) => (
+                  <Heading key={heading.column} view={view} {...heading} />
+                ))}
+                <th className={styles.wide} title="NUMA nodes of the CPUs where it runs">
+                  runs on
+                </th>
+                {HEADINGS.slice(2).map((heading) => (
+                  <Heading key={heading.column} view={view} {...heading} />
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {visible.map(({ key, entry }) => (
+                <Row key={key} view={view} sel={key} entry={entry} bandwidthUnknown={bandwidthUnknown} />
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+        <Reasons of={visible.map(({ entry }) => entry)} />
+        {found.length === 0 && <p className={nodeStyles.note}>No process matches “{text}”.</p>}
+        {ordered.length > shown && (
+          <div className={nodeStyles.note}>
+            <Button onClick={() => setShown(shown + MORE)}>Show {Math.min(MORE, ordered.length - shown)} more</Button>
+          </div>
+        )}
+      </div>
+    </>
+  );
+}
+
+type HeadingProps = { view: NodeView; column: TaskColumn; label: string; title: string; className: string };
+
+function Heading({ view: { search, navigate }, column, label, title, className }: HeadingProps) {
+  const isDescending = search.tasks === `-${column}`;
+  const isSorted = isDescending || search.tasks === column;
+  return (
+    <th
+      className={className || undefined}
+      title={title}
+      aria-sort={isSorted ? (isDescending ? "descending" : "ascending") : "none"}
+    >
+      <button
+        type="button"
+        className={styles.sortable}
+        onClick={() => navigate({ tasks: nextSort(search.tasks, column) })}
+      >
+        {label}
+        <span aria-hidden="true" data-sorted={isSorted || undefined}>
+          {isSorted && !isDescending ? "↑" : "↓"}
+        </span>
+      </button>
+    </th>
+  );
+}
+
+type RowProps = { view: NodeView; sel: string; entry: NumaEntry; bandwidthUnknown: string | null };
+
+function Row({ view, sel, entry, bandwidthUnknown }: RowProps) {
+  const { task, remote_share, run_time, contention } = entry;
+  const shares = memoryShares(task);
+  const here = runsOn(task);
+  const why = whyUnknown(task);
+  const open = ({ target }: MouseEvent) => {
+    if (target instanceof Element && target.closest("button") === null) view.navigate({ sel });
+  };
+  const details = [task.command, task.user, task.unit ?? task.cgroup, `may run on CPUs ${task.affinity}`];
+  return (
+    <tr data-selected={view.search.sel === sel || undefined} onClick={open}>
+      <td title={details.filter(Boolean).join(" · ")} className={styles.name}>
+        <SelectionLink view={view} sel={sel}>
+          {task.name}
+        </SelectionLink>{" "}
+        <span className="muted">{task.pid}</span>
+      </td>
+      <td className={`n ${styles.wide}`}>{task.cpu_share.toFixed(2)}</td>
+      <td className={styles.wide}>
+        {here.length === 0 ? (
+          <Unknown why="Its CPU time by node is unknown." />
+        ) : (
+          here.map(({ node }) => <NodeLabel key={node} node={node} />)
+        )}
+      </td>
+      <td>
+        <span className={styles.split}>
+          <span className={`n ${styles.size}`}>{formatFigure(bytes(task.rss_bytes))}</span>
+          {shares === null ? <Reason why={why} /> : <MemoryBar shares={shares} here={here} />}
+        </span>
+      </td>
+      <td className="n">{remote_share === null ? <Unknown why={why} /> : formatFigure(percent(100 * remote_share))}</td>
+      <td className={`n ${run_time !== null && run_time >= SLOW ? "warn" : ""}`}>
+        {run_time === null ? <Unknown why={why} /> : factor(run_time)}
+      </td>
+      <td className={`n ${styles.wide}`}>
+        {contention === null ? (
+          <Unknown why={bandwidthUnknown ?? (shares === null ? why : CONTENTION_UNKNOWN)} />
+        ) : (
+          contention.toFixed(2)
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** The distinct reasons why the memory of shown processes is unknown. */
+function Reasons({ of }: { of: NumaEntry[] }) {
+  const reasons = [...new Set(of.flatMap(({ task }) => (task.bytes_by_node === null ? [whyUnknown(task)] : [])))];
+  if (reasons.length === 0) return null;
+  return (
+    <p className={styles.reason}>
+      <Unknown /> {reasons.join(" ")}
+    </p>
+  );
+}
+
+/** A hatched bar with the reason why a process's memory is unknown. */
+function Reason({ why }: { why: string }) {
+  return (
+    <span className={`hatched ${styles.why}`} title={why}>
+      <span>{why}</span>
+    </span>
+  );
+}

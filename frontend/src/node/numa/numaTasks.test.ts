@@ -1,0 +1,108 @@
+import { expect, test } from "vitest";
+import { entry } from "../testData";
+import {
+  distanceRows,
+  filterEntries,
+  memoryParts,
+  memoryShares,
+  nextSort,
+  nodeColour,
+  runsOn,
+  sharesText,
+  sortEntries,
+} from "./numaTasks";
+
+const GIB = 1024 ** 3;
+const memory = {
+  node: 0,
+  total_bytes: 10 * GIB,
+  free_bytes: 4 * GIB,
+  file_bytes: 3 * GIB,
+  anon_bytes: 2 * GIB,
+  local_pages_per_s: 1,
+  remote_pages_per_s: 0,
+  bandwidth_bytes_per_s: null,
+  traffic_bytes_per_s: null,
+};
+const postgres = entry({ pid: 812, name: "postgres", bytes_by_node: { "0": 930, "10": 70 }, cpu_share: 0.4 });
+const nginx = entry({ pid: 77, name: "nginx", unit: "web.service" }, { remote_share: 0.8, run_time: 1.5 });
+const hidden = entry({ pid: 5, name: "agent", bytes_by_node: null, unknown: "No permission." }, { remote_share: null });
+const entries = [nginx, hidden, postgres];
+const pids = (of: typeof entries) => of.map(({ task }) => task.pid);
+
+test("memory by node has shares by ascending node, and is unknown rather than empty", () => {
+  expect(sharesText(memoryShares(postgres.task) ?? [])).toBe("93 % on node 0, 7 % on node 10");
+  expect(memoryShares(hidden.task)).toBeNull();
+  expect(memoryShares({ bytes_by_node: {} })).toEqual([]);
+});
+
+test("a process runs on the nodes with at least 5 % of its CPU time", () => {
+  expect(runsOn({ cpu_nodes: { "1": 0.96, "0": 0.04 } }).map(({ node }) => node)).toEqual([1]);
+  expect(runsOn({ cpu_nodes: { "1": 0.5, "0": 0.5 } }).map(({ node }) => node)).toEqual([0, 1]);
+  expect(runsOn({ cpu_nodes: {} })).toEqual([]);
+});
+
+test.each([
+  [undefined, [77, 5, 812]],
+  ["name", [5, 77, 812]],
+  ["-cpus", [812, 5, 77]],
+  ["-remote", [77, 812, 5]],
+  ["remote", [812, 77, 5]],
+] as const)("sorted by %s the order is %j, unknown last", (sort, expected) => {
+  expect(pids(sortEntries(entries, sort))).toEqual(expected);
+});
+
+test.each([
+  ["", [77, 5, 812]],
+  ["GIN", [77]],
+  ["web.serv", [77]],
+  ["81", [812]],
+  ["nobody", []],
+])("the filter “%s” finds %j", (text, expected) => {
+  expect(pids(filterEntries(entries, text))).toEqual(expected);
+});
+
+test("a heading sorts figures descending, then ascending, then not; names the other way round", () => {
+  expect([nextSort(undefined, "cpus"), nextSort("-cpus", "cpus"), nextSort("cpus", "cpus")]).toEqual([
+    "-cpus",
+    "cpus",
+    undefined,
+  ]);
+  expect(nextSort("-cpus", "name")).toBe("name");
+});
+
+test("memory of a node adds up to its size; what is unknown is not counted as the kernel's", () => {
+  const kinds = (over: Partial<typeof memory> | { file_bytes: null; total_bytes: null }) =>
+    memoryParts({ ...memory, ...over })?.map(({ kind, bytes }) => [kind, bytes / GIB]);
+  expect(kinds({})).toEqual([
+    ["anon", 2],
+    ["file", 3],
+    ["other", 1],
+    ["free", 4],
+  ]);
+  expect(memoryParts({ ...memory, file_bytes: null })?.map(({ kind, bytes }) => [kind, bytes / GIB])).toEqual([
+    ["anon", 2],
+    ["unknown", 4],
+    ["free", 4],
+  ]);
+  expect(memoryParts({ ...memory, total_bytes: null })).toBeNull();
+});
+
+test("distances are unknown unless every node has one to every other", () => {
+  expect(
+    distanceRows([
+      { id: 0, distances: [10, 21] },
+      { id: 1, distances: [21, 10] },
+    ]),
+  ).toEqual([
+    [10, 21],
+    [21, 10],
+  ]);
+  expect(distanceRows([{ id: 0, distances: [10, 21] }])).toBeNull();
+  expect(distanceRows([])).toBeNull();
+});
+
+test("eight nodes have different colours", () => {
+  expect(new Set([0, 1, 2, 3, 4, 5, 6, 7].map(nodeColour)).size).toBe(8);
+  expect(nodeColour(8)).toBe(nodeColour(0));
+});

@@ -1,0 +1,146 @@
+import { useQuery } from "@tanstack/react-query";
+import { Unknown } from "../../components/Unknown";
+import { parseCpuList } from "../../lib/cpulist";
+import { bytes, duration, formatCount, formatFigure, percent } from "../../lib/format";
+import { decisionsQuery } from "../../policies/queries";
+import { ChangeSteps } from "../changes/ChangeSteps";
+import nodeStyles from "../node.module.css";
+import type { NodeView } from "../nodeView";
+import { MemoryBar, NodeLabel } from "../numa/MemoryBar";
+import { MoveOptions } from "../numa/MoveOptions";
+import { latestChange, ownersOf } from "../numa/moveOptions";
+import styles from "../numa/numa.module.css";
+import { factor, memoryShares, type NumaEntry, runsOn, whyUnknown } from "../numa/numaTasks";
+import { latestOfEach } from "../policies/decisions";
+import { numaQuery } from "../queries";
+import { PanelFrame, PropertyList } from "./PanelFrame";
+
+type Props = { view: NodeView; pid: number; started: number };
+
+/** Panel of a process: properties, owners, memory by NUMA node, and moves to other nodes. started: in ticks. */
+export function TaskPanel({ view, pid, started }: Props) {
+  const numa = useQuery(numaQuery(view.node.id));
+  const { data: decisions } = useQuery(decisionsQuery(view.node.id, null));
+  const entry = numa.data?.tasks.find(({ task }) => task.pid === pid);
+  if (entry === undefined || entry.task.started_ticks !== started)
+    return (
+      <PanelFrame view={view} title={`Process ${pid}`}>
+        <p className="muted">
+          {numa.isPending
+            ? "Loading the process."
+            : entry === undefined
+              ? "This process has ended, or it uses less than 0.2 CPUs and 256 MiB of memory now."
+              : "This process has ended; its PID now belongs to another one."}
+        </p>
+      </PanelFrame>
+    );
+  const { task } = entry;
+  const skewMs = view.node.clock_skew_ms ?? 0;
+  const decided = latestOfEach(decisions ?? []);
+  const latest = latestChange(view.changes, pid, Date.parse(numa.data?.at ?? "") - skewMs - 1000 * task.age_s);
+  return (
+    <PanelFrame view={view} title={`${task.name} (${pid})`} note={task.unit ?? task.command ?? undefined}>
+      <Properties
+        view={view}
+        entry={entry}
+        owners={ownersOf(task, latest, decided, view.inventory?.controllers ?? [])}
+      />
+      <Memory entry={entry} />
+      {task.kernel || task.bound ? (
+        <p className={nodeStyles.warnbox}>
+          <b>This process cannot be moved.</b> It is a kernel thread.
+        </p>
+      ) : (
+        <MoveOptions view={view} task={task} latest={latest} />
+      )}
+      {latest !== undefined && <ChangeSteps change={latest} />}
+    </PanelFrame>
+  );
+}
+
+function Properties({ view, entry, owners }: { view: NodeView; entry: NumaEntry; owners: string[] }) {
+  const { task, run_time, contention } = entry;
+  const here = runsOn(task);
+  const isLimited =
+    task.mems_allowed !== "" &&
+    view.topology.numa_nodes.some(({ id }) => !parseCpuList(task.mems_allowed).includes(id));
+  const bandwidthUnknown = useQuery(numaQuery(view.node.id)).data?.bandwidth_unknown;
+  return (
+    <PropertyList
+      of={[
+        task.command === null ? null : ["command", <code key="command">{task.command}</code>],
+        task.user === null ? null : ["user", task.user],
+        task.cgroup === null ? null : ["cgroup", <code key="cgroup">{task.cgroup}</code>],
+        ["running for", `${duration(task.age_s)}, ${formatCount(task.threads, "thread")}`],
+        [
+          "uses",
+          <span key="uses">
+            {task.cpu_share.toFixed(2)} CPUs on{" "}
+            {here.length === 0 ? (
+              <Unknown why="Its CPU time by node is unknown." />
+            ) : (
+              here.map(({ node }) => <NodeLabel key={node} node={node} />)
+            )}
+          </span>,
+        ],
+        ["allowed on CPUs", <code key="affinity">{task.affinity}</code>],
+        ["allowed memory", isLimited ? `nodes ${task.mems_allowed} of its cpuset` : "any node"],
+        [
+          "owner",
+          <span key="owner">
+            {owners.map((owner) => (
+              <div key={owner}>{owner}</div>
+            ))}
+          </span>,
+        ],
+        [
+          "run time",
+          run_time === null ? (
+            <Unknown key="time" why={whyUnknown(task)} />
+          ) : (
+            <span key="time">
+              {factor(run_time)} <span className="muted">predicted; ×1.00 = all memory local</span>
+            </span>
+          ),
+        ],
+        ["contention", contention === null ? <Unknown key="c" why={bandwidthUnknown} /> : contention.toFixed(2)],
+      ]}
+    />
+  );
+}
+
+function Memory({ entry: { task, remote_share } }: { entry: NumaEntry }) {
+  const shares = memoryShares(task);
+  const here = runsOn(task);
+  return (
+    <>
+      <h3>Memory by node</h3>
+      {shares === null ? (
+        <p>
+          {formatFigure(bytes(task.rss_bytes))} on <Unknown /> nodes. <span className="muted">{whyUnknown(task)}</span>
+        </p>
+      ) : (
+        <>
+          <MemoryBar shares={shares} here={here} />
+          <ul className={styles.byNode}>
+            {shares.map(({ node, amount, share }) => (
+              <li key={node}>
+                <span>
+                  <NodeLabel node={node} />
+                </span>
+                <span>{formatFigure(bytes(amount))}</span>
+                <span>{formatFigure(percent(100 * share))}</span>
+                <span className="muted">{here.some((one) => one.node === node) && "runs here"}</span>
+              </li>
+            ))}
+          </ul>
+          <p className="muted">
+            {remote_share !== null && `${formatFigure(percent(100 * remote_share))} remote. `}
+            {task.shared_bytes > 0 &&
+              `${formatFigure(bytes(task.shared_bytes))} are shared with other processes and do not move.`}
+          </p>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,135 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  type Child,
+  launchBrowser,
+  openNode,
+  type Stack,
+  setUp,
+  startSimulation,
+  startStack,
+  violations,
+} from "./stack";
+
+let stack: Stack;
+let simulation: Child | undefined;
+let browser: Browser;
+let page: Page;
+
+const card = () => page.getByRole("region", { name: "NUMA", exact: true });
+const processes = () => card().getByRole("region", { name: "Processes by NUMA node" });
+const panel = () => page.getByRole("complementary");
+const apply = () => panel().getByRole("button", { name: /^Apply for/ });
+
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await launchBrowser();
+  simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "32", "--irqs", "60"]);
+  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  await setUp(page, stack);
+  await openNode(page, "sim32-0001");
+  await processes().getByRole("row").nth(1).waitFor();
+});
+
+afterAll(async () => {
+  await simulation?.stop();
+  await browser?.close();
+  await stack?.stop();
+});
+
+/** The memory of the process in the panel by node, as its bar says it. */
+const memory = () =>
+  panel()
+    .getByRole("img", { name: / % on node / })
+    .getAttribute("aria-label");
+
+test("the section shows every NUMA node, their distances, and sorts and filters processes", async () => {
+  const nodes = card().getByRole("region", { name: "NUMA nodes" });
+  await nodes.getByRole("row").filter({ hasText: "0-7,16-23" }).waitFor();
+  await nodes.getByRole("row").filter({ hasText: "8-15,24-31" }).waitFor();
+  const distances = card().getByRole("table", { name: /^Distance between nodes/ });
+  expect(await distances.getByRole("cell", { name: "21", exact: true }).count()).toBe(2);
+  await processes().getByRole("button", { name: "process" }).click();
+  await processes().getByRole("columnheader", { name: "process" }).and(page.locator("[aria-sort=ascending]")).waitFor();
+  await page.waitForURL(/tasks=name/);
+  await card().getByRole("textbox", { name: "Filter processes" }).fill("postgres");
+  await processes().getByRole("row").nth(2).waitFor({ state: "detached" });
+  expect(await processes().getByRole("row").nth(1).textContent()).toContain("postgres");
+  await card().getByRole("textbox", { name: "Filter processes" }).fill("");
+  await processes().getByRole("button", { name: "process" }).click();
+  await processes().getByRole("button", { name: "process" }).click();
+});
+
+test("a process and its memory are moved, confirmed and moved back", async () => {
+  await processes().getByRole("row").nth(1).getByRole("button").press("Enter");
+  await page.waitForURL(/sel=task%3A\d+%3A\d+/);
+  await panel().getByText("CPUs chosen by the kernel's scheduler").waitFor();
+  const before = await memory();
+  const move = panel().getByRole("button", {
+    name: /^Preview: Run on node \d \(CPUs [\d,-]+\) and move .*iB \(about /,
+  });
+  const node = (await move.first().getAttribute("aria-label"))?.match(/node (\d)/)?.[1];
+  await move.first().click();
+  const preview = panel().getByRole("region", { name: "Preview", exact: true });
+  await preview.getByRole("cell", { name: /^task \d+ memory nodes$/ }).waitFor();
+  await preview.getByText(/which page was where is not restored/).waitFor();
+  await apply().click();
+  await page.getByRole("button", { name: "Confirm" }).click();
+  await page.getByRole("status").getByText("Confirmed.").first().waitFor();
+  await panel().getByRole("button", { name: "Back to the options" }).click();
+  await expect.poll(memory, { timeout: 30_000 }).toBe(`100 % on node ${node}; runs on node ${node}`);
+  await panel().getByText("CPUs set by Coresteer (ada), confirmed").waitFor();
+
+  await panel().getByRole("button", { name: "Undo the last change" }).click();
+  await preview.getByRole("cell", { name: /^task \d+ memory nodes$/ }).waitFor();
+  await apply().click();
+  await page.getByRole("button", { name: "Confirm" }).click();
+  await expect.poll(memory, { timeout: 30_000 }).toBe(before);
+  await panel().getByText("CPUs chosen by the kernel's scheduler").waitFor();
+});
+
+test("a move that is not confirmed is rolled back with its memory", async () => {
+  await panel().getByRole("button", { name: "Back to the options" }).click();
+  const before = await memory();
+  await panel()
+    .getByRole("button", { name: /^Preview: .* and move / })
+    .first()
+    .click();
+  await apply().click();
+  await expect.poll(async () => (await memory()) === before, { timeout: 30_000 }).toBe(false);
+  await page.getByRole("button", { name: "Roll back" }).click();
+  await page.getByText("Rolled back by a user.").waitFor();
+  await expect.poll(memory, { timeout: 30_000 }).toBe(before);
+});
+
+test.each(["dark", "light"] as const)("the section and its panel have no axe violations, %s", async (theme) => {
+  await page.emulateMedia({ colorScheme: theme });
+  await page.reload();
+  await panel()
+    .getByRole("button", { name: /^Preview: / })
+    .first()
+    .waitFor();
+  await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+  expect(await violations(page)).toEqual([]);
+});
+
+test("a policy for NUMA nodes takes pins and weights", async () => {
+  await page.goto(`${stack.url}/policies/new?kind=numa`);
+  await page.getByRole("textbox", { name: "Name", exact: true }).fill("near");
+  await page.getByRole("textbox", { name: "Static pins" }).fill("postgres*=1 Web?Content=0-1");
+  await page.getByText("Advanced").last().click();
+  await page.getByRole("textbox", { name: "Weights" }).fill("nginx=11");
+  await page.getByText("“nginx=11”: A number from 0.1 to 10.").waitFor();
+  await page.getByRole("textbox", { name: "Weights" }).fill("nginx=2.5");
+  await page.getByRole("button", { name: "Create policy" }).click();
+  await page.waitForURL(/\/policies\/\d+/);
+  const pins = page.getByRole("textbox", { name: "Static pins" });
+  expect(await pins.inputValue()).toBe("postgres*=1 Web?Content=0-1");
+  await page.getByText("Advanced").last().click();
+  expect(await page.getByRole("textbox", { name: "Weights" }).inputValue()).toBe("nginx=2.5");
+});
+
+test("a node with a single NUMA node says so", async () => {
+  await openNode(page, "here");
+  await card().getByText("This node has a single NUMA node.").waitFor();
+});
