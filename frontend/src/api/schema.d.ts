@@ -3483,7 +3483,7 @@ export interface components {
              * @description A process with at least 0.2 CPUs of load or 256 MiB of memory.
              *
              *         affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
-             *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: the NUMA nodes of its cpuset, a list.
+             *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
              *         bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
              *         it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
              *         None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
