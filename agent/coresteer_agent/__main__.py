@@ -177,8 +177,8 @@ def _run(args: argparse.Namespace) -> int:
     with suppress(AttributeError):  # only glibc has arenas
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one arena for both threads: 0.3 MiB less, without contention
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
-    from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - as above
-    from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, load_or_request_key  # noqa: PLC0415 - as above
+    from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, load_or_request_key  # noqa: PLC0415 - only this subcommand needs it
 
     config = _config(args, root=_root(args), interval_s=args.interval, token_file=args.token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -222,7 +222,7 @@ def _enrol(args: argparse.Namespace) -> int:
 
 def _print(args: argparse.Namespace) -> int:
     from coresteer_agent import print_json  # noqa: PLC0415 - only these subcommands need it
-    from coresteer_agent.collect.errors import ParseError  # noqa: PLC0415 - as above
+    from coresteer_agent.collect.errors import ParseError  # noqa: PLC0415 - only this subcommand needs it
 
     root = _root(args)
     try:
@@ -258,8 +258,8 @@ def _capture(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415 - only this subcommand needs it
 
-    from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - as above
-    from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - as above
+    from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - only this subcommand needs it
 
     path = args.state_dir.absolute() / "agent/journal.jsonl"
     try:

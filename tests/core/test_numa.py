@@ -163,6 +163,17 @@ def test_a_move_that_does_not_pay_off_is_rolled_back_and_not_tried_again() -> No
     assert proposed(decide(view(task(), time_s=1030.0), Numa(), Scope(), memory)) == {}
 
 
+def test_a_page_move_that_was_never_written_is_neither_measured_nor_rolled_back() -> None:
+    pinned = task(affinity="4-7")
+    spec = replace(SPEC, pins={"postgres": "1"})
+    decision = first(view(pinned), spec)
+    for round_ in range(1, EVALUATION_ROUNDS + 3):
+        assert isinstance(decision.memory, NumaMemory)
+        decision = decide(view(pinned, time_s=1000.0 + 5 * round_), spec, Scope(), decision.memory)
+        assert proposed(decision) == {"task/10/memory-nodes": "1"}
+        assert decision.reverts == frozenset()
+
+
 def test_moves_that_are_not_written_yet_are_proposed_again() -> None:
     busy = [task(20 + cpu, 0, memory={0: GIB // 8}, cpu=cpu, cpu_share=0.3, cpu_nodes={0: 0.3}) for cpu in range(4)]
     decision = first(view(task(), *busy), Numa())

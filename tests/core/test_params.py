@@ -1,4 +1,4 @@
-"""What may be requested of a NIC's coalescing and rings, and what a person is told first."""
+"""Bounds, refusals and warnings of a NIC's coalescing and ring settings."""
 
 import pytest
 from hypothesis import given

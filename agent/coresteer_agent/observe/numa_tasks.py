@@ -23,7 +23,7 @@ _S_PER_BYTE = 0.012 / (1 << 30)
 """First estimate of the time of a read; each process has its own after its first."""
 _MAX_CREDIT_S = 0.1
 _MIN_AGAIN_S = 5.0
-_NO_BANDWIDTH = "Neither resctrl nor the CPU's performance counters are available."
+_NO_BANDWIDTH = "This agent reads neither resctrl nor the CPU's performance counters."
 
 
 class _Known(Struct):

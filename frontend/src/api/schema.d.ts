@@ -3487,7 +3487,7 @@ export interface components {
              *         bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
              *         it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
              *         None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
-             *         its time in which it waits for memory. Both are None where neither resctrl nor the PMU provides them.
+             *         its time in which it waits for memory. Both are None as long as no agent reads them.
              */
             task: {
                 pid: number;

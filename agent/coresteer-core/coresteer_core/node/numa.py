@@ -10,6 +10,8 @@ from coresteer_core.node.topology import MAX_NUMA_NODES
 MAX_NUMA_TASKS = 1024
 PAGE_BYTES = 4096
 """Unit of counts of pages, whatever the size of a mapping's pages."""
+PAGE_COST_S = 3e-6
+"""Assumed time to move a page of 4 KiB; not measured on the node."""
 
 
 class NodeMemory(Struct, frozen=True):
@@ -17,7 +19,7 @@ class NodeMemory(Struct, frozen=True):
 
     total_bytes, free_bytes, file_bytes, anon_bytes: of meminfo. local_pages_per_s, remote_pages_per_s: allocations on
     this node by its own CPUs and by those of other nodes (numastat). bandwidth_bytes_per_s: what its memory can
-    transfer (HMAT); traffic_bytes_per_s: what it transfers (resctrl). None where unknown.
+    transfer (HMAT); traffic_bytes_per_s: what it transfers, which no agent reads yet. None where unknown.
     """
 
     node: KernelInteger
@@ -39,7 +41,7 @@ class NumaTask(Struct, frozen=True):
     bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
     it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
     None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
-    its time in which it waits for memory. Both are None where neither resctrl nor the PMU provides them.
+    its time in which it waits for memory. Both are None as long as no agent reads them.
     """
 
     pid: Pid

@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 
 from msgspec import Struct
 
+from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.policies.base import Skipped
 from coresteer_core.settings.base import format_cpus
 
@@ -80,6 +81,14 @@ class SkippedGroups:
         text, common = key
         ranges = [_Range(column) for column in zip(*(figures for _, _, figures in alike), strict=True)]
         return (text.one if len(alike) == 1 else text.many).format(*ranges, *common)
+
+
+def name_tasks(tasks: list[tuple[str, int]]) -> str:
+    """Return processes for a sentence: ``nginx (812)``, ``nginx (812-815), redis (77)``."""
+    numbers: dict[str, list[int]] = {}
+    for name, pid in tasks:
+        numbers.setdefault(name, []).append(pid)
+    return ", ".join(f"{name} ({format_cpu_list(pids)})" for name, pids in numbers.items())
 
 
 def format_rate(bytes_per_s: float) -> str:

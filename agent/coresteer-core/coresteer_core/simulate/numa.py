@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import Load
-from coresteer_core.node.numa import PAGE_BYTES, NodeMemory, NumaState, NumaTask
+from coresteer_core.node.numa import PAGE_BYTES, PAGE_COST_S, NodeMemory, NumaState, NumaTask
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings.memory_nodes import target_shares
@@ -26,7 +26,6 @@ BANDWIDTH_BYTES_PER_S = 40e9
 """Of each NUMA node: four channels of DDR3-1333."""
 MEMORY_BYTES = 32 << 30
 """Of each NUMA node."""
-PAGE_COST_S = 3e-6
 DRIFT_BYTES_PER_S = 256 << 20
 """Automatic NUMA balancing: the kernel scans numa_balancing_scan_size_mb (256) in each scan period (1 s at best)."""
 HINT_FAULT_SHARE = 0.02

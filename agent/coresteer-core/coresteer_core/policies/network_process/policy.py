@@ -43,7 +43,7 @@ from coresteer_core.policies.network_process.memory import (
 from coresteer_core.policies.network_process.move_irq import IrqMover
 from coresteer_core.policies.network_process.placement import PlacementRound
 from coresteer_core.policies.scope import in_scope, matches
-from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate
+from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate, name_tasks
 from coresteer_core.schema import labelled
 from coresteer_core.settings import parse_setting
 
@@ -147,7 +147,7 @@ class _Round:
         self.before = {placed.key: placed for placed in memory.placed}
         self.placed: list[PlacedAffinity] = []
         self.restores: list[Proposal] = []
-        self.skipped = SkippedGroups(_name)
+        self.skipped = SkippedGroups(name_tasks)
         self.candidates: list[Candidate] = []
         self.fixed: list[tuple[NetTask, Reason | str]] = []
         """Processes that must not move to other CPUs, each with the reason."""
@@ -339,15 +339,7 @@ class _Round:
 
 
 def _subject(task: NetTask) -> str:
-    return _name([(task.name, task.pid)])
-
-
-def _name(tasks: list[tuple[str, int]]) -> str:
-    """Return processes for a sentence: ``nginx (812)``, ``nginx (812-815), redis (77)``."""
-    numbers: dict[str, list[int]] = {}
-    for name, pid in tasks:
-        numbers.setdefault(name, []).append(pid)
-    return ", ".join(f"{name} ({format_cpu_list(pids)})" for name, pids in numbers.items())
+    return name_tasks([(task.name, task.pid)])
 
 
 def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:

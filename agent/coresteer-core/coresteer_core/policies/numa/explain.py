@@ -1,16 +1,7 @@
 """Sentences of the policy."""
 
-from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.numa import NumaTask
 from coresteer_core.policies.numa.scheduler import Move
-
-
-def name_tasks(tasks: list[tuple[str, int]]) -> str:
-    """Return processes for a sentence: ``nginx (812)``, ``nginx (812-815), redis (77)``."""
-    numbers: dict[str, list[int]] = {}
-    for name, pid in tasks:
-        numbers.setdefault(name, []).append(pid)
-    return ", ".join(f"{name} ({format_cpu_list(pids)})" for name, pids in numbers.items())
 
 
 def format_bytes(size: float) -> str:

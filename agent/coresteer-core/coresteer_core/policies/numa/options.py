@@ -2,12 +2,11 @@
 
 from msgspec import Struct
 
-from coresteer_core.node.numa import PAGE_BYTES
+from coresteer_core.node.numa import PAGE_BYTES, PAGE_COST_S
 from coresteer_core.node.view import View
 from coresteer_core.policies.numa.assignment import Assignment
 from coresteer_core.policies.numa.factors import Process, on_node
 from coresteer_core.policies.numa.machine import machine_of, process_of
-from coresteer_core.policies.numa.policy import PAGE_COST_S
 
 
 class Placement(Struct, frozen=True):

@@ -13,13 +13,13 @@ from math import inf
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.node.numa import NumaState, NumaTask
+from coresteer_core.node.numa import PAGE_COST_S, NumaState, NumaTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, PolicyKind, Proposal, Scope
 from coresteer_core.policies.numa import memory as past
 from coresteer_core.policies.numa.assignment import Assignment
 from coresteer_core.policies.numa.eligibility import why_fixed
-from coresteer_core.policies.numa.explain import name_tasks, reason_of
+from coresteer_core.policies.numa.explain import reason_of
 from coresteer_core.policies.numa.factors import Process
 from coresteer_core.policies.numa.machine import machine_of, process_of, rule_for
 from coresteer_core.policies.numa.memory import NumaMemory, PastMove
@@ -27,10 +27,10 @@ from coresteer_core.policies.numa.scheduler import MIN_FREE_SHARE, Candidate, Li
 from coresteer_core.policies.numa.spec import Numa
 from coresteer_core.policies.numa.triggers import behavior_of, changed_behavior, idle_powerful_core, unbalanced
 from coresteer_core.policies.scope import in_scope
-from coresteer_core.policies.skipped import SkippedGroups
+from coresteer_core.policies.skipped import SkippedGroups, name_tasks
 
-PAGE_COST_S = 3e-6
-"""Time to move a page of 4 KiB, until the agent has measured its own."""
+_MOST_MEMORY = 0.5
+"""Pages have moved where more than this share of a process's memory is on the node."""
 
 
 def decide(view: View, spec: Numa, scope: Scope, memory: NumaMemory) -> Decision:
@@ -222,7 +222,7 @@ class _Round:
             move = self.past.get((task.pid, task.started_ticks))
             if move is None:
                 continue
-            applied = move.values.get(_affinity(task), task.affinity) == task.affinity
+            applied = _is_applied(move, task)
             since_s = (move.since_s if move.since_s is not None else self.view.time_s) if applied else None
             measured = [*move.measured, assignment.run_time(index)][-past.EVALUATION_ROUNDS :] if applied else []
             self.past[task.pid, task.started_ticks] = replace(
@@ -273,6 +273,13 @@ class _Round:
 
     def _skip(self, task: NumaTask, why: str) -> None:
         self.skipped.add(task.name, task.pid, why)
+
+
+def _is_applied(move: PastMove, task: NumaTask) -> bool:
+    """Return whether the View shows a move: the affinity, and most of the memory where its pages were to move."""
+    sizes = task.bytes_by_node or {}
+    moved = not move.pages or sizes.get(move.node, 0) > _MOST_MEMORY * sum(sizes.values())
+    return moved and move.values.get(_affinity(task), task.affinity) == task.affinity
 
 
 def _affinity(task: NumaTask) -> str:
