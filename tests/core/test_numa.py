@@ -324,6 +324,25 @@ def test_the_time_saved_is_the_difference_of_the_total_times(made: tuple[Machine
     assert Assignment(machine, processes).time_saved(0, changed) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
+@given(PROCESSES)
+@settings(max_examples=100)
+def test_moves_with_all_pages_and_the_contention_then_equal_those_of_a_changed_process(
+    made: tuple[Machine, list[Process]],
+) -> None:
+    machine, processes = made
+    now = Assignment(machine, processes)
+    before, after = now.total_contention(0, machine.nodes)
+    assert before == pytest.approx(sum(now.contention(index) or 0.0 for index in range(len(processes))))
+    for node, (saved, run_time_then) in enumerate(now.local_moves(0)):
+        changed = on_node(processes[0], node, with_pages=True)
+        assert saved == pytest.approx(now.time_saved(0, changed), rel=1e-6, abs=1e-6)
+        assert run_time_then == pytest.approx(now.run_time(0, changed))
+        assert run_time_then >= now.least_run_time(0) - 1e-9
+        then = Assignment(machine, [changed, *processes[1:]])
+        expected = sum(then.contention(index) or 0.0 for index in range(len(processes)))
+        assert after[node] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
 def test_a_local_process_without_contention_has_a_run_time_of_one() -> None:
     machine = Machine([0, 1], [[1.0, 2.1], [2.1, 1.0]], [1.0, 1.0], [None, None])
     local = Process(1.0, (1.0, 0.0), (1.0, 0.0))

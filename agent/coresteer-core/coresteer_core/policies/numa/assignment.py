@@ -1,8 +1,9 @@
 """Predicted time of all processes together, and what changing one of them saves, without recomputing the others."""
 
 from collections.abc import Sequence
+from operator import mul
 
-from coresteer_core.policies.numa.factors import Machine, Process, contention, delay, run_time, traffic
+from coresteer_core.policies.numa.factors import Machine, Process, contention, delay, delay_of, run_time, traffic
 
 
 class Assignment:
@@ -15,6 +16,7 @@ class Assignment:
     def __init__(self, machine: Machine, processes: Sequence[Process]) -> None:
         self.machine = machine
         self.processes = list(processes)
+        self._most_power = max(machine.power, default=1.0)
         self._still = [0.0] * len(machine.nodes)
         self._traffic = traffic(machine, processes)
         self._delays = delay(machine, self._traffic)
@@ -41,16 +43,63 @@ class Assignment:
             for row, power in zip(self.machine.distance, self.machine.power, strict=True)
         ]
 
+    def local_moves(self, index: int) -> list[tuple[float, float]]:
+        """Return by node what moving a process there with all its pages saves, as time_saved(), and its τ then."""
+        process, distance = self.processes[index], self.machine.distance
+        bound = 1.0 if process.memory_bound is None else process.memory_bound
+        demand = process.weight * process.cpu_share
+        alone = [(1.0 - bound) / power + bound * distance[at][at] for at, power in enumerate(self.machine.power)]
+        before = self._base(process)
+        if not process.contends:
+            return [(before - demand * each, each) for each in alone]
+        own = process.bytes_per_s or 0.0
+        left = [max(0.0, used - own * share) for used, share in zip(self._traffic, process.pages, strict=True)]
+        delays = delay(self.machine, left)
+        others = _sum(self._sensitivity, self._sensitivity_of(process), -1.0)
+        before += sum(map(mul, self._delays, self._sensitivity)) - sum(map(mul, delays, others))
+        found = []
+        for at, still in enumerate(alone):
+            delayed = delay_of(self.machine, at, left[at] + own)
+            accesses = bound * distance[at][at]
+            after = demand * (still + delayed * accesses) + (delayed - delays[at]) * others[at]
+            found.append((before - after, still + delayed * accesses))
+        return found
+
+    def least_run_time(self, index: int) -> float:
+        """Return a τ that no move goes below: all memory on the node with the least traffic, the strongest CPUs."""
+        process = self.processes[index]
+        bound = 1.0 if process.memory_bound is None else process.memory_bound
+        return (1.0 - bound) / self._most_power + bound * (1.0 + min(self._delays) if process.contends else 1.0)
+
     def contention(self, index: int) -> float | None:
         """Return the contention degradation factor of a process; None where its bandwidth is unknown."""
         return contention(self.machine, self.processes[index], self._traffic)
 
-    def total_contention(self, index: int, changed: Process) -> float:
-        """Return the sum of all known contention degradation factors if one process were changed."""
-        used = self._traffic_with(index, changed)
+    def total_contention(self, index: int, nodes: Sequence[int]) -> tuple[float, list[float]]:
+        """Return the sum of all known contention degradation factors: now, and with all of a process's pages on a node.
+
+        nodes: the indexes for which the second is returned. Costs one pass over all processes, and one for each node.
+        """
+        process = self.processes[index]
+        own = process.bytes_per_s or 0.0
+        left = [used - own * share for used, share in zip(self._traffic, process.pages, strict=True)]
+        without = [self._node_contention(at, used, index) for at, used in enumerate(left)]
+        now = sum(self._node_contention(at, used, None) for at, used in enumerate(self._traffic))
+        bound = process.memory_bound or 0.0
+        found = []
+        for at in nodes:
+            alone = bound * delay_of(self.machine, at, left[at])
+            found.append(sum(without) - without[at] + self._node_contention(at, left[at] + own, index) + alone)
+        return now, found
+
+    def _node_contention(self, at: int, used: float, without: int | None) -> float:
+        """Return the part of all contention degradation factors that accesses to one node cause at its traffic."""
         found = 0.0
-        for at, process in enumerate(self.processes):
-            found += contention(self.machine, changed if at == index else process, used) or 0.0
+        for index, process in enumerate(self.processes):
+            share = process.pages[at]
+            if share and process.contends and index != without:
+                others = max(0.0, used - (process.bytes_per_s or 0.0) * share)
+                found += (process.memory_bound or 0.0) * share * delay_of(self.machine, at, others)
         return found
 
     def time_saved(self, index: int, changed: Process) -> float:
@@ -61,8 +110,7 @@ class Assignment:
             sensitivity = _sum(self._sensitivity, self._sensitivity_of(before), -1.0)
             sensitivity = _sum(sensitivity, self._sensitivity_of(changed))
             delays = delay(self.machine, self._traffic_with(index, changed))
-            saved += sum(a * b for a, b in zip(self._delays, self._sensitivity, strict=True))
-            saved -= sum(a * b for a, b in zip(delays, sensitivity, strict=True))
+            saved += sum(map(mul, self._delays, self._sensitivity)) - sum(map(mul, delays, sensitivity))
         return saved
 
     def change(self, index: int, changed: Process) -> None:
@@ -90,12 +138,15 @@ class Assignment:
         if not process.contends:
             return self._still
         demand = process.weight * process.cpu_share * (process.memory_bound or 0.0)
+        row = self._distances(process)
+        return [demand * share * each for share, each in zip(process.pages, row, strict=True)]
+
+    def _distances(self, process: Process) -> list[float]:
+        """Return the mean distance from a process's CPUs to each node."""
         distance = self.machine.distance
-        cpus = [(node, weight) for node, weight in enumerate(process.cpus) if weight]
-        return [
-            demand * share * sum(weight * distance[node][at] for node, weight in cpus) if share else 0.0
-            for at, share in enumerate(process.pages)
-        ]
+        if 1.0 in process.cpus:
+            return distance[process.cpus.index(1.0)]
+        return [sum(map(mul, process.cpus, column)) for column in zip(*distance, strict=True)]
 
 
 def _sum(first: list[float], second: list[float], factor: float = 1.0) -> list[float]:

@@ -8,16 +8,20 @@ from coresteer_core.policies.numa.spec import Numa
 
 def why_fixed(task: NumaTask, spec: Numa, usable: frozenset[int], *, bound_by_us: bool) -> str | None:
     """Return why a process must not move, None where it may. bound_by_us: by the policy or by its static pins."""
-    affinity, allowed = parse_cpu_list(task.affinity), parse_cpu_list(task.allowed) & usable
     reasons = (
         (task.kernel or task.bound, "A kernel thread."),
         (task.realtime, "A real-time process."),
-        (task.age_s < spec.min_age_s, f"Younger than {spec.min_age_s:g} s."),
-        (task.rss_bytes < spec.min_rss_bytes, f"It has less than {format_bytes(spec.min_rss_bytes)} of memory."),
-        (task.mempolicy is not None, f"Its program set its own memory policy ({task.mempolicy})."),
+        (task.age_s < spec.min_age_s, "Younger than {age:g} s."),
+        (task.rss_bytes < spec.min_rss_bytes, "It has less than {memory} of memory."),
+        (task.mempolicy is not None, "Its program set its own memory policy ({mempolicy})."),
         (
-            not bound_by_us and not affinity >= allowed,
+            not bound_by_us
+            and task.affinity != task.allowed
+            and not parse_cpu_list(task.affinity) >= parse_cpu_list(task.allowed) & usable,
             "Another program bound it to CPUs, which counts as a static pin.",
         ),
     )
-    return next((sentence for applies, sentence in reasons if applies), None)
+    sentence = next((sentence for applies, sentence in reasons if applies), None)
+    if sentence is None:
+        return None
+    return sentence.format(age=spec.min_age_s, memory=format_bytes(spec.min_rss_bytes), mempolicy=task.mempolicy)

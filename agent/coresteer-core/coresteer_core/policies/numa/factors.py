@@ -25,7 +25,7 @@ class Machine(Struct, frozen=True):
     bandwidth: list[float | None]
 
 
-class Process(Struct, frozen=True):
+class Process(Struct, frozen=True, gc=False):
     """What the factors need of a process. cpus, pages: shares by node index that add up to 1.
 
     cpu_share: in CPUs. memory_bound, bytes_per_s: None where unknown. weight: of its predicted time in comparisons.
@@ -65,11 +65,14 @@ def traffic(machine: Machine, processes: Sequence[Process]) -> list[float]:
 
 def delay(machine: Machine, bytes_per_s: Sequence[float]) -> list[float]:
     """Return κ of each node for its traffic; 0.0 where its bandwidth is unknown."""
-    found = []
-    for used, bandwidth in zip(bytes_per_s, machine.bandwidth, strict=True):
-        utilization = used / bandwidth if bandwidth else 0.0
-        found.append(utilization / (1.0 - min(utilization, _MOST_UTILIZATION)))
-    return found
+    return [delay_of(machine, at, used) for at, used in enumerate(bytes_per_s)]
+
+
+def delay_of(machine: Machine, at: int, bytes_per_s: float) -> float:
+    """Return κ of one node, by index, for its traffic; 0.0 where its bandwidth is unknown."""
+    bandwidth = machine.bandwidth[at]
+    utilization = bytes_per_s / bandwidth if bandwidth else 0.0
+    return utilization / (1.0 - min(utilization, _MOST_UTILIZATION))
 
 
 def run_time(machine: Machine, process: Process, delays: Sequence[float]) -> float:

@@ -50,8 +50,8 @@ def process_of(task: NumaTask, machine: Machine, weight: float) -> Process | Non
         return None
     return Process(
         cpu_share=task.cpu_share,
-        cpus=tuple(task.cpu_nodes.get(node, 0.0) / used for node in machine.nodes),
-        pages=tuple(sizes.get(node, 0) / total for node in machine.nodes),
+        cpus=tuple([task.cpu_nodes.get(node, 0.0) / used for node in machine.nodes]),
+        pages=tuple([sizes.get(node, 0) / total for node in machine.nodes]),
         memory_bound=task.memory_bound,
         bytes_per_s=task.bytes_per_s,
         weight=weight,
@@ -60,5 +60,7 @@ def process_of(task: NumaTask, machine: Machine, weight: float) -> Process | Non
 
 def rule_for(task: NumaTask, rules: Mapping[str, T]) -> T | None:
     """Return the value of the first pattern that matches a process's name, cgroup or unit; None without one."""
+    if not rules:
+        return None
     names = [name for name in (task.name, task.cgroup, task.unit) if name]
     return next((value for pattern, value in rules.items() if any(fnmatchcase(n, pattern) for n in names)), None)

@@ -55,6 +55,9 @@ class _Round:
         self.tasks: list[NumaTask] = []
         """Those with a predicted run time, in the order of the Assignment."""
         self.candidates: list[Candidate] = []
+        self._same_gains = (spec.gain,) * len(self.machine.nodes)
+        self._nodes_by_cpuset: dict[tuple[str, str], tuple[int, ...]] = {}
+        """Indexes of the NUMA nodes by allowed CPUs and allowed memory nodes: few cpusets hold many processes."""
         self.past = {(move.pid, move.started_ticks): move for move in memory.moves if move.node in self.index_of}
 
     def decide(self) -> Decision:
@@ -106,12 +109,12 @@ class _Round:
                 self._skip(task, f"Its static pin names node {pin}, which this node does not have or it may not use.")
                 continue
             nodes = self._allowed_nodes(task)
-            home = max(range(len(process.cpus)), key=lambda at: process.cpus[at])
+            home = process.cpus.index(max(process.cpus))
             sizes = task.bytes_by_node or {}
             self.candidates.append(
                 Candidate(
                     index, process, home, nodes,
-                    bytes_by_node=tuple(sizes.get(node, 0) for node in self.machine.nodes),
+                    bytes_by_node=tuple([sizes.get(node, 0) for node in self.machine.nodes]),
                     gains=self._gains(task), pinned=pinned, movable=task.mempolicy is None,
                 )
             )  # fmt: skip
@@ -132,18 +135,24 @@ class _Round:
         return next((i for node in sorted(parse_cpu_list(pin)) if (i := self.index_of.get(node)) in allowed), None)
 
     def _allowed_nodes(self, task: NumaTask) -> tuple[int, ...]:
+        key = task.allowed, task.mems_allowed
+        if (known := self._nodes_by_cpuset.get(key)) is not None:
+            return known
         cpus = parse_cpu_list(task.allowed)
         mems = parse_cpu_list(task.mems_allowed) if task.mems_allowed else frozenset(self.machine.nodes)
-        return tuple(index for index, node in enumerate(self.machine.nodes) if node in mems and self.cpus[index] & cpus)
+        found = tuple(at for at, node in enumerate(self.machine.nodes) if node in mems and self.cpus[at] & cpus)
+        self._nodes_by_cpuset[key] = found
+        return found
 
     def _gains(self, task: NumaTask) -> tuple[float, ...]:
         """Return the least speed-up factor by node index: higher for the node that the process left."""
         move, gain, now = self.past.get((task.pid, task.started_ticks)), self.spec.gain, self.view.time_s
-        gains = [gain] * len(self.machine.nodes)
-        if move is not None and move.applied and (index := self.index_of.get(move.origin)) is not None:
+        if move is None:
+            return self._same_gains
+        gains = list(self._same_gains)
+        if move.applied and (index := self.index_of.get(move.origin)) is not None:
             gains[index] = 1.0 + 2.0 * (gain - 1.0)
-        rejected_s = None if move is None else move.rejected_s
-        if move is not None and rejected_s is not None and now - rejected_s < past.REJECTED_S:
+        if move.rejected_s is not None and now - move.rejected_s < past.REJECTED_S:
             gains[self.index_of[move.node]] = inf
         return tuple(gains)
 
@@ -224,7 +233,9 @@ class _Round:
                 continue
             applied = _is_applied(move, task)
             since_s = (move.since_s if move.since_s is not None else self.view.time_s) if applied else None
-            measured = [*move.measured, assignment.run_time(index)][-past.EVALUATION_ROUNDS :] if applied else []
+            measured = move.measured if applied else []
+            if applied and len(measured) < past.EVALUATION_ROUNDS:
+                measured = [*measured, assignment.run_time(index)]
             self.past[task.pid, task.started_ticks] = replace(
                 move, seen_s=self.view.time_s, since_s=since_s, measured=measured
             )

@@ -7,11 +7,12 @@ contention is too high, the processes that suffer most are scattered. Ours: room
 - Sticky pages are pages that stay behind when a process moves, as the kernel does not move them by itself. Moving them
   costs PAGE_COST_S each and must save that much time within HORIZON_S. Otherwise only the CPUs change; or the process
   stays and its pages come to it, whichever leaves the least predicted time.
+- Scattering moves pages, too: the contention factor depends on where the memory is, not on where it is used.
 - No move raises the predicted time of all processes together.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,11 +27,13 @@ MIN_FREE_SHARE = 0.05
 """Share of a node's memory that page moves leave free."""
 MEMORY_MARGIN = 1.1
 """A node needs this many times the moved bytes free."""
+MAX_SCATTER_EXAMINED = 8
+"""Processes in a round for which the contention of all is predicted; the engine writes fewer moves than this."""
 _ROUNDING = 1e-9
 """Sums of shares differ by less than this."""
 
 
-class Candidate(Struct):
+class Candidate(Struct, gc=False):
     """A process that may be moved. index: in the Assignment. home: index of the node with most of its CPU time.
 
     nodes: indexes of the nodes that its cpuset allows. pinned: the node an administrator's rule requires, else None.
@@ -130,6 +133,8 @@ class Scheduler:
     def _best(self, candidate: Candidate, fits: Callable[[int], bool]) -> Move | None:
         """Return the move of a process with the least predicted time of all, None where none reaches its gain."""
         was = self._now.run_time(candidate.index)
+        if was < self._now.least_run_time(candidate.index) * min(candidate.gains):
+            return None
         found: Move | None = None
         best = 0.0
         for move in self._options(candidate, was):
@@ -140,41 +145,35 @@ class Scheduler:
 
     def _options(self, candidate: Candidate, was: float) -> Iterator[Move]:
         process = self._now.processes[candidate.index]
-        bound = 1.0 if process.memory_bound is None else process.memory_bound
         times = self._now.run_times(candidate.index)
         for node in candidate.nodes:
-            gain, power = candidate.gains[node], self._now.machine.power[node]
-            if times[node] * gain <= was and process.cpus[node] < 1.0 - _ROUNDING:
+            if times[node] * candidate.gains[node] <= was and process.cpus[node] < 1.0 - _ROUNDING:
                 saved = process.weight * process.cpu_share * (was - times[node])
                 yield Move(candidate.index, node, False, was, times[node], saved)
-            least = (1.0 - bound) / power + bound
-            if self._limits.move_pages and least * gain <= was:
-                move = self._move(candidate, node, was, with_pages=True)
-                if move is not None:
-                    yield move
+        yield from self._with_pages(candidate, candidate.nodes, was)
 
-    def _move(self, candidate: Candidate, node: int, was: float, *, with_pages: bool) -> Move | None:
-        moved_bytes = self._bytes_to_move(candidate, node) if with_pages else 0
-        if with_pages and not moved_bytes:
-            return None
-        before = self._now.processes[candidate.index]
-        changed = on_node(before, node, with_pages=with_pages)
-        if changed.cpus == before.cpus and changed.pages == before.pages:
-            return None
-        cost_s = moved_bytes / PAGE_BYTES * self._limits.page_cost_s
-        saved = self._now.time_saved(candidate.index, changed)
-        if cost_s > saved * HORIZON_S and with_pages:
-            return None
-        after = self._now.run_time(candidate.index, changed)
-        return Move(candidate.index, node, with_pages, was, after, saved, moved_bytes, cost_s)
-
-    def _bytes_to_move(self, candidate: Candidate, node: int) -> int:
-        """Return the bytes that would move to a node; 0 where they may not, or do not fit."""
+    def _with_pages(self, candidate: Candidate, nodes: Sequence[int], was: float) -> Iterator[Move]:
+        """Yield the moves of a process with all its pages that save more than they cost."""
         if not (self._limits.move_pages and candidate.movable):
-            return 0
-        moved = sum(size for at, size in enumerate(candidate.bytes_by_node) if at != node)
-        fits = moved * MEMORY_MARGIN <= self._room.bytes[node]
-        return moved if fits and moved <= self._limits.max_bytes else 0
+            return
+        total = sum(candidate.bytes_by_node)
+        local = self._now.local_moves(candidate.index)
+        for node in nodes:
+            moved = total - candidate.bytes_by_node[node]
+            fits = moved <= self._limits.max_bytes and moved * MEMORY_MARGIN <= self._room.bytes[node]
+            cost_s = moved / PAGE_BYTES * self._limits.page_cost_s
+            saved, after = local[node]
+            if moved and fits and cost_s <= saved * HORIZON_S:
+                yield Move(candidate.index, node, True, was, after, saved, moved, cost_s)
+
+    def _without_pages(self, candidate: Candidate, node: int, was: float) -> Move | None:
+        """Return the move of a process whose pages stay, None where it runs there already."""
+        before = self._now.processes[candidate.index]
+        changed = on_node(before, node, with_pages=False)
+        if changed.cpus == before.cpus:
+            return None
+        saved = self._now.time_saved(candidate.index, changed)
+        return Move(candidate.index, node, False, was, self._now.run_time(candidate.index, changed), saved)
 
     # Steps
 
@@ -185,8 +184,7 @@ class Scheduler:
             if node is None:
                 continue
             was = self._now.run_time(candidate.index)
-            moves = [self._move(candidate, node, was, with_pages=with_pages) for with_pages in (True, False)]
-            move = next((each for each in moves if each is not None), None)
+            move = next(self._with_pages(candidate, [node], was), None) or self._without_pages(candidate, node, was)
             if move is not None:
                 self._accept(candidate, replace(move, pinned=True))
 
@@ -199,13 +197,12 @@ class Scheduler:
             self._vacate(mover)
         placed: list[Candidate] = []
         for mover in movers:
-            need = mover.process.cpu_share
-            move = self._best(mover, self._with_room(need))
+            move = self._best(mover, partial(self._has_room, mover))
             if move is None:
                 self.no_room.add(mover.index)
                 self._occupy(mover)
                 continue
-            self._room.cpus[move.node] -= need
+            self._room.cpus[move.node] -= mover.process.cpu_share
             self._accept(mover, move)
             placed.append(mover)
         self._evict(placed)
@@ -226,38 +223,38 @@ class Scheduler:
             self.no_room.add(last.index)
 
     def _scatter(self) -> None:
-        """Move the processes that suffer most from contention to where the sum of all factors is least."""
+        """Move processes with their pages away from the node with most contention, those that suffer most first."""
         factors = {c.index: self._now.contention(c.index) or 0.0 for c in self._candidates if c.pinned is None}
         if not factors or max(factors.values()) <= self._limits.contention:
             return
-        for candidate in sorted(self._candidates, key=lambda c: -factors.get(c.index, 0.0)):
+        suffering = sorted(
+            (c for c in self._candidates if factors.get(c.index, 0.0) > self._limits.contention),
+            key=lambda c: -factors[c.index],
+        )
+        worst = suffering[0].home
+        examined = 0
+        for candidate in suffering:
             was = self._now.contention(candidate.index) or 0.0
-            if candidate.pinned is not None or candidate.index in self.moves or was <= self._limits.contention:
+            if candidate.home != worst or candidate.index in self.moves or was <= self._limits.contention:
                 continue
-            move = self._scattered(candidate, was)
-            if move is not None:
-                self._vacate(candidate)
-                self._room.cpus[move.node] -= candidate.process.cpu_share
-                self._accept(candidate, move)
+            nodes = [node for node in candidate.nodes if node != worst and self._has_room(candidate, node)]
+            found = [move for move in self._with_pages(candidate, nodes, was) if move.saved > 0.0]
+            if found and examined < MAX_SCATTER_EXAMINED:
+                examined += 1
+                self._scatter_one(candidate, found)
 
-    def _scattered(self, candidate: Candidate, was: float) -> Move | None:
-        found: tuple[float, Move] | None = None
-        before = self._now.total_contention(candidate.index, self._now.processes[candidate.index])
-        for node in candidate.nodes:
-            if node == candidate.home or candidate.process.cpu_share > self._room.cpus[node] + _ROUNDING:
-                continue
-            for with_pages in (True, False):
-                move = self._move(candidate, node, was, with_pages=with_pages)
-                if move is None or move.saved <= 0.0:
-                    continue
-                changed = on_node(candidate.process, node, with_pages=with_pages)
-                total = self._now.total_contention(candidate.index, changed)
-                if total < before and (found is None or total < found[0]):
-                    found = total, replace(move, scattered=True)
-        return None if found is None else found[1]
+    def _scatter_one(self, candidate: Candidate, moves: list[Move]) -> None:
+        """Accept the move that leaves the least contention of all processes, if it is less than now."""
+        before, after = self._now.total_contention(candidate.index, [move.node for move in moves])
+        least = min(after)
+        if least < before:
+            move = moves[after.index(least)]
+            self._vacate(candidate)
+            self._room.cpus[move.node] -= candidate.process.cpu_share
+            self._accept(candidate, replace(move, scattered=True))
 
-    def _with_room(self, cpus: float) -> Callable[[int], bool]:
-        return lambda node: cpus <= self._room.cpus[node] + _ROUNDING
+    def _has_room(self, candidate: Candidate, node: int) -> bool:
+        return candidate.process.cpu_share <= self._room.cpus[node] + _ROUNDING
 
     # Bookkeeping
 

@@ -18,7 +18,7 @@ IDLE_LOAD = 0.2
 """A core is idle up to this load."""
 
 
-class Behavior(Struct, frozen=True, array_like=True):
+class Behavior(Struct, frozen=True, array_like=True, gc=False):
     """A process at the last decision. page_shares: by NUMA node, None where unknown."""
 
     pid: int
@@ -30,10 +30,13 @@ class Behavior(Struct, frozen=True, array_like=True):
 
 def behavior_of(task: NumaTask) -> Behavior:
     """Return what later rounds compare a process with."""
+    return Behavior(task.pid, task.started_ticks, task.cpu_share, task.bytes_per_s, _page_shares(task))
+
+
+def _page_shares(task: NumaTask) -> dict[int, float] | None:
     sizes = task.bytes_by_node
     total = sum(sizes.values()) if sizes else 0
-    shares = {node: size / total for node, size in sizes.items()} if sizes and total else None
-    return Behavior(task.pid, task.started_ticks, task.cpu_share, task.bytes_per_s, shares)
+    return {node: size / total for node, size in sizes.items()} if sizes and total else None
 
 
 def unbalanced(loads: Mapping[int, float], memory: Sequence[NodeMemory], gap: float) -> str | None:
@@ -72,7 +75,7 @@ def _differs(task: NumaTask, was: Behavior, change: float) -> bool:
     known = task.bytes_per_s is not None and was.bytes_per_s is not None
     if known and _moved(task.bytes_per_s or 0.0, was.bytes_per_s or 0.0, change, MIN_BANDWIDTH_CHANGE):
         return True
-    shares, earlier = behavior_of(task).page_shares, was.page_shares
+    shares, earlier = _page_shares(task), was.page_shares
     if shares is None or earlier is None:
         return shares is not None
     nodes = shares.keys() | earlier.keys()
