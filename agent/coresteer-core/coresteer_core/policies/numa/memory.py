@@ -18,7 +18,8 @@ class PastMove(Struct, frozen=True, gc=False):
     """A move that the policy proposed. values: by key. was: the values before, in order to roll back.
 
     node, origin: NUMA nodes. before, predicted: run time τ before the move and as predicted. since_s: view time at
-    which the View first showed it, None until then. measured: τ in the first rounds since. pages: its memory was to move.
+    which the View first showed it, None until then. measured: τ in the first rounds since. pages: its memory was to
+    move.
     """
 
     pid: int
