@@ -19,6 +19,7 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
 from coresteer_core.settings import MACHINE_SETTINGS, Setting, SettingError
+from coresteer_core.settings.kernel import kernel_controllers
 from coresteer_core.settings.location import (
     IrqLocation,
     MachineLocation,
@@ -288,7 +289,7 @@ class InventoryReader:
                 )
                 for number, description in sorted(self._descriptions.items())
             ],
-            controllers=self._controllers,
+            controllers=[*self._controllers, *kernel_controllers(self._machine_settings)],
             settings=dict(sorted(self._machine_settings.items())),
         )
 

@@ -13,6 +13,7 @@ from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.topology import NumaNode, Topology
 from coresteer_core.settings import MACHINE_SETTINGS
+from coresteer_core.settings.kernel import kernel_controllers
 
 _GBIT = 1_000_000_000
 _FIRST_MSI = 24
@@ -103,7 +104,10 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = F
             break
         rows.append(_nvme_irq(next(numbers), name, queue, cpus))
     settings = {key: str(setting.schema["default"]) for key, setting in MACHINE_SETTINGS.items()}
-    return Machine(f"{seed}/{kind}", nic, fault, topology, Inventory(netdevs, rows, settings=settings))
+    if len(topology.numa_nodes) < 2:
+        settings["kernel/numa_balancing"] = "0"  # as the kernel starts such a machine
+    inventory = Inventory(netdevs, rows, kernel_controllers(settings), settings)
+    return Machine(f"{seed}/{kind}", nic, fault, topology, inventory)
 
 
 def _nic(

@@ -37,6 +37,7 @@ from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 from coresteer_core.protocol import PROTOCOL_VERSION, Hello
 from coresteer_core.settings import Setting
+from coresteer_core.settings.kernel import kernel_controllers
 from coresteer_core.settings.location import (
     CgroupLocation,
     IrqLocation,
@@ -262,7 +263,8 @@ class SimulatedNode:
             case QueueCpusLocation(netdev, queue_name) if queue_name.startswith("rx-"):
                 self._set_rps(netdev, queue_name, format_cpu_list(setting.cpus(value)))
             case MachineLocation(key):
-                self.inventory = replace(self.inventory, settings=self.inventory.settings | {key: value})
+                settings = self.inventory.settings | {key: value}
+                self.inventory = replace(self.inventory, settings=settings, controllers=kernel_controllers(settings))
             case _:
                 raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 

@@ -1376,6 +1376,7 @@ export interface components {
              * @description The result of one policy in one round on one node, with its reasons.
              *
              *         actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
+             *         controllers: others that are active on the node and may change settings that the policy writes or has set.
              */
             evaluation: {
                 policy_id: string;
@@ -1427,6 +1428,8 @@ export interface components {
                      */
                     response: "reassert" | "warn" | "yield";
                 }[];
+                /** @default [] */
+                controllers: string[];
             };
         };
         /**
@@ -1676,6 +1679,7 @@ export interface components {
              * @description The result of one policy in one round on one node, with its reasons.
              *
              *         actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
+             *         controllers: others that are active on the node and may change settings that the policy writes or has set.
              */
             evaluation: {
                 policy_id: string;
@@ -1727,6 +1731,8 @@ export interface components {
                      */
                     response: "reassert" | "warn" | "yield";
                 }[];
+                /** @default [] */
+                controllers: string[];
             };
             /** Change Id */
             change_id: string | null;
@@ -3312,6 +3318,8 @@ export interface components {
                      */
                     response: "reassert" | "warn" | "yield";
                 }[];
+                /** @default [] */
+                controllers: string[];
             } | null;
             /** View Age S */
             view_age_s: number | null;

@@ -4,6 +4,7 @@ import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { duration, formatCount, formatFigure, linkSpeed } from "../lib/format";
 import { ago } from "../lib/time";
+import { movedBy } from "./controllers";
 
 type Node = Schemas["Node"];
 
@@ -76,7 +77,7 @@ export function NodeHeader({ node }: { node: Node }) {
         </span>
       ))}
       {node.inventory?.controllers.map((controller) => (
-        <span key={controller} className="tag warn" title="Also moves interrupts and may overwrite a change">
+        <span key={controller} className="tag warn" title={`Moves ${movedBy(controller)}; may overwrite a change`}>
           {controller} runs
         </span>
       ))}

@@ -22,6 +22,7 @@ from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, Rollback
 from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings.base import NUMA_BALANCING
 from coresteer_core.settings.overlay import overlay
 
 KEY = "kernel/numa_balancing"
@@ -125,9 +126,11 @@ def test_a_failed_write_is_explained(
 def test_the_inventory_contains_the_parameter_and_reads_it_again_after_a_write(root: Path) -> None:
     reader = InventoryReader(root)
     assert reader.read().settings == {KEY: "1"}
+    assert reader.read().controllers == [NUMA_BALANCING]
     (root / FILE).write_text("0\n")
     reader.reread([parse_setting(KEY)])
     assert reader.read().settings == {KEY: "0"}
+    assert reader.read().controllers == []
     (root / FILE).write_text("soon\n")
     reader.reread([parse_setting(KEY)])
     assert reader.read().settings == {}
@@ -142,11 +145,11 @@ def test_a_capture_contains_the_parameter(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_simulated_node_has_the_parameter() -> None:
-    machine = make_machine(cpus=4, irqs=6, kind=1, seed=0)
+    machine = make_machine(cpus=32, irqs=6, kind=1, seed=0)
     node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     changes = SimulatedChanges(node)
     changes.handle(Apply("c", Plan([Action(KEY, "1", "0", "test")]), 60))
     assert changes.drain_messages()[-1].state is ChangeState.UNCONFIRMED
-    assert node.inventory.settings == {KEY: "0"}
+    assert (node.inventory.settings, node.inventory.controllers) == ({KEY: "0"}, [])
     changes.handle(Rollback("c"))
-    assert node.inventory.settings == {KEY: "1"}
+    assert (node.inventory.settings, node.inventory.controllers) == ({KEY: "1"}, [NUMA_BALANCING])

@@ -78,8 +78,9 @@ class Irq(Struct, frozen=True):
 class Inventory(Struct, frozen=True, dict=True):
     """Network devices, queues, interrupts and controllers of a node; may change at any time, but rarely does.
 
-    controllers: other running programs that move interrupts (``irqbalance``, ``tuned``). settings: values of the
-    machine's own settings by key; those that the node does not have are not in it.
+    controllers: what else moves interrupts, processes or their memory: running programs (``irqbalance``, ``tuned``,
+    ``numad``), and the kernel's automatic NUMA balancing while it is on. settings: values of the machine's own settings
+    by key; those that the node does not have are not in it.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]

@@ -114,6 +114,11 @@ class PolicySpec(Struct, frozen=True):
         """Return whether the policy may place work on isolated CPUs (isolcpus, nohz_full)."""
         return False
 
+    @property
+    def example_keys(self) -> tuple[str, ...]:
+        """Return a key of each kind of setting about which the policy warns while another controller may write it."""
+        return ()
+
 
 ALLOW_ISOLATED_FIELD = labelled(
     "Use isolated CPUs", "Also place work on CPUs that isolcpus or nohz_full reserve.", group="advanced"
@@ -183,6 +188,7 @@ class Evaluation(Struct, frozen=True):
     """The result of one policy in one round on one node, with its reasons.
 
     actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
+    controllers: others that are active on the node and may change settings that the policy writes or has set.
     """
 
     policy_id: PolicyId
@@ -193,6 +199,7 @@ class Evaluation(Struct, frozen=True):
     deferred: Annotated[list[Deferred], Meta(max_length=MAX_REASONS)] = []
     skipped: Annotated[list[Skipped], Meta(max_length=MAX_REASONS)] = []
     drifts: Annotated[list[Drift], Meta(max_length=MAX_ACTIONS)] = []
+    controllers: Annotated[list[Name], Meta(max_length=64)] = []
 
 
 class PolicyKind(NamedTuple):

@@ -81,6 +81,7 @@ def same_outcome(a: Evaluation, b: Evaluation) -> bool:
             {(each.proposal.key, each.proposal.value, each.code) for each in evaluation.deferred},
             {skipped.subject for skipped in evaluation.skipped},
             evaluation.drifts,
+            evaluation.controllers,
         )
 
     return outcome(a) == outcome(b)
@@ -139,10 +140,19 @@ class _Round:
                 actions.append(Action(proposal.key, was, value, proposal.reason))
             else:
                 deferred.append(reason)
-        sentence = self._sentence(policy, decision, actions, deferred, drifts)
-        return Evaluation(
-            policy.policy_id, policy.version, policy.mode, sentence, actions, deferred, decision.skipped, drifts
-        )
+        evaluation = Evaluation(
+            policy.policy_id, policy.version, policy.mode, decision.sentence, actions, deferred, decision.skipped,
+            drifts, self._controllers(policy, actions),
+        )  # fmt: skip
+        return replace(evaluation, sentence=self._sentence(policy, evaluation))
+
+    def _controllers(self, policy: PolicyInForce, actions: list[Action]) -> list[str]:
+        """Return the controllers that may change what the policy writes now, has set, or may write later."""
+        if not self.view.inventory.controllers:
+            return []
+        held = [key for key, holding in self.holdings.items() if holding.policy_id == policy.policy_id]
+        keys = {*(action.key for action in actions), *held, *policy.spec.example_keys}
+        return sorted({name for key in keys for name in controllers_of(self.view, key)})
 
     def _with_releases(self, policy: PolicyInForce, decision: Decision) -> Decision:
         """Drop proposals for what a steering policy already holds, and restore what it holds but no longer wants."""
@@ -209,23 +219,18 @@ class _Round:
         why = f"“{winner.name}” (rank {winner.rank}) takes precedence over “{policy.name}” (rank {policy.rank})."
         return Deferred(proposal, "overruled", why)
 
-    def _sentence(
-        self,
-        policy: PolicyInForce,
-        decision: Decision,
-        actions: list[Action],
-        deferred: list[Deferred],
-        drifts: list[Drift],
-    ) -> str:
-        parts = [decision.sentence]
-        names = sorted({name for action in actions for name in controllers_of(self.view, action.key)})
-        if names and policy.on_controller is Ownership.WARN:
-            parts.append(f"{describe_running(names)} on this node and may undo this.")
-        if deferred:
-            codes = [each.code for each in deferred]
+    @staticmethod
+    def _sentence(policy: PolicyInForce, evaluation: Evaluation) -> str:
+        """Return the decision's sentence with what the engine adds to it."""
+        parts = [evaluation.sentence]
+        if evaluation.controllers and policy.on_controller is Ownership.WARN:
+            what = "undo this" if evaluation.actions else "change the same settings"
+            parts.append(f"{describe_running(evaluation.controllers)} on this node and may {what}.")
+        if evaluation.deferred:
+            codes = [each.code for each in evaluation.deferred]
             counts = ", ".join(f"{codes.count(code)} {_DEFERRED[code]}" for code in _DEFERRED if code in codes)
             parts.append(f"Deferred: {counts}.")
-        if drifts:
+        if drifts := evaluation.drifts:
             many = "settings were" if len(drifts) > 1 else "setting was"
             parts.append(f"{len(drifts)} {many} changed by {drifts[0].cause or 'something else'}.")
         return " ".join(parts)

@@ -21,8 +21,14 @@ PID_PATTERN = r"([1-9]\d{0,6})"
 _DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 
 
-CONTROLLED = {"irqbalance": "irq/", "numad": "task/"}
-"""How the keys begin of the settings that a controller changes; TuneD changes any."""
+NUMA_BALANCING = "automatic NUMA balancing"
+"""The kernel's own controller, by the name under which an Inventory lists it while it is on."""
+CONTROLLED = {
+    "irqbalance": r"irq/",
+    "numad": r"task/\d+/(affinity|memory-nodes)$",
+    NUMA_BALANCING: r"task/\d+/memory-nodes$",
+}
+"""Pattern of the keys of the settings that a controller changes, by its name; TuneD changes any."""
 
 
 class SettingError(ValueError):
@@ -167,8 +173,8 @@ class Setting(Struct, frozen=True):
         raise NotImplementedError
 
     def controllers(self, view: View) -> list[str]:
-        """Return the names of running programs on the node that may change the setting, too (``irqbalance``)."""
-        return [name for name in view.inventory.controllers if self.key.startswith(CONTROLLED.get(name, ""))]
+        """Return the names of controllers active on the node that may change the setting, too (``irqbalance``)."""
+        return [name for name in view.inventory.controllers if re.match(CONTROLLED.get(name, ""), self.key)]
 
     def drift_cause(self, view: View) -> str | None:
         """Return the name of the program or driver that may have changed the setting; None where a View shows none."""

@@ -4,12 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import KeyForm, Setting, bounds_refusals, number_schema, whole_number
+from coresteer_core.settings.base import (
+    NUMA_BALANCING,
+    KeyForm,
+    Setting,
+    bounds_refusals,
+    number_schema,
+    whole_number,
+)
 from coresteer_core.settings.location import MachineLocation
 from coresteer_core.settings.modified_view import ModifiedView
 
 PARAMETERS = {"numa_balancing": (0, 1, 1)}
 """Minimum, maximum and default of each parameter, by the name of its file in /proc/sys/kernel."""
+
+
+def kernel_controllers(settings: Mapping[str, str]) -> list[str]:
+    """Return the controllers that the kernel itself has switched on. settings: values of the machine's own, by key."""
+    return [NUMA_BALANCING] if settings.get("kernel/numa_balancing", "0") != "0" else []
 
 
 class KernelParameter(Setting, frozen=True):

@@ -153,11 +153,6 @@ class TaskMemoryNodes(OfTask, frozen=True):
         """Return the shell command that moves the pages."""
         return f"migratepages {self.pid} all {self.value_in_view(value)}"
 
-    def controllers(self, view: View) -> list[str]:
-        """Return numad where it runs, and the kernel's automatic NUMA balancing where it is on."""
-        kernel = view.inventory.settings.get("kernel/numa_balancing") == "1"
-        return [*super().controllers(view), *(["automatic NUMA balancing"] if kernel else [])]
-
     def overlay(self, view: ModifiedView, value: str) -> None:
         """Let the process have its pages on these nodes."""
         view.set_memory_shares(self.pid, target_shares(value))

@@ -1,4 +1,5 @@
 import { parseCpuList } from "../../lib/cpulist";
+import { controllersOf } from "../controllers";
 import type { Change, Inventory, Irq, Netdev } from "../types";
 
 /** The CPUs that an interrupt targets: its effective affinity where reported, else the requested one. */
@@ -23,8 +24,8 @@ export function ownerOf(irq: Irq, inventory: Inventory, online: number[], change
     const detail = last.state === "unconfirmed" ? "unconfirmed" : "confirmed";
     return { who: `Coresteer (${last.created_by})`, detail: `${detail}, set ${last.applied_at ?? last.created_at}` };
   }
-  if (inventory.controllers.length > 0)
-    return { who: inventory.controllers.join(", "), detail: "active on this node, may move it" };
+  const controllers = controllersOf(key, inventory.controllers);
+  if (controllers.length > 0) return { who: controllers.join(", "), detail: "active on this node, may move it" };
   const requested = parseCpuList(irq.requested ?? "");
   if (requested.length > 0 && online.every((cpu) => requested.includes(cpu)))
     return { who: "kernel default", detail: "any CPU" };

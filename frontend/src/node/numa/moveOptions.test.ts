@@ -88,6 +88,8 @@ test("the latest change of a process is not one of an earlier process with its P
   expect(latestChange([done], 81, at("07:59:00"))).toBeUndefined();
 });
 
+const CONTROLLERS = ["irqbalance", "numad", "automatic NUMA balancing"];
+
 test("the owners of a place are Coresteer, a policy, the program, or other controllers", () => {
   const ours = change({ key: "task/812/affinity", becomes: "4-7" });
   const moved = { ...task, affinity: "4-7" };
@@ -98,10 +100,11 @@ test("the owners of a place are Coresteer, a policy, the program, or other contr
     mode: "enforce",
     evaluation: { actions: [{ key: "task/812/affinity", was: "0-7", becomes: "4-7", reason: "" }] },
   } as unknown as Decision;
-  expect(ownersOf({ ...moved, mempolicy: "bind:0" }, undefined, [decision], ["numad"])).toEqual([
+  expect(ownersOf({ ...moved, mempolicy: "bind:0" }, undefined, [decision], CONTROLLERS)).toEqual([
     "CPUs restricted by the program or a person",
     "memory placed by the program's own policy, bind:0",
     "policy near moves it",
     "numad may move it, too",
+    "automatic NUMA balancing may move its memory, too",
   ]);
 });

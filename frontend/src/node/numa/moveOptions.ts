@@ -2,6 +2,7 @@ import type { Schemas } from "../../api/client";
 import { parseCpuList } from "../../lib/cpulist";
 import { bytes, duration, formatFigure } from "../../lib/format";
 import type { Decision } from "../../policies/types";
+import { controllersOf } from "../controllers";
 import type { Change } from "../types";
 import { memoryShares, type NumaTask } from "./numaTasks";
 
@@ -100,6 +101,9 @@ export function ownersOf(
   for (const { policy_name, mode, evaluation } of decisions)
     if (evaluation.actions.some(({ key }) => isOf(key, task.pid)))
       owners.push(mode === "enforce" ? `policy ${policy_name} moves it` : `policy ${policy_name} proposes to move it`);
-  if (controllers.length > 0) owners.push(`${controllers.join(", ")} may move it, too`);
+  const movers = controllersOf(keyOf(task.pid, "affinity"), controllers);
+  const ofMemory = controllersOf(keyOf(task.pid, "memory-nodes"), controllers).filter((name) => !movers.includes(name));
+  if (movers.length > 0) owners.push(`${movers.join(", ")} may move it, too`);
+  if (ofMemory.length > 0) owners.push(`${ofMemory.join(", ")} may move its memory, too`);
   return owners;
 }

@@ -25,6 +25,7 @@ const decision = (id: number, policy: string, over: Partial<Decision> = {}, move
     deferred: [],
     skipped: [],
     drifts: [],
+    controllers: [],
   },
   change_id: null,
   outcome: null,

@@ -92,3 +92,8 @@ class Numa(PolicySpec, frozen=True, tag="numa"):
         ),
     ] = {}
     allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False
+
+    @property
+    def example_keys(self) -> tuple[str, ...]:
+        """Return the key of a process's affinity, and of its memory nodes where the policy moves pages."""
+        return ("task/1/affinity", "task/1/memory-nodes") if self.move_pages else ("task/1/affinity",)
