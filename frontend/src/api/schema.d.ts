@@ -4009,7 +4009,7 @@ export interface components {
             damping: {
                 /**
                  * Maximum changes per round
-                 * @description Settings that the policy may write per evaluation; a node evaluates every 5 s.
+                 * @description IRQs, devices or processes that the policy may change per evaluation, each with all its settings; a node evaluates every 5 s.
                  * @default 2
                  */
                 moves_per_step: number;

@@ -83,8 +83,8 @@ class Damping(Struct, frozen=True):
         Meta(ge=1, le=64),
         labelled(
             "Maximum changes per round",
-            f"Settings that the policy may write per evaluation; a node evaluates every {ROUND_PERIOD_S:g} s.",
-            unit="settings",
+            "IRQs, devices or processes that the policy may change per evaluation, each with all its settings; "
+            f"a node evaluates every {ROUND_PERIOD_S:g} s.",
         ),
     ] = 2
     dwell_s: Annotated[

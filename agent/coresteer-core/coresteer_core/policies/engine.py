@@ -45,7 +45,7 @@ def evaluate_round(
     An action becomes a holding only by record_write(). A policy overrules those after it in rank for a setting that it
     wants now or holds, but none with a stronger mode (an observing policy never blocks an enforcing one). Later
     policies see the actions of earlier ones as if they were written, so that two do not fill the same CPU at once.
-    moves_per_step limits actions, so it does not shorten a recommendation.
+    moves_per_step limits what is written, so it does not shorten a recommendation.
     """
     ranked = sorted(policies, key=lambda policy: policy.precedence)
     round_ = _Round(view, prune_memory(view, ranked, memory))
@@ -115,11 +115,17 @@ class _Round:
         most = policy.damping.moves_per_step if policy.mode is Mode.ENFORCE else MAX_PLAN_ACTIONS
         actions: list[Action] = []
         deferred: list[Deferred] = []
-        seen: set[str] = set()
+        owners, seen = set[str](), set[str]()
         for proposal in proposals:
-            if len(actions) >= most and proposal.key not in seen:  # hundreds may follow, so they are not examined
+            owner = proposal.key.rpartition("/")[
+                0
+            ]  # a process's CPUs and memory, a device's parameters: written together
+            full = len(actions) >= MAX_PLAN_ACTIONS or (len(owners) >= most and owner not in owners)
+            if full and proposal.key not in seen:  # hundreds may follow, so they are not examined
                 seen.add(proposal.key)
-                why = f"At most {most} settings are written in one round; this one follows in a later round."
+                why = (
+                    f"At most {most} IRQs, devices or processes change in one round; this one follows in a later round."
+                )
                 deferred.append(self._overruled(policy, proposal) or Deferred(proposal, "moves", why))
                 continue
             restores = proposal.key in decision.restores
@@ -137,6 +143,7 @@ class _Round:
                 )
             )  # fmt: skip
             if reason is None:
+                owners.add(owner)
                 actions.append(Action(proposal.key, was, value, proposal.reason))
             else:
                 deferred.append(reason)
