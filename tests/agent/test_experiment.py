@@ -19,6 +19,7 @@ from coresteer_agent.runtime.experiment import ExperimentSession
 from coresteer_core.experiments.model import (
     Classes,
     Command,
+    Memory,
     Observe,
     Role,
     Run,
@@ -345,6 +346,20 @@ def test_below_a_captured_tree_nothing_is_loaded(tmp_path: Path, fake: None) -> 
     assert "reads a captured machine below" in node.begin().sentence
 
 
+def test_the_contention_factor_of_a_run_is_the_mean_of_those_that_are_known(node: Node) -> None:
+    node.begin()
+    node.session.add_contention(9.0)
+    node.run(a_run(measure_s=0.05))
+    node.until(RunState.LOADED)
+    while node.session._run is not None and node.session._run.before is None:
+        node.session.step()
+    for factor in (0.5, None, 1.5):
+        node.session.add_contention(factor)
+    measured = node.until(RunState.MEASURED).measured
+    assert measured is not None
+    assert measured.figures["contention_factor"] == 1.0
+
+
 def test_settings_changed_during_a_measurement_disturb_the_run(node: Node) -> None:
     node.begin()
     node.session.note_disturbance(frozenset({"irq/1/affinity"}))
@@ -377,6 +392,7 @@ def running_children(others: list[psutil.Process]) -> list[psutil.Process]:
         (TcpRequest(connections=2, limit_per_s=2000), 0.3, {"requests_per_s", "rtt_p50_us", "packets_per_s"}),
         (UdpFlood(flows=8, packets_per_s=2000), 0.3, {"throughput_bit_per_s", "cpu_s_per_gbit"}),
         (Classes(requests=10), 30.0, {"c1_mean_us", "c5_by_c1"}),
+        (Memory(mib=4, work_s=0.5), 30.0, {"makespan_s", "memory_run_s", "compute_run_s", "cpu_busy_percent"}),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -10,6 +10,7 @@ from coresteer_agent.runtime.meter import (
     MigrationCounter,
     parse_context_switches,
     parse_numastat,
+    parse_pages_moved,
     read_numa_pages,
 )
 from coresteer_core.experiments.run_metrics import run_result
@@ -38,6 +39,19 @@ def test_context_switches_are_parsed(text: bytes, expected: int | None) -> None:
 )
 def test_pages_of_a_numa_node_are_read(text: bytes, expected: tuple[int, int] | None) -> None:
     assert parse_numastat(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"nr_free_pages 5\npgmigrate_success 4096\npgmigrate_fail 3\n", 4096),
+        (b"pgmigrate_success \n", None),
+        (b"nr_free_pages 5\n", None),
+        (b"", None),
+    ],
+)
+def test_moved_pages_are_parsed(text: bytes, expected: int | None) -> None:
+    assert parse_pages_moved(text) == expected
 
 
 @pytest.mark.parametrize(("nodes", "expected"), [(0, None), (1, None), (2, (14, 4))])

@@ -25,6 +25,7 @@ BEFORE = Reading(
     context_switches=1000,
     migrations=7,
     numa_pages=(100, 50),
+    pages_moved=10,
 )
 AFTER = Reading(
     replace(
@@ -43,6 +44,7 @@ AFTER = Reading(
     context_switches=3000,
     migrations=17,
     numa_pages=(130, 60),
+    pages_moved=4106,
 )
 IRQS = {"eth0": frozenset({41}), "eth1": frozenset[int]()}
 
@@ -65,6 +67,7 @@ def test_every_figure_of_a_run_is_what_was_counted_between_its_readings() -> Non
             "context_switches_per_s": 1000,
             "migrations_per_s": 5,
             "remote_numa_share": 0.25,
+            "pages_moved": 4096,
             "throughput_bit_per_s": 5e8,
             "cpu_s_per_gbit": 0.65 / 0.5,
         }

@@ -22,6 +22,7 @@ from coresteer_core.policies.numa.assignment import Assignment
 from coresteer_core.policies.numa.factors import Machine, Process, on_node, run_time, total_time
 from coresteer_core.policies.numa.machine import machine_of, process_of
 from coresteer_core.policies.numa.memory import EVALUATION_ROUNDS, NumaMemory
+from coresteer_core.policies.numa.options import largest_contention
 from coresteer_core.policies.numa.policy import decide
 from coresteer_core.policies.numa.spec import Numa
 from coresteer_core.settings.memory_nodes import split_counts
@@ -348,6 +349,16 @@ def test_a_local_process_without_contention_has_a_run_time_of_one() -> None:
     local = Process(1.0, (1.0, 0.0), (1.0, 0.0))
     assert run_time(machine, local, [0.0, 0.0]) == 1.0
     assert run_time(machine, on_node(local, 1, with_pages=False), [0.0, 0.0]) == 2.1
+
+
+def test_the_largest_contention_of_a_view_is_known_only_with_bandwidth() -> None:
+    quiet = task(10, 0, memory={0: GIB})
+    assert largest_contention(view(quiet)) is None
+    busy = [replace(quiet, pid=pid, bytes_per_s=8e9, memory_bound=0.5) for pid in (11, 12)]
+    seen = view(quiet, *busy)
+    nodes = [replace(node, bandwidth_bytes_per_s=20e9) for node in (seen.numa or NumaState()).nodes]
+    known = replace(seen, numa=replace(seen.numa or NumaState(), nodes=nodes))
+    assert largest_contention(known) == pytest.approx(0.5 * 0.4 / 0.6)
 
 
 # The setting

@@ -76,6 +76,7 @@ _CPU_UNIT = "% of one CPU"
 CLASS_NAMES = ("c1", "c2", "c3", "c4", "c5")
 """The service classes of the workload ``classes``, the most preferred first."""
 _LOAD = "measured by the load, from its own requests"
+_LOAD_ITSELF = "measured by the load itself"
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {
@@ -209,7 +210,29 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         ),
         "remote_numa_share": Metric(
             "Memory from another NUMA node", "", "less", label_ko="원격 NUMA 노드 메모리 비율",
-            formula="other_node / (local_node + other_node) of numastat", experiment=True,
+            formula="other_node / (local_node + other_node) of numastat; in the workload memory, the share of its "
+            "memory on other nodes than its CPU, when a process ends", experiment=True,
+        ),
+        "pages_moved": Metric(
+            "Pages moved", "", "less", label_ko="이동한 페이지 수",
+            formula="pgmigrate_success of /proc/vmstat: by page moves, NUMA balancing and compaction", experiment=True,
+        ),
+        "contention_factor": Metric(
+            "Contention factor", "", "less", label_ko="경합 계수",
+            formula="largest contention degradation factor of a process (coresteer_core.policies.numa.factors), "
+            "mean over a run", experiment=True,
+        ),
+        "makespan_s": Metric(
+            "Total run time", "s", "less", label_ko="총 실행 시간",
+            formula=f"from the common start to the end of the last process ({_LOAD_ITSELF})", experiment=True,
+        ),
+        "memory_run_s": Metric(
+            "Run time of memory processes", "s", "less", label_ko="메모리 프로세스 실행 시간",
+            formula=f"mean over processes ({_LOAD_ITSELF})", experiment=True,
+        ),
+        "compute_run_s": Metric(
+            "Run time of computing processes", "s", "less", label_ko="연산 프로세스 실행 시간",
+            formula=f"mean over processes ({_LOAD_ITSELF})", experiment=True,
         ),
         **{
             f"{name}_mean_us": Metric(

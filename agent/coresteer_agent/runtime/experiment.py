@@ -10,13 +10,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.commands import CommandsError, allowed_command
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_core.experiments.model import Classes, Command, Observe, Run, RunResult, RunState, Workload
+from coresteer_core.experiments.model import Command, Finite, Observe, Run, RunResult, RunState, Workload
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import TcpLatency
@@ -87,6 +88,11 @@ class ExperimentSession:
         """Add TCP round-trip times that the kernel reported for the last interval to the measurement."""
         if self._run is not None and latency is not None and self._run.before is not None:
             self._run.tcp.append(latency)
+
+    def add_contention(self, factor: float | None) -> None:
+        """Add the present largest contention factor of a process to the measurement, None where it is unknown."""
+        if self._run is not None and factor is not None and self._run.before is not None:
+            self._run.contention.append(factor)
 
     def note_disturbance(self, keys: frozenset[str]) -> None:
         """Record the keys of settings that were changed during a measurement."""
@@ -249,6 +255,8 @@ class ExperimentSession:
     def _finish(self, running: "_Running", after: Reading) -> frozenset[str]:
         if running.load is not None:
             running.figures = running.load.figures()
+            if running.contention:
+                running.figures["contention_factor"] = fmean(running.contention)
             if running.run.role == "server":
                 self._serving = running.load  # its client's window may end a little later
             else:
@@ -340,7 +348,7 @@ class _Running:
 
     def __init__(self, run: Run, root: Path) -> None:
         self.run = run
-        self.is_finite = isinstance(run.workload, Classes | Command)
+        self.is_finite = isinstance(run.workload, Finite)
         self.load_before = os.getloadavg()[0]
         self.load: Load | None = None
         self.irqbalance: Irqbalance | None = None
@@ -349,6 +357,7 @@ class _Running:
         self.after: Reading | None = None
         self.figures: dict[str, float] = {}
         self.tcp: list[TcpLatency] = []
+        self.contention: list[float] = []
         self.disturbed: list[str] = []
         self._meter = Meter(root)
 

@@ -13,6 +13,7 @@ from coresteer_agent.observe.sampler import Sampler
 from coresteer_core.experiments.run_metrics import Reading
 
 _NODES = "sys/devices/system/node"
+_VMSTAT = "proc/vmstat"
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTE = struct.Struct("=IIQ48x")
 """struct perf_event_attr, version 0: type, size, config."""
@@ -37,6 +38,7 @@ class Meter:
             context_switches=None if text is None else parse_context_switches(text),
             migrations=None if self._migrations is None else self._migrations.read(),
             numa_pages=read_numa_pages(self._root),
+            pages_moved=parse_pages_moved(read_bytes(self._root, _VMSTAT) or b""),
         )
 
     def close(self) -> None:
@@ -51,6 +53,15 @@ def parse_context_switches(text: bytes) -> int | None:
     for line in text.splitlines():
         name, _, number = line.partition(b" ")
         if name == b"ctxt" and number.isdigit():
+            return int(number)
+    return None
+
+
+def parse_pages_moved(text: bytes) -> int | None:
+    """Parse the pages moved since boot from /proc/vmstat, None on kernels that move none (mm/vmstat.c)."""
+    for line in text.splitlines():
+        name, _, number = line.partition(b" ")
+        if name == b"pgmigrate_success" and number.isdigit():
             return int(number)
     return None
 

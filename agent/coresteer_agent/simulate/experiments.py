@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from coresteer_agent.simulate.coalescing import interrupts_per_s
+from coresteer_agent.simulate.memory_experiment import memory_figures
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.cpuset import parse_cpu_list
@@ -18,6 +19,7 @@ from coresteer_core.experiments.model import (
     Classes,
     Command,
     Iperf3,
+    Memory,
     Observe,
     Run,
     RunResult,
@@ -115,7 +117,7 @@ class SimulatedExperiments:
         # only policies need their real time, because they act in steps
         warmup_s = run.warmup_s / (1 if run.warmup_s >= ROUND_PERIOD_S else _SPEEDUP)
         self._call_later(_LOAD_S, lambda: self._loaded(run))
-        self._call_later(_LOAD_S + warmup_s + run.measure_s / _SPEEDUP, lambda: self._measured(run))
+        self._call_later(_LOAD_S + warmup_s + _measured_s(run) / _SPEEDUP, lambda: self._measured(run))
 
     def _loaded(self, run: Run) -> None:
         if self._run is run and self._open is not None:
@@ -124,7 +126,7 @@ class SimulatedExperiments:
     def _measured(self, run: Run) -> None:
         if self._run is run and self._open is not None:
             self._run = None
-            measured = simulate_run(self._node, run, int((time.time() - run.measure_s) * 1000))
+            measured = simulate_run(self._node, run, int((time.time() - _measured_s(run)) * 1000))
             self._send(ExperimentMessage(self._open, RunState.MEASURED, run.run_id, measured=measured))
 
 
@@ -134,8 +136,10 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
     modelled = model_workload(node, run.workload)
     speed = own.lognormvariate(0, _SPEED_NOISE)
     figures = {
-        name: value * speed ** (-1 if name.endswith("_us") else 1) * own.lognormvariate(0, _OWN_NOISE)
-        for name, value in _figures(run.workload, modelled, own.random()).items()
+        name: value
+        * speed ** (-1 if name.endswith(("_us", "run_s", "makespan_s")) else 1)
+        * own.lognormvariate(0, _OWN_NOISE)
+        for name, value in _figures(node, run.workload, modelled, own.random()).items()
     }
     if modelled.packets and (ratio := packets_per_interrupt(figures["packets_per_s"], figures["interrupts_per_s"])):
         figures["packets_per_interrupt"] = max(1.0, ratio)
@@ -146,12 +150,17 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
     cpus["busy"] = [min(100.0, sum(kinds)) for kinds in zip(*(cpus[kind] for kind in modelled.shares), strict=True)]
     return RunResult(
         started_ms=started_ms,
-        duration_s=run.measure_s,
+        duration_s=_measured_s(run),
         figures=figures,
         cpus=cpus,
         load_before=own.uniform(0.1, 0.6),
         steal_percent=0.0,
     )
+
+
+def _measured_s(run: Run) -> float:
+    """Return how long a run is measured; one with a fixed amount of work ends before the limit."""
+    return min(run.measure_s, run.workload.work_s) if isinstance(run.workload, Memory) else run.measure_s
 
 
 def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
@@ -177,6 +186,10 @@ def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
         works = packets / packets_per_work
         interrupts, added_us, added_p99_us = _interrupts(node, workload, arriving, sum(irq_cpus.values()))
         _share(shares, works * work_us, packets, interrupts, irq_cpus=irq_cpus, server_cpus=server_cpus)
+    if isinstance(workload, Memory):
+        online = node.machine.topology.online()
+        busy = (workload.compute_processes + workload.memory_processes) / len(online)
+        shares["user"] = [min(_FULL, busy) if cpu in online else 0.0 for cpu in range(cpus)]
     rtt_us = None
     if isinstance(workload, TcpRequest):
         median_us = max(_PATH_US + work_us + added_us, workload.connections * 1e6 / works if works else 0)
@@ -241,7 +254,7 @@ def _share(
         shares["user"][cpu], shares["system"][cpu] = _IDLE / 4 + 0.35 * served, _IDLE / 4 + 0.65 * served
 
 
-def _figures(workload: Workload, found: WorkloadModel, uniform: float) -> dict[str, float]:
+def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, uniform: float) -> dict[str, float]:
     """Return metrics by their names in metrics.EXPERIMENT_METRICS, and one for a Command. uniform: random, 0 to 1."""
     percent = {kind: 100 * sum(shares) for kind, shares in found.shares.items()}
     figures = {f"cpu_{kind}_percent": share for kind, share in percent.items()}
@@ -262,6 +275,8 @@ def _figures(workload: Workload, found: WorkloadModel, uniform: float) -> dict[s
             figures["all_mean_us"] = _CLASS_MEAN_US
             figures["c5_by_c1"] = _SPREAD[method][4] / _SPREAD[method][0]
             figures["longest_wait_us"] = _CLASS_MEAN_US * (3 + 5 * uniform)
+        case Memory():
+            figures |= memory_figures(node, workload)
         case Command():
             figures["command.value"] = 100.0
     if found.rtt_us is not None:

@@ -16,10 +16,10 @@ from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.iperf3 import Iperf3Load
 from coresteer_agent.workloads.netns import NetnsConfig
-from coresteer_agent.workloads.program_load import ProgramLoad, start_classes_program, start_command
+from coresteer_agent.workloads.program_load import ProgramLoad, start_command, start_program
 from coresteer_agent.workloads.traffic_load import TrafficLoad
 from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets
-from coresteer_core.experiments.model import Classes, Command, Iperf3, Observe, Role, Traffic, Workload
+from coresteer_core.experiments.model import Classes, Command, Iperf3, Memory, Observe, Role, Traffic, Workload
 
 _ANYWHERE = "192.0.2.1"
 """An address of the documentation range; used for a route lookup, no packet is sent to it."""
@@ -121,7 +121,7 @@ class _Load(Protocol):
 class Load:
     """Load of one run on this node. Use it once: start, wait until ready, begin_window, end_window, stop.
 
-    Metrics of traffic cover exactly the window; those of Classes and Command, which end by themselves, the whole run.
+    Metrics of traffic cover exactly the window; those of Finite workloads the whole run.
     """
 
     def __init__(self, prepared: Prepared, commands: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -148,8 +148,8 @@ class Load:
             case Observe():
                 self._ready = True
                 return None
-            case Classes():
-                return ProgramLoad(start_classes_program(workload))
+            case Classes() | Memory():
+                return ProgramLoad(start_program(workload))
             case Command():
                 argv = self._commands.get(workload.name)
                 if argv is None:
@@ -180,7 +180,7 @@ class Load:
 
     @property
     def done(self) -> bool:
-        """Return whether the load ended by itself without error, as only Classes and Command do."""
+        """Return whether the load ended by itself without error, as only Finite workloads do."""
         self._poll()
         return self._load is not None and self._load.done
 

@@ -1,4 +1,4 @@
-"""Loads that end by themselves and then report their metrics: the service classes' experiment, a command."""
+"""Loads that end by themselves and then report their metrics: this package's programs, and a command."""
 
 import os
 from collections.abc import Sequence
@@ -7,14 +7,17 @@ import msgspec
 
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.classes_program import ClassesConfig
+from coresteer_agent.workloads.memory import MemoryConfig
 from coresteer_agent.workloads.supervisor import Config
 from coresteer_agent.workloads.traffic_protocol import FAILED
-from coresteer_core.experiments.model import Classes, Command
+from coresteer_core.experiments.model import Classes, Command, Memory
 
 
-def start_classes_program(workload: Classes) -> Child:
-    """Start the service classes' experiment as a child process."""
-    return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
+def start_program(workload: Classes | Memory) -> Child:
+    """Start this package's program for a workload that ends by itself as a child process."""
+    if isinstance(workload, Classes):
+        return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
+    return Child("workloads.memory", MemoryConfig(os.getpid(), workload))
 
 
 def start_command(workload: Command, argv: Sequence[str]) -> Child:

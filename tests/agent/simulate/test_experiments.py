@@ -19,6 +19,7 @@ from coresteer_core.experiments.model import (
     Classes,
     Command,
     Iperf3,
+    Memory,
     Observe,
     Run,
     RunState,
@@ -135,7 +136,17 @@ def test_a_run_of_an_experiment_that_has_not_begun_fails_with_its_number() -> No
 
 @pytest.mark.parametrize(
     "workload",
-    [TcpStream(), TcpRequest(), UdpFlood(), Iperf3(), Classes(), Classes(method="gate"), Observe(), Command(name="x")],
+    [
+        TcpStream(),
+        TcpRequest(),
+        UdpFlood(),
+        Iperf3(),
+        Classes(),
+        Classes(method="gate"),
+        Memory(),
+        Observe(),
+        Command(name="x"),
+    ],
     ids=lambda workload: type(workload).__name__,
 )
 @pytest.mark.parametrize("kind", [0, 1, 2])

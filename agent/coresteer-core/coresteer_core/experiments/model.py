@@ -27,6 +27,9 @@ _CLASS_METRICS = tuple(f"{name}_mean_us" for name in CLASS_NAMES)
 ClassesMethod: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"]
 """Mechanism that prefers service classes in the workload Classes."""
 
+MemoryAccess: TypeAlias = Literal["stream", "chase"]
+FirstTouch: TypeAlias = Literal["lowest", "own"]
+
 CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
 """A CPU list for the processes of a workload; empty leaves the choice to the kernel."""
 ServerCpus: TypeAlias = Annotated[
@@ -175,6 +178,78 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
     ] = 100
 
 
+class Memory(WorkloadSpec, frozen=True, kw_only=True, tag="memory"):
+    """Workload: processes that compute and processes that use memory, each with a fixed amount of work.
+
+    It ends with the last process (coresteer_agent.workloads.memory). seed: of the random order of chased addresses.
+    """
+
+    label = "Computing and memory processes"
+    label_ko = "연산 및 메모리 프로세스"
+    summary = (
+        "Some processes compute, others use memory; each has a fixed amount of work, and a run ends with the last."
+    )
+    metrics = ("makespan_s", "memory_run_s", "compute_run_s", "remote_numa_share", "pages_moved", *_CPU_METRICS[:-1])
+
+    compute_processes: Annotated[
+        int, Meta(ge=0, le=64), labelled("Computing processes", "Processes that need only a CPU and its cache.")
+    ] = 1
+    memory_processes: Annotated[int, Meta(ge=1, le=64), labelled("Memory processes")] = 1
+    access: Annotated[
+        MemoryAccess,
+        labelled(
+            "Access",
+            "How the memory processes use their memory.",
+            options={"stream": "streaming", "chase": "pointer chasing"},
+            option_help={
+                "stream": "Copies one half to the other: needs bandwidth.",
+                "chase": "Follows addresses in random order: waits for each access.",
+            },
+        ),
+    ] = "stream"
+    mib: Annotated[int, Meta(ge=1, le=65_536), labelled("Memory", "Memory of each memory process.", unit="MiB")] = 256
+    work_s: Annotated[
+        float,
+        Meta(ge=0.01, le=240),
+        labelled(
+            "Work",
+            "Of each process: about this time on a CPU of its own. The amount of work is fixed, not the time.",
+            unit="s",
+        ),
+    ] = 20.0
+    first_touch: Annotated[
+        FirstTouch,
+        labelled(
+            "First touch",
+            "On which NUMA node the memory is allocated.",
+            options={"lowest": "lowest NUMA node", "own": "where the process runs"},
+            option_help={
+                "lowest": "Each process touches its memory on CPUs of the lowest NUMA node, then runs anywhere.",
+                "own": "Each process touches its memory on its own CPU.",
+            },
+        ),
+    ] = "lowest"
+    compute_cpus: Annotated[
+        CpuText,
+        labelled(
+            "CPUs of computing processes",
+            "Each process is pinned to one of them, in turn.",
+            format="cpu-list",
+            placeholder="any",
+        ),
+    ] = ""
+    memory_cpus: Annotated[
+        CpuText,
+        labelled(
+            "CPUs of memory processes",
+            "Each process is pinned to one of them, in turn.",
+            format="cpu-list",
+            placeholder="any",
+        ),
+    ] = ""
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1), labelled("Seed", "Of random addresses.", group="advanced")] = 0
+
+
 class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
     """Workload without generated load: the node's existing traffic is measured."""
 
@@ -209,7 +284,9 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
 
 Traffic: TypeAlias = TcpStream | TcpRequest | UdpFlood | Iperf3
 """Workloads with a server, the node under test, and a client in a network namespace of it or on another node."""
-Workload: TypeAlias = Traffic | Classes | Observe | Command
+Finite: TypeAlias = Classes | Memory | Command
+"""Workloads that end by themselves; a run is measured from their start to their end, without a warm-up."""
+Workload: TypeAlias = Traffic | Finite | Observe
 
 Role: TypeAlias = Literal["alone", "server", "client"]
 """Part of a node in a workload. alone: server and client, the latter in a network namespace of its own."""
@@ -218,7 +295,7 @@ Role: TypeAlias = Literal["alone", "server", "client"]
 class Run(Struct, frozen=True, kw_only=True):
     """Request for one run of an experiment: start the workload, warm up, measure, stop the workload.
 
-    measure_s: also the most that Classes and Command may take, which are measured from their start to their end.
+    measure_s: also the most that a Finite workload may take.
     irqbalance: let it run meanwhile; every affinity that it changes is restored. address, netdev: of the server, for a
     client. netdevs: those whose packets count; empty for all NICs that are up (Inventory.active_nics()), or where there
     is none for all netdevs but loopback: on bridges and the ends of veth pairs a packet would count again.

@@ -20,12 +20,14 @@ class Reading(Struct, frozen=True):
 
     migrations: of tasks to another CPU. numa_pages: pages allocated on the NUMA node of the allocating CPU, and on
     another one (sysfs node/nodeN/numastat: local_node, other_node); None also on machines with one NUMA node.
+    pages_moved: pgmigrate_success of /proc/vmstat.
     """
 
     sample: Sample
     context_switches: int | None = None
     migrations: int | None = None
     numa_pages: tuple[int, int] | None = None
+    pages_moved: int | None = None
 
 
 def run_result(
@@ -116,6 +118,8 @@ def _counted(
         "dropped_per_s": netdev_drops(netdevs) if netdevs else None,
     }
     found = {name: count / rates.duration_s for name, count in counts.items() if count is not None}
+    if (pages := _moved(before.pages_moved, after.pages_moved)) is not None:
+        found["pages_moved"] = pages
     with_irqs = [netdev for netdev in netdevs if irqs.get(netdev.name)]
     by_irq = _by_irq(rates)
     interrupts = sum(by_irq.get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])

@@ -52,6 +52,11 @@ def placements(view: View) -> list[Placement]:
     ]
 
 
+def largest_contention(view: View) -> float | None:
+    """Return the largest contention factor of a process in a View; None where none is known."""
+    return max((each.contention for each in placements(view) if each.contention is not None), default=None)
+
+
 def options(view: View, pid: int) -> list[MoveOption]:
     """Return the moves of one process to every NUMA node, with and without its pages; empty where it is unknown."""
     assignment, indexes = _assignment(view)
