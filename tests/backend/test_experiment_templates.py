@@ -18,7 +18,7 @@ from coresteer.experiments.validation import check_on_node
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.experiments.model import Classes, Observe, TcpStream
+from coresteer_core.experiments.model import Classes, Memory, Observe, TcpStream
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import Load, NetdevLoad
 from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
@@ -27,7 +27,19 @@ from coresteer_core.node.view import View
 
 POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 POLICY = ("beside the packets", PolicyLevel(3, 2))
-FAMILIES = ["m-n", "few-interrupt-cores", "rx-usecs", "rx-frames", "rps", "service-classes"]
+NUMA_POLICY = ("beside the memory", PolicyLevel(4, 1))
+FAMILIES = [
+    "m-n",
+    "few-interrupt-cores",
+    "rx-usecs",
+    "rx-frames",
+    "rps",
+    "service-classes",
+    "unas",
+    "contention-factor",
+]
+MINUTES = {"unas": 60}
+"""A run of these templates needs the time that a policy takes to act; all others are done in half an hour."""
 
 
 def card(
@@ -45,9 +57,17 @@ def card(
 
 
 def facts(topology: Topology, *cards: tuple[Netdev, list[Irq]], peer: bool = False, **more: object) -> NodeFacts:
-    inventory = Inventory([netdev for netdev, _ in cards], [irq for _, irqs in cards for irq in irqs])
+    settings = {"kernel/numa_balancing": "1"}
+    irqs = [irq for _, irqs in cards for irq in irqs]
+    inventory = Inventory([netdev for netdev, _ in cards], irqs, settings=settings)
     made = NodeFacts(
-        node_id=1, name="web-1", kernel="6.12.1", topology=topology, inventory=inventory, network_process=POLICY
+        node_id=1,
+        name="web-1",
+        kernel="6.12.1",
+        topology=topology,
+        inventory=inventory,
+        network_process=POLICY,
+        numa=NUMA_POLICY,
     )
     return replace(made, **({"peer_id": 2, "peer_name": "web-2"} if peer else {}), **more)
 
@@ -119,7 +139,7 @@ def test_every_template_is_valid_on_a_node_or_has_a_reason_against_it(node: Node
         assert each.spec.template == each.slug
         assert each.spec.blocks >= 6
         assert run_count(each.spec) <= 150
-        assert estimate_duration_s(each.spec) <= 30 * 60
+        assert estimate_duration_s(each.spec) <= MINUTES.get(each.slug, 30) * 60
         assert each.differs
         assert all(sentence.endswith(".") for sentence in [each.explains.replace("?", "."), *each.differs])
         assert NETDEV_PLACEHOLDER not in " ".join(each.differs)
@@ -127,7 +147,7 @@ def test_every_template_is_valid_on_a_node_or_has_a_reason_against_it(node: Node
 
 def test_local_traffic_changes_no_network_card() -> None:
     for each in templates(THIS):
-        assert each.unavailable_because is None or each.slug == "rx-frames"
+        assert each.unavailable_because is None or each.slug in ("rx-frames", "unas", "contention-factor")
         for level in (level for factor in each.spec.factors for level in factor.levels) if each.spec else ():
             assert all(
                 desired_value.key.startswith(f"netdev/{NETDEV_PLACEHOLDER}/") for desired_value in level.settings
@@ -274,6 +294,50 @@ def test_rps_needs_a_second_cpu_and_a_card_for_a_peers_traffic() -> None:
     assert "0 receive queues" in str(found.unavailable_because)
 
 
+def test_unas_compares_kernel_automatic_balancing_pins_and_policy() -> None:
+    spec = spec_of(TWO_SOCKET, "unas")
+    assert isinstance(spec.workload, Memory)
+    assert (spec.kind, spec.primary) == ("sweep", "makespan_s")
+    assert (spec.workload.compute_processes, spec.workload.memory_processes) == (4, 4)
+    kernel, automatic, pins, policy = spec.factors[0].levels
+    assert [level.role for level in spec.factors[0].levels] == ["kernel", "automatic", "pins", "policy"]
+    assert [level.settings[0].value for level in (kernel, automatic, pins, policy)] == ["0", "1", "0", "0"]
+    assert pins.workload == {"memory_cpus": "0-3", "compute_cpus": "4-7", "first_touch": "own"}
+    assert policy.policy == NUMA_POLICY[1]
+
+
+def test_contention_is_swept_over_cores_of_one_numa_node() -> None:
+    spec = spec_of(TWO_SOCKET, "contention-factor")
+    assert isinstance(spec.workload, Memory)
+    assert (spec.workload.compute_processes, spec.workload.memory_cpus) == (0, "0-3")
+    assert [(level.value, level.workload) for level in spec.factors[0].levels] == [
+        (0.0, {"memory_processes": 1}),
+        (1.0, {"memory_processes": 2}),
+        (3.0, {"memory_processes": 4}),
+    ]
+
+
+WITHOUT_BALANCING = replace(TWO_SOCKET, inventory=replace(TWO_SOCKET.inventory, settings={}))
+SMALL = replace(
+    TWO_SOCKET.topology, numa_nodes=[replace(n, memory_bytes=64 << 20) for n in TWO_SOCKET.topology.numa_nodes]
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "slug", "part"),
+    [
+        (THIS, "unas", "web-1 has a single NUMA node"),
+        (THIS, "contention-factor", "web-1 has a single NUMA node"),
+        (replace(TWO_SOCKET, numa=None), "unas", "no policy of the kind numa"),
+        (WITHOUT_BALANCING, "unas", "no automatic NUMA balancing"),
+        (replace(TWO_SOCKET, topology=SMALL), "unas", "32 MiB are needed"),
+        (replace(TWO_SOCKET, topology=cpus(4, packages=2)), "contention-factor", "2 usable cores"),
+    ],
+)
+def test_a_numa_template_says_why_it_is_not_available(node: NodeFacts, slug: str, part: str) -> None:
+    assert part in str(of(node, slug).unavailable_because)
+
+
 def test_published_values_belong_to_arms_of_the_experiment() -> None:
     """Reports draw them beside the measured values."""
     mlx5 = facts(cpus(4), card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128"))
@@ -288,6 +352,7 @@ def test_published_values_belong_to_arms_of_the_experiment() -> None:
 async def test_the_api_returns_templates_and_a_policy_makes_one_available(backend: Backend) -> None:
     async with policy_node(backend, kernel="6.12") as node:
         before = {each["slug"]: each for each in await node.get("experiment-templates")}
+        assert "single NUMA node" in before["unas"]["unavailable_because"]
         assert before["m-n"]["spec"]["node_id"] == node.agent.node_id
         body = node.body(spec={"type": "network-process"}, mode="observe", name=f"beside {uuid4().hex[:8]}")
         policy = await created(node, body)

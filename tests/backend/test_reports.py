@@ -20,6 +20,7 @@ from tests.backend.made_up_changes import CHANGE, minutes
 from tests.backend.simulated_experiments import ab_spec, cases, longer_coalescing, no_effect, simulated
 
 from coresteer.config import REPOSITORY
+from coresteer.experiments.published import ratio_of
 from coresteer.experiments.schedule import discard_reason
 from coresteer.experiments.schemas import Experiment, ExperimentState
 from coresteer.experiments.spec import Interval
@@ -27,7 +28,7 @@ from coresteer.localization.language import Language
 from coresteer.localization.numbers import format_amount, format_duration, format_number, format_percent
 from coresteer.localization.text import SENTENCES, text, translate
 from coresteer.reports.change import change_report
-from coresteer.reports.comparison import comparison_report, ratio_of
+from coresteer.reports.comparison import comparison_report
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.minutes import compare
 from coresteer.reports.model import Dots, Heat, Lines, Report, Runs

@@ -9,7 +9,7 @@ import msgspec
 
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import Classes, Command, Observe, Workload
+from coresteer_core.experiments.model import Traffic, Workload
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -60,7 +60,7 @@ def warmup_s(spec: Spec, arm: Arm) -> float:
 
 def has_client(workload: Workload) -> bool:
     """Return whether the workload is traffic between a server and a client."""
-    return not isinstance(workload, Classes | Observe | Command)
+    return isinstance(workload, Traffic)
 
 
 def changes_nothing(spec: Spec, arm: Arm) -> bool:

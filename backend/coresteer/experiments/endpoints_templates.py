@@ -14,8 +14,9 @@ from coresteer.nodes import service as nodes
 from coresteer.policies import repository as policies
 from coresteer.policies.schemas import PolicyBody
 from coresteer_core.node.load import mean_load
-from coresteer_core.policies.base import Scope
+from coresteer_core.policies.base import PolicySpec, Scope
 from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.numa.spec import Numa
 
 router = APIRouter(tags=["experiments"])
 
@@ -43,17 +44,18 @@ async def list_experiment_templates(
         inventory=reported.inventory,
         learned=reported.learned,
         load=mean_load(list(request.app.state.registry.get(node_id).recent)),
-        network_process=await _network_process(session),
+        network_process=await _policy_of_kind(session, NetworkProcess),
+        numa=await _policy_of_kind(session, Numa),
         peer_id=peer_node_id,
         peer_name="" if peer is None else peer.name,
     )
     return templates(facts)
 
 
-async def _network_process(session: AsyncSession) -> tuple[str, PolicyLevel] | None:
-    """Return the first network-process policy without a scope, else the first one; None if there is none."""
+async def _policy_of_kind(session: AsyncSession, kind: type[PolicySpec]) -> tuple[str, PolicyLevel] | None:
+    """Return the first policy of a kind without a scope, else the first one; None if there is none."""
     stored = [(row, PolicyBody.model_validate(version.body)) for row, version in await policies.list_policies(session)]
-    found = [(row, body) for row, body in stored if isinstance(body.spec, NetworkProcess)]
+    found = [(row, body) for row, body in stored if isinstance(body.spec, kind)]
     if not found:
         return None
     row, _ = min(found, key=lambda each: (each[1].scope != Scope(), each[0].id))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from coresteer.experiments.predictor import GOAL, prediction_of
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.localization.language import Language
@@ -122,7 +123,12 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
     elif experiment.kind == "ab":
         sentences = [*_of_one(phrases, found[0]), _of_itself(phrases)]
     else:
-        sentences = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
+        sentences = [
+            *_of_many(phrases, found),
+            *_of_trends(phrases),
+            *prediction_sentences(phrases),
+            _of_itself(phrases),
+        ]
     if experiment.state != "done":
         kept, sentence = experiment.analysis.counted, translate(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
@@ -222,6 +228,21 @@ def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
     rho = format_correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"
     return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=format_p_value(trend.p))
+
+
+def prediction_sentences(phrases: Phrases) -> list[str]:
+    """Return a sentence on how well the predictor ranks the arms, or on why that is unknown; none without one."""
+    found = prediction_of(phrases.experiment)
+    if found is None:
+        return []
+    names = {"predictor": phrases.label(found.metric), "metric": phrases.label_in_sentence(phrases.primary)}
+    if found.rho is not None:
+        rho = {"rho": format_correlation(found.rho), "count": len(found.known), "goal": format_correlation(GOAL)}
+        return [phrases.text("predictor.reached" if found.rho >= GOAL else "predictor.missed", **names, **rho)]
+    if any(each.predicted for each in found.arms):
+        return [phrases.text("predictor.too_few", **names)]
+    reason = str(phrases.experiment.machine.get("bandwidth_unknown") or "")
+    return [phrases.text("predictor.unknown", **names, reason=reason).rstrip()]
 
 
 def _of_itself(phrases: Phrases) -> str:

@@ -10,7 +10,7 @@ from itertools import product
 from random import Random
 
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
-from coresteer_core.experiments.model import Classes, Command, RunResult
+from coresteer_core.experiments.model import Command, Finite, Memory, RunResult
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 MAX_RUNS = 2_000
@@ -105,6 +105,8 @@ def _primary_problem(spec: Spec) -> str | None:
 
 def estimate_run_s(spec: Spec, arm: Arm) -> float:
     """Return the estimated duration of one run in the arm, s."""
+    if isinstance(spec.workload, Memory):
+        return RUN_OVERHEAD_S + min(spec.measure_s, spec.workload.work_s)
     levels = [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
     settles = any(level.policy or level.irqbalance for level in levels)
     return RUN_OVERHEAD_S + (spec.settle_s if settles else 0) + spec.warmup_s + spec.measure_s
@@ -130,7 +132,7 @@ def discard_reason(measured: RunResult, spec: Spec) -> str | None:
     if measured.steal_percent is not None and measured.steal_percent > STEAL_LIMIT_PERCENT:
         percent = f"{measured.steal_percent:.1f} %"
         return f"The hypervisor stole {percent} of the CPU time, more than {STEAL_LIMIT_PERCENT:.0f} %."
-    if isinstance(spec.workload, Classes | Command):
+    if isinstance(spec.workload, Finite):
         if measured.duration_s < MIN_DURATION_S:
             return f"The run ended after {measured.duration_s:.2f} s; CPU metrics require at least {MIN_DURATION_S} s."
     elif abs(measured.duration_s - spec.measure_s) > DURATION_TOLERANCE_S:

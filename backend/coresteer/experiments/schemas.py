@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from coresteer.experiments.spec import Analysis, RecordedRun, Spec
+from coresteer.experiments.spec import Analysis, Interval, RecordedRun, Spec
 from coresteer.inputs import RequestBody
 from coresteer.structs import AsStruct, FromStruct
 from coresteer_core.metrics import MetricLabel
@@ -88,11 +88,37 @@ class SettingsBeforeAfter(BaseModel):
     after: dict[str, str] | None
 
 
+class PublishedRow(BaseModel):
+    """A published value of a metric for an arm, for comparison. text: as printed in the paper.
+
+    role: of the arms it belongs to, as a shell pattern; empty for the arm of the name `arm`. against: role of the arm
+    that the value is relative to, empty for an absolute value.
+    """
+
+    arm: str
+    metric: str
+    text: str
+    value: float | None
+    role: str = ""
+    against: str = ""
+
+
+class PublishedResult(PublishedRow):
+    """A published value next to this node's. arms: indices of the arms it belongs to, empty if there are none.
+
+    effect: of the first one relative to the arm `against`, None without one or before its result.
+    """
+
+    arms: list[int]
+    effect: Annotated[Interval, AsStruct()] | None
+
+
 class Experiment(ExperimentSummary):
     """One experiment with its runs. seed: a random one if the spec has none. machine: the node at its start.
 
     activity: the present step in a sentence. arms: the names of all combinations, in the analysis's order. analysis:
-    of the runs so far. findings: its results in sentences, the most important first.
+    of the runs so far. findings: its results in sentences, the most important first. published: values of the paper
+    that its template repeats.
     """
 
     spec: Annotated[Spec, AsStruct()]
@@ -104,16 +130,8 @@ class Experiment(ExperimentSummary):
     runs: list[Annotated[RecordedRun, AsStruct()]]
     analysis: Annotated[Analysis, AsStruct()]
     findings: list[str] = []
+    published: list[PublishedResult] = []
     metrics: dict[str, Annotated[MetricLabel, AsStruct()]]
-
-
-class PublishedRow(BaseModel):
-    """A published value of a metric for an arm, for comparison. text: as printed in the paper."""
-
-    arm: str
-    metric: str
-    text: str
-    value: float | None
 
 
 class Template(BaseModel):

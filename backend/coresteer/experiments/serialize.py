@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from coresteer.experiments import next_step, schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.findings import findings
+from coresteer.experiments.published import published_results
 from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsBeforeAfter
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
+from coresteer.experiments.templates import find_template
 from coresteer_core.metrics import EXPERIMENT_METRICS, MetricLabel
 
 _CACHED = 32
@@ -63,6 +65,9 @@ def to_experiment(
         metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()},
     )
     experiment.findings = findings(experiment, "en")
+    template = find_template(spec.template)
+    if template is not None and template.paper is not None:
+        experiment.published = published_results(spec, experiment.analysis, template.paper.rows)
     return experiment
 
 

@@ -38,7 +38,8 @@ class Level(Struct, frozen=True):
     """One of the compared conditions. All fields empty: the node as it is, without any enforced policy.
 
     settings: applied for the duration of a run. workload: fields of the workload that differ, such as server_cpus.
-    value: position of the level on a numeric axis, None if it has none.
+    value: position of the level on a numeric axis, None if it has none. role: part of the level in a template, by which
+    published values find it; its name may change.
     """
 
     name: Annotated[Name, labelled("Level name")]
@@ -47,6 +48,7 @@ class Level(Struct, frozen=True):
     irqbalance: Annotated[bool, labelled("irqbalance runs")] = False
     workload: Annotated[dict[str, str | int | bool], Meta(max_length=8), labelled("Workload")] = {}
     value: Annotated[float | None, labelled("Value on the axis", placeholder="none")] = None
+    role: Annotated[str, Meta(max_length=80), labelled("Role")] = ""
 
 
 class Factor(Struct, frozen=True):

@@ -81,6 +81,9 @@ class StepActions:
         async with self._context.database.session() as session:
             node, *peers = [await nodes.find_node(session, node_id) for node_id in self._state.participants]
             machine = describe_machine(node) | {"backend_version": metadata.version("coresteer")}
+            flows = self._context.registry.get(node.id).flows
+            if flows is not None and flows.numa is not None and flows.numa.bandwidth_unknown is not None:
+                machine["bandwidth_unknown"] = flows.numa.bandwidth_unknown
             if peers:
                 machine["peer"] = describe_machine(peers[0])
             settings = arm_config.compared_settings(self._definition.spec, self._view(node))

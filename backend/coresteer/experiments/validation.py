@@ -124,7 +124,8 @@ def _workload_path(spec: Spec, arm: Arm) -> str:
 
 
 def _check_workload(workload: Workload, path: str, topology: Topology, peer: Topology | None) -> None:
-    ends = {"server_cpus": topology, "client_cpus": peer or topology}
+    ends = dict.fromkeys(("server_cpus", "compute_cpus", "memory_cpus"), topology)
+    ends["client_cpus"] = peer or topology
     for name, where in ends.items():
         cpus = getattr(workload, name, "")
         try:

@@ -142,6 +142,31 @@ EXPERIMENT = {
         "{metric} decreases with {factor} (Spearman's ρ {rho}, p {p}).",
         "{factor:이/가} 커질수록 {metric:이/가} 감소한다(스피어만 ρ {rho}, p값 {p}).",
     ),
+    "predictor.reached": (
+        "{predictor} ranks the {count} arms like the measured {metric}: Spearman's ρ {rho} (goal: at least {goal}).",
+        "{predictor:은/는} 조건 {count}개의 순위를 측정한 {metric:과/와} 같게 매긴다: "
+        "스피어만 ρ {rho}(목표: {goal} 이상).",
+    ),
+    "predictor.missed": (
+        "{predictor} does not rank the {count} arms like the measured {metric}: Spearman's ρ {rho}, under the goal of "
+        "{goal}.",
+        "{predictor:은/는} 조건 {count}개의 순위를 측정한 {metric:과/와} 같게 매기지 못한다: "
+        "스피어만 ρ {rho}(목표: {goal} 이상).",
+    ),
+    "predictor.too_few": (
+        "{predictor} is known in too few arms to be compared with the measured {metric}.",
+        "{predictor:이/가} 알려진 조건이 너무 적어 측정한 {metric:과/와} 비교할 수 없다.",
+    ),
+    "predictor.unknown": (
+        "{predictor} is unknown in these runs, so it is not compared with the measured {metric}. {reason}",
+        "이 실행들에서는 {predictor:을/를} 알 수 없어 측정한 {metric:과/와} 비교하지 않는다. {reason}",
+    ),
+    "predictor.effect": ("{metric}, relative to the baseline", "기준 대비 {metric}"),
+    "predictor.figure": ("{metric} by {predictor}", "{predictor}에 따른 {metric}"),
+    "predictor.figure_note": (
+        "Each dot is an arm, with the 95 % confidence interval of the measured effect.",
+        "점 하나가 조건 하나이며, 막대는 측정한 효과의 95% 신뢰 구간이다.",
+    ),
     "settings.restored": (
         "All settings were restored to their values before the experiment.",
         "모든 설정이 실험 전 상태로 복원되었다.",
@@ -168,6 +193,7 @@ EXPERIMENT = {
     "section.compared": ("What was compared", "비교 대상"),
     "section.primary": ("Primary metric: {metric}", "판정 지표: {metric}"),
     "section.others": ("Other metrics", "그 밖의 지표"),
+    "section.predictor": ("Predicted and measured", "예측과 측정"),
     "section.published": ("Comparison with the published results", "논문 결과와의 비교"),
     "section.cpus": ("Utilization by CPU", "CPU별 사용률"),
     "section.noise": ("Variation of the node itself (A/A)", "노드의 자기 비교"),

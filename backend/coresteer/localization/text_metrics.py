@@ -27,6 +27,7 @@ FIGURES = {
     "machine.cpus": ("CPUs", "CPU 수"),
     "machine.packages": ("Packages", "패키지(소켓) 수"),
     "machine.numa_nodes": ("NUMA nodes", "NUMA 노드 수"),
+    "machine.bandwidth_unknown": ("Memory bandwidth unknown", "메모리 대역폭을 알 수 없는 이유"),
     "machine.isolated": ("Isolated CPUs", "격리된 CPU"),
     "machine.nohz_full": ("nohz_full CPUs", "nohz_full CPU"),
     "machine.controllers": ("Other controllers", "다른 제어기"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from coresteer.experiments.findings import Phrases, primary_comparisons
-from coresteer.experiments.schemas import PublishedRow
+from coresteer.experiments.schemas import PublishedResult
 from coresteer.experiments.spec import Arm, Comparison, Interval
 from coresteer.localization.numbers import axis_scale, format_amount, format_effect, format_number
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
@@ -168,7 +168,7 @@ def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
     return means
 
 
-def published_chart(phrases: Phrases, published: Sequence[PublishedRow]) -> list[Lines]:
+def published_chart(phrases: Phrases, published: Sequence[PublishedResult]) -> list[Lines]:
     """Return charts of metrics with at least two published values.
 
     Paper and node are each relative to their own baseline.
@@ -176,16 +176,16 @@ def published_chart(phrases: Phrases, published: Sequence[PublishedRow]) -> list
     factors = phrases.experiment.spec.factors
     if len(factors) != 1:
         return []
-    values = {level.name: level.value for level in factors[0].levels}
+    values = [level.value for level in factors[0].levels]
     charts = []
     for metric in dict.fromkeys(row.metric for row in published):
         theirs = [
             (at, row.value)
             for row in published
-            if row.metric == metric and row.value is not None and (at := values.get(row.arm)) is not None
+            if row.metric == metric and row.value is not None and row.arms and (at := values[row.arms[0]]) is not None
         ]
-        ours = [line for line in _lines(phrases, metric, 0) if line.points] if None not in values.values() else []
-        first = factors[0].levels[0].value
+        ours = [line for line in _lines(phrases, metric, 0) if line.points] if None not in values else []
+        first = values[0]
         base = next((value for at, value in theirs if at == first), 0)
         own = next((e.value for at, e in ours[0].points if at == first), 0) if ours else 0
         if len(theirs) < 2 or not base or not own:

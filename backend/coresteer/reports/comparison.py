@@ -1,12 +1,12 @@
 """The report that compares the results of two experiments. Pure."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from coresteer.experiments import findings
 from coresteer.experiments.findings import Phrases
+from coresteer.experiments.published import ratio_of
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Interval
 from coresteer.localization.language import Language
@@ -59,22 +59,6 @@ def _both(a: Experiment, b: Experiment) -> list[tuple[str, Experiment]]:
 
 def _paragraphs(texts: Sequence[str]) -> list[Paragraph]:
     return [Paragraph(text) for text in texts]
-
-
-def ratio_of(a: Interval, b: Interval) -> Interval | None:
-    """Return the ratio of two effects, (1 + b) / (1 + a) - 1, with its interval from theirs; None where unknown.
-
-    MOVER on logarithms, which preserves asymmetric intervals (Zou and Donner, Statistics in Medicine 27,
-    2008); a and b must be independent. None where an effect is -100 % or less.
-    """
-    if min(a.low, a.value, b.low, b.value) <= -1:
-        return None
-    (x, x_low, x_high), (y, y_low, y_high) = (
-        tuple(math.log1p(each) for each in (one.value, one.low, one.high)) for one in (a, b)
-    )
-    low = y - x - math.hypot(y - y_low, x_high - x)
-    high = y - x + math.hypot(y_high - y, x - x_low)
-    return Interval(math.expm1(y - x), math.expm1(low), math.expm1(high))
 
 
 def _pairs(a: Experiment, b: Experiment) -> list[tuple[Comparison, Comparison, Interval]]:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from coresteer.experiments.findings import Phrases, findings, label_in_sentence, primary_comparisons
-from coresteer.experiments.schemas import Experiment
+from coresteer.experiments.published import published_results
+from coresteer.experiments.schemas import Experiment, PublishedResult
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.experiments.templates import Paper, find_template
 from coresteer.localization.language import Language
@@ -17,6 +18,7 @@ from coresteer.localization.numbers import (
     format_estimate,
     format_p_value,
     format_percent,
+    format_range,
     format_time,
 )
 from coresteer.reports.charts import cpu_heats, effects_chart, grid_chart, line_charts, published_chart, runs_chart
@@ -30,6 +32,7 @@ from coresteer.reports.experiment_method import (
     settings_section,
 )
 from coresteer.reports.model import Block, Paragraph, Report, Section, Table
+from coresteer.reports.predictor import predictor_blocks
 from coresteer_core.experiments.model import Command
 
 _MAX_ARMS_WITH_ALL_METRICS = 24
@@ -53,6 +56,7 @@ def experiment_report(experiment: Experiment, language: Language) -> Report:
         ("section.compared", _compared(phrases)),
         ("section.primary", _primary(phrases)),
         ("section.others", _others(phrases)),
+        ("section.predictor", predictor_blocks(phrases)),
         ("section.published", _published(phrases)),
         ("section.cpus", [*cpu_heats(phrases)]),
         ("section.noise", _noise(phrases)),
@@ -276,22 +280,29 @@ def _published(phrases: Phrases) -> list[Block]:
     if template is None or template.paper is None:
         return []
     paper = template.paper
-    analysis = experiment.analysis
-    positions = {phrases.name(arm): position for position, arm in enumerate(analysis.arms)}
-    rows = []
-    for row in paper.rows:
-        means = analysis.means.get(row.metric)
-        mean = means[positions[row.arm]] if means and row.arm in positions else None
-        here = format_estimate(mean, phrases.unit(row.metric), phrases.language)
-        rows.append([row.arm, phrases.label(row.metric), row.text, here])
+    published = published_results(experiment.spec, experiment.analysis, paper.rows)
+    rows = [[row.arm, phrases.label(row.metric), row.text, _here(phrases, row)] for row in published]
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "published", "here")]
     return [
         Paragraph(phrases.text("published.source", title=template.title, paper=paper.citation)),
         Paragraph(_both_machines(phrases, paper)),
-        *published_chart(phrases, paper.rows),
+        *published_chart(phrases, published),
         Table(phrases.text("table.published"), columns, rows, numeric=[3]),
         Paragraph(phrases.text("published.note")),
     ]
+
+
+def _here(phrases: Phrases, row: PublishedResult) -> str:
+    """Return this node's value for a published one: an effect, an estimate, or the range of several arms."""
+    if row.against:
+        return format_effect(row.effect, phrases.language)
+    means = phrases.experiment.analysis.means.get(row.metric, [])
+    found = [mean for at in row.arms if at < len(means) and (mean := means[at]) is not None]
+    unit, language = phrases.unit(row.metric), phrases.language
+    if len(found) < 2:
+        return format_estimate(found[0] if found else None, unit, language)
+    low, high = (format_amount(each(mean.value for mean in found), unit, language) for each in (min, max))
+    return format_range(low, high, language)
 
 
 def _both_machines(phrases: Phrases, paper: Paper) -> str:

@@ -9,7 +9,7 @@ from coresteer.experiments.schedule import MIN_DURATION_S
 from coresteer.localization.numbers import format_amount, format_duration, format_number
 from coresteer.localization.text import SENTENCES, translate
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
-from coresteer_core.experiments.model import Classes, Command, Observe
+from coresteer_core.experiments.model import Finite, Observe, Traffic
 
 _MAX_DISCARDED = 40
 
@@ -18,7 +18,7 @@ def method_sentences(phrases: Phrases) -> list[str]:
     """Return the report's sentences about the method of the experiment."""
     spec, text = phrases.experiment.spec, phrases.text
     measure = format_duration(spec.measure_s, phrases.language)
-    if isinstance(spec.workload, Classes | Command):
+    if isinstance(spec.workload, Finite):
         run = text("method.run_whole", measure=measure)
         time = text("method.discard_short", shortest=format_duration(MIN_DURATION_S, phrases.language))
     else:
@@ -134,7 +134,7 @@ def limit_sentences(phrases: Phrases) -> list[str]:
         sentences.append(phrases.text("limit.simulated"))
     if isinstance(spec.workload, Observe):
         sentences.append(phrases.text("limit.observe"))
-    elif not isinstance(spec.workload, Classes | Command) and spec.peer_node_id is None:
+    elif isinstance(spec.workload, Traffic) and spec.peer_node_id is None:
         sentences.append(phrases.text("limit.alone"))
     if experiment.state in ("stopped", "cancelled", "failed"):
         sentences.append(phrases.text("limit.early"))

@@ -1858,7 +1858,8 @@ export interface components {
          * @description One experiment with its runs. seed: a random one if the spec has none. machine: the node at its start.
          *
          *     activity: the present step in a sentence. arms: the names of all combinations, in the analysis's order. analysis:
-         *     of the runs so far. findings: its results in sentences, the most important first.
+         *     of the runs so far. findings: its results in sentences, the most important first. published: values of the paper
+         *     that its template repeats.
          */
         Experiment: {
             /** Id */
@@ -2083,7 +2084,64 @@ export interface components {
                     requests: number;
                 } | {
                     /** @enum {string} */
-                    type: "observe";
+                    type: "memory";
+                    /**
+                     * Computing processes
+                     * @description Processes that need only a CPU and its cache.
+                     * @default 1
+                     */
+                    compute_processes: number;
+                    /**
+                     * Memory processes
+                     * @default 1
+                     */
+                    memory_processes: number;
+                    /**
+                     * Access
+                     * @description How the memory processes use their memory.
+                     * @default stream
+                     * @enum {string}
+                     */
+                    access: "stream" | "chase";
+                    /**
+                     * Memory
+                     * @description Memory of each memory process.
+                     * @default 256
+                     */
+                    mib: number;
+                    /**
+                     * Work
+                     * @description Of each process: about this time on a CPU of its own. The amount of work is fixed, not the time.
+                     * @default 20
+                     */
+                    work_s: number;
+                    /**
+                     * First touch
+                     * @description On which NUMA node the memory is allocated.
+                     * @default lowest
+                     * @enum {string}
+                     */
+                    first_touch: "lowest" | "own";
+                    /**
+                     * CPUs of computing processes
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them, in turn.
+                     * @default
+                     */
+                    compute_cpus: string;
+                    /**
+                     * CPUs of memory processes
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them, in turn.
+                     * @default
+                     */
+                    memory_cpus: string;
+                    /**
+                     * Seed
+                     * @description Of random addresses.
+                     * @default 0
+                     */
+                    seed: number;
                 } | {
                     /** @enum {string} */
                     type: "command";
@@ -2092,6 +2150,9 @@ export interface components {
                      * @description The command's name in the agent's configuration.
                      */
                     name: string;
+                } | {
+                    /** @enum {string} */
+                    type: "observe";
                 };
                 /**
                  * Primary metric
@@ -2147,6 +2208,11 @@ export interface components {
                         };
                         /** Value on the axis */
                         value: number | null;
+                        /**
+                         * Role
+                         * @default
+                         */
+                        role: string;
                     }[];
                     /**
                      * Unit of the values
@@ -2325,6 +2391,11 @@ export interface components {
              * @default []
              */
             findings: string[];
+            /**
+             * Published
+             * @default []
+             */
+            published: components["schemas"]["PublishedResult"][];
             /** Metrics */
             metrics: {
                 [key: string]: {
@@ -2557,7 +2628,64 @@ export interface components {
                     requests: number;
                 } | {
                     /** @enum {string} */
-                    type: "observe";
+                    type: "memory";
+                    /**
+                     * Computing processes
+                     * @description Processes that need only a CPU and its cache.
+                     * @default 1
+                     */
+                    compute_processes: number;
+                    /**
+                     * Memory processes
+                     * @default 1
+                     */
+                    memory_processes: number;
+                    /**
+                     * Access
+                     * @description How the memory processes use their memory.
+                     * @default stream
+                     * @enum {string}
+                     */
+                    access: "stream" | "chase";
+                    /**
+                     * Memory
+                     * @description Memory of each memory process.
+                     * @default 256
+                     */
+                    mib: number;
+                    /**
+                     * Work
+                     * @description Of each process: about this time on a CPU of its own. The amount of work is fixed, not the time.
+                     * @default 20
+                     */
+                    work_s: number;
+                    /**
+                     * First touch
+                     * @description On which NUMA node the memory is allocated.
+                     * @default lowest
+                     * @enum {string}
+                     */
+                    first_touch: "lowest" | "own";
+                    /**
+                     * CPUs of computing processes
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them, in turn.
+                     * @default
+                     */
+                    compute_cpus: string;
+                    /**
+                     * CPUs of memory processes
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them, in turn.
+                     * @default
+                     */
+                    memory_cpus: string;
+                    /**
+                     * Seed
+                     * @description Of random addresses.
+                     * @default 0
+                     */
+                    seed: number;
                 } | {
                     /** @enum {string} */
                     type: "command";
@@ -2566,6 +2694,9 @@ export interface components {
                      * @description The command's name in the agent's configuration.
                      */
                     name: string;
+                } | {
+                    /** @enum {string} */
+                    type: "observe";
                 };
                 /**
                  * Primary metric
@@ -2621,6 +2752,11 @@ export interface components {
                         };
                         /** Value on the axis */
                         value?: number | null;
+                        /**
+                         * Role
+                         * @default
+                         */
+                        role: string;
                     }[];
                     /**
                      * Unit of the values
@@ -4341,8 +4477,45 @@ export interface components {
             blocked_because: string | null;
         };
         /**
+         * PublishedResult
+         * @description A published value next to this node's. arms: indices of the arms it belongs to, empty if there are none.
+         *
+         *     effect: of the first one relative to the arm `against`, None without one or before its result.
+         */
+        PublishedResult: {
+            /** Arm */
+            arm: string;
+            /** Metric */
+            metric: string;
+            /** Text */
+            text: string;
+            /** Value */
+            value: number | null;
+            /**
+             * Role
+             * @default
+             */
+            role: string;
+            /**
+             * Against
+             * @default
+             */
+            against: string;
+            /** Arms */
+            arms: number[];
+            /** Effect */
+            effect: {
+                value: number;
+                low: number;
+                high: number;
+            } | null;
+        };
+        /**
          * PublishedRow
          * @description A published value of a metric for an arm, for comparison. text: as printed in the paper.
+         *
+         *     role: of the arms it belongs to, as a shell pattern; empty for the arm of the name `arm`. against: role of the arm
+         *     that the value is relative to, empty for an absolute value.
          */
         PublishedRow: {
             /** Arm */
@@ -4353,6 +4526,16 @@ export interface components {
             text: string;
             /** Value */
             value: number | null;
+            /**
+             * Role
+             * @default
+             */
+            role: string;
+            /**
+             * Against
+             * @default
+             */
+            against: string;
         };
         /**
          * QueueParams
@@ -4815,7 +4998,64 @@ export interface components {
                     requests: number;
                 } | {
                     /** @enum {string} */
-                    type: "observe";
+                    type: "memory";
+                    /**
+                     * Computing processes
+                     * @description Processes that need only a CPU and its cache.
+                     * @default 1
+                     */
+                    compute_processes: number;
+                    /**
+                     * Memory processes
+                     * @default 1
+                     */
+                    memory_processes: number;
+                    /**
+                     * Access
+                     * @description How the memory processes use their memory.
+                     * @default stream
+                     * @enum {string}
+                     */
+                    access: "stream" | "chase";
+                    /**
+                     * Memory
+                     * @description Memory of each memory process.
+                     * @default 256
+                     */
+                    mib: number;
+                    /**
+                     * Work
+                     * @description Of each process: about this time on a CPU of its own. The amount of work is fixed, not the time.
+                     * @default 20
+                     */
+                    work_s: number;
+                    /**
+                     * First touch
+                     * @description On which NUMA node the memory is allocated.
+                     * @default lowest
+                     * @enum {string}
+                     */
+                    first_touch: "lowest" | "own";
+                    /**
+                     * CPUs of computing processes
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them, in turn.
+                     * @default
+                     */
+                    compute_cpus: string;
+                    /**
+                     * CPUs of memory processes
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them, in turn.
+                     * @default
+                     */
+                    memory_cpus: string;
+                    /**
+                     * Seed
+                     * @description Of random addresses.
+                     * @default 0
+                     */
+                    seed: number;
                 } | {
                     /** @enum {string} */
                     type: "command";
@@ -4824,6 +5064,9 @@ export interface components {
                      * @description The command's name in the agent's configuration.
                      */
                     name: string;
+                } | {
+                    /** @enum {string} */
+                    type: "observe";
                 };
                 /**
                  * Primary metric
@@ -4879,6 +5122,11 @@ export interface components {
                         };
                         /** Value on the axis */
                         value: number | null;
+                        /**
+                         * Role
+                         * @default
+                         */
+                        role: string;
                     }[];
                     /**
                      * Unit of the values

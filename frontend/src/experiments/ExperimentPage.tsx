@@ -94,7 +94,7 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
               {metricOf(experiment, metric).label} over {spec.factors.map(({ name }) => name).join(" and ")}
             </h2>
             <div className="body">
-              <SweepChart experiment={experiment} metric={metric} template={template} />
+              <SweepChart experiment={experiment} metric={metric} paper={template?.paper ?? ""} />
             </div>
           </section>
         )}
@@ -220,12 +220,12 @@ function RunsInOrder({ experiment, metric }: { experiment: Experiment; metric: s
 function TemplateNotes({ experiment, template }: { experiment: Experiment; template: Template }) {
   return (
     <>
-      {experiment.spec.kind !== "sweep" && template.published.length > 0 && (
+      {experiment.spec.kind !== "sweep" && experiment.published.length > 0 && (
         <section className="card" aria-label="The authors' figures">
           <h2>
             The authors' figures <small>{template.paper}</small>
           </h2>
-          <AuthorsTable rows={template.published} experiment={experiment} paper={template.paper} />
+          <AuthorsTable rows={experiment.published} experiment={experiment} paper={template.paper} />
         </section>
       )}
       {template.differs.length > 0 && (

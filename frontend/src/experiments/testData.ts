@@ -10,6 +10,7 @@ export const level = (name: string, value: number | null = null): Level => ({
   irqbalance: false,
   workload: {},
   value,
+  role: "",
 });
 
 export const comparison = (more: Partial<Comparison> = {}): Comparison => ({
@@ -56,6 +57,7 @@ export const sweep = (values: [number | null, number | null, number | null] = [0
       counted: 0,
       discarded: 0,
     },
+    published: [],
     metrics: { throughput_bit_per_s: { label: "Throughput", unit: "bit/s", better: "more" } },
     runs: [] as RecordedRun[],
     runs_planned: 4,

@@ -18,4 +18,6 @@ type Analysis = Experiment["analysis"];
 export type Comparison = Analysis["comparisons"][number];
 export type Interval = NonNullable<Comparison["effect"]>;
 export type Verdict = Comparison["verdict"];
+/** A paper's value next to this node's. */
+export type Published = Experiment["published"][number];
 export type Metric = Experiment["metrics"][string];

@@ -3,6 +3,7 @@
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.templates.coalescing import RX_FRAMES, RX_USECS
 from coresteer.experiments.templates.declaration import Paper, TemplateKind
+from coresteer.experiments.templates.numa import CONTENTION_FACTOR, UNAS
 from coresteer.experiments.templates.parts import NodeFacts
 from coresteer.experiments.templates.placement import FEW_INTERRUPT_CORES, M_N
 from coresteer.experiments.templates.rps import RPS
@@ -10,7 +11,7 @@ from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
 
 __all__ = ["TEMPLATES", "NodeFacts", "Paper", "TemplateKind", "find_template", "templates"]
 
-TEMPLATES = (M_N, *FEW_INTERRUPT_CORES, RX_USECS, RX_FRAMES, RPS, SERVICE_CLASSES)
+TEMPLATES = (M_N, *FEW_INTERRUPT_CORES, RX_USECS, RX_FRAMES, RPS, SERVICE_CLASSES, UNAS, CONTENTION_FACTOR)
 """In the order in which they are offered."""
 
 _BY_SLUG = {kind.slug: kind for kind in TEMPLATES}

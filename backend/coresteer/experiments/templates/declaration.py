@@ -19,9 +19,9 @@ _SETTLE_S = 15.0
 class Paper(NamedTuple):
     """A published measurement that a template repeats.
 
-    machine: the authors', as a sentence in English and in Korean. rows: the published values; an arm that the
-    experiment does not have is of the paper only. Effects that are published in percent have no value, so they are
-    listed but not drawn.
+    machine: the authors', as a sentence in English and in Korean. rows: the published values; one that belongs to no
+    arm of the experiment is of the paper only. Effects that are published in percent have no value, so they are listed
+    but not drawn.
     """
 
     citation: str
@@ -33,7 +33,8 @@ class TemplateKind(NamedTuple):
     """An experiment template: its texts, paper, and the function that makes its experiment for a node.
 
     make: returns the experiment for a node and how it differs from the paper's; raises TemplateUnavailable. applies:
-    whether the template is offered for a node at all.
+    whether the template is offered for a node at all. predictor: metric that should rank the arms as the primary metric
+    does; the report shows how well.
     """
 
     slug: str
@@ -42,6 +43,7 @@ class TemplateKind(NamedTuple):
     make: "Callable[[NodeFacts, TemplateKind], tuple[Spec, list[str]]]"
     paper: Paper | None = None
     applies: Callable[[NodeFacts], bool] = lambda _: True
+    predictor: str = ""
 
     def for_node(self, facts: NodeFacts) -> Template:
         """Return the template with its experiment for a node, or the reason why the node cannot have it."""
@@ -91,9 +93,11 @@ class TemplateKind(NamedTuple):
         return spec
 
 
-def published_row(arm: str, metric: str, text: str, value: float | None = None) -> PublishedRow:
+def published_row(
+    arm: str, metric: str, text: str, value: float | None = None, *, role: str = "", against: str = ""
+) -> PublishedRow:
     """Return a published value of a metric for an arm.
 
-    text: as printed; value: in the metric's unit, None for other statements.
+    text: as printed; value: in the metric's unit, None for other statements. role, against: as in PublishedRow.
     """
-    return PublishedRow(arm=arm, metric=metric, text=text, value=value)
+    return PublishedRow(arm=arm, metric=metric, text=text, value=value, role=role, against=against)

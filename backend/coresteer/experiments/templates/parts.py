@@ -24,8 +24,8 @@ _MAX_SETTINGS = 64
 class NodeFacts(Struct, frozen=True, kw_only=True):
     """Facts about a node and, if traffic comes from another node, about that peer.
 
-    load: of the last seconds. network_process: name and version of a policy of that kind. peer_id, peer_name: of the
-    node that sends the traffic; None if the node itself does.
+    load: of the last seconds. network_process, numa: name and version of a policy of that kind. peer_id, peer_name: of
+    the node that sends the traffic; None if the node itself does.
     """
 
     node_id: int
@@ -36,6 +36,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     learned: NicKnowledge = NicKnowledge()
     load: Load = Load()
     network_process: tuple[str, PolicyLevel] | None = None
+    numa: tuple[str, PolicyLevel] | None = None
     peer_id: int | None = None
     peer_name: str = ""
 

@@ -58,7 +58,15 @@ test("levels are settings, a policy, irqbalance or fields of the workload", () =
     ],
   };
   expect(readSpec(draft, 3).spec?.factors[0]?.levels).toEqual([
-    { name: "on CPU 1", settings: [], policy: null, irqbalance: false, workload: { server_cpus: "1" }, value: null },
+    {
+      name: "on CPU 1",
+      settings: [],
+      policy: null,
+      irqbalance: false,
+      workload: { server_cpus: "1" },
+      value: null,
+      role: "",
+    },
     {
       name: "steered",
       settings: [{ key: "irq/41/affinity", value: "2-3" }],
@@ -66,6 +74,7 @@ test("levels are settings, a policy, irqbalance or fields of the workload", () =
       irqbalance: true,
       workload: { connections: 8 },
       value: null,
+      role: "",
     },
   ]);
 });
@@ -127,6 +136,7 @@ test("a specification reads back as itself, but for its seed", () => {
           irqbalance: false,
           workload: {},
           value,
+          role: `delay/${value}`,
         })),
       },
     ],

@@ -27,6 +27,8 @@ export type LevelDraft = {
   /** The workload's fields that differ at this level. */
   workload: Values;
   value: string;
+  /** The level's part in a template, by which published values find it. */
+  role: string;
 };
 export type FactorDraft = { id: number; name: string; unit: string; levels: LevelDraft[] };
 
@@ -50,7 +52,17 @@ export type Reading = { spec: SpecIn; wrong: null } | { spec: null; wrong: Error
 let lastId = 0;
 export const newLevel = (more: Partial<LevelDraft> = {}): LevelDraft => {
   lastId += 1;
-  return { id: lastId, name: "", settings: [], policy: null, irqbalance: false, workload: {}, value: "", ...more };
+  return {
+    id: lastId,
+    name: "",
+    settings: [],
+    policy: null,
+    irqbalance: false,
+    workload: {},
+    value: "",
+    role: "",
+    ...more,
+  };
 };
 export const newFactor = (more: Partial<FactorDraft> = {}): FactorDraft => {
   lastId += 1;
@@ -129,6 +141,7 @@ const levelDraft = (level: Level): LevelDraft =>
       Object.entries(level.workload).map(([name, value]) => [name, value === false ? "" : String(value)]),
     ),
     value: level.value === null ? "" : String(level.value),
+    role: level.role,
   });
 
 /** Generates the levels of a sweep over one setting's values: `0 10 20` makes three levels at these axis positions. */
@@ -186,6 +199,7 @@ class Reader {
       irqbalance: one.irqbalance,
       workload: Object.fromEntries(fields),
       value: read("value", one.value) as number | null,
+      role: one.role,
     };
   }
 

@@ -1,7 +1,16 @@
 import { Scroll } from "../../components/Scroll";
-import { armIndex, metricOf } from "../arms";
-import { figureText } from "../format";
-import type { Experiment, Template } from "../types";
+import { metricOf } from "../arms";
+import { effectWithInterval, figureText } from "../format";
+import type { Experiment, Published } from "../types";
+
+/** This node's value for a published one: an effect, a mean, or the range of the means of several arms. */
+function hereText(experiment: Experiment, row: Published): string {
+  if (row.against !== "") return effectWithInterval(row.effect);
+  const { unit } = metricOf(experiment, row.metric);
+  const means = row.arms.flatMap((place) => experiment.analysis.means[row.metric]?.[place]?.value ?? []);
+  if (means.length < 2) return figureText(means[0], unit);
+  return `${figureText(Math.min(...means), unit)} to ${figureText(Math.max(...means), unit)}`;
+}
 
 /** A paper's published values beside the measured ones. */
 export function AuthorsTable({
@@ -9,7 +18,7 @@ export function AuthorsTable({
   experiment,
   paper,
 }: {
-  rows: Template["published"];
+  rows: Published[];
   experiment: Experiment;
   paper: string;
 }) {
@@ -26,16 +35,13 @@ export function AuthorsTable({
         </thead>
         <tbody>
           {rows.map((row) => {
-            const place = experiment.arms.indexOf(row.arm);
-            const level = experiment.spec.factors[0]?.levels.findIndex(({ name }) => name === row.arm) ?? -1;
-            const at = place >= 0 ? place : level < 0 ? -1 : armIndex(experiment, [level]);
-            const { label, unit } = metricOf(experiment, row.metric);
+            const { label } = metricOf(experiment, row.metric);
             return (
               <tr key={`${row.arm} ${row.metric} ${row.text}`} title={paper}>
                 <td>{row.arm}</td>
                 <td>{label}</td>
                 <td className="wrap">{row.text}</td>
-                <td className="n">{figureText(experiment.analysis.means[row.metric]?.[at]?.value, unit)}</td>
+                <td className="n">{hereText(experiment, row)}</td>
               </tr>
             );
           })}

@@ -3,32 +3,31 @@ import { useWidth } from "../../charts/canvas";
 import { Scroll } from "../../components/Scroll";
 import { metricOf } from "../arms";
 import { effectText, effectWithInterval, figureText } from "../format";
-import type { Experiment, Interval, Template } from "../types";
+import type { Experiment, Interval } from "../types";
 import { AuthorsTable } from "./AuthorsTable";
 import { markOf, shapePath } from "./armMarks";
 import { intervalEnds, scaleOver } from "./axisScale";
 import styles from "./results.module.css";
 import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
 
-type Props = { experiment: Experiment; metric: string; template: Template | undefined };
+type Props = { experiment: Experiment; metric: string; paper: string };
 
 /** A metric by factor: a line for one factor, a matrix for two. */
-export function SweepChart({ experiment, metric, template }: Props) {
+export function SweepChart({ experiment, metric, paper }: Props) {
   return experiment.spec.factors.length > 1 ? (
     <Matrix experiment={experiment} metric={metric} />
   ) : (
-    <Lines experiment={experiment} metric={metric} template={template} />
+    <Lines experiment={experiment} metric={metric} paper={paper} />
   );
 }
 
-function Lines({ experiment, metric, template }: Props) {
+function Lines({ experiment, metric, paper }: Props) {
   const { label, unit } = metricOf(experiment, metric);
-  const authors = template?.published ?? [];
-  const { points, numeric } = sweepPoints(experiment, metric, authors);
+  const { points, numeric } = sweepPoints(experiment, metric);
   const factor = experiment.spec.factors[0];
   const axis = [factor?.name, factor?.unit].filter(Boolean).join(", ");
   const trend = experiment.analysis.trends.find((one) => one.metric === metric);
-  const printed = authors.filter((row) => row.metric === metric || row.value === null);
+  const printed = experiment.published.filter((row) => row.metric === metric || row.value === null);
   const drawn = points.some((point) => point.authors !== null);
   return (
     <>
@@ -68,7 +67,7 @@ function Lines({ experiment, metric, template }: Props) {
           {trend.p === null ? "" : `, p ${trend.p < 0.001 ? "< 0.001" : trend.p.toFixed(3)}`}.
         </p>
       )}
-      {printed.length > 0 && <AuthorsTable rows={printed} experiment={experiment} paper={template?.paper ?? ""} />}
+      {printed.length > 0 && <AuthorsTable rows={printed} experiment={experiment} paper={paper} />}
     </>
   );
 }
@@ -151,7 +150,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   );
 }
 
-function Matrix({ experiment, metric }: Omit<Props, "template">) {
+function Matrix({ experiment, metric }: Omit<Props, "paper">) {
   const { unit, label } = metricOf(experiment, metric);
   const cells = sweepMatrix(experiment, metric);
   const [rows, columns] = experiment.spec.factors;

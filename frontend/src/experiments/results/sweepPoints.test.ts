@@ -6,8 +6,10 @@ import { sweepMatrix, sweepPoints } from "./sweepPoints";
 const METRIC = "throughput_bit_per_s";
 
 test("levels stand in order of their values, with the authors' beside", () => {
-  const authors = [{ arm: "c", metric: METRIC, text: "~4,000", value: 4000 }];
-  const { points, numeric } = sweepPoints(sweep([20, 90, 0]), METRIC, authors);
+  const one = sweep([20, 90, 0]);
+  const row = { arm: "the longest", metric: METRIC, text: "~4,000", value: 4000, role: "c", against: "" };
+  one.published = [{ ...row, arms: [2], effect: null }];
+  const { points, numeric } = sweepPoints(one, METRIC);
   expect(numeric).toBe(true);
   expect(points.map(({ name, x, y, authors: reported }) => [name, x, y?.value ?? null, reported])).toEqual([
     ["c", 0, 7, 4000],
@@ -17,7 +19,7 @@ test("levels stand in order of their values, with the authors' beside", () => {
 });
 
 test("levels without a value stand in their own order", () => {
-  const { points, numeric } = sweepPoints(sweep([0, null, 90]), METRIC, []);
+  const { points, numeric } = sweepPoints(sweep([0, null, 90]), METRIC);
   expect(numeric).toBe(false);
   expect(points.map(({ x }) => x)).toEqual([0, 1, 2]);
 });

@@ -1,13 +1,12 @@
-import type { Experiment, Interval, Template } from "../types";
+import type { Experiment, Interval } from "../types";
 
 /** One level of a sweep. place: index of its arm; x: its value, or its index; y: the measured mean; authors: the published value. */
 export type SweepPoint = { place: number; name: string; x: number; y: Interval | null; authors: number | null };
 
 /** The levels of a sweep over one factor, in order of their values; numeric where every level has a value. */
 export function sweepPoints(
-  { spec, analysis, arms }: Pick<Experiment, "spec" | "analysis" | "arms">,
+  { spec, analysis, arms, published }: Pick<Experiment, "spec" | "analysis" | "arms" | "published">,
   metric: string,
-  authors: Template["published"],
 ): { points: SweepPoint[]; numeric: boolean } {
   const levels = spec.factors[0]?.levels ?? [];
   const numeric = levels.length > 0 && levels.every(({ value }) => value !== null);
@@ -20,8 +19,7 @@ export function sweepPoints(
       name: level?.name ?? name,
       x: numeric ? (level?.value ?? index) : index,
       y: analysis.means[metric]?.[place] ?? null,
-      authors:
-        authors.find((row) => row.metric === metric && (row.arm === level?.name || row.arm === name))?.value ?? null,
+      authors: published.find((row) => row.metric === metric && row.arms.includes(place))?.value ?? null,
     };
   });
   return { points: points.toSorted((a, b) => a.x - b.x), numeric };

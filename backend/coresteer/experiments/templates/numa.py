@@ -1,0 +1,186 @@
+"""Templates of the paper on NUMA scheduling: four ways to place processes, and the contention factor. Pure."""
+
+from coresteer.experiments.spec import Factor, Level, Spec
+from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
+from coresteer.localization.text import BilingualText
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.experiments.model import Memory
+from coresteer_core.node.topology import NumaNode
+from coresteer_core.settings.base import format_cpus
+
+_PAPER_MACHINE = BilingualText(
+    "The authors used 40 cores of Intel Xeon and the programs of PARSEC, half of them memory-intensive.",
+    "논문의 환경: Intel Xeon 40코어, 절반이 메모리 집약적인 PARSEC 프로그램.",
+)
+_CITATION = "Lim, Eom: user-space NUMA-aware scheduler (UNAS)"
+_BALANCING = "kernel/numa_balancing"
+_MOST_PROCESSES = 64
+_MOST_MIB, _LEAST_MIB = 256, 32
+_MEMORY_SHARE = 0.5
+"""Share of the lowest NUMA node's memory that all processes together may use."""
+_WORK_S, _CONTENTION_WORK_S = 60.0, 10.0
+_MAX_RUN_S = 300.0
+_CO_RUNNERS = (0, 1, 3, 7, 15, 31, 63)
+_FEWEST_CORES = 3
+KERNEL, AUTOMATIC, PINS, POLICY = "kernel", "automatic", "pins", "policy"
+"""Roles of the arms."""
+
+
+def _unas(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
+    """Return the four ways to place processes. Raises TemplateUnavailable."""
+    nodes = _nodes(facts)
+    if _BALANCING not in facts.inventory.settings:
+        raise TemplateUnavailable(f"The kernel of {facts.name} has no automatic NUMA balancing to compare with.")
+    if facts.numa is None:
+        raise TemplateUnavailable(
+            "There is no policy of the kind numa. Create one under Policies, in mode observe or disabled; the "
+            "experiment puts it in force during its runs."
+        )
+    half = max(1, min(_MOST_PROCESSES, len(facts.usable_cpus) // 2))
+    memory, computing = _cpus(facts, nodes[: len(nodes) // 2]), _cpus(facts, nodes[len(nodes) // 2 :])
+    pins: dict[str, str | int | bool] = {
+        "memory_cpus": memory,
+        "compute_cpus": computing,
+        "first_touch": "own",
+    }
+    name, policy = facts.numa
+    off, on = ([DesiredValue(_BALANCING, value)] for value in ("0", "1"))
+    levels = [
+        Level("kernel alone", off, role=KERNEL),
+        Level("automatic balancing", on, role=AUTOMATIC),
+        Level("static pins", off, workload=pins, role=PINS),
+        Level("numa policy", off, policy=policy, role=POLICY),
+    ]
+    workload = Memory(compute_processes=half, memory_processes=half, mib=_mib(nodes[0], half), work_s=_WORK_S)
+    spec = kind.spec(facts, workload, [Factor("placement", levels)], primary="makespan_s", measure_s=_MAX_RUN_S)
+    return spec, [
+        machine_sentence(facts, _PAPER_MACHINE.en),
+        f"{half} processes compute and {half} copy {workload.mib} MiB each, instead of PARSEC. All memory is first "
+        f"touched on NUMA node {nodes[0].id}, an adverse start; with static pins it is touched by the pinned process.",
+        f"Static pins: memory processes on {format_cpus(parse_cpu_list(memory))}, the others on "
+        f"{format_cpus(parse_cpu_list(computing))}.",
+        f"The policy is “{name}”, version {policy.version}. It moves two processes each 5 s, so with many a "
+        "run should have more work than about a minute.",
+    ]
+
+
+def _contention(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
+    """Return a sweep of processes that stream from one NUMA node's memory. Raises TemplateUnavailable."""
+    node = _nodes(facts)[0]
+    cores = _first_threads(facts, parse_cpu_list(node.cpus))
+    if len(cores) < _FEWEST_CORES:
+        raise TemplateUnavailable(
+            f"NUMA node {node.id} of {facts.name} has {len(cores)} usable cores; a sweep of co-runners needs "
+            f"{_FEWEST_CORES}."
+        )
+    most = min(len(cores), _MOST_PROCESSES) - 1
+    counts = [*(count for count in _CO_RUNNERS if count < most), most]
+    levels = [
+        Level(
+            f"{count} co-runner{'' if count == 1 else 's'}",
+            workload={"memory_processes": count + 1},
+            value=float(count),
+            role=f"co-runners/{count}",
+        )
+        for count in counts
+    ]
+    workload = Memory(
+        compute_processes=0,
+        memory_processes=1,
+        mib=_mib(node, most + 1),
+        work_s=_CONTENTION_WORK_S,
+        memory_cpus=format_cpu_list(cores),
+    )
+    spec = kind.spec(facts, workload, [Factor("co-runners", levels)], primary="memory_run_s", measure_s=_MAX_RUN_S)
+    return spec, [
+        machine_sentence(facts, _PAPER_MACHINE.en),
+        f"One process to {most + 1} copy {workload.mib} MiB each in the memory of NUMA node {node.id}, each on a core "
+        "of its own there. The difference from the first arm is the slow-down by contention, minus 1.",
+    ]
+
+
+def _nodes(facts: NodeFacts) -> list[NumaNode]:
+    """Return the NUMA nodes that have usable CPUs, ascending. Raises TemplateUnavailable if there is only one."""
+    usable = set(facts.usable_cpus)
+    nodes = sorted(
+        (each for each in facts.topology.numa_nodes if parse_cpu_list(each.cpus) & usable), key=lambda n: n.id
+    )
+    if len(nodes) < 2:
+        raise TemplateUnavailable(
+            f"{facts.name} has a single NUMA node: all of its memory is equally near to every CPU, so there is nothing "
+            "to place."
+        )
+    return nodes
+
+
+def _cpus(facts: NodeFacts, nodes: list[NumaNode]) -> str:
+    usable = set(facts.usable_cpus)
+    return format_cpu_list(cpu for node in nodes for cpu in parse_cpu_list(node.cpus) if cpu in usable)
+
+
+def _first_threads(facts: NodeFacts, cpus: frozenset[int]) -> list[int]:
+    """Return one usable CPU of each core."""
+    cores = facts.topology.cores
+    return sorted({min(cores[cpu] & set(facts.usable_cpus)) for cpu in facts.usable_cpus if cpu in cpus})
+
+
+def _mib(node: NumaNode, processes: int) -> int:
+    """Return the memory of a process. Raises TemplateUnavailable if the NUMA node's is too small."""
+    fits = _MOST_MIB if node.memory_bytes is None else int(node.memory_bytes * _MEMORY_SHARE / processes) >> 20
+    if fits < _LEAST_MIB:
+        raise TemplateUnavailable(
+            f"Half the memory of NUMA node {node.id} is {fits} MiB for each of {processes} processes; {_LEAST_MIB} MiB "
+            "are needed, so that caches do not hold them."
+        )
+    return min(_MOST_MIB, fits)
+
+
+UNAS = TemplateKind(
+    "unas",
+    "NUMA: kernel, automatic balancing, static pins or policy",
+    "Half of the processes compute, half use memory that is on one NUMA node at first. How long do they all take where "
+    "the kernel, automatic NUMA balancing, static pins or the policy place them?",
+    _unas,
+    Paper(
+        _CITATION,
+        _PAPER_MACHINE,
+        [
+            published_row(
+                "UNAS against the kernel",
+                "makespan_s",
+                "25 % shorter total run time (40 cores, PARSEC)",
+                role=POLICY,
+                against=KERNEL,
+            ),
+            published_row(
+                "UNAS against automatic balancing",
+                "makespan_s",
+                "better than automatic",
+                role=POLICY,
+                against=AUTOMATIC,
+            ),
+            published_row("UNAS against static pins", "makespan_s", "better than static", role=POLICY, against=PINS),
+            published_row("UNAS, Apache and MySQL", "requests_per_s", "improves"),
+        ],
+    ),
+)
+
+CONTENTION_FACTOR = TemplateKind(
+    "contention-factor",
+    "NUMA: contention on one node's memory",
+    "More and more processes copy memory of the same NUMA node. How much slower does each become, and does the "
+    "policy's contention factor rank the loads in the same order?",
+    _contention,
+    Paper(
+        _CITATION,
+        _PAPER_MACHINE,
+        [
+            published_row(
+                "any", "memory_run_s", "the factor follows the measured slow-down (Fig. 3)", role="co-runners/*"
+            )
+        ],
+    ),
+    predictor="contention_factor",
+)
