@@ -12,16 +12,18 @@ from tests.backend.policy_node import PolicyNode, policy_node
 
 from coresteer.bus import PoliciesEvent
 from coresteer_agent.simulate.load import LOAD_LEVELS, busiest_tasks
-from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.machine import Machine, make_machine
 from coresteer_agent.simulate.numa_tasks import numa_state
 from coresteer_core.node.numa import NumaState
 from coresteer_core.protocol import FlowsMessage
 
-MACHINE = make_machine(cpus=32, irqs=40, kind=1, seed=1)
+MACHINE = make_machine(cpus=32, irqs=40, kind=1, seed=3)
+MONITORED = make_machine(cpus=32, irqs=40, kind=1, seed=1)
+"""Like MACHINE, with memory traffic."""
 
 
-def state() -> NumaState:
-    made = numa_state(MACHINE, busiest_tasks(MACHINE, LOAD_LEVELS - 1), {}, {})
+def state(machine: Machine = MACHINE) -> NumaState:
+    made = numa_state(machine, busiest_tasks(machine, LOAD_LEVELS - 1), {}, {})
     assert made is not None
     return made
 
@@ -44,11 +46,26 @@ async def test_processes_are_listed_with_the_largest_remote_memory_first(node: P
     found: dict[str, Any] = await node.get("numa")
     assert [memory["node"] for memory in found["nodes"]] == [0, 1]
     assert found["bandwidth_unknown"] is not None
+    assert found["traffic_unknown"] is not None
+    assert [(each["from_node"], each["to_node"]) for each in found["traffic"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    used = sum(entry["task"]["cpu_share"] for entry in found["tasks"])
+    assert sum(each["cpus"] for each in found["traffic"]) == pytest.approx(used)
     remote = [entry["remote_share"] * entry["task"]["rss_bytes"] for entry in found["tasks"]]
     assert remote == sorted(remote, reverse=True)
     for entry in found["tasks"]:
         assert entry["run_time"] == pytest.approx(1 + 1.1 * entry["remote_share"])
         assert entry["contention"] is None
+
+
+async def test_measured_traffic_is_shown_by_pair_of_nodes_and_gives_contention(node: PolicyNode) -> None:
+    await report(node, measured := state(MONITORED))
+    found = await node.get("numa")
+    assert (found["bandwidth_unknown"], found["traffic_unknown"]) == (None, None)
+    pairs = {(each["from_node"], each["to_node"]): each["bytes_per_s"] for each in found["traffic"]}
+    for memory in measured.nodes:
+        assert pairs[memory.node, memory.node] == memory.local_bytes_per_s
+        assert pairs[memory.node, 1 - memory.node] == memory.remote_bytes_per_s
+    assert all(entry["contention"] > 0 for entry in found["tasks"])
 
 
 async def test_unknown_memory_is_none_with_its_reason(node: PolicyNode) -> None:
@@ -76,4 +93,5 @@ async def test_options_state_speed_up_and_cost_of_every_node(node: PolicyNode) -
 
 async def test_a_node_that_has_reported_no_numa_state_has_none(node: PolicyNode) -> None:
     await report(node, None)
-    assert await node.get("numa") == {"at": None, "nodes": [], "tasks": [], "bandwidth_unknown": None}
+    unknown = {"bandwidth_unknown": None, "traffic_unknown": None}
+    assert await node.get("numa") == {"at": None, "nodes": [], "tasks": [], "traffic": []} | unknown

@@ -49,6 +49,8 @@ test("the section shows every NUMA node, their distances, and sorts and filters 
   await nodes.getByRole("row").filter({ hasText: "8-15,24-31" }).waitFor();
   const distances = card().getByRole("table", { name: /^Distance between nodes/ });
   expect(await distances.getByRole("cell", { name: "21", exact: true }).count()).toBe(2);
+  const traffic = card().getByRole("table", { name: /^Traffic between nodes \((CPUs|.iB\/s)\)/ });
+  expect(await traffic.getByRole("cell", { name: /^\d+(\.\d)?$/ }).count()).toBe(4);
   await processes().getByRole("button", { name: "process" }).click();
   await processes().getByRole("columnheader", { name: "process" }).and(page.locator("[aria-sort=ascending]")).waitFor();
   await page.waitForURL(/tasks=name/);

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import list_numbered, read_bytes, read_non_negative
@@ -11,6 +12,13 @@ from coresteer_core.node.numa import NodeMemory
 _NODES = "sys/devices/system/node"
 _MEMINFO = {"MemTotal": "total_bytes", "MemFree": "free_bytes", "FilePages": "file_bytes", "AnonPages": "anon_bytes"}
 _KIB, _MIB = 1024, 1 << 20
+_PERFORMANCE = {
+    "bandwidth_bytes_per_s": ("read_bandwidth", _MIB),
+    "write_bandwidth_bytes_per_s": ("write_bandwidth", _MIB),
+    "latency_ns": ("read_latency", 1),
+    "write_latency_ns": ("write_latency", 1),
+}
+"""Fields of NodeMemory: file of the access class, and its unit (MiB/s and ns)."""
 
 
 class Allocations(Struct, frozen=True):
@@ -56,9 +64,20 @@ def read_node_memory(root: Path) -> list[NodeMemory]:
         path = f"{_NODES}/node{node}/meminfo"
         text = read_bytes(root, path)
         sizes = {} if text is None else parse_meminfo(text, path)
-        bandwidth = read_non_negative(root, f"{_NODES}/node{node}/access0/initiators/read_bandwidth")  # MiB/s
-        found.append(NodeMemory(node, bandwidth_bytes_per_s=float(bandwidth * _MIB) if bandwidth else None, **sizes))
+        found.append(replace(read_performance(root, node), **sizes))
     return found
+
+
+def read_performance(root: Path, node: int) -> NodeMemory:
+    """Return bandwidth and latency of a node's memory from the firmware (HMAT), for its nearest CPUs; 0 is unknown.
+
+    Raises ParseError.
+    """
+    found: dict[str, float | None] = {}
+    for field, (name, unit) in _PERFORMANCE.items():
+        value = read_non_negative(root, f"{_NODES}/node{node}/access0/initiators/{name}")
+        found[field] = float(value * unit) if value else None
+    return replace(NodeMemory(node), **found)
 
 
 def read_allocations(root: Path) -> dict[int, Allocations]:

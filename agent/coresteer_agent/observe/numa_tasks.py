@@ -11,19 +11,19 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_file
 from coresteer_agent.collect.numa import Allocations, read_allocations, read_node_memory
 from coresteer_agent.collect.numa_maps import NumaMaps, parse_numa_maps
+from coresteer_agent.observe.bandwidth import BandwidthReader
 from coresteer_agent.observe.net_tasks import TaskFacts, TaskReader
 from coresteer_core.node.numa import MAX_NUMA_TASKS, NodeMemory, NumaState, NumaTask
 from coresteer_core.node.topology import Topology
 
 BUDGET = 0.02
-"""Share of one CPU that reading numa_maps may take."""
+"""Share of one CPU that reading numa_maps and memory traffic may take."""
 MAX_READ_S = 0.25
 """A process whose numa_maps would take longer is not read: the agent does nothing else meanwhile."""
 _S_PER_BYTE = 0.012 / (1 << 30)
 """First estimate of the time of a read; each process has its own after its first."""
 _MAX_CREDIT_S = 0.1
 _MIN_AGAIN_S = 5.0
-_NO_BANDWIDTH = "This agent reads neither resctrl nor the CPU's performance counters."
 
 
 class _Known(Struct):
@@ -47,6 +47,7 @@ class NumaReader:
         self._credit_s = _MAX_CREDIT_S
         self._ticked_s = time.monotonic()
         self._allocations: tuple[float, dict[int, Allocations]] | None = None
+        self._bandwidth = BandwidthReader(root)
 
     def tick(self) -> None:
         """Read numa_maps of one process, the one that was not read for longest, if the budget permits."""
@@ -73,7 +74,25 @@ class NumaReader:
             self._known.pop(pid, None)
         self._facts = found
         tasks = [self._task(pid, facts, topology) for pid, facts in found.items() if not facts.scheduling.kernel]
-        return NumaState(self._memory(), tasks, _NO_BANDWIDTH)
+        begin_s = time.thread_time()
+        bandwidth = self._bandwidth.read(tasks, topology)
+        self._credit_s -= time.thread_time() - begin_s
+        tasks = [
+            replace(task, bytes_per_s=per_s, memory_bound=bound) if per_s is not None or bound is not None else task
+            for task in tasks
+            for per_s, bound in [(bandwidth.bytes_per_s.get(task.pid), bandwidth.memory_bound.get(task.pid))]
+        ]
+        memory = [
+            replace(each, local_bytes_per_s=traffic.local, remote_bytes_per_s=traffic.remote)
+            if (traffic := bandwidth.nodes.get(each.node)) is not None
+            else each
+            for each in self._memory()
+        ]
+        return NumaState(memory, tasks, bandwidth.unknown, bandwidth.traffic_unknown)
+
+    def close(self) -> None:
+        """Close the performance counters."""
+        self._bandwidth.close()
 
     def _read_maps(self, pid: int, facts: TaskFacts, now_s: float) -> None:
         known = self._known.get(pid)

@@ -160,6 +160,7 @@ class Agent:
                 self._link.stop()
                 self._sampler.close()
                 self._flows.close()
+                self._numa_reader.close()
 
     def _loop(self) -> None:
         gc.collect()

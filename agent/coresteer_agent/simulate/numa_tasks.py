@@ -12,7 +12,9 @@ from coresteer_core.node.tasks import Task
 _MIB = 1 << 20
 _KERNEL = "ksoftirqd"
 _PAGES_PER_S = 4000.0
-_UNKNOWN = "A simulated node has neither resctrl nor performance counters."
+_NO_RESCTRL = "This simulated node has no resctrl."
+_UNKNOWN = "This simulated node has neither resctrl nor performance counters."
+_BANDWIDTH_BYTES_PER_S = 60e9
 
 
 def numa_state(
@@ -27,6 +29,7 @@ def numa_state(
     if len(nodes) < 2:
         return None
     everything = format_cpu_list(topology.online())
+    monitored = has_traffic(machine)
     made = []
     for task in tasks:
         if task.name == _KERNEL:
@@ -59,11 +62,21 @@ def numa_state(
                 command=task.name,
                 unit=f"{task.name}.service",
                 params={"nice": "0"},
+                bytes_per_s=task.cpu_share * own.uniform(0.1, 12.0) * 1e9 if monitored else None,
+                memory_bound=own.uniform(0.05, 0.8) if monitored else None,
             )
         )
     return NumaState(
-        [_memory(machine, node.id, node.memory_bytes or 0, made) for node in topology.numa_nodes], made, _UNKNOWN
+        [_memory(machine, node.id, node.memory_bytes or 0, made) for node in topology.numa_nodes],
+        made,
+        None if monitored else _UNKNOWN,
+        None if monitored else _NO_RESCTRL,
     )
+
+
+def has_traffic(machine: Machine) -> bool:
+    """Return whether a simulated machine measures memory traffic; about every second one does."""
+    return seeded_random("resctrl", machine.seed).random() < 0.5
 
 
 def _memory(machine: Machine, node: int, total: int, tasks: Sequence[NumaTask]) -> NodeMemory:
@@ -80,4 +93,18 @@ def _memory(machine: Machine, node: int, total: int, tasks: Sequence[NumaTask]) 
         anon_bytes=used,
         local_pages_per_s=_PAGES_PER_S * (1.0 - share),
         remote_pages_per_s=_PAGES_PER_S * share,
+        **_traffic(node, tasks) if has_traffic(machine) else {},
     )
+
+
+def _traffic(node: int, tasks: Sequence[NumaTask]) -> dict[str, float]:
+    """Return the fields of NodeMemory on traffic, that of a node's processes."""
+    here = [task for task in tasks if node in task.cpu_nodes]
+    total = sum(task.bytes_per_s or 0.0 for task in here)
+    remote = sum((task.bytes_per_s or 0.0) * (task.remote_share or 0.0) for task in here)
+    return {
+        "bandwidth_bytes_per_s": _BANDWIDTH_BYTES_PER_S,
+        "latency_ns": 80.0,
+        "local_bytes_per_s": total - remote,
+        "remote_bytes_per_s": remote,
+    }

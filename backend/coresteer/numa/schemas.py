@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from coresteer.structs import AsStruct
 from coresteer_core.node.numa import NodeMemory, NumaTask
+from coresteer_core.node.numa_traffic import NodeTraffic
 
 
 class NumaTaskEntry(BaseModel):
@@ -25,13 +26,16 @@ class NumaTaskEntry(BaseModel):
 class NodeNuma(BaseModel):
     """Memory and processes by NUMA node. at: None until the agent has reported them.
 
-    Tasks: the largest remote memory first. bandwidth_unknown: why memory traffic is unknown, None where it is known.
+    traffic: for every pair of nodes. tasks: the largest remote memory first. bandwidth_unknown: why the contention of
+    processes is unknown, traffic_unknown: why bytes per second of nodes are; None where they are known.
     """
 
     at: datetime | None
     nodes: list[Annotated[NodeMemory, AsStruct()]]
     tasks: list[NumaTaskEntry]
+    traffic: list[Annotated[NodeTraffic, AsStruct()]]
     bandwidth_unknown: str | None
+    traffic_unknown: str | None
 
 
 class NumaMoveOption(BaseModel):

@@ -7,6 +7,7 @@ from coresteer.policies.preview import current_view
 from coresteer.presence.registry import NodeRegistry
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.node.numa_traffic import traffic_between
 from coresteer_core.policies.numa.options import options, placements
 
 
@@ -14,7 +15,7 @@ async def numa(session: AsyncSession, registry: NodeRegistry, node_id: int) -> N
     """Return a node's memory and processes by NUMA node. Raises NotFound."""
     view, flows = await current_view(session, registry, node_id), registry.get(node_id).flows
     if view is None or view.numa is None or flows is None:
-        return NodeNuma(at=None, nodes=[], tasks=[], bandwidth_unknown=None)
+        return NodeNuma(at=None, nodes=[], tasks=[], traffic=[], bandwidth_unknown=None, traffic_unknown=None)
     entries = [
         NumaTaskEntry(task=task, remote_share=found.remote_share, run_time=found.run_time, contention=found.contention)
         for task, found in zip(view.numa.tasks, placements(view), strict=True)
@@ -24,7 +25,9 @@ async def numa(session: AsyncSession, registry: NodeRegistry, node_id: int) -> N
         at=from_unix_ms(flows.time_ms),
         nodes=view.numa.nodes,
         tasks=entries,
+        traffic=traffic_between([node.id for node in view.topology.numa_nodes], view.numa),
         bandwidth_unknown=view.numa.bandwidth_unknown,
+        traffic_unknown=view.numa.traffic_unknown,
     )
 
 

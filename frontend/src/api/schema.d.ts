@@ -3519,7 +3519,8 @@ export interface components {
          * NodeNuma
          * @description Memory and processes by NUMA node. at: None until the agent has reported them.
          *
-         *     Tasks: the largest remote memory first. bandwidth_unknown: why memory traffic is unknown, None where it is known.
+         *     traffic: for every pair of nodes. tasks: the largest remote memory first. bandwidth_unknown: why the contention of
+         *     processes is unknown, traffic_unknown: why bytes per second of nodes are; None where they are known.
          */
         NodeNuma: {
             /** At */
@@ -3534,12 +3535,25 @@ export interface components {
                 local_pages_per_s: number | null;
                 remote_pages_per_s: number | null;
                 bandwidth_bytes_per_s: number | null;
-                traffic_bytes_per_s: number | null;
+                write_bandwidth_bytes_per_s: number | null;
+                latency_ns: number | null;
+                write_latency_ns: number | null;
+                local_bytes_per_s: number | null;
+                remote_bytes_per_s: number | null;
             }[];
             /** Tasks */
             tasks: components["schemas"]["NumaTaskEntry"][];
+            /** Traffic */
+            traffic: {
+                from_node: number;
+                to_node: number;
+                cpus: number | null;
+                bytes_per_s: number | null;
+            }[];
             /** Bandwidth Unknown */
             bandwidth_unknown: string | null;
+            /** Traffic Unknown */
+            traffic_unknown: string | null;
         };
         /**
          * NodeSummary
@@ -3630,8 +3644,8 @@ export interface components {
              *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
              *         bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
              *         it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
-             *         None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
-             *         its time in which it waits for memory. Both are None as long as no agent reads them.
+             *         None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic (resctrl, or misses of the
+             *         last-level cache). memory_bound: the share of its cycles in which it waits for memory. None where unknown.
              */
             task: {
                 pid: number;

@@ -18,8 +18,9 @@ class NodeMemory(Struct, frozen=True):
     """Memory of one NUMA node (kernel: drivers/base/node.c).
 
     total_bytes, free_bytes, file_bytes, anon_bytes: of meminfo. local_pages_per_s, remote_pages_per_s: allocations on
-    this node by its own CPUs and by those of other nodes (numastat). bandwidth_bytes_per_s: what its memory can
-    transfer (HMAT); traffic_bytes_per_s: what it transfers, which no agent reads yet. None where unknown.
+    this node by its own CPUs and by those of other nodes (numastat). bandwidth_bytes_per_s, latency_ns: of reads of its
+    memory, as the firmware states it (HMAT), and with write_ those of writes. local_bytes_per_s, remote_bytes_per_s:
+    what its CPUs transfer with its own memory and with that of other nodes (resctrl). None where unknown.
     """
 
     node: KernelInteger
@@ -30,7 +31,11 @@ class NodeMemory(Struct, frozen=True):
     local_pages_per_s: Quantity | None = None
     remote_pages_per_s: Quantity | None = None
     bandwidth_bytes_per_s: Quantity | None = None
-    traffic_bytes_per_s: Quantity | None = None
+    write_bandwidth_bytes_per_s: Quantity | None = None
+    latency_ns: Quantity | None = None
+    write_latency_ns: Quantity | None = None
+    local_bytes_per_s: Quantity | None = None
+    remote_bytes_per_s: Quantity | None = None
 
 
 class NumaTask(Struct, frozen=True):
@@ -40,8 +45,8 @@ class NumaTask(Struct, frozen=True):
     cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
     bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
     it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
-    None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic. memory_bound: the share of
-    its time in which it waits for memory. Both are None as long as no agent reads them.
+    None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic (resctrl, or misses of the
+    last-level cache). memory_bound: the share of its cycles in which it waits for memory. None where unknown.
     """
 
     pid: Pid
@@ -83,8 +88,13 @@ class NumaTask(Struct, frozen=True):
 
 
 class NumaState(Struct, frozen=True):
-    """Memory and processes of a node by NUMA node. bandwidth_unknown: why there are no figures of traffic."""
+    """Memory and processes of a node by NUMA node.
+
+    bandwidth_unknown: why the memory traffic of processes, or their waiting for memory, is unknown: there is no
+    contention factor then. traffic_unknown: why the traffic of NUMA nodes is.
+    """
 
     nodes: Annotated[list[NodeMemory], Meta(max_length=MAX_NUMA_NODES)] = []
     tasks: Annotated[list[NumaTask], Meta(max_length=MAX_NUMA_TASKS)] = []
     bandwidth_unknown: Sentence | None = None
+    traffic_unknown: Sentence | None = None

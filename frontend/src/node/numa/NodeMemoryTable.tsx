@@ -5,7 +5,8 @@ import { bytes, formatFigure, percent, perSecond } from "../../lib/format";
 import type { Topology } from "../types";
 import { NodeLabel } from "./MemoryBar";
 import styles from "./numa.module.css";
-import { type MemoryPart, memoryParts, type NodeMemory } from "./numaTasks";
+import { type MemoryPart, memoryParts, type NodeMemory, performanceText } from "./numaTasks";
+import { memoryTraffic, type NodeTraffic } from "./traffic";
 
 const KINDS: Record<MemoryPart["kind"], string> = {
   anon: "programs",
@@ -16,10 +17,15 @@ const KINDS: Record<MemoryPart["kind"], string> = {
 };
 const NOT_REPORTED = "The agent has not reported it.";
 
-type Props = { nodes: Topology["numa_nodes"]; memory: NodeMemory[]; bandwidthUnknown: string | null };
+type Props = {
+  nodes: Topology["numa_nodes"];
+  memory: NodeMemory[];
+  traffic: NodeTraffic[];
+  trafficUnknown: string | null;
+};
 
 /** A row per NUMA node: CPUs, memory by kind, local and remote allocations, and bandwidth. */
-export function NodeMemoryTable({ nodes, memory, bandwidthUnknown }: Props) {
+export function NodeMemoryTable({ nodes, memory, traffic, trafficUnknown }: Props) {
   return (
     <div className={styles.memory}>
       <Scroll label="NUMA nodes">
@@ -36,7 +42,7 @@ export function NodeMemoryTable({ nodes, memory, bandwidthUnknown }: Props) {
               <th className="n" title="Pages allocated on this node by CPUs of other nodes (numastat other_node)">
                 remote
               </th>
-              <th className={`n ${styles.wide}`} title="Memory traffic of this node, of what it can transfer">
+              <th className={`n ${styles.wide}`} title="Traffic of this node's memory, of what it can transfer (HMAT)">
                 bandwidth
               </th>
             </tr>
@@ -48,7 +54,8 @@ export function NodeMemoryTable({ nodes, memory, bandwidthUnknown }: Props) {
                 id={id}
                 cpus={cpus}
                 memory={memory.find(({ node }) => node === id)}
-                why={bandwidthUnknown}
+                traffic={memoryTraffic(traffic, id)}
+                why={trafficUnknown}
               />
             ))}
           </tbody>
@@ -66,9 +73,15 @@ export function NodeMemoryTable({ nodes, memory, bandwidthUnknown }: Props) {
   );
 }
 
-type RowProps = { id: number; cpus: string; memory: NodeMemory | undefined; why: string | null };
+type RowProps = {
+  id: number;
+  cpus: string;
+  memory: NodeMemory | undefined;
+  traffic: number | null;
+  why: string | null;
+};
 
-function Row({ id, cpus, memory, why }: RowProps) {
+function Row({ id, cpus, memory, traffic, why }: RowProps) {
   const total = memory?.total_bytes ?? null;
   const free = memory?.free_bytes ?? null;
   const figure = (text: string, known: number | null | undefined, reason = NOT_REPORTED) =>
@@ -95,7 +108,7 @@ function Row({ id, cpus, memory, why }: RowProps) {
       <td className="n">{figure(formatFigure(perSecond(memory?.local_pages_per_s)), memory?.local_pages_per_s)}</td>
       <td className="n">{figure(formatFigure(perSecond(memory?.remote_pages_per_s)), memory?.remote_pages_per_s)}</td>
       <td className={`n ${styles.wide}`}>
-        <Bandwidth memory={memory} why={why ?? NOT_REPORTED} />
+        <Bandwidth memory={memory} traffic={traffic} why={why ?? NOT_REPORTED} />
       </td>
     </tr>
   );
@@ -137,13 +150,17 @@ function Kinds({ parts }: { parts: MemoryPart[] | null }) {
   );
 }
 
-function Bandwidth({ memory, why }: { memory: NodeMemory | undefined; why: string }) {
-  const { traffic_bytes_per_s: traffic = null, bandwidth_bytes_per_s: most = null } = memory ?? {};
-  if (traffic === null) return <Unknown why={why} />;
+function Bandwidth({ memory, traffic, why }: Pick<RowProps, "memory" | "traffic"> & { why: string }) {
+  const most = memory?.bandwidth_bytes_per_s ?? null;
   return (
     <>
-      {formatFigure(bytes(traffic))}/s
-      {most !== null && <span className="muted"> of {formatFigure(bytes(most))}/s</span>}
+      {traffic === null ? <Unknown why={why} /> : `${formatFigure(bytes(traffic))}/s`}
+      {most !== null && (
+        <span className="muted" title={performanceText(memory)}>
+          {" "}
+          of {formatFigure(bytes(most))}/s
+        </span>
+      )}
     </>
   );
 }

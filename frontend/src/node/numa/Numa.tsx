@@ -8,6 +8,7 @@ import { DistanceMatrix } from "./DistanceMatrix";
 import { NodeMemoryTable } from "./NodeMemoryTable";
 import { NumaTaskTable } from "./NumaTaskTable";
 import styles from "./numa.module.css";
+import { TrafficMatrix } from "./TrafficMatrix";
 
 /** NUMA nodes with their memory and distances, and processes with their memory by NUMA node. */
 export function Numa({ view }: { view: NodeView }) {
@@ -40,15 +41,30 @@ function Loaded({ view }: { view: NodeView }) {
     );
   const isKnown = numa.data !== undefined && numa.data.at !== null;
   const why = numa.data?.bandwidth_unknown ?? null;
+  const trafficUnknown = numa.data?.traffic_unknown ?? null;
+  const traffic = numa.data?.traffic ?? [];
   return (
     <>
       <div className={styles.nodes}>
-        <NodeMemoryTable nodes={nodes} memory={numa.data?.nodes ?? []} bandwidthUnknown={why} />
-        <DistanceMatrix nodes={nodes} />
+        <NodeMemoryTable
+          nodes={nodes}
+          memory={numa.data?.nodes ?? []}
+          traffic={traffic}
+          trafficUnknown={trafficUnknown}
+        />
+        <div className={styles.matrices}>
+          <DistanceMatrix nodes={nodes} />
+          <TrafficMatrix
+            nodes={nodes}
+            traffic={traffic}
+            entries={numa.data?.tasks ?? []}
+            trafficUnknown={trafficUnknown}
+          />
+        </div>
       </div>
       {why !== null && (
         <p className={styles.reason}>
-          <b>Bandwidth and contention are unknown:</b> {why} Predictions use distances alone.
+          <b>Contention is unknown:</b> {why} Predictions use distances alone.
         </p>
       )}
       {isKnown ? (

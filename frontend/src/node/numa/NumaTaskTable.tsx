@@ -10,6 +10,7 @@ import { useStableOrder } from "../stableOrder";
 import { MemoryBar, NodeLabel } from "./MemoryBar";
 import styles from "./numa.module.css";
 import {
+  CONTENTION_UNKNOWN,
   factor,
   filterEntries,
   memoryShares,
@@ -28,7 +29,6 @@ const MORE = 50;
 const ROW_PX = 26;
 /** A run time from which it is highlighted, the least speed-up for which the policy moves a process by default. */
 const SLOW = 1.1;
-const CONTENTION_UNKNOWN = "Memory traffic is unknown on this node.";
 
 const HEADINGS: { column: TaskColumn; label: string; title: string; className: string }[] = [
   { column: "name", label: "process", title: "Name and PID", className: "" },

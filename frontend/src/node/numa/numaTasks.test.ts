@@ -7,6 +7,7 @@ import {
   memoryShares,
   nextSort,
   nodeColour,
+  performanceText,
   runsOn,
   sharesText,
   sortEntries,
@@ -22,7 +23,11 @@ const memory = {
   local_pages_per_s: 1,
   remote_pages_per_s: 0,
   bandwidth_bytes_per_s: null,
-  traffic_bytes_per_s: null,
+  write_bandwidth_bytes_per_s: null,
+  latency_ns: null,
+  write_latency_ns: null,
+  local_bytes_per_s: null,
+  remote_bytes_per_s: null,
 };
 const postgres = entry({ pid: 812, name: "postgres", bytes_by_node: { "0": 930, "10": 70 }, cpu_share: 0.4 });
 const nginx = entry({ pid: 77, name: "nginx", unit: "web.service" }, { remote_share: 0.8, run_time: 1.5 });
@@ -100,6 +105,12 @@ test("distances are unknown unless every node has one to every other", () => {
   ]);
   expect(distanceRows([{ id: 0, distances: [10, 21] }])).toBeNull();
   expect(distanceRows([])).toBeNull();
+});
+
+test("the performance of memory is in one text without what the firmware does not state", () => {
+  const known = { ...memory, bandwidth_bytes_per_s: 128 * GIB, latency_ns: 76, write_latency_ns: 80 };
+  expect(performanceText(known)).toBe("Reads: 128 GiB/s, 76 ns. Writes: 80 ns.");
+  expect(performanceText(memory)).toBe("");
 });
 
 test("eight nodes have different colours", () => {

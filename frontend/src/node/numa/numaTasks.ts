@@ -1,4 +1,5 @@
 import type { Schemas } from "../../api/client";
+import { bytes, formatFigure } from "../../lib/format";
 
 export type NodeMemory = Schemas["NodeNuma"]["nodes"][number];
 export type NumaEntry = Schemas["NumaTaskEntry"];
@@ -44,6 +45,9 @@ export const memoryShares = ({ bytes_by_node }: Pick<NumaTask, "bytes_by_node">)
 /** Why the memory of a process by NUMA node is unknown. */
 export const whyUnknown = ({ unknown }: Pick<NumaTask, "unknown">): string =>
   unknown ?? "The agent has not read its memory by node yet.";
+
+/** Why the contention of one process is unknown where that of others is not. */
+export const CONTENTION_UNKNOWN = "The agent has not counted its memory traffic: it counts the busiest processes.";
 
 /** A node with less CPU time of a process is not named as one where it runs. */
 const MIN_CPU_SHARE = 0.05;
@@ -113,6 +117,19 @@ export function memoryParts(memory: NodeMemory): MemoryPart[] | null {
     ["free", free],
   ];
   return parts.flatMap(([kind, bytes]) => (bytes ? [{ kind, bytes, share: bytes / total }] : []));
+}
+
+/** What the firmware states of a node's memory (HMAT): `Reads: 128 GiB/s, 76 ns. Writes: 64 GiB/s.` */
+export function performanceText(memory: NodeMemory | undefined): string {
+  const part = (name: string, perSecond: number | null | undefined, ns: number | null | undefined) => {
+    const known = [perSecond == null ? "" : `${formatFigure(bytes(perSecond))}/s`, ns == null ? "" : `${ns} ns`];
+    const text = known.filter((each) => each !== "").join(", ");
+    return text === "" ? [] : [`${name}: ${text}.`];
+  };
+  return [
+    ...part("Reads", memory?.bandwidth_bytes_per_s, memory?.latency_ns),
+    ...part("Writes", memory?.write_bandwidth_bytes_per_s, memory?.write_latency_ns),
+  ].join(" ");
 }
 
 /** Distances between NUMA nodes: a row per node in the order of the nodes; null if the kernel does not report them. */

@@ -10,7 +10,7 @@ import { MemoryBar, NodeLabel } from "../numa/MemoryBar";
 import { MoveOptions } from "../numa/MoveOptions";
 import { latestChange, ownersOf } from "../numa/moveOptions";
 import styles from "../numa/numa.module.css";
-import { factor, memoryShares, type NumaEntry, runsOn, whyUnknown } from "../numa/numaTasks";
+import { CONTENTION_UNKNOWN, factor, memoryShares, type NumaEntry, runsOn, whyUnknown } from "../numa/numaTasks";
 import { latestOfEach } from "../policies/decisions";
 import { numaQuery } from "../queries";
 import { PanelFrame, PropertyList } from "./PanelFrame";
@@ -103,7 +103,14 @@ function Properties({ view, entry, owners }: { view: NodeView; entry: NumaEntry;
             </span>
           ),
         ],
-        ["contention", contention === null ? <Unknown key="c" why={bandwidthUnknown} /> : contention.toFixed(2)],
+        [
+          "contention",
+          contention === null ? (
+            <Unknown key="c" why={bandwidthUnknown ?? CONTENTION_UNKNOWN} />
+          ) : (
+            contention.toFixed(2)
+          ),
+        ],
       ]}
     />
   );
