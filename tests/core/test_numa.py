@@ -119,6 +119,25 @@ def test_the_memory_of_a_pinned_process_follows_it() -> None:
     assert proposed(first(view(settled), replace(SPEC, pins={"postgres": "1"}))) == {}
 
 
+def test_a_pinned_process_that_runs_on_its_node_by_chance_is_bound_to_it() -> None:
+    spec = replace(SPEC, pins={"postgres": "1"})
+    decision = first(view(task(memory={1: GIB // 8})), spec)
+    assert proposed(decision) == {"task/10/affinity": "4-7"}
+    assert "static pin requires node 1" in decision.proposals[0].reason
+    narrower = task(affinity="5", memory={1: GIB // 8})
+    assert proposed(first(view(narrower), spec)) == {}
+
+
+def test_a_static_pin_is_not_rolled_back_whatever_it_costs() -> None:
+    spec = replace(SPEC, pins={"postgres": "1"}, move_pages=False)
+    decision = first(view(task(node=0)), spec)
+    for round_ in range(1, EVALUATION_ROUNDS + 3):
+        assert isinstance(decision.memory, NumaMemory)
+        slower = task(affinity="4-7", memory={0: GIB // 8})
+        decision = decide(view(slower, time_s=1000.0 + 5 * round_), spec, Scope(), decision.memory)
+        assert proposed(decision) == {}
+
+
 def test_a_pin_to_a_node_that_does_not_exist_is_reported() -> None:
     decision = first(view(task()), replace(SPEC, pins={"postgres": "7"}))
     assert decision.proposals == []

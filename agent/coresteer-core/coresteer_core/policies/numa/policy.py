@@ -116,6 +116,7 @@ class _Round:
                     index, process, home, nodes,
                     bytes_by_node=tuple([sizes.get(node, 0) for node in self.machine.nodes]),
                     gains=self._gains(task), pinned=pinned, movable=task.mempolicy is None,
+                    bound=self._is_bound(task, pinned),
                 )
             )  # fmt: skip
         self.assignment = Assignment(self.machine, processes)
@@ -133,6 +134,13 @@ class _Round:
             return None
         allowed = self._allowed_nodes(task)
         return next((i for node in sorted(parse_cpu_list(pin)) if (i := self.index_of.get(node)) in allowed), None)
+
+    def _is_bound(self, task: NumaTask, pinned: int | None) -> bool:
+        """Return whether the affinity of a process lets it run on no other node than the one of its static pin."""
+        nodes = self.view.topology.nodes
+        return pinned is not None and {nodes.get(cpu) for cpu in parse_cpu_list(task.affinity)} == {
+            self.machine.nodes[pinned]
+        }
 
     def _allowed_nodes(self, task: NumaTask) -> tuple[int, ...]:
         key = task.allowed, task.mems_allowed
@@ -204,7 +212,7 @@ class _Round:
         cpus = format_cpu_list(self.cpus[move.node] & allowed)
         reason = reason_of(task, move, node, self.assignment.contention(move.index))
         values, was = {}, {}
-        if cpus != task.affinity:
+        if cpus != task.affinity and not (move.pinned and self._is_bound(task, move.node)):
             values[_affinity(task)], was[_affinity(task)] = cpus, task.affinity
         if move.with_pages and (now := self._memory_nodes(task)) is not None:
             values[f"task/{task.pid}/memory-nodes"], was[f"task/{task.pid}/memory-nodes"] = str(node), now
@@ -248,6 +256,8 @@ class _Round:
             move = self.past.get(key)
             if move is None or move.pays_off() is not False or move.rejected_s is not None:
                 continue
+            if rule_for(task, self.spec.pins) is not None:
+                continue  # it stays, whatever it costs
             self.past[key] = replace(move, rejected_s=self.view.time_s)
             mean = sum(move.measured) / len(move.measured)
             reason = (

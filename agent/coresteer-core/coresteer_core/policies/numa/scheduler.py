@@ -38,6 +38,7 @@ class Candidate(Struct, gc=False):
 
     nodes: indexes of the nodes that its cpuset allows. pinned: the node an administrator's rule requires, else None.
     bytes_by_node, gains: memory, and the least speed-up factor, by node index. movable: its pages may be moved.
+    bound: its affinity keeps it on the pinned node.
     """
 
     index: int
@@ -48,6 +49,7 @@ class Candidate(Struct, gc=False):
     gains: tuple[float, ...]
     pinned: int | None = None
     movable: bool = True
+    bound: bool = False
 
 
 class Move(Struct, frozen=True):
@@ -185,6 +187,8 @@ class Scheduler:
                 continue
             was = self._now.run_time(candidate.index)
             move = next(self._with_pages(candidate, [node], was), None) or self._without_pages(candidate, node, was)
+            if move is None and not candidate.bound:  # it runs there by chance
+                move = Move(candidate.index, node, False, was, was, 0.0)
             if move is not None:
                 self._accept(candidate, replace(move, pinned=True))
 
