@@ -20,8 +20,9 @@ from coresteer_agent.config import Config
 from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.runtime import changes, loop
 from coresteer_agent.runtime.identity import observe_reason
-from coresteer_agent.runtime.loop import Agent, Schedule
+from coresteer_agent.runtime.loop import Agent
 from coresteer_agent.runtime.nic_learning import NicLearningFile
+from coresteer_agent.runtime.schedule import Schedule
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link
 from coresteer_core.changes.events import ApplyRequested

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.polling import poll
 
+from coresteer_agent.apply import page_moves
 from coresteer_agent.apply.page_moves import own_pages
 from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.collect.errors import ParseError
@@ -88,6 +89,11 @@ def large() -> Iterator[int]:
     child.communicate()
 
 
+def pages_of(pid: int) -> list[int]:
+    maps = parse_numa_maps(Path(f"/proc/{pid}/numa_maps").read_bytes(), "numa_maps")
+    return [address for call in own_pages(Path("/"), pid, maps.starts) for address in call]
+
+
 def test_the_memory_of_a_process_is_read_within_a_round(large: int) -> None:
     reader, topology = NumaReader(Path("/")), read_topology(Path("/"))
     reader.read([large], topology)
@@ -108,19 +114,43 @@ def test_the_value_of_memory_nodes_has_counts_and_a_write_of_the_present_node_ch
 
 
 def test_present_pages_of_a_process_are_found_with_their_nodes(large: int) -> None:
-    pages = [address for step in own_pages(Path("/"), large) for address in step]
+    pages = pages_of(large)
     assert len(pages) >= 32 * MIB // os.sysconf("SC_PAGE_SIZE")
     nodes = {node.id for node in read_topology(Path("/")).numa_nodes}
     assert {node for node in move_pages(large, pages[:100], None) if node >= 0} <= nodes
 
 
 def test_a_node_that_does_not_exist_is_refused_by_the_kernel(large: int) -> None:
-    page = next(own_pages(Path("/"), large))[0]
     with pytest.raises(OSError, match="No such device"):
-        move_pages(large, [page], [999])
+        move_pages(large, pages_of(large)[:1], [999])
 
 
 def test_a_process_that_has_ended_is_unsupported() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert poll(lambda: not Tunable(Path("/"), parse_setting(f"task/{child.pid}/memory-nodes")).exists())
+
+
+def test_pages_move_in_steps_until_each_node_has_its_share(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes: dict[int, int] = {}
+    moved: list[int] = []
+
+    def move(pid: int, addresses: list[int], targets: list[int] | None) -> list[int]:
+        """As if the machine had two NUMA nodes."""
+        if targets is not None:
+            nodes.update(zip(addresses, targets, strict=True))
+            moved.append(len(addresses))
+        return [nodes.get(address, 0) for address in addresses]
+
+    monkeypatch.setattr(page_moves, "move_pages", move)
+    monkeypatch.setattr(page_moves, "STEP_PAGES", 4096)
+    pages = len(pages_of(large))
+    steps = list(page_moves.move_to_shares(Path("/"), large, {1: 1.0}))
+    assert len(steps) > 2
+    assert max(moved) <= 4096
+    assert sum(moved) == pytest.approx(pages, rel=0.01)
+    assert sum(nodes.values()) == sum(moved)
+    moved.clear()
+    nodes.clear()
+    assert len(list(page_moves.move_to_shares(Path("/"), large, {0: 0.9, 1: 0.1}))) < len(steps), "no more than needed"
+    assert sum(moved) == pytest.approx(pages * 0.1, rel=0.05)

@@ -4,6 +4,7 @@ tree.json says of each what stood there before Coresteer changed anything, and w
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +65,10 @@ class KernelTunable:
 
     def write(self, value: str) -> None:
         self.machine.kernel[self.setting.key] = value
+
+    def write_in_steps(self, value: str) -> Iterator[None]:
+        self.write(value)
+        return iter(())
 
     def attainable(self, value: str) -> str:
         return value

@@ -204,9 +204,13 @@ class Extend(Struct, frozen=True, tag="extend"):
 
 
 class Policies(Struct, frozen=True, tag="policies"):
-    """Command: put these policies in force on the node instead of those sent before. The agent stores them."""
+    """Command: put these policies in force on the node instead of those sent before. The agent stores them.
+
+    leave_pages: ids of policies whose memory moves are not undone once they are no longer enforced.
+    """
 
     policies: list[PolicyInForce]
+    leave_pages: list[PolicyId] = []
 
 
 class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):

@@ -4,11 +4,11 @@ Two writes do not pass it: collect.irq detects managed interrupts by a write tha
 value, and workloads of experiments write to objects that they created.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any  # Any: a handler takes only settings of its own kind
+from typing import Any, TypeAlias, TypeVar  # Any: a handler takes only settings of its own kind
 
 from msgspec.structs import replace
 
@@ -25,6 +25,20 @@ from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
 _MAX_VALUE_CHARS = 80
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+"""A write that pauses after each part that takes long, for other work, and returns its result at the end."""
+
+
+def run_steps(steps: Steps[T]) -> T:
+    """Run a write to its end without pauses and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Executor:
@@ -56,9 +70,14 @@ class Executor:
 
         Never raises; the Result's outcome and sentence state which step failed.
         """
-        return self._locked(action, partial(self._apply, change_id=change_id, allow_isolated=allow_isolated), "written")
+        return run_steps(self.apply_in_steps(action, change_id=change_id, allow_isolated=allow_isolated))
 
-    def _locked(self, action: Action, write: Callable[[Setting, str, str], Result], need: str) -> Result:
+    def apply_in_steps(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Steps[Result]:
+        """Apply an action as apply() does, with pauses in a write that takes long. The journal stays locked."""
+        write = partial(self._apply, change_id=change_id, allow_isolated=allow_isolated)
+        return self._locked(action, write, "written")
+
+    def _locked(self, action: Action, write: Callable[[Setting, str, str], Steps[Result]], need: str) -> Steps[Result]:
         """Parse an action and write it while the journal is locked; return the write's Result.
 
         write: called with the setting and the action's canonical values was and becomes. need: ``read`` or ``written``,
@@ -71,7 +90,7 @@ class Executor:
             return Result(action.key, Outcome.REFUSED, str(error))
         try:
             with self._journal.locked():
-                return write(setting, was, value)
+                return (yield from write(setting, was, value))
         except (OSError, JournalError) as error:
             sentence = (
                 f"The journal cannot be {need} ({journal_error_text(error)}), so {setting.describe()} was not changed."
@@ -80,7 +99,7 @@ class Executor:
 
     def _apply(  # noqa: PLR0911 - one return a stage
         self, setting: Setting, was: str, value: str, *, change_id: str, allow_isolated: bool
-    ) -> Result:
+    ) -> Steps[Result]:
         if (unsupported := self._unsupported(setting)) is not None:
             return unsupported
         if self._reassigned(setting) is not None:
@@ -105,7 +124,7 @@ class Executor:
         first = setting.key not in self._journal.originals()
         self._journal.record_original(change_id, setting.key, found, self._tunable(setting).owners())
         done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
-        result = self._write(setting, value, found, done)
+        result = yield from self._write(setting, value, found, done)
         self._steered.pop(setting.key, None)
         if first and not result.done and result.read_back == found:
             # it was never changed, so restore must not overwrite a later change by another program
@@ -121,9 +140,9 @@ class Executor:
         where this value equals it. A setting that differs from action.was was changed by another program and is
         refused; its policy detects and reports the drift.
         """
-        return self._locked(action, self._steer, "read")
+        return run_steps(self._locked(action, self._steer, "read"))
 
-    def _steer(self, setting: Setting, was: str, value: str) -> Result:
+    def _steer(self, setting: Setting, was: str, value: str) -> Steps[Result]:
         if (unsupported := self._reassigned(setting) or self._unsupported(setting)) is not None:
             return unsupported
         if setting.key not in self._journal.originals():
@@ -141,7 +160,7 @@ class Executor:
             )
             return _result(setting, Outcome.REFUSED, sentence, found, found)
         done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
-        result = self._write(setting, value, found, done)
+        result = yield from self._write(setting, value, found, done)
         if result.done:
             self._steered[setting.key] = value
         return result
@@ -153,6 +172,10 @@ class Executor:
         The value was in force before, even if the guard would refuse it (kernels boot with masks that name offline
         CPUs). Works even if the journal does not. Never raises.
         """
+        return run_steps(self.undo_in_steps(action))
+
+    def undo_in_steps(self, action: Action) -> Steps[Result]:
+        """Undo an action as undo() does, with pauses in a write that takes long. The journal stays locked."""
         try:
             setting = parse_setting(action.key)
             value = setting.canonical(action.becomes)
@@ -162,14 +185,18 @@ class Executor:
             with self._journal.locked():
                 value = self._exact_original(setting, value)
                 was = self._steered.pop(setting.key, action.was)
-                result = self._reassigned(setting) or self._restore(setting, value, was)
+                result = self._reassigned(setting) or (yield from self._restore(setting, value, was))
                 original = self._journal.originals().get(setting.key)
                 is_original = result.done and original is not None and setting.equal(original, value)
                 if is_original or result.outcome is Outcome.UNSUPPORTED:
                     return self._record_restored(setting, result)
                 return result
         except (OSError, JournalError) as error:
-            return _not_recorded(self._restore(setting, value, action.was), error)
+            return _not_recorded((yield from self._restore(setting, value, action.was)), error)
+
+    def forget(self, key: str) -> None:
+        """Forget the original value of a setting, so that nothing restores it. Raises OSError or JournalError."""
+        self._journal.record_restored(key)
 
     def restoring_actions(self, keys: Iterable[str]) -> list[Action]:
         """Return actions that restore the present values of settings, without those that cannot be read.
@@ -215,7 +242,7 @@ class Executor:
         )
         return _result(setting, Outcome.FAILED, sentence, found, found)
 
-    def _restore(self, setting: Setting, value: str, was: str) -> Result:
+    def _restore(self, setting: Setting, value: str, was: str) -> Steps[Result]:
         if (unsupported := self._unsupported(setting)) is not None:
             return unsupported
         now = self._read(setting)
@@ -229,7 +256,7 @@ class Executor:
                 f" It was {shorten_value(found)} instead of {shorten_value(was)}: "
                 "another program had changed it meanwhile."
             )
-        return self._write(setting, value, found, sentence)
+        return (yield from self._write(setting, value, found, sentence))
 
     def _record_restored(self, setting: Setting, result: Result) -> Result:
         try:
@@ -282,9 +309,10 @@ class Executor:
             sentence = f"The value of {setting.describe()} cannot be parsed: {error}"
         return _result(setting, Outcome.FAILED, sentence)
 
-    def _write(self, setting: Setting, value: str, found: str | None, done: str) -> Result:
+    def _write(self, setting: Setting, value: str, found: str | None, done: str) -> Steps[Result]:
         try:
-            self._tunable(setting).write(value)
+            for _ in self._tunable(setting).write_in_steps(value):
+                yield
         except (OSError, ReadOnlyModeError) as error:
             outcome, why = self._tunable(setting).explain(error)
             after = self._read(setting)

@@ -1,7 +1,7 @@
 """Base classes of handlers: a handler reads and writes one kind of setting on a machine."""
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
@@ -39,6 +39,11 @@ class Handler(Generic[S]):
     def write(self, root: Path, setting: S, value: str) -> None:
         """Write a canonical value to the setting. Raises OSError or ReadOnlyModeError."""
         raise NotImplementedError
+
+    def write_in_steps(self, root: Path, setting: S, value: str) -> Iterator[None]:
+        """Write a value and pause after each part of a write that takes long. Raises as write() does."""
+        self.write(root, setting, value)
+        return iter(())
 
     def attainable(self, root: Path, setting: S, value: str) -> str:
         """Return the value that read() will return after a write, without threads or queues that no longer exist."""

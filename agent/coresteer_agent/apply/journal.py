@@ -53,7 +53,7 @@ class Writing(Struct, frozen=True, tag="writing"):
 
 
 class Restored(Struct, frozen=True, tag="restored"):
-    """Journal record: the setting has its original value again, or no longer exists."""
+    """Journal record: the setting has its original value again, no longer exists, or is to stay as it is."""
 
     key: str
 
@@ -175,7 +175,7 @@ class Journal:
         self._append(*(Writing(change_id, key, value, owners) for key, (value, owners) in found.items()))
 
     def record_restored(self, key: str) -> None:
-        """Record that a setting has its original value again; a later change records a new original. Raises OSError."""
+        """Record that a setting needs no restore any more; a later change records a new original. Raises OSError."""
         with self.locked():
             if key in self._originals:
                 self._append(Restored(key))

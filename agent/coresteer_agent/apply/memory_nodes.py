@@ -1,7 +1,7 @@
 """NUMA nodes of a process's memory: ``move_pages(2)`` (kernel: mm/migrate.c)."""
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -48,13 +48,19 @@ class MemoryNodesHandler(TaskHandler[TaskMemoryNodes]):
 
     def write(self, root: Path, setting: TaskMemoryNodes, value: str) -> None:
         """Move pages until they have the value's shares. Raises OSError for the first reason why pages stay."""
+        for _ in self.write_in_steps(root, setting, value):
+            pass
+
+    def write_in_steps(self, root: Path, setting: TaskMemoryNodes, value: str) -> Iterator[None]:
+        """Move pages until they have the value's shares, some at a time. Raises OSError as write() does."""
         try:
-            failed = move_to_shares(root, setting.pid, target_shares(value))
+            for failed in move_to_shares(root, setting.pid, target_shares(value)):
+                for code in (errno.ENOMEM, errno.EACCES, errno.ENODEV):
+                    if failed[code]:
+                        raise OSError(code, f"{failed[code]} pages")
+                yield
         except ParseError as error:
             raise OSError(errno.EIO, str(error)) from None
-        for code in (errno.ENOMEM, errno.EACCES, errno.ENODEV):
-            if failed[code]:
-                raise OSError(code, f"{failed[code]} pages")
 
     def refresh(self, root: Path, setting: TaskMemoryNodes, view: View) -> View:
         """Return the View with the process's present cpuset, and the present free memory of the nodes."""

@@ -2,65 +2,73 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 
 from coresteer_agent.collect.files import read_bytes, read_file
 from coresteer_agent.collect.numa_maps import parse_numa_maps
 from coresteer_agent.linux.move_pages import move_pages
 
-_STEP_PAGES = 4096
-"""Pages of one call: 16 MiB, some milliseconds."""
+STEP_PAGES = 64 * 1024
+"""Pages that are examined, and moved at most, between two pauses: 256 MiB, some tenths of a second."""
+_CALL_PAGES = 4096
+"""Pages of one system call."""
 _PAGEMAP_BYTES = 8
 _MAX_MAPPING_BYTES = 1 << 40
 """A larger mapping is reserved address space; to look for its pages would take minutes."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def own_pages(root: Path, pid: int) -> Iterator[list[int]]:
-    """Yield addresses of present pages that only this process maps, in steps. Raises OSError or ParseError."""
-    path = f"proc/{pid}/numa_maps"
-    starts = set(parse_numa_maps(read_file(root, path), path).starts)
+def own_pages(root: Path, pid: int, starts: Collection[int]) -> Iterator[list[int]]:
+    """Yield addresses of present pages that only this process maps, at most 4096 at a time. Raises OSError.
+
+    starts: addresses of its mappings with such pages, from numa_maps.
+    """
     with (root / f"proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
         for begin, end in _mappings(root, pid):
             if begin not in starts or end - begin > _MAX_MAPPING_BYTES:
                 continue
-            for address in range(begin, end, _STEP_PAGES * _PAGE):
-                length = min(_STEP_PAGES, (end - address) // _PAGE)
+            for address in range(begin, end, _CALL_PAGES * _PAGE):
+                length = min(_CALL_PAGES, (end - address) // _PAGE)
                 pagemap.seek(address // _PAGE * _PAGEMAP_BYTES)
                 entries = pagemap.read(length * _PAGEMAP_BYTES)
                 # bit 63 of each little-endian entry: the page is present
-                present = [address + at * _PAGE for at, byte in enumerate(entries[7::8]) if byte & 0x80]
-                if present:
-                    yield present
+                yield [address + at * _PAGE for at, byte in enumerate(entries[7::8]) if byte & 0x80]
 
 
-def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Counter[int]:
-    """Move a process's own pages until they have these shares by node. Returns failures by errno.
+def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Iterator[Counter[int]]:
+    """Move a process's own pages until they have these shares by node. Yields the failures of each step by errno.
 
     A page stays where it is while its node has not too many. Raises OSError or ParseError.
     """
-    steps = list(own_pages(root, pid))
-    where = [move_pages(pid, step, None) for step in steps]
-    now = Counter(node for nodes in where for node in nodes if node >= 0)
-    surplus = _surplus(now, shares)
-    failed: Counter[int] = Counter()
-    for addresses, nodes in zip(steps, where, strict=True):
-        moving: list[int] = []
-        targets: list[int] = []
-        for address, node in zip(addresses, nodes, strict=True):
-            if node >= 0 and surplus.get(node, 0) > 0 and (target := _most_missing(surplus)) is not None:
-                surplus[node] -= 1
-                surplus[target] += 1
-                moving.append(address)
-                targets.append(target)
-        if moving:
-            status = move_pages(pid, moving, targets)
-            failed.update(-code for code in status if code < 0)
-    return failed
+    path = f"proc/{pid}/numa_maps"
+    maps = parse_numa_maps(read_file(root, path), path)
+    surplus = _surplus({node: size // _PAGE for node, size in maps.bytes_by_node.items()}, shares)
+    calls = own_pages(root, pid, frozenset(maps.starts))
+    while _most_missing(surplus) is not None and (step := list(islice(calls, STEP_PAGES // _CALL_PAGES))):
+        failed: Counter[int] = Counter()
+        for addresses in step:
+            failed.update(_move_surplus(pid, addresses, surplus))
+        yield failed
 
 
-def _surplus(now: Counter[int], shares: dict[int, float]) -> dict[int, int]:
+def _move_surplus(pid: int, addresses: list[int], surplus: dict[int, int]) -> list[int]:
+    """Move pages from nodes that have too many; return the errno of each failure. Updates surplus."""
+    moving: list[int] = []
+    targets: list[int] = []
+    where = move_pages(pid, addresses, None) if addresses else []
+    for address, node in zip(addresses, where, strict=True):
+        if surplus.get(node, 0) > 0 and (target := _most_missing(surplus)) is not None:
+            surplus[node] -= 1
+            surplus[target] += 1
+            moving.append(address)
+            targets.append(target)
+    status = move_pages(pid, moving, targets) if moving else []
+    return [-code for code in status if code < 0]
+
+
+def _surplus(now: dict[int, int], shares: dict[int, float]) -> dict[int, int]:
     """Return by node how many pages it has too many; negative where some are missing."""
     total = sum(now.values())
     nodes = now.keys() | shares.keys()
@@ -68,8 +76,8 @@ def _surplus(now: Counter[int], shares: dict[int, float]) -> dict[int, int]:
 
 
 def _most_missing(surplus: dict[int, int]) -> int | None:
-    node = min(surplus, key=lambda each: surplus[each])
-    return node if surplus[node] < 0 else None
+    node = min(surplus, key=lambda each: surplus[each], default=None)
+    return node if node is not None and surplus[node] < 0 else None
 
 
 def _mappings(root: Path, pid: int) -> Iterator[tuple[int, int]]:

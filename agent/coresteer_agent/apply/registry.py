@@ -1,5 +1,6 @@
 """Registry of handlers: maps each kind of setting to the handler that reads and writes it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any  # Any: a handler takes only settings of its own kind
 
@@ -58,6 +59,10 @@ class Tunable:
     def write(self, value: str) -> None:
         """Write a value to the setting. Raises OSError or ReadOnlyModeError."""
         self._handler.write(self._root, self._setting, value)
+
+    def write_in_steps(self, value: str) -> Iterator[None]:
+        """Write a value and pause after each part of a write that takes long. Raises as write() does."""
+        return self._handler.write_in_steps(self._root, self._setting, value)
 
     def attainable(self, value: str) -> str:
         """Return the value that read() will return after this value is written."""

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coresteer_agent.apply.executor import Executor, journal_error_text
+from coresteer_agent.apply.executor import Executor, Steps, journal_error_text
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.changes.events import (
     AcknowledgedByBackend,
     AgentRestarted,
+    AgentStopping,
     ApplyRequested,
     Change,
     Changes,
@@ -73,6 +74,22 @@ class ChangeRunner:
         self._clock = clock
         self._log = logger
         self._state = Changes(observe_reason=observe_reason)
+        self._unfinished: list[Steps[PlanRan | InverseRan]] = []
+        """Plans whose writes are paused."""
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a write takes several steps and is not finished; step() continues it."""
+        return bool(self._unfinished)
+
+    def step(self) -> frozenset[str]:
+        """Continue unfinished writes by one step each. Returns keys as handle() does."""
+        unfinished, self._unfinished = self._unfinished, []
+        return frozenset[str]().union(*(self._continue(steps) for steps in unfinished))
+
+    def stop(self) -> frozenset[str]:
+        """Finish writes and undo unconfirmed changes before the agent ends. Returns keys as handle() does."""
+        return self._finish() | self.feed(AgentStopping()) | self._finish()
 
     def handle(self, message: Apply | Confirm | Rollback | Extend | ChangeAck) -> frozenset[str]:
         """Handle a message of the backend about a change; return the keys of settings that were written or tried."""
@@ -108,57 +125,74 @@ class ChangeRunner:
         touched: set[str] = set()
         events = deque([event])
         while events:
-            before = self._state
-            self._state, instructions = advance(before, events.popleft(), self._now_s())
+            before, event = self._state, events.popleft()
+            if isinstance(event, PlanRan | InverseRan):
+                touched.update(result.key for result in event.results)
+            self._state, instructions = advance(before, event, self._now_s())
             for instruction in instructions:
                 if isinstance(instruction, RecordChange):
                     if (failed := self._record(instruction, before)) is not None:
                         events.append(failed)
                         break
-                elif (outcome := self._carry_out(instruction)) is not None:
+                elif isinstance(instruction, SendChangeState):
+                    self._send(instruction.message)
+                elif isinstance(instruction, Recheck):
+                    events.append(self._recheck(instruction))
+                elif (outcome := self._next(self._run(instruction))) is not None:
                     events.append(outcome)
-                    if isinstance(outcome, PlanRan | InverseRan):
-                        touched.update(result.key for result in outcome.results)
         return frozenset(touched)
 
     def change(self, change_id: str) -> Change | None:
         """Return a change by its id, None if it is unknown."""
         return self._state.changes.get(change_id)
 
+    def forget(self, key: str) -> bool:
+        """Leave a setting at its present value and forget its original; return whether that is recorded."""
+        try:
+            if self._actions is not None:
+                self._actions.forget(key)
+        except (OSError, JournalError) as error:
+            self._log.error("The journal could not record that %s stays: %s.", key, journal_error_text(error))
+            return False
+        return self._actions is not None
+
     def _now_s(self) -> float:
         return self._clock() if self._clock is not None else time.monotonic()
 
-    def _carry_out(
-        self, instruction: RunPlan | RunRestore | Recheck | RunInverse | SendChangeState
-    ) -> PlanRan | Rechecked | ConfirmFailed | InverseRan | None:
-        match instruction:
-            case SendChangeState():
-                self._send(instruction.message)
-            case RunPlan():
-                return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
-            case RunRestore():
-                return PlanRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
-            case Recheck():
-                return self._recheck(instruction)
-            case RunInverse():
-                return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
+    def _next(self, steps: Steps[PlanRan | InverseRan]) -> PlanRan | InverseRan | None:
+        """Run a plan to its next pause; return the event with its results at its end, None before."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: PlanRan | InverseRan = end.value
+            return outcome
+        self._unfinished.append(steps)
         return None
 
-    def _run(self, change_id: str, plan: Plan) -> list[Result]:
+    def _continue(self, steps: Steps[PlanRan | InverseRan]) -> frozenset[str]:
+        outcome = self._next(steps)
+        return frozenset() if outcome is None else self.feed(outcome)
+
+    def _finish(self) -> frozenset[str]:
+        touched: frozenset[str] = frozenset()
+        while self._unfinished:
+            touched |= self.step()
+        return touched
+
+    def _run(self, instruction: RunPlan | RunRestore | RunInverse) -> Steps[PlanRan | InverseRan]:
+        change_id, plan = instruction.change_id, instruction.plan
         results: list[Result] = []
         for action in plan.actions:
             if self._actions is None:
                 results.append(Result(action.key, Outcome.REFUSED, _OBSERVES))
+            elif isinstance(instruction, RunPlan):
+                steps = self._actions.apply_in_steps(action, change_id=change_id, allow_isolated=plan.allow_isolated)
+                results.append((yield from steps))
             else:
-                results.append(self._actions.apply(action, change_id=change_id, allow_isolated=plan.allow_isolated))
-            if not results[-1].done:
+                results.append((yield from self._actions.undo_in_steps(action)))
+            if isinstance(instruction, RunPlan) and not results[-1].done:
                 break
-        return results
-
-    def _undo(self, action: Action) -> Result:
-        if self._actions is None:
-            return Result(action.key, Outcome.REFUSED, _OBSERVES)
-        return self._actions.undo(action)
+        return InverseRan(change_id, results) if isinstance(instruction, RunInverse) else PlanRan(change_id, results)
 
     def _recheck(self, instruction: Recheck) -> Rechecked | ConfirmFailed:
         try:
@@ -267,7 +301,8 @@ class NodeChanges(ChangeRunner):
             return []
 
     def close(self) -> None:
-        """Close the journal."""
+        """Finish unfinished writes and close the journal."""
+        self._finish()
         if self._journal is not None:
             self._journal.close()
 

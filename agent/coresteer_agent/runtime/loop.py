@@ -29,10 +29,11 @@ from coresteer_agent.runtime.identity import make_hello, netdev_with_address, ob
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile, settings_absent_from_views
+from coresteer_agent.runtime.schedule import Schedule
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link, LinkEvent
-from coresteer_core.changes.events import AgentStopping, BackendLost, BackendReconnected
+from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
 from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.inventory import Inventory
@@ -151,7 +152,7 @@ class Agent:
             log.info("Stopping: confirmed changes stay, unconfirmed ones are rolled back.")
             try:
                 self._end_experiment()
-                self._reread_settings(self._changes.feed(AgentStopping()))
+                self._reread_settings(self._changes.stop())
                 self._attempt("leases", lambda: self._policies.stop(self._timed_view()))
                 self._nics.save()
             finally:
@@ -173,11 +174,14 @@ class Agent:
         while True:
             due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
             due = min(due, steering.due) if self._classes.steers else due
+            due = 0.0 if self._changes.busy else due
             message = self._wait(due if self._experiment is None else min(due, self._experiment.due))
             if isinstance(message, Stop):
                 return
             if message is not None:
                 self._handle(message)
+            if self._changes.busy:
+                self._continue_changes()
             if self._experiment is not None:
                 self._reread_settings(self._experiment.step())
             if sampling.is_due(time.monotonic()):
@@ -215,15 +219,23 @@ class Agent:
         if isinstance(message, BackendReconnected | BackendLost):
             self._reread_settings(self._changes.feed(message))
         elif isinstance(message, Policies):
-            self._policies.set_policies(message.policies)
+            self._policies.set_policies(message.policies, message.leave_pages)
             self._attempt("classes", lambda: self._classes.set_policies(message.policies))
         elif isinstance(message, BeginExperiment | RunExperiment | EndExperiment):
             self._reread_settings(self._attempt("experiment", lambda: self._session().handle(message)) or frozenset())
         else:
-            touched = self._changes.handle(message)
-            if self._experiment is not None:
-                self._experiment.note_disturbance(touched)
-            self._reread_settings(touched)
+            self._note_changed(self._changes.handle(message))
+
+    def _continue_changes(self) -> None:
+        """Continue writes that take several steps, such as moves of many pages, by one step."""
+        if touched := self._changes.step():
+            self._attempt("policies", self._policies.record_written)
+            self._note_changed(touched)
+
+    def _note_changed(self, touched: frozenset[str]) -> None:
+        if self._experiment is not None:
+            self._experiment.note_disturbance(touched)
+        self._reread_settings(touched)
 
     def _session(self) -> "ExperimentSession":
         if self._experiment is None:
@@ -386,29 +398,6 @@ class Agent:
             return None
         self._failing.discard(what)
         return value
-
-
-class Schedule:
-    """Periodic times on the monotonic clock without drift; missed times are skipped."""
-
-    def __init__(self, interval_s: float, start: float) -> None:
-        self._interval_s = interval_s
-        self._start = start
-        self._period = 1
-
-    @property
-    def due(self) -> float:
-        """Return the next time, in monotonic seconds."""
-        return self._start + self._period * self._interval_s
-
-    def is_due(self, now: float) -> bool:
-        """Return whether the next time has come, and if so schedule the one after now."""
-        if now < self.due:
-            return False
-        self._period = max(self._period, int((now - self._start) / self._interval_s))
-        while self.due <= now:
-            self._period += 1
-        return True
 
 
 def run_until_signal(agent: Agent) -> None:

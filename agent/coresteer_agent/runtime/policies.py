@@ -7,17 +7,17 @@ the changes that apply its actions, and back-off after failures.
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
 from coresteer_agent.runtime.policy_changes import ChangeHandler, PolicyChanges
 from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_core.bounds import MIN_CONFIRM_TIMEOUT_S
-from coresteer_core.changes.events import ApplyRequested, RestoreRequested
+from coresteer_core.changes.events import ApplyRequested, Change, RestoreRequested
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.changes.report import Outcome
+from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.policies.engine import evaluate_round, same_outcome
@@ -32,7 +32,7 @@ from coresteer_core.policies.engine_state import (
 from coresteer_core.policies.ownership import restore_actions
 from coresteer_core.policies.service_class.policy import ServiceClasses
 from coresteer_core.protocol import DecisionMessage
-from coresteer_core.settings import parse_setting
+from coresteer_core.settings import TaskMemoryNodes, parse_setting
 
 log = logging.getLogger("coresteer.policies")
 
@@ -70,6 +70,8 @@ class PolicyRunner:
         self._observe_only = observe_only
         self._reported: dict[str, DecisionMessage] = {}
         self._failing: set[tuple[str, int]] = set()
+        self._unrecorded: list[tuple[str, str]] = []
+        """Changes whose results are not recorded yet: policy id, change id."""
         self._steered_before = {key for key, holding in self._state.memory.holdings.items() if self._steers(holding)}
 
     @property
@@ -96,27 +98,27 @@ class PolicyRunner:
         """Record another value of a steerable setting; it is saved with the next step."""
         self._tracked.set_memory(record_steering(self._state.memory, key, value, time.monotonic()))
 
-    def set_policies(self, policies: list[PolicyInForce]) -> None:
+    def set_policies(self, policies: list[PolicyInForce], leave_pages: Iterable[str] = ()) -> None:
         """Replace the policies in force; the next step evaluates them.
 
         If one of them is leased, all of them are temporary: a restarted agent must not know an experiment's policy, and
-        must resume those that pause for it.
+        must resume those that pause for it. leave_pages: as in Policies.
         """
-        if policies == self._state.policies:
+        leave = list(leave_pages)
+        if policies == self._state.policies and leave == self._state.leave_pages:
             return
         if not any(policy.leased for policy in policies):
             self._unleased = policies
         known = {**self._state.former, **{policy.policy_id: policy for policy in self._state.policies}}
-        held = {holding.policy_id for holding in self._state.memory.holdings.values()}
-        former = {policy_id: policy for policy_id, policy in known.items() if policy_id in held}
-        self._tracked.state = replace(self._state, policies=policies, former=former)
+        former = {policy_id: policy for policy_id, policy in known.items() if policy_id in self._holders}
+        self._tracked.state = replace(self._state, policies=policies, former=former, leave_pages=leave)
         in_force = {policy.policy_id for policy in policies}
         self._reported = {policy_id: sent for policy_id, sent in self._reported.items() if policy_id in in_force}
         self._save()
 
     def end_leases(self) -> None:
         """End leased policies while the backend is away; the policies from before the experiment are in force again."""
-        self.set_policies(self._unleased)
+        self.set_policies(self._unleased, self._state.leave_pages)
 
     def stop(self, view: View) -> frozenset[str]:
         """Restore the settings of leased policies before the agent ends; return the keys written or tried."""
@@ -136,9 +138,9 @@ class PolicyRunner:
     def step(self, view: View) -> frozenset[str]:
         """Evaluate and apply all policies once; return the keys of settings written or tried.
 
-        view.time_s: now, monotonic.
+        view.time_s: now, monotonic. Nothing is evaluated while a write is unfinished: values in between are no drift.
         """
-        if self.idle:
+        if self.idle or self._changes.busy:
             return frozenset()
         self._tracked.record_outcomes(view.time_s)
         for key in self._ended(self._state.memory):
@@ -150,9 +152,20 @@ class PolicyRunner:
         self._save()
         return touched
 
+    def record_written(self) -> None:
+        """Record the results of the policies' changes that have run meanwhile."""
+        self._record_written()
+        self._save()
+
     @property
     def _state(self) -> PolicyState:
         return self._tracked.state
+
+    @property
+    def _holders(self) -> set[str]:
+        """Return the ids of the policies that hold a setting or are writing one."""
+        writing = {policy_id for policy_id, _ in self._unrecorded}
+        return writing | {holding.policy_id for holding in self._state.memory.holdings.values()}
 
     def _steers(self, holding: Holding) -> bool:
         policy = self._policy(holding.policy_id)
@@ -176,7 +189,7 @@ class PolicyRunner:
         self._tracked.set_memory(memory)
         blocked = self._tracked.blocked_settings(view.time_s)
         by_policy: dict[str, list[Action]] = {}
-        for policy_id, action in wanted:
+        for policy_id, action in sorted(wanted, key=lambda each: _moves_memory(each[1].key)):  # which may take long
             if action.key not in blocked:
                 by_policy.setdefault(policy_id, []).append(action)
         touched: frozenset[str] = frozenset()
@@ -189,25 +202,61 @@ class PolicyRunner:
         policy = self._policy(policy_id)
         name, version, mode = (policy.name, policy.version, policy.mode) if policy else (policy_id, 1, Mode.OBSERVE)
         why = f"Policy {name} is no longer enforced here."
-        many = "1 setting is" if len(actions) == 1 else f"{len(actions)} settings are"
-        sentence = f"{why} {many} restored to the value before the policy."
+        leaves = policy_id in self._state.leave_pages
+        staying = [action for action in actions if leaves and _moves_memory(action.key)]
+        actions = [action for action in actions if action not in staying]
+        parts = [why]
+        if actions:
+            many = "1 setting is" if len(actions) == 1 else f"{len(actions)} settings are"
+            parts.append(f"{many} restored to the value before the policy.")
+        if staying:
+            many = "1 process" if len(staying) == 1 else f"{len(staying)} processes"
+            parts.append(f"The memory of {many} stays where it is, as requested.")
+            self._leave(staying)
+        sentence = " ".join(parts)
+        if not actions:
+            self._send(Evaluation(policy_id, version, mode, sentence))
+            return frozenset()
         change_id = str(uuid.uuid4())
         self._send(Evaluation(policy_id, version, mode, sentence, actions), change_id)
-        touched = self._changes.feed(RestoreRequested(change_id, Plan(actions, allow_isolated=True), name, why))
-        change = self._changes.change(change_id)
-        results = {result.key: result for result in change.results} if change is not None else {}
+        return self._write(policy_id, RestoreRequested(change_id, Plan(actions, allow_isolated=True), name, why))
+
+    def _leave(self, actions: list[Action]) -> None:
         for action in actions:
+            if self._changes.forget(action.key):
+                self._tracked.set_memory(forget_holding(self._state.memory, action.key))
+
+    def _write(self, policy_id: str, event: ApplyRequested | RestoreRequested) -> frozenset[str]:
+        """Begin a change for a policy, and record its results if it has run already."""
+        touched = self._changes.feed(event)
+        self._unrecorded.append((policy_id, event.change_id))
+        self._record_written()
+        return touched
+
+    def _record_written(self) -> None:
+        unfinished = []
+        for policy_id, change_id in self._unrecorded:
+            change = self._changes.change(change_id)
+            if change is not None and change.state is ChangeState.APPLYING:
+                unfinished.append((policy_id, change_id))
+            elif change is not None and change.restores:
+                self._record_restored(policy_id, change)
+            elif change is not None:
+                self._tracked.record(policy_id, change, time.monotonic())
+        self._unrecorded = unfinished
+
+    def _record_restored(self, policy_id: str, change: Change) -> None:
+        results = {result.key: result for result in change.results}
+        now_s = time.monotonic()
+        for action in change.plan.actions:
             result = results.get(action.key)
-            now_s = time.monotonic()
             if result is not None and result.done:
                 self._tracked.set_memory(record_write(self._state.memory, policy_id, action, now_s))
             elif result is not None and result.outcome is Outcome.UNSUPPORTED:
                 self._tracked.set_memory(forget_holding(self._state.memory, action.key))
-            elif change is not None:
-                self._tracked.block_setting(
-                    action.key, result.sentence if result is not None else change.sentence, now_s
-                )
-        return touched
+            else:
+                why = result.sentence if result is not None else change.sentence
+                self._tracked.block_setting(action.key, why, now_s)
 
     def _evaluate(self, view: View) -> list[Evaluation]:
         policies = self._state.policies
@@ -248,7 +297,8 @@ class PolicyRunner:
             return frozenset()
         change_id = str(uuid.uuid4())
         self._send(evaluation, change_id)
-        touched = self._changes.feed(
+        return self._write(
+            policy.policy_id,
             ApplyRequested(
                 change_id,
                 Plan(evaluation.actions, allow_isolated=policy.spec.allow_isolated),
@@ -256,11 +306,8 @@ class PolicyRunner:
                 policy.guardrails,
                 policy=policy.name,
                 confirm_after_s=CONFIRM_AFTER_S,
-            )
+            ),
         )
-        if (change := self._changes.change(change_id)) is not None:
-            self._tracked.record(policy.policy_id, change, time.monotonic())
-        return touched
 
     def _is_news(self, evaluation: Evaluation) -> bool:
         """Return whether an evaluation differs from the last reported one."""
@@ -281,8 +328,7 @@ class PolicyRunner:
 
     def _save(self) -> None:
         """Save the state if a significant part has changed; per-round memories of policies are not significant."""
-        held = {holding.policy_id for holding in self._state.memory.holdings.values()}
-        former = {policy_id: policy for policy_id, policy in self._state.former.items() if policy_id in held}
+        former = {policy_id: policy for policy_id, policy in self._state.former.items() if policy_id in self._holders}
         self._tracked.state = replace(self._state, former=former)
         significant = self._significant()
         if significant != self._saved:
@@ -301,3 +347,7 @@ class PolicyRunner:
         state = self._without_leases()
         memory = replace(state.memory, memories={}, recent_values={}, refused={})
         return replace(state, memory=memory, changes=dict(state.changes), refusals=dict(state.refusals))
+
+
+def _moves_memory(key: str) -> bool:
+    return isinstance(parse_setting(key), TaskMemoryNodes)

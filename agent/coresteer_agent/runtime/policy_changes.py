@@ -17,11 +17,18 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 class ChangeHandler(Protocol):
     """Applies changes: the agent's NodeChanges, or a simulated node's."""
 
+    @property
+    def busy(self) -> bool:
+        """Return whether a write takes several steps and is not finished."""
+
     def feed(self, event: Event) -> frozenset[str]:
         """Handle an event of a change; return the keys of settings that were written or tried."""
 
     def change(self, change_id: str) -> Change | None:
         """Return a change by its id, None for an unknown one."""
+
+    def forget(self, key: str) -> bool:
+        """Leave a setting at its present value and forget its original; return whether that is recorded."""
 
 
 class PolicyChanges:

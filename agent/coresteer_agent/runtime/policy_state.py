@@ -30,7 +30,7 @@ class PolicyState(Struct, frozen=True):
     """Policies of a node and what they set. All but policies is valid for one boot, which resets every setting.
 
     former: policies that set something and are no longer enforced, until that is restored. changes: by change id.
-    refusals: by setting key.
+    refusals: by setting key. leave_pages: as in Policies.
     """
 
     policies: list[PolicyInForce] = []
@@ -38,3 +38,4 @@ class PolicyState(Struct, frozen=True):
     memory: EngineMemory = EngineMemory()
     changes: dict[str, PolicyChange] = {}
     refusals: dict[str, Refusal] = {}
+    leave_pages: list[str] = []

@@ -213,7 +213,7 @@ class SimulatedAgent:
                 self._changes.handle_connected()
                 self._report(self._changes.drain_messages())
             case Policies():
-                self._policies.set_policies(message.policies)
+                self._policies.set_policies(message.policies, message.leave_pages)
                 self._class_policy = effective_policy(message.policies)
             case BeginExperiment() | RunExperiment() | EndExperiment():
                 self._experiments.handle(message)

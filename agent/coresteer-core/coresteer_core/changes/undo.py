@@ -4,7 +4,15 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from coresteer_core.changes.events import Change, Changes, Instruction, RecordChange, RunInverse, SendChangeState
+from coresteer_core.changes.events import (
+    Change,
+    Changes,
+    Instruction,
+    RecordChange,
+    RunInverse,
+    RunRestore,
+    SendChangeState,
+)
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
@@ -106,11 +114,27 @@ def apply_external_restore(state: Changes, keys: frozenset[str], now: float) -> 
 
 
 def resume_changes(state: Changes, changes: list[Change]) -> Transition:
-    """Return the state with the changes of a journal, oldest first, and instructions that undo the open ones."""
+    """Return the state with the changes of a journal, oldest first, and instructions that undo the open ones.
+
+    A change that restores originals is continued instead. An interrupted write may have left any value.
+    """
     for change in changes:
         state = with_change(state, change)
     open_ones = [change for change in reversed(changes) if change.open]
-    return begin_undo(state, [(change, change.ending or EndedBy.AGENT_RESTART, "") for change in open_ones])
+    restoring = [change for change in open_ones if change.restores]
+    interrupted = [
+        replace(change, undo=_expecting_any_value(change.undo))
+        if change.state is ChangeState.APPLYING or change.ending is not None
+        else change
+        for change in open_ones
+        if not change.restores
+    ]
+    state, undo = begin_undo(state, [(change, change.ending or EndedBy.AGENT_RESTART, "") for change in interrupted])
+    return state, [*undo, *(RunRestore(each.change_id, _expecting_any_value(each.plan)) for each in restoring)]
+
+
+def _expecting_any_value(plan: Plan) -> Plan:
+    return replace(plan, actions=[replace(action, was="") for action in plan.actions])
 
 
 def changes_after_reboot(changes: list[Change]) -> list[Change]:
