@@ -1,7 +1,7 @@
 """A connected node that policies can be for, and what tests ask of the backend about it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +23,11 @@ from coresteer_core.protocol import (
     DecisionMessage,
     FlowsMessage,
     InventoryMessage,
+    Policies,
     RatesMessage,
     ToBackend,
     TopologyMessage,
+    decode_to_agent,
 )
 
 CPUS = 8
@@ -131,6 +133,14 @@ class PolicyNode:
         """What is in force here, once the policies of these names are."""
         async with asyncio.timeout(10):
             return await self.agent.policies(list(names))
+
+    async def leaving(self, accept: Callable[[frozenset[str]], bool]) -> frozenset[str]:
+        """The first set of policies that leave pages where they are that is accepted."""
+        async with asyncio.timeout(10):
+            while True:
+                message = decode_to_agent(await self.agent.receive())
+                if isinstance(message, Policies) and accept(found := frozenset(message.leave_pages)):
+                    return found
 
     def body(self, **changes: object) -> dict[str, Any]:  # Any: JSON
         """A policy for this node alone."""

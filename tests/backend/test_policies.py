@@ -207,6 +207,28 @@ async def test_every_action_on_a_policy_is_recorded(node: PolicyNode) -> None:
     assert entries[1].detail["changed"] == ["rank"]
 
 
+async def test_agents_learn_which_policies_leave_pages_where_they_are(node: PolicyNode) -> None:
+    numa = {"type": "numa", "move_pages": True}
+    policies = [await created(node, node.body(spec=numa)) for _ in range(4)]
+    ids = [str(policy["id"]) for policy in policies]
+    paths = [f"/api/policies/{policy_id}" for policy_id in ids]
+    for path in paths:
+        await asked(node.operator, f"{path}/enable")
+    await asked(node.operator, f"{paths[0]}/disable?leave_pages=true")
+    await asked(node.operator, f"{paths[1]}/disable")
+    await node.operator.delete(f"{paths[2]}?leave_pages=true")
+    await asked(node.operator, f"{paths[3]}/versions", {"body": policies[3]["body"] | {"mode": "observe"}}, 201)
+    await asked(node.operator, f"{paths[3]}/rollouts", {"version": 2, "leave_pages": True}, 201)
+    leaving = [ids[0], ids[2], ids[3]]
+    await node.leaving(lambda found: found & {*ids} == {*leaving})
+    async with node.backend.database.session() as session:
+        entries = (await session.scalars(select(AuditRow).where(AuditRow.detail["leave_pages"].as_boolean()))).all()
+    actions = [entry.action for entry in entries if entry.target in {f"policy {policy['name']}" for policy in policies}]
+    assert actions == ["policy.disable", "policy.delete", "rollout.start"]
+    await asked(node.operator, f"{paths[0]}/enable")
+    await node.leaving(lambda found: ids[0] not in found)
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "says"),
     [

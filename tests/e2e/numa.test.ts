@@ -131,6 +131,26 @@ test("a policy for NUMA nodes takes pins and weights", async () => {
   expect(await page.getByRole("textbox", { name: "Weights" }).inputValue()).toBe("nginx=2.5");
 });
 
+test("an enforced policy is disabled and leaves pages where they are", async () => {
+  const state = page.getByRole("region", { name: "State" });
+  const option = state.getByRole("checkbox", { name: "Leave pages where they are" });
+  await page.getByRole("button", { name: "enforce", exact: true }).click();
+  await page.getByRole("button", { name: "Save as version 2" }).click();
+  await page.getByText("v2 of 2").waitFor();
+  expect(await option.count()).toBe(0);
+  await state.getByRole("button", { name: "Enable" }).click();
+  await option.check();
+  await state.getByText("Memory that the policy has moved stays on its NUMA node; affinities are restored.").waitFor();
+  await state.getByRole("button", { name: "Disable" }).click();
+  await state.getByRole("button", { name: "Enable" }).waitFor();
+  await page.goto(`${stack.url}/audit`);
+  await page
+    .getByRole("row")
+    .filter({ hasText: "policy.disable" })
+    .filter({ hasText: /leave_pages/ })
+    .waitFor();
+});
+
 test("a node with a single NUMA node says so", async () => {
   await openNode(page, "here");
   await card().getByText("This node has a single NUMA node.").waitFor();

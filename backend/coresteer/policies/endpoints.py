@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
@@ -28,6 +28,8 @@ from coresteer.policies.schemas import (
 )
 
 router = APIRouter(tags=["policies"])
+
+LeavePages = Annotated[bool, Query(description="Memory that the policy has moved stays on its NUMA node.")]
 
 
 @router.get("/api/policies")
@@ -56,9 +58,11 @@ async def get_policy(session: Session, _: Viewer, policy_id: RowId) -> Policy:
 
 
 @router.delete("/api/policies/{policy_id}", status_code=204)
-async def delete_policy(request: Request, identity: Operator, policy_id: RowId) -> None:
+async def delete_policy(
+    request: Request, identity: Operator, policy_id: RowId, *, leave_pages: LeavePages = False
+) -> None:
     """Delete a policy; nodes restore the original values of the settings that it changed."""
-    await service.delete(request.app.state.policies, policy_id, actor=identity.username)
+    await service.delete(request.app.state.policies, policy_id, leave_pages=leave_pages, actor=identity.username)
 
 
 @router.get("/api/policies/{policy_id}/versions")
@@ -90,9 +94,13 @@ async def enable_policy(request: Request, identity: Operator, policy_id: RowId) 
 
 
 @router.post("/api/policies/{policy_id}/disable")
-async def disable_policy(request: Request, identity: Operator, policy_id: RowId) -> Policy:
+async def disable_policy(
+    request: Request, identity: Operator, policy_id: RowId, *, leave_pages: LeavePages = False
+) -> Policy:
     """Disable the policy and roll back its rollout; nodes restore the original values that it changed."""
-    return await service.set_enabled(request.app.state.policies, policy_id, False, actor=identity.username)
+    return await service.set_enabled(
+        request.app.state.policies, policy_id, False, leave_pages=leave_pages, actor=identity.username
+    )
 
 
 @router.post("/api/policies/{policy_id}/backtest")

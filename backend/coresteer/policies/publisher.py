@@ -50,7 +50,7 @@ class PolicyPublisher:
         self._connections = connections
         self._registry = registry
         self._nodes_in_use = nodes_in_use
-        self._last_sent: dict[int, tuple[AgentConnection, list[PolicyInForce]]] = {}
+        self._last_sent: dict[int, tuple[AgentConnection, Policies]] = {}
         self._leased: dict[int, list[PolicyInForce]] = {}
         self._waiting: set[int] = set()
         self._lock = asyncio.Lock()
@@ -129,11 +129,13 @@ class PolicyPublisher:
             policies = await repository.enabled_policies(session)
             attributes = await repository.node_attributes(session, list(peers))
             in_use = await self._nodes_in_use(session, list(peers))
+            leave_pages = await repository.policies_leaving_pages(session)
         for one in attributes:
             peer, now = peers[one.node_id], in_force(policies, one)
             if one.node_id in in_use:
                 now = during_experiment(now, self._leased.get(one.node_id, ()))
-            if self._last_sent.get(one.node_id) != (peer, now):
-                self._last_sent[one.node_id] = (peer, now)
-                peer.post(Policies(now))
+            message = Policies(now, leave_pages)
+            if self._last_sent.get(one.node_id) != (peer, message):
+                self._last_sent[one.node_id] = (peer, message)
+                peer.post(message)
                 self._bus.publish(PoliciesEvent(one.node_id))

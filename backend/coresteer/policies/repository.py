@@ -94,6 +94,12 @@ async def enabled_policies(session: AsyncSession) -> list[EnabledPolicy]:
     return [EnabledPolicy(p.id, p.version, partial.get(p.id), bodies[p.id]) for p in policies]
 
 
+async def policies_leaving_pages(session: AsyncSession) -> list[str]:
+    """Return the ids of the policies whose memory moves are not undone where they are no longer enforced."""
+    query = select(PolicyRow.id).where(PolicyRow.leave_pages).order_by(PolicyRow.id)
+    return [str(policy_id) for policy_id in await session.scalars(query)]
+
+
 async def node_attributes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> list[NodeAttributes]:
     """Return the attributes of nodes that selectors match, of all nodes or of the given ones."""
     query = select(NodeRow.id, NodeRow.name, NodeRow.hello, NodeRow.labels, NodeRow.netdevs).order_by(NodeRow.id)

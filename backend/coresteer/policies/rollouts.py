@@ -62,7 +62,7 @@ async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, 
             started_by=actor,
         )
         enter_stage(row, 0, now)
-        policy.enabled = True
+        policy.enabled, policy.leave_pages = True, request.leave_pages
         session.add(row)
         await session.flush()
         audit(session, actor, "rollout.start", policy, row)
@@ -132,6 +132,8 @@ def end(row: RolloutRow, state: RolloutState, sentence: str) -> None:
 def audit(session: AsyncSession, actor: str, action: str, policy: PolicyRow, row: RolloutRow) -> None:
     """Record the progress of a rollout in the audit log."""
     detail = {"rollout": row.id, "version": row.to_version, "stage": row.stage, "sentence": row.sentence}
+    if policy.leave_pages:
+        detail["leave_pages"] = True
     record(session, actor=actor, action=action, target=f"policy {policy.name}", detail=detail)
 
 

@@ -177,6 +177,8 @@ class RolloutCreate(RequestBody):
     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
 
     guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
+
+    leave_pages: nodes that stop enforcing the policy leave memory where it has moved it.
     """
 
     version: RowId
@@ -192,6 +194,15 @@ class RolloutCreate(RequestBody):
         float, Field(ge=0, le=86_400), FormField(labelled("Wait", "Duration of each stage.", unit="s"))
     ] = 60
     guardrails: Guardrails | None = None
+    leave_pages: Annotated[
+        bool,
+        FormField(
+            labelled(
+                "Leave pages where they are",
+                "Memory that the policy has moved stays on its NUMA node; affinities are restored.",
+            )
+        ),
+    ] = False
 
 
 class RolloutStop(RequestBody):

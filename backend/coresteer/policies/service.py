@@ -110,7 +110,9 @@ async def diff(session: AsyncSession, policy_id: int, from_version: int, to_vers
     return _differences(was.body, becomes.body)
 
 
-async def set_enabled(context: PolicyContext, policy_id: int, enabled: bool, *, actor: str) -> Policy:
+async def set_enabled(
+    context: PolicyContext, policy_id: int, enabled: bool, *, leave_pages: bool = False, actor: str
+) -> Policy:
     """Enable or disable a policy on all nodes. Raises NotFound, and Conflict while a rollout is unfinished."""
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
@@ -120,23 +122,26 @@ async def set_enabled(context: PolicyContext, policy_id: int, enabled: bool, *, 
         if rollout is not None:
             end(rollout, RolloutState.ROLLED_BACK, f"{actor} disabled the policy.")
         if row.enabled != enabled:
-            row.enabled = enabled
+            row.enabled, row.leave_pages = enabled, leave_pages
             action = "policy.enable" if enabled else "policy.disable"
-            record(session, actor=actor, action=action, target=_target(row), detail={"version": row.version})
+            detail = {"version": row.version} | ({"leave_pages": True} if leave_pages else {})
+            record(session, actor=actor, action=action, target=_target(row), detail=detail)
         await session.flush()
         policy = await get(session, policy_id)
     context.bus.publish(PoliciesEvent(None))
     return policy
 
 
-async def delete(context: PolicyContext, policy_id: int, *, actor: str) -> None:
+async def delete(context: PolicyContext, policy_id: int, *, leave_pages: bool = False, actor: str) -> None:
     """Disable and hide a policy; decisions still name it. Raises NotFound."""
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
         if (rollout := await repository.unfinished_rollout(session, policy_id, lock=True)) is not None:
             end(rollout, RolloutState.ROLLED_BACK, f"{actor} deleted the policy.")
+        row.leave_pages = row.leave_pages or leave_pages
         row.enabled, row.deleted_at = False, datetime.now(UTC)
-        record(session, actor=actor, action="policy.delete", target=_target(row))
+        detail = {"leave_pages": True} if leave_pages else None
+        record(session, actor=actor, action="policy.delete", target=_target(row), detail=detail)
     context.bus.publish(PoliciesEvent(None))
 
 

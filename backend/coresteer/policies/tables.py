@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text
+from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text, false
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -14,7 +14,10 @@ from coresteer.db import Base
 
 
 class PolicyRow(Base):
-    """A policy. version: the current one, apart from rollouts. Deleted ones stay because other rows refer to them."""
+    """A policy. version: the current one, apart from rollouts. Deleted ones stay because other rows refer to them.
+
+    leave_pages: nodes that no longer enforce it leave memory where it has moved it.
+    """
 
     __tablename__ = "policy"
 
@@ -25,6 +28,7 @@ class PolicyRow(Base):
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     created_by: Mapped[str] = mapped_column(Text)
     deleted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    leave_pages: Mapped[bool] = mapped_column(server_default=false(), default=False)
 
 
 class PolicyVersionRow(Base):

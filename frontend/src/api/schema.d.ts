@@ -4632,6 +4632,8 @@ export interface components {
          *     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
          *
          *     guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
+         *
+         *     leave_pages: nodes that stop enforcing the policy leave memory where it has moved it.
          */
         RolloutCreate: {
             /** Version */
@@ -4656,6 +4658,12 @@ export interface components {
             wait_s: number;
             /** Guardrails */
             guardrails?: components["schemas"]["GuardrailIn"][] | null;
+            /**
+             * Leave pages where they are
+             * @description Memory that the policy has moved stays on its NUMA node; affinities are restored.
+             * @default false
+             */
+            leave_pages: boolean;
         };
         /**
          * RolloutState
@@ -6388,7 +6396,10 @@ export interface operations {
     };
     delete_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Memory that the policy has moved stays on its NUMA node. */
+                leave_pages?: boolean;
+            };
             header?: never;
             path: {
                 policy_id: number;
@@ -6548,7 +6559,10 @@ export interface operations {
     };
     disable_policy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Memory that the policy has moved stays on its NUMA node. */
+                leave_pages?: boolean;
+            };
             header?: never;
             path: {
                 policy_id: number;

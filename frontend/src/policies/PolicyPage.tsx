@@ -11,13 +11,15 @@ import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
+import { formSchemas } from "../forms/formSchemas";
+import { SchemaInput } from "../forms/SchemaField";
 import { Backtest } from "./backtest/Backtest";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
 import { type Draft, draftOf, readBody } from "./editor/policyDraft";
 import { kindLabel, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
-import { describeDisabling, describeEnabling, policyState } from "./policyState";
+import { describeDisabling, describeEnabling, movesMemory, policyState } from "./policyState";
 import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
 import { Rollouts } from "./rollouts/Rollouts";
 import type { PolicySearch, Tab } from "./search";
@@ -224,17 +226,19 @@ function PolicyState({ policy }: { policy: Policy }) {
   const isOperator = useHasRole("operator");
   const [confirming, setConfirming] = useState(false);
   const go = route.useNavigate();
-  const params = { path: { policy_id: policy.id } };
+  const [leavePages, setLeavePages] = useState("");
+  const path = { policy_id: policy.id };
+  const ending = { path, query: { leave_pages: leavePages === "true" } };
   const toggle = useMutation({
     mutationFn: () =>
       policy.enabled
-        ? unwrap(api.POST("/api/policies/{policy_id}/disable", { params }))
-        : unwrap(api.POST("/api/policies/{policy_id}/enable", { params })),
+        ? unwrap(api.POST("/api/policies/{policy_id}/disable", { params: ending }))
+        : unwrap(api.POST("/api/policies/{policy_id}/enable", { params: { path } })),
     onError: handleSignedOut,
     onSuccess: () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey }),
   });
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/policies/{policy_id}", { params })),
+    mutationFn: () => unwrap(api.DELETE("/api/policies/{policy_id}", { params: ending })),
     onError: handleSignedOut,
     onSuccess: async () => {
       await go({ to: "/policies" });
@@ -242,6 +246,10 @@ function PolicyState({ policy }: { policy: Policy }) {
       await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey, exact: true });
     },
   });
+  const schema = formSchemas().rollout.properties?.leave_pages;
+  const leaving = movesMemory(policy) && schema !== undefined && (
+    <SchemaInput schema={schema} value={leavePages} onChange={setLeavePages} />
+  );
   return (
     <section className={`card ${styles.standing}`} aria-label="State">
       <b>
@@ -251,6 +259,7 @@ function PolicyState({ policy }: { policy: Policy }) {
       <span className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</span>
       {isOperator && (
         <>
+          {leaving}
           <Button
             variant={policy.enabled ? "default" : "filled"}
             loading={toggle.isPending}
@@ -280,6 +289,7 @@ function PolicyState({ policy }: { policy: Policy }) {
             The policy and its versions are deleted permanently; its decisions stay on the nodes' pages.{" "}
             {policy.enabled && describeDisabling(policy).replace("Disabling", "Deleting")}
           </p>
+          {leaving}
         </ConfirmDialog>
       )}
     </section>

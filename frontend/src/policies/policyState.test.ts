@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { newDraft, readBody } from "./editor/policyDraft";
-import { describeDisabling, describeEnabling, listNames, policyState } from "./policyState";
+import { describeDisabling, describeEnabling, listNames, movesMemory, policyState } from "./policyState";
 import type { Mode, Policy, PolicyBody, Rollout } from "./types";
 
 const draft = newDraft("irq-spread");
@@ -41,6 +41,17 @@ test("disabling says that an enforcing policy's settings are restored, and that 
     "Disabling stops it on 12 nodes; every setting that it changed there is restored. Its rollout stops.",
   );
   expect(describeDisabling(policy("recommend"))).toBe("Disabling stops it on 12 nodes; no setting is changed there.");
+});
+
+test.each([
+  ["enforced", "numa", policy("enforce", { enabled: true }), true],
+  ["disabled", "numa", policy("enforce"), false],
+  ["observed", "numa", policy("observe", { enabled: true }), false],
+  ["rolled out", "numa", policy("observe", { enabled: true, rollout }), true],
+  ["of another kind", "irq-spread", policy("enforce", { enabled: true }), false],
+] as const)("a policy that is %s may be told to leave memory: %s", (_, type, given, expected) => {
+  const spec = { ...given.body.spec, type } as PolicyBody["spec"];
+  expect(movesMemory({ ...given, body: { ...given.body, spec } })).toBe(expected);
 });
 
 test("a list of many names is shortened", () => {

@@ -33,6 +33,10 @@ export function describeDisabling({ nodes, body, rollout }: Pick<Policy, "nodes"
   return `${off}; every setting that it changed there is restored.${end}`;
 }
 
+/** Whether nodes that stop enforcing a policy move memory back, unless it is to stay. */
+export const movesMemory = ({ enabled, body, rollout }: Pick<Policy, "enabled" | "body" | "rollout">): boolean =>
+  enabled && body.spec.type === "numa" && (body.mode === "enforce" || rollout !== null);
+
 /** Names of nodes in one line, a few of many: `db-1, db-2 and 40 more`. */
 export function listNames(names: string[], most = 6): string {
   const rest = names.length - most;

@@ -13,10 +13,10 @@ import { type Errors, readObject, valuesOf } from "../../forms/values";
 import { countdown, formatCount } from "../../lib/format";
 import { guardrailText, kindLabel } from "../kinds";
 import styles from "../policies.module.css";
-import { listNames } from "../policyState";
+import { listNames, movesMemory } from "../policyState";
 import { isRolling, policiesQuery, rolloutQuery } from "../queries";
 import type { PolicySearch } from "../search";
-import type { Policy, PolicyVersion, Rollout, RolloutCreate } from "../types";
+import type { Policy, PolicyBody, PolicyVersion, Rollout, RolloutCreate } from "../types";
 import { stagesOf, waitLeft } from "./rolloutStages";
 
 type Props = {
@@ -163,6 +163,9 @@ function Progress({ rollout }: { rollout: Rollout }) {
 type StartProps = Props & { onStart: (rolloutId: number) => void };
 /** Fields of a rollout that this form does not show: the version is chosen above, and its guardrails apply. */
 const HIDDEN_FIELDS = ["version", "guardrails"];
+/** Only a version that ends the enforcement can leave memory where the policy has moved it. */
+const hiddenFields = (policy: Policy, mode: PolicyBody["mode"]): string[] =>
+  movesMemory(policy) && mode !== "enforce" ? HIDDEN_FIELDS : [...HIDDEN_FIELDS, "leave_pages"];
 
 function Start({ policy, versions, search, navigate, onStart }: StartProps) {
   const isOperator = useHasRole("operator");
@@ -171,13 +174,14 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
   const version = search.version ?? versions[0]?.version ?? policy.version;
   const body = versions.find((one) => one.version === version)?.body ?? policy.body;
   const errors: Errors = {};
-  const typed = readObject(schema, "", values, errors, HIDDEN_FIELDS);
+  const hidden = hiddenFields(policy, body.mode);
+  const typed = readObject(schema, "", values, errors, hidden);
   const start = useMutation({
     mutationFn: () =>
       unwrap(
         api.POST("/api/policies/{policy_id}/rollouts", {
           params: { path: { policy_id: policy.id } },
-          body: { ...(typed as Pick<RolloutCreate, "canary" | "batch" | "wait_s">), version },
+          body: { ...(typed as Omit<RolloutCreate, "version" | "guardrails">), version },
         }),
       ),
     onError: handleSignedOut,
@@ -215,7 +219,7 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
         <SchemaFields
           schema={schema}
           path=""
-          except={HIDDEN_FIELDS}
+          except={hidden}
           values={values}
           errors={wrong}
           onChange={(path, value) => setValues({ ...values, [path]: value })}
