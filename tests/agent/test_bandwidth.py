@@ -224,7 +224,8 @@ class FakeCounters:
         return [fd for fd in self.opened if os.path.exists(f"/proc/self/fd/{fd}")]  # noqa: PTH110 - a link to /dev/null
 
 
-ALL = {(3, 0x10002): 1_000_000, (0, 0): 4000, (0, 8): 1000}
+CLOCK = (TASK_CLOCK.type, TASK_CLOCK.config)
+ALL = {CLOCK: 1, (3, 0x10002): 1_000_000, (0, 0): 4000, (0, 8): 1000}
 
 
 @pytest.fixture
@@ -273,7 +274,7 @@ def test_a_process_that_may_not_be_counted_is_tried_once_and_leaves_nothing_open
     made = counters(machine, fake)
     for _ in range(3):
         assert made.read([task(13)]) == {}
-    assert (fake.calls, fake.still_open()) == (4, [])
+    assert (fake.calls, fake.still_open()) == (5, [])
 
 
 def test_the_busiest_processes_are_counted_where_not_all_fit(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,12 +294,13 @@ REASONS = {
     errno.EACCES: "it needs CAP_PERFMON (kernel.perf_event_paranoid is 3)",
     errno.EINVAL: "need Linux 5.13",
     errno.ENOSYS: "has no performance counters",
+    errno.EBUSY: "refuses performance counters: Device or resource busy.",
 }
 
 
 @pytest.mark.parametrize("refuse", REASONS, ids=errno.errorcode.get)
 def test_what_the_machine_does_not_count_is_found_out_once_with_the_reason(machine: Path, refuse: int) -> None:
-    fake = FakeCounters({}, refuse)
+    fake = FakeCounters({CLOCK: 1} if refuse == errno.ENOENT else {}, refuse)
     reader = BandwidthReader(machine, counters(machine, fake))
     tried = {fake.calls for _ in range(3) if (found := reader.read([task(20)], TOPOLOGY))}
     assert (found.bytes_per_s, found.memory_bound) == ({}, {})

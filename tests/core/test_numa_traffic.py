@@ -3,11 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from coresteer_core.node.numa import NodeMemory, NumaState, NumaTask
 from coresteer_core.node.numa_traffic import NodeTraffic, traffic_between
+from coresteer_core.policies.numa.factors import Machine, Process, contention
 
 GIB = 1 << 30
+PROCESS = Process(1.0, (1.0, 0.0), (0.0, 1.0), memory_bound=0.5, bytes_per_s=10e9)
 
 
 def task(cpus: dict[int, float], memory: dict[int, int] | None, bytes_per_s: float | None = None) -> NumaTask:
@@ -70,3 +73,14 @@ def test_all_pairs_together_have_the_cpu_time_and_the_traffic_of_all_processes(t
     assert sum(each.cpus or 0.0 for each in found) == pytest.approx(sum(each.cpu_share for each in tasks))
     total = sum(each.bytes_per_s or 0.0 for each in tasks)
     assert sum(each.bytes_per_s or 0.0 for each in found) == pytest.approx(total)
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "known"), [([None, 40e9], True), ([40e9, None], False), ([None, None], False), ([40e9, 0.0], False)]
+)
+def test_contention_is_unknown_where_the_bandwidth_of_a_process_s_memory_is(
+    bandwidth: list[float | None], known: bool
+) -> None:
+    machine = Machine([0, 1], [[1.0, 2.1], [2.1, 1.0]], [1.0, 1.0], bandwidth)
+    assert (contention(machine, PROCESS, [0.0, 30e9]) is not None) is known
+    assert contention(machine, replace(PROCESS, memory_bound=None), [0.0, 30e9]) is None

@@ -22,6 +22,7 @@ MAX_READ_S = 0.25
 """A process whose numa_maps would take longer is not read: the agent does nothing else meanwhile."""
 _S_PER_BYTE = 0.012 / (1 << 30)
 """First estimate of the time of a read; each process has its own after its first."""
+_NO_HMAT = "The firmware does not state what the memory can transfer (HMAT)."
 _MAX_CREDIT_S = 0.1
 _MIN_AGAIN_S = 5.0
 
@@ -88,7 +89,10 @@ class NumaReader:
             else each
             for each in self._memory()
         ]
-        return NumaState(memory, tasks, bandwidth.unknown, bandwidth.traffic_unknown)
+        unknown = bandwidth.unknown
+        if unknown is None and all(each.bandwidth_bytes_per_s is None for each in memory):
+            unknown = _NO_HMAT
+        return NumaState(memory, tasks, unknown, bandwidth.traffic_unknown)
 
     def close(self) -> None:
         """Close the performance counters."""

@@ -20,6 +20,7 @@ MAX_COUNTERS = 384
 MISSES, CYCLES, STALLS = "misses of the last-level cache", "cycles", "cycles in which a process waits for memory"
 _PMU = "sys/bus/event_source/devices/cpu/caps/pmu_name"
 _PARANOID = "proc/sys/kernel/perf_event_paranoid"
+_TASK_CLOCK = Event(perf_event.SOFTWARE, 1)
 _CYCLES = Event(perf_event.HARDWARE, 0)
 # Generic events differ by CPU: PERF_COUNT_HW_CACHE_MISSES is the last level on Intel, but L2 on AMD and L1 on ARM,
 # where the events of the cache named LL are exact or absent.
@@ -93,22 +94,24 @@ class ProcessCounters:
     def _probe(self) -> None:
         """Find out once, on the calling thread, what this machine counts."""
         self._probed = True
+        try:
+            os.close(self._open_counter(_TASK_CLOCK, 0))  # which every machine counts, so it fails for other reasons
+        except OSError as error:
+            self.refused = self._reason(error)
+            return
         events = _INTEL if read_text(self._root, _PMU) in _INTEL_PMUS else _EVENTS
         for name, event in events.items():
             try:
                 os.close(self._open_counter(event, 0))
-            except OSError as error:
-                self.refused = self._reason(error)
+            except OSError:  # ENOENT, EOPNOTSUPP or EINVAL, depending on the CPU
                 self.absent.append(name)
-                if self.refused is not None:
-                    return
             else:
                 self._events[name] = event
         if not {CYCLES, STALLS} <= self._events.keys():
             self._events = {name: event for name, event in self._events.items() if name == MISSES}
 
-    def _reason(self, error: OSError) -> str | None:
-        """Return why no event can be counted, as a sentence; None if only this one cannot."""
+    def _reason(self, error: OSError) -> str:
+        """Return why no event can be counted, as a sentence."""
         match error.errno:
             case errno.EACCES | errno.EPERM:
                 level = read_text(self._root, _PARANOID)
@@ -120,7 +123,7 @@ class ProcessCounters:
                 return "Performance counters by process need Linux 5.13."
             case errno.ENOSYS:
                 return "This kernel has no performance counters."
-        return None
+        return f"The kernel refuses performance counters: {error.strerror}."
 
     def _wanted(self, tasks: Sequence[NumaTask]) -> dict[int, NumaTask]:
         """Return the busiest processes whose counters fit, by PID."""

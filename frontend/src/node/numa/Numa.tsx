@@ -64,7 +64,7 @@ function Loaded({ view }: { view: NodeView }) {
       </div>
       {why !== null && (
         <p className={styles.reason}>
-          <b>Contention is unknown:</b> {why} Predictions use distances alone.
+          <b>Contention is unknown:</b> {why} Predictions leave it out.
         </p>
       )}
       {isKnown ? (

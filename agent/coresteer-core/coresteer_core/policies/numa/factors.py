@@ -94,9 +94,10 @@ def run_time(machine: Machine, process: Process, delays: Sequence[float]) -> flo
 def contention(machine: Machine, process: Process, bytes_per_s: Sequence[float]) -> float | None:
     """Return the contention degradation factor: the delay that the others' traffic adds, relative to no contention.
 
-    bytes_per_s: by node, this process's included. None where its demand for bandwidth is unknown.
+    bytes_per_s: by node, this process's included. None where its demand is unknown, or what its memory can transfer.
     """
-    if process.memory_bound is None or process.bytes_per_s is None:
+    unknown = any(share and not most for share, most in zip(process.pages, machine.bandwidth, strict=True))
+    if process.memory_bound is None or process.bytes_per_s is None or unknown:
         return None
     others = [used - process.bytes_per_s * share for used, share in zip(bytes_per_s, process.pages, strict=True)]
     delays = delay(machine, [max(used, 0.0) for used in others])

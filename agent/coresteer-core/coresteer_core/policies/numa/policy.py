@@ -285,7 +285,8 @@ class _Round:
         head = f"{len(self.candidates)} of {len(self.numa.tasks)} processes may be moved: {len(moves)} to move"
         head += f", {len(reverts)} to roll back." if reverts else "."
         if self.numa.bandwidth_unknown is not None:
-            head += " By distance alone, as memory bandwidth is unknown."
+            alone = all(task.memory_bound is None for task in self.numa.tasks)
+            head += " By distance alone, as memory bandwidth is unknown." if alone else " Contention is unknown."
         if not triggers and moves:
             return f"{head} They are pending since an earlier round."
         if not triggers:
