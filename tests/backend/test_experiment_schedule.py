@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from coresteer.experiments.schedule import (
     MAX_RUNS,
+    RUN_OVERHEAD_S,
     all_arms,
     arm_name,
     check_spec,
@@ -17,7 +18,7 @@ from coresteer.experiments.schedule import (
     run_count,
 )
 from coresteer.experiments.spec import Factor, Kind, Level, PolicyLevel, Spec
-from coresteer_core.experiments.model import Classes, Command, Observe, RunResult
+from coresteer_core.experiments.model import Classes, Command, Memory, Observe, RunResult
 
 
 def factor(name: str, levels: int) -> Factor:
@@ -142,6 +143,15 @@ def test_only_runs_with_a_policy_or_irqbalance_settle() -> None:
     assert estimate_run_s(spec, (1,)) == estimate_run_s(spec, (2,)) == plain + spec.settle_s
 
 
+def test_a_run_with_fixed_work_is_estimated_by_its_work_up_to_the_limit() -> None:
+    spec = spec_of("sweep", 3)
+    spec.factors[0].levels[1] = Level("policy", policy=PolicyLevel(1, 1))
+    short = msgspec.structs.replace(spec, workload=Memory(work_s=4.0))
+    assert [estimate_run_s(short, (arm,)) for arm in (0, 1)] == [RUN_OVERHEAD_S + 4.0] * 2
+    long = msgspec.structs.replace(spec, workload=Memory(work_s=200.0))
+    assert estimate_run_s(long, (0,)) == RUN_OVERHEAD_S + spec.measure_s
+
+
 def measured(
     duration_s: float = 10.0,
     steal_percent: float | None = None,
@@ -160,6 +170,7 @@ def measured(
 
 
 classes = msgspec.structs.replace(spec_of("aa"), workload=Classes())
+memory = msgspec.structs.replace(spec_of("aa"), workload=Memory())
 
 
 @pytest.mark.parametrize(
@@ -172,6 +183,7 @@ classes = msgspec.structs.replace(spec_of("aa"), workload=Classes())
         (measured(steal_percent=5.1), spec_of("aa"), "stole 5.1 % of the CPU time"),
         (measured(disturbed=["CPU 3 went offline.", "More."]), spec_of("aa"), "CPU 3 went offline."),
         (measured(2.0), classes, None),
+        (measured(2.0), memory, None),
         (measured(0.4), classes, "ended after 0.40 s"),
     ],
 )

@@ -90,7 +90,13 @@ class Spec(Struct, frozen=True, kw_only=True):
         float, Meta(ge=0.5, le=60), labelled("Warm-up", "Time under load before each measurement.", unit="s")
     ] = 2.0
     measure_s: Annotated[
-        float, Meta(ge=1, le=300), labelled("Measurement", "Duration of the measurement of each run.", unit="s")
+        float,
+        Meta(ge=1, le=300),
+        labelled(
+            "Measurement",
+            "Duration of the measurement of each run; at most, where the workload ends by itself.",
+            unit="s",
+        ),
     ] = 10.0
     settle_s: Annotated[
         float,

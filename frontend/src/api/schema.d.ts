@@ -2228,7 +2228,7 @@ export interface components {
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Duration of the measurement of each run.
+                 * @description Duration of the measurement of each run; at most, where the workload ends by itself.
                  * @default 10
                  */
                 measure_s: number;
@@ -2772,7 +2772,7 @@ export interface components {
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Duration of the measurement of each run.
+                 * @description Duration of the measurement of each run; at most, where the workload ends by itself.
                  * @default 10
                  */
                 measure_s: number;
@@ -5164,7 +5164,7 @@ export interface components {
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Duration of the measurement of each run.
+                 * @description Duration of the measurement of each run; at most, where the workload ends by itself.
                  * @default 10
                  */
                 measure_s: number;
