@@ -346,15 +346,19 @@ def test_below_a_captured_tree_nothing_is_loaded(tmp_path: Path, fake: None) -> 
     assert "reads a captured machine below" in node.begin().sentence
 
 
-def test_the_contention_factor_of_a_run_is_the_mean_of_those_that_are_known(node: Node) -> None:
+def test_the_contention_factor_of_a_run_is_the_mean_of_those_that_are_known(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factors = iter((0.5, None, 1.5))
+    monkeypatch.setattr(experiment, "largest_contention", lambda _: next(factors))
     node.begin()
-    node.session.add_contention(9.0)
+    node.session.add_contention(lambda: EMPTY)
     node.run(a_run(measure_s=0.05))
     node.until(RunState.LOADED)
     while node.session._run is not None and node.session._run.before is None:
         node.session.step()
-    for factor in (0.5, None, 1.5):
-        node.session.add_contention(factor)
+    for _ in range(3):
+        node.session.add_contention(lambda: EMPTY)
     measured = node.until(RunState.MEASURED).measured
     assert measured is not None
     assert measured.figures["contention_factor"] == 1.0

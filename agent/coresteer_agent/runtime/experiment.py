@@ -21,6 +21,8 @@ from coresteer_core.experiments.model import Command, Finite, Observe, Run, RunR
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import TcpLatency
+from coresteer_core.node.view import View
+from coresteer_core.policies.numa.options import largest_contention
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
 log = logging.getLogger("coresteer.experiment")
@@ -89,10 +91,11 @@ class ExperimentSession:
         if self._run is not None and latency is not None and self._run.before is not None:
             self._run.tcp.append(latency)
 
-    def add_contention(self, factor: float | None) -> None:
-        """Add the present largest contention factor of a process to the measurement, None where it is unknown."""
-        if self._run is not None and factor is not None and self._run.before is not None:
-            self._run.contention.append(factor)
+    def add_contention(self, view: Callable[[], View]) -> None:
+        """Add the present largest contention factor of a process to the measurement, where it is known."""
+        run = self._run
+        if run is not None and run.before is not None and (factor := largest_contention(view())) is not None:
+            run.contention.append(factor)
 
     def note_disturbance(self, keys: frozenset[str]) -> None:
         """Record the keys of settings that were changed during a measurement."""

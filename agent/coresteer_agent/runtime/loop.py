@@ -45,7 +45,6 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import ROUND_PERIOD_S
-from coresteer_core.policies.numa.options import largest_contention
 from coresteer_core.protocol import (
     BeginExperiment,
     EndExperiment,
@@ -302,7 +301,7 @@ class Agent:
         self._cgroups = self._flows.cgroups(self._net_tasks)
         self._numa = self._attempt("NUMA state", self._read_numa)
         if self._experiment is not None:
-            self._experiment.add_contention(largest_contention(self._view()))
+            self._experiment.add_contention(self._view)
         if self._net_tasks or self._flows_reported or self._numa is not None:
             self._flows_reported = bool(self._net_tasks)
             now_ms = time.time_ns() // 1_000_000

@@ -14,7 +14,9 @@ from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.experiments import SimulatedExperiments, simulate_run
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.memory_experiment import memory_figures
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.simulate.numa_tasks import has_traffic
 from coresteer_core.experiments.model import (
     Classes,
     Command,
@@ -42,6 +44,7 @@ from coresteer_core.protocol import (
     encode,
 )
 from coresteer_core.settings import NetdevParam
+from coresteer_core.settings.kernel import KernelParameter
 
 _IGB, _MLX5 = 1, 0
 
@@ -214,3 +217,18 @@ async def test_a_simulated_node_answers_the_backend_over_its_connection() -> Non
         agent = SimulatedAgent(a_node(_IGB), uri, FleetStatistics(), record_latencies=False)
         await run([agent], interval_s=1.0, duration_s=None, tls=None)
     assert [message.state for message in messages] == [RunState.READY, RunState.LOADED, RunState.MEASURED]
+
+
+def test_the_memory_of_a_simulated_node_is_shared_remote_and_moved() -> None:
+    machines = [make_machine(cpus=64, irqs=60, kind=kind, seed=seed) for kind in range(3) for seed in range(4)]
+    machine = next(each for each in machines if has_traffic(each) and len(each.topology.numa_nodes) > 1)
+    node = SimulatedNode(name="s", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
+    crowd = [memory_figures(node, Memory(compute_processes=0, memory_processes=count)) for count in (1, 4, 16)]
+    assert crowd[0]["memory_run_s"] == crowd[1]["memory_run_s"] < crowd[2]["memory_run_s"]
+    assert crowd[0]["contention_factor"] == 0 < crowd[1]["contention_factor"] < crowd[2]["contention_factor"]
+    automatic = memory_figures(node, Memory())
+    node.write(KernelParameter("numa_balancing"), "0")
+    kernel = memory_figures(node, Memory())
+    pins = memory_figures(node, Memory(memory_cpus="0", compute_cpus="63"))
+    assert pins["makespan_s"] < automatic["makespan_s"] < kernel["makespan_s"]
+    assert (kernel["pages_moved"], pins["remote_numa_share"]) == (0, 0)
