@@ -80,6 +80,6 @@ def check_against_node(view: View, plan: Plan) -> Preview:
     for action in plan.actions:
         if action.key not in is_now:
             raise Conflict(f"{action.key} is already {action.becomes}; preview it again.")
-        if is_now[action.key] != action.was:
+        if not parse_setting(action.key).equal(is_now[action.key], action.was):
             raise Conflict(f"{action.key} is {is_now[action.key]} now, no longer {action.was}; preview it again.")
     return now
