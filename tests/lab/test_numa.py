@@ -1,124 +1,108 @@
 """Memory by NUMA node in a guest with two: reads, page moves, refusals, restore, and the numa policy on a process."""
 
-import contextlib
-import re
-import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
-from tests.lab.fleet import Backend, agent_in, await_said
+from tests.lab.fleet import Backend, agent_in
+from tests.lab.memory import CPUS, Place, balancing, place, stream
 from tests.lab.nics import enforced
 from tests.lab.rig import Guest
+from tests.lab.test_affinity import STATE
 from tests.lab.test_changes import apply, await_change
-from tests.lab.test_policies import allowed, await_allowed
 from tests.lab.test_settings import restored
 from tests.support.polling import poll
 
-NODE_0, NODE_1 = "0-3", "4-7"
-MIB = 48
-
-
-@contextlib.contextmanager
-def stream(guest: Guest, *, touch: str, run: str, free: bool = False, seconds: int = 120) -> Iterator[int]:
-    """Run a process whose memory was touched on some CPUs and that runs on others; yield its PID."""
-    bounds = ("--mib", str(MIB), "--seconds", str(seconds), *(["--free"] if free else []))
-    pid = guest.start("python", "-m", "tests.lab.stream", "--touch", touch, "--run", run, *bounds, output="stream.log")
-    await_said(guest, "stream.log", "ready")
-    try:
-        yield pid
-    finally:
-        guest.run("kill", str(pid), check=False)
-
-
-def mib_by_node(guest: Guest, pid: int) -> dict[int, float]:
-    """Return the anonymous memory of a process by NUMA node, from its numa_maps."""
-    found: dict[int, float] = {}
-    for line in guest.read(f"/proc/{pid}/numa_maps").splitlines():
-        if "anon=" not in line:
-            continue
-        size = int((re.search(r"kernelpagesize_kB=(\d+)", line) or ["", "4"])[1])
-        for node, pages in re.findall(r"N(\d+)=(\d+)", line):
-            found[int(node)] = found.get(int(node), 0.0) + int(pages) * size / 1024
-    return found
-
-
-def local_share(guest: Guest, pid: int, node: int) -> float:
-    found = mib_by_node(guest, pid)
-    return found.get(node, 0.0) / sum(found.values())
-
-
-@contextlib.contextmanager
-def balancing(guest: Guest, value: str) -> Iterator[None]:
-    """Turn the kernel's automatic NUMA balancing on or off: it would move pages, too."""
-    path = "/proc/sys/kernel/numa_balancing"
-    before = guest.read(path)
-    guest.run("sh", "-c", f"echo {value} > {path}")
-    try:
-        yield
-    finally:
-        guest.run("sh", "-c", f"echo {before} > {path}")
+WAIT_S = 60
+PROCESSES: dict[str, tuple[int, tuple[str, ...]]] = {"moved": (0, ()), "pinned": (1, ()), "free": (1, ("--free",))}
+"""The node on which each runs, and further arguments; the memory of all is on node 0."""
+SPEC = {"type": "numa", "min_age_s": 0, "move_pages": True, "pins": {"pinned": "1"}}
+SCOPE = {"tasks": ["pinned", "free"]}
 
 
 @pytest.fixture(scope="module")
-def node(two_socket: Guest, host: Backend) -> Iterator[int]:
-    """Yield a node with an agent; check at the end that nothing is left to restore."""
-    with balancing(two_socket, "0"), agent_in(two_socket, host):
-        yield host.await_live("two-socket")["id"]
+def pids(two_socket: Guest) -> Iterator[dict[str, int]]:
+    """Yield processes by name; they start together, because an agent takes some rounds to see a process's load."""
+    with balancing(two_socket, "0"), ExitStack() as stack:
+        found = {}
+        for name, (node, arguments) in PROCESSES.items():
+            process = stream(
+                two_socket, "--busy", "0.3", *arguments, touch=CPUS[0], run=CPUS[node], name=name, seconds=180, mib=24
+            )
+            found[name] = stack.enter_context(process)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def agent_pid(two_socket: Guest, host: Backend, pids: dict[str, int]) -> Iterator[int]:
+    """Yield the PID of an agent; check at the end that nothing is left to restore."""
+    with agent_in(two_socket, host) as pid:
+        yield pid
     restored(two_socket)  # forgets the originals of the processes that ended while their pages were being restored
     assert restored(two_socket) == ["Nothing to restore: every setting has its original value."]
 
 
-def await_known(host: Backend, node_id: int, pid: int) -> dict[str, object]:
-    """Wait until the node has reported the memory of a process; return its entry."""
-
-    def read() -> dict[str, object] | None:
-        entries = host.request("GET", f"/api/nodes/{node_id}/numa")["tasks"]
-        return next((e for e in entries if e["task"]["pid"] == pid and e["task"]["bytes_by_node"]), None)
-
-    found = poll(read, timeout_s=60, interval_s=0.5)
-    assert found is not None
+@pytest.fixture(scope="module")
+def node(host: Backend, agent_pid: int) -> int:
+    found: int = host.await_live("two-socket")["id"]
     return found
 
 
-def test_pages_move_and_return_in_the_same_proportion(two_socket: Guest, host: Backend, node: int) -> None:
-    with stream(two_socket, touch=NODE_0, run=NODE_0) as pid:
-        entry = await_known(host, node, pid)
-        assert entry["remote_share"] == pytest.approx(0.0, abs=0.05)
-        before = mib_by_node(two_socket, pid)
-        change = apply(host, node, f"task/{pid}/memory-nodes", "1")
-        assert local_share(two_socket, pid, 1) >= 0.95
-        host.request("POST", f"/api/changes/{change['id']}/rollback")
-        await_change(host, change["id"], {"rolled_back"})
-        after = mib_by_node(two_socket, pid)
-        assert sum(abs(after.get(n, 0) - before.get(n, 0)) for n in (0, 1)) <= 0.1 * sum(before.values())
+def await_known(host: Backend, node_id: int, pid: int) -> dict[str, Any]:
+    """Wait until the node has reported the memory of a process; return its entry."""
+
+    def read() -> dict[str, Any] | None:
+        entries = host.request("GET", f"/api/nodes/{node_id}/numa")["tasks"]
+        return next((e for e in entries if e["task"]["pid"] == pid and e["task"]["bytes_by_node"]), None)
+
+    return poll(read, timeout_s=WAIT_S, interval_s=0.1)
 
 
-def test_a_node_that_does_not_exist_is_refused(two_socket: Guest, host: Backend, node: int) -> None:
-    with stream(two_socket, touch=NODE_0, run=NODE_0) as pid:
-        await_known(host, node, pid)
-        body = {"desired": [{"key": f"task/{pid}/memory-nodes", "value": "7"}]}
-        previewed = host.request("POST", f"/api/nodes/{node}/previews", body)
-        assert "This node has no NUMA node 7" in previewed["refused"][0]["sentence"]
+def await_place(guest: Guest, pid: int, affinity: str, node: int) -> None:
+    """Wait until a process may run on these CPUs and 95 % of its memory is on the node."""
+
+    def reached(found: Place) -> bool:
+        return found.affinity == affinity and found.share(node) >= 0.95
+
+    poll(lambda: place(guest, pid), reached, timeout_s=WAIT_S, interval_s=0.1)
 
 
-def test_the_policy_brings_a_process_to_its_memory_and_restores_it(two_socket: Guest, host: Backend, node: int) -> None:
-    with stream(two_socket, touch=NODE_0, run=NODE_1, free=True) as pid:
-        await_known(host, node, pid)
-        spec = {"type": "numa", "min_age_s": 0}
-        with enforced(host, "numa", spec, scope={"tasks": ["python*"]}):
-            assert await_allowed(two_socket, pid, NODE_0) == NODE_0
-            assert local_share(two_socket, pid, 0) >= 0.95
-        poll(lambda: allowed(two_socket, pid) != NODE_0, timeout_s=60, interval_s=0.5)
+def test_a_node_that_does_not_exist_is_refused(host: Backend, node: int, pids: dict[str, int]) -> None:
+    assert await_known(host, node, pids["moved"])["remote_share"] == pytest.approx(0.0, abs=0.05)
+    body = {"desired": [{"key": f"task/{pids['moved']}/memory-nodes", "value": "7"}]}
+    previewed = host.request("POST", f"/api/nodes/{node}/previews", body)
+    assert "This node has no NUMA node 7" in previewed["refused"][0]["sentence"]
 
 
-def test_the_policy_moves_pages_to_a_process_and_its_load_stays(two_socket: Guest, host: Backend, node: int) -> None:
-    with stream(two_socket, touch=NODE_0, run=NODE_1) as pid:
-        await_known(host, node, pid)
-        spec = {
-            "type": "numa", "min_age_s": 0, "move_pages": True, "pins": {"python*": "1"},
-        }  # fmt: skip
-        began_s = time.monotonic()
-        with enforced(host, "numa pages", spec, scope={"tasks": ["python*"]}):
-            poll(lambda: local_share(two_socket, pid, 1) >= 0.95, timeout_s=60, interval_s=0.5)
-            print(f"95 % local after {time.monotonic() - began_s:.0f} s")
-        poll(lambda: local_share(two_socket, pid, 0) >= 0.9, timeout_s=60, interval_s=0.5)
+def test_the_policy_brings_memory_to_a_pinned_process_and_a_free_one_to_its_memory_and_restores_both(
+    two_socket: Guest, host: Backend, node: int, pids: dict[str, int]
+) -> None:
+    with enforced(host, "numa", SPEC, scope=SCOPE):
+        await_place(two_socket, pids["pinned"], CPUS[1], 1)
+        await_place(two_socket, pids["free"], CPUS[0], 0)
+    await_place(two_socket, pids["free"], "0-7", 0)
+    await_place(two_socket, pids["pinned"], CPUS[1], 0)
+
+
+def test_pages_return_in_the_same_proportion_also_after_kill_9_during_a_move(
+    two_socket: Guest, host: Backend, node: int, pids: dict[str, int], agent_pid: int
+) -> None:
+    """The last one: it kills the agent."""
+    two_socket.run("kill", str(pids["pinned"]), str(pids["free"]))
+    pid = pids["moved"]
+    await_known(host, node, pid)
+    before = place(two_socket, pid).share(0)
+    change = apply(host, node, f"task/{pid}/memory-nodes", "1")
+    assert place(two_socket, pid).share(1) >= 0.95
+    host.request("POST", f"/api/changes/{change['id']}/rollback")
+    await_change(host, change["id"], {"rolled_back"})
+    assert place(two_socket, pid).share(0) == pytest.approx(before, abs=0.05)
+
+    body = {"plan": change["plan"], "confirm_timeout_s": 120}
+    host.request("POST", f"/api/nodes/{node}/changes", body)
+    poll(lambda: place(two_socket, pid).share(1) > 0.1, timeout_s=WAIT_S)
+    two_socket.run("kill", "-9", str(agent_pid))
+    assert place(two_socket, pid).share(1) > 0.1
+    two_socket.run("coresteer-agent", "restore", "--state-dir", STATE)
+    assert place(two_socket, pid).share(0) == pytest.approx(before, abs=0.05)
