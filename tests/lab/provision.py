@@ -18,7 +18,7 @@ from tests.lab.initramfs import write_initramfs
 QEMU = "qemu-system-x86"
 KERNELS = ("linux-image-6.12-amd64", "linux-image-amd64")
 """The full flavour; the cloud flavour lacks e1000e, igb and 9p. The first that the distribution has is taken."""
-TOOLS = ("busybox-static", "kmod", "iproute2", "ethtool", "numactl", "irqbalance", "procps")
+TOOLS = ("busybox-static", "kmod", "iproute2", "ethtool", "numactl", "irqbalance", "numad", "procps")
 MERGED = ("bin", "sbin", "lib", "lib64")
 OLDEST_QEMU = 8  # the first with igb
 
@@ -43,11 +43,12 @@ def provide() -> Kit:
     """Return the kit; fetch it if it is missing. Raises LabUnavailableError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coresteer-lab"
     sysroot = cache / "sysroot"
-    if not (cache / "complete").exists():
+    complete = cache / "complete"
+    if not complete.exists() or complete.read_text() != " ".join(TOOLS):  # of an earlier version with other tools
         shutil.rmtree(cache, ignore_errors=True)
         _fetch(cache, sysroot)
         _depmod(sysroot, _environment(sysroot))
-        (cache / "complete").touch()
+        complete.write_text(" ".join(TOOLS))
     kernel = next((sysroot / "boot").glob("vmlinuz-*"))
     initramfs = write_initramfs(cache / "initramfs", sysroot, kernel.name.removeprefix("vmlinuz-"))
     env = _environment(sysroot)
