@@ -8,7 +8,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 from tests.backend.conftest import Backend
 from tests.backend.fake_agent import now_ms
-from tests.backend.policy_node import PolicyNode, policy_node
+from tests.backend.policy_node import PolicyNode, asked, policy_node
 
 from coresteer.bus import PoliciesEvent
 from coresteer_agent.simulate.load import LOAD_LEVELS, busiest_tasks
@@ -95,3 +95,14 @@ async def test_a_node_that_has_reported_no_numa_state_has_none(node: PolicyNode)
     await report(node, None)
     unknown = {"bandwidth_unknown": None, "traffic_unknown": None}
     assert await node.get("numa") == {"at": None, "nodes": [], "tasks": [], "traffic": []} | unknown
+
+
+async def test_a_preview_says_what_a_move_does_to_the_locality_of_memory(node: PolicyNode) -> None:
+    await report(node, reported := state())
+    moved = next(task for task in reported.tasks if task.remote_share == 0.0)
+    away = next(memory.node for memory in reported.nodes if memory.node not in moved.cpu_nodes)
+    body = {"desired": [{"key": f"task/{moved.pid}/memory-nodes", "value": str(away)}]}
+    preview = await asked(node.operator, f"{node.path}/previews", body)
+    [sentence] = preview["expected"]
+    assert sentence.startswith(f"{moved.name} ({moved.pid}): 0% → 100% of its ")
+    assert "times as fast, by distance alone." in sentence

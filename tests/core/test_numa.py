@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.views import make_topology
 
-from coresteer_core.changes.plan import DesiredValue, inverse, preview
+from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import Load
@@ -19,6 +19,7 @@ from coresteer_core.policies.base import Decision, Mode, Scope
 from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.numa.assignment import Assignment
+from coresteer_core.policies.numa.effect import predict_locality
 from coresteer_core.policies.numa.factors import Machine, Process, on_node, run_time, total_time
 from coresteer_core.policies.numa.machine import machine_of, process_of
 from coresteer_core.policies.numa.memory import EVALUATION_ROUNDS, NumaMemory
@@ -408,3 +409,49 @@ def test_page_moves_are_refused_with_the_reason(name: str) -> None:
     seen, value, why = REFUSED[name]
     shown = preview(seen, [DesiredValue("task/10/memory-nodes", value)], reason="test")
     assert why in shown.refused[0].sentence
+
+
+EFFECTS: dict[str, tuple[NumaTask, dict[str, str], list[str]]] = {
+    "a process follows its memory": (
+        task(), {"task/10/affinity": "0-3"},
+        ["postgres (10): 100% → 0% of its 128 MiB is remote; predicted 2.10 times as fast, by distance alone."],
+    ),
+    "memory follows the process": (
+        task(memory={0: GIB, 1: GIB}, memory_bound=0.5), {"task/10/memory-nodes": "1"},
+        [
+            "postgres (10): 50% → 0% of its 2 GiB is remote; 1 GiB move in about 0.79 s; "
+            "predicted 1.27 times as fast."
+        ],
+    ),
+    "a process and its memory move together": (
+        task(node=0), {"task/10/affinity": "4-7", "task/10/memory-nodes": "1"},
+        [
+            "postgres (10): 0% → 0% of its 128 MiB is remote; 128 MiB move in about 0.098 s; "
+            "predicted 1.00 times as fast, by distance alone."
+        ],
+    ),
+    "a move to the wrong node": (
+        task(node=0), {"task/10/affinity": "5"},
+        ["postgres (10): 0% → 100% of its 128 MiB is remote; predicted 0.48 times as fast, by distance alone."],
+    ),
+    "CPUs of the same node": (task(node=0), {"task/10/affinity": "2"}, []),
+    "unknown memory": (
+        task(memory={}, unknown="Its numa_maps cannot be read."), {"task/10/affinity": "0-3"},
+        ["postgres (10): Its numa_maps cannot be read. No effect on its locality is predicted."],
+    ),
+    "other settings": (task(), {"task/10/nice": "5"}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_preview_predicts_the_locality_of_memory_and_the_speed_up(name: str) -> None:
+    moved, values, expected = EFFECTS[name]
+    plan = Plan([Action(key, "", value, "test") for key, value in values.items()])
+    assert predict_locality(plan, view(moved)) == expected
+
+
+def test_a_prediction_of_locality_needs_several_numa_nodes() -> None:
+    one = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=1)
+    plan = Plan([Action("task/10/affinity", "", "1", "test")])
+    assert predict_locality(plan, view(task(node=0), topology=one)) == []
+    assert predict_locality(plan, replace(view(task()), numa=None)) == []

@@ -10,9 +10,11 @@ from coresteer.changes import repository, validation
 from coresteer.changes.records import find_node
 from coresteer.changes.schemas import PreviewRequest, PreviewResponse
 from coresteer_core.changes.effect import predict_effect
-from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.changes.plan import DesiredValue, Plan
 from coresteer_core.changes.plan import preview as preview_plan
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.view import View
+from coresteer_core.policies.numa.effect import predict_locality
 from coresteer_core.protocol import FlowsMessage
 
 
@@ -46,7 +48,7 @@ async def preview(
         others=await repository.open_changes(session, [node_id]),
     )
     # takes tens of milliseconds for 256 CPUs and 600 interrupts; a thread keeps the event loop responsive
-    effect = [] if found.refused else await asyncio.to_thread(predict_effect, found.plan, view, rates)
+    effect = [] if found.refused else await asyncio.to_thread(_expected, found.plan, view, rates)
     return PreviewResponse(
         plan=found.plan,
         sentence=found.sentence,
@@ -57,3 +59,7 @@ async def preview(
         can_apply=blocked is None,
         blocked_because=blocked,
     )
+
+
+def _expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
+    return predict_effect(plan, view, rates) + predict_locality(plan, view)
