@@ -75,6 +75,7 @@ test("a process and its memory are moved, confirmed and moved back", async () =>
   const preview = panel().getByRole("region", { name: "Preview", exact: true });
   await preview.getByRole("cell", { name: /^task \d+ memory nodes$/ }).waitFor();
   await preview.getByText(/which page was where is not restored/).waitFor();
+  await preview.getByText(/ → 0% of its .*; predicted [\d.]+ times as fast/).waitFor();
   await apply().click();
   await page.getByRole("button", { name: "Confirm" }).click();
   await page.getByRole("status").getByText("Confirmed.").first().waitFor();
@@ -90,8 +91,16 @@ test("a process and its memory are moved, confirmed and moved back", async () =>
   await panel().getByText("CPUs chosen by the kernel's scheduler").waitFor();
 });
 
+test("a link to a process without its start time shows the process that has the PID now", async () => {
+  const selected = new URL(page.url()).searchParams.get("sel") ?? "";
+  const link = new URL(page.url());
+  link.searchParams.set("sel", selected.split(":").slice(0, 2).join(":"));
+  await page.goto(link.href);
+  await page.waitForURL((url) => url.searchParams.get("sel") === selected);
+  await panel().getByText("CPUs chosen by the kernel's scheduler").waitFor();
+});
+
 test("a move that is not confirmed is rolled back with its memory", async () => {
-  await panel().getByRole("button", { name: "Back to the options" }).click();
   const before = await memory();
   await panel()
     .getByRole("button", { name: /^Preview: .* and move / })
@@ -124,7 +133,7 @@ test("a policy for NUMA nodes takes pins and weights", async () => {
   await page.getByText("“nginx=11”: A number from 0.1 to 10.").waitFor();
   await page.getByRole("textbox", { name: "Weights" }).fill("nginx=2.5");
   await page.getByRole("button", { name: "Create policy" }).click();
-  await page.waitForURL(/\/policies\/\d+/);
+  await page.getByRole("button", { name: "Save as version 2" }).waitFor();
   const pins = page.getByRole("textbox", { name: "Static pins" });
   expect(await pins.inputValue()).toBe("postgres*=1 Web?Content=0-1");
   await page.getByText("Advanced").last().click();

@@ -3,9 +3,9 @@ import { panelSelection, settingName, settingValue } from "./settingKeys";
 
 test.each([
   ["irq/41/affinity", "IRQ 41", "irq:41"],
-  ["task/812/affinity", "task 812", null],
-  ["task/812/memory-nodes", "task 812 memory nodes", null],
-  ["task/812/nice", "task 812 nice", null],
+  ["task/812/affinity", "task 812", "task:812"],
+  ["task/812/memory-nodes", "task 812 memory nodes", "task:812"],
+  ["task/812/nice", "task 812 nice", "task:812"],
   ["cgroup/nginx/cpu.shares", "nginx cpu.shares", null],
   ["cgroup/system.slice/nginx.service/cpu.weight", "system.slice/nginx.service cpu.weight", null],
   ["netdev/eth0/rx-0/rps", "eth0 rx-0 RPS", "nic:eth0"],

@@ -48,7 +48,7 @@ export function tunableOf(key: string): string {
   return tunableName(name) || name;
 }
 
-/** The URL selection whose side panel on the node page shows a setting: `irq:41`, `nic:eth0`; null without a panel. */
+/** The URL selection whose side panel on the node page shows a setting: `irq:41`, `nic:eth0`, `task:812`; null without a panel. */
 export function panelSelection(key: string): string | null {
   return parse(key)?.target ?? null;
 }

@@ -80,9 +80,10 @@ function Skeleton() {
 function useNavigation() {
   const navigate = route.useNavigate();
   return useCallback(
-    (change: Partial<NodeSearch>) => {
+    (change: Partial<NodeSearch>, options: { replace?: boolean } = {}) => {
       const addsToHistory = "from" in change || "span" in change || "sel" in change;
-      void navigate({ search: (before) => ({ ...before, ...change }), replace: !addsToHistory, resetScroll: false });
+      const replace = options.replace ?? !addsToHistory;
+      void navigate({ search: (before) => ({ ...before, ...change }), replace, resetScroll: false });
     },
     [navigate],
   );

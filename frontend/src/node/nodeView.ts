@@ -14,7 +14,7 @@ export type NodeView = {
   inventory: Inventory | null;
   search: NodeSearch;
   /** Sets parameters of the URL; a new range, span or selection adds an entry to the browser's history. */
-  navigate: (change: Partial<NodeSearch>) => void;
+  navigate: (change: Partial<NodeSearch>, options?: { replace?: boolean }) => void;
   window: LiveWindow;
   past: Range | null;
   /** Heatmap cells of the past range; null in live mode and until loaded. */

@@ -29,8 +29,11 @@ const NodeSearchSchema = v.pipe(
         v.picklist(SPANS),
       ),
     ),
-    /** The side panel's subject: `irq:41`, `cpu:3`, `nic:eth0`, or `task:812:5551` with PID and start time in ticks. */
-    sel: param(v.pipe(v.string(), v.regex(/^(irq:\d+|cpu:\d+|nic:.+|task:\d+:\d+)$/))),
+    /**
+     * The side panel's subject: `irq:41`, `cpu:3`, `nic:eth0`, or `task:812:5551` with PID and start time in ticks. A
+     * setting's key has no start time: `task:812` is the process with that PID now, and becomes `task:812:5551`.
+     */
+    sel: param(v.pipe(v.string(), v.regex(/^(irq:\d+|cpu:\d+|nic:.+|task:\d+(:\d+)?)$/))),
     /** The share that the heatmap's colour shows; busy when absent. */
     share: param(v.picklist(HEAT_SHARES)),
     /** The order of the heatmap's rows: by structure when absent. */

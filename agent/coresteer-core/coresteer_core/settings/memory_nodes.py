@@ -33,6 +33,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
             lambda m: TaskMemoryNodes(int(m[1])),
             subject="task $1",
             name="memory-nodes",
+            target="task:$1",
         ),
     )
 

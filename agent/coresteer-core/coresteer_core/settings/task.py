@@ -129,6 +129,7 @@ class TaskAffinity(OfTask, frozen=True):
             lambda m: TaskAffinity(int(m[1])),
             subject="task $1",
             name="affinity",
+            target="task:$1",
         ),
     )
 
@@ -219,7 +220,12 @@ class TaskNice(OfTask, frozen=True):
     _name = "nice"
     forms: ClassVar[Sequence[KeyForm]] = (
         KeyForm(
-            "task/PID/nice", rf"task/{PID_PATTERN}/nice", lambda m: TaskNice(int(m[1])), subject="task $1", name="nice"
+            "task/PID/nice",
+            rf"task/{PID_PATTERN}/nice",
+            lambda m: TaskNice(int(m[1])),
+            subject="task $1",
+            name="nice",
+            target="task:$1",
         ),
     )
 

@@ -19,6 +19,14 @@ export function Panel({ view, sel }: { view: NodeView; sel: string }) {
   const [kind = "", ...rest] = sel.split(":");
   if (kind === "irq") return <IrqPanel key={sel} view={view} number={Number(rest[0])} />;
   if (kind === "cpu") return <CpuPanel key={sel} view={view} cpu={Number(rest[0])} />;
-  if (kind === "task") return <TaskPanel key={sel} view={view} pid={Number(rest[0])} started={Number(rest[1])} />;
+  if (kind === "task")
+    return (
+      <TaskPanel
+        key={rest[0]}
+        view={view}
+        pid={Number(rest[0])}
+        started={rest[1] === undefined ? null : Number(rest[1])}
+      />
+    );
   return <NetdevPanel key={sel} view={view} name={rest.join(":")} />;
 }

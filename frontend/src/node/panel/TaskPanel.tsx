@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { useEffect } from "react";
 import { Unknown } from "../../components/Unknown";
 import { parseCpuList } from "../../lib/cpulist";
 import { bytes, duration, formatCount, formatFigure, percent } from "../../lib/format";
@@ -10,26 +11,45 @@ import { MemoryBar, NodeLabel } from "../numa/MemoryBar";
 import { MoveOptions } from "../numa/MoveOptions";
 import { latestChange, ownersOf } from "../numa/moveOptions";
 import styles from "../numa/numa.module.css";
-import { CONTENTION_UNKNOWN, factor, memoryShares, type NumaEntry, runsOn, whyUnknown } from "../numa/numaTasks";
+import {
+  CONTENTION_UNKNOWN,
+  factor,
+  memoryShares,
+  type NumaEntry,
+  runsOn,
+  taskSelection,
+  whyUnknown,
+} from "../numa/numaTasks";
 import { latestOfEach } from "../policies/decisions";
 import { numaQuery } from "../queries";
 import { PanelFrame, PropertyList } from "./PanelFrame";
 
-type Props = { view: NodeView; pid: number; started: number };
+type Props = { view: NodeView; pid: number; started: number | null };
 
-/** Panel of a process: properties, owners, memory by NUMA node, and moves to other nodes. started: in ticks. */
+/**
+ * Panel of a process: properties, owners, memory by NUMA node, and moves to other nodes. started: in ticks, null for the
+ * process that has the PID now, whose start time is then added to the URL.
+ */
 export function TaskPanel({ view, pid, started }: Props) {
   const numa = useQuery(numaQuery(view.node.id));
   const { data: decisions } = useQuery(decisionsQuery(view.node.id, null));
   const entry = numa.data?.tasks.find(({ task }) => task.pid === pid);
-  if (entry === undefined || entry.task.started_ticks !== started)
+  const found = entry?.task.started_ticks;
+  const { navigate } = view;
+  useEffect(() => {
+    if (started === null && found !== undefined)
+      navigate({ sel: taskSelection({ pid, started_ticks: found }) }, { replace: true });
+  }, [navigate, pid, started, found]);
+  if (entry === undefined || (started !== null && found !== started))
     return (
       <PanelFrame view={view} title={`Process ${pid}`}>
         <p className="muted">
           {numa.isPending
             ? "Loading the process."
             : entry === undefined
-              ? "This process has ended, or it uses less than 0.2 CPUs and 256 MiB of memory now."
+              ? view.topology.numa_nodes.length < 2
+                ? "This node has a single NUMA node, so the memory of its processes is not read."
+                : "This process has ended, or it uses less than 0.2 CPUs and 256 MiB of memory now."
               : "This process has ended; its PID now belongs to another one."}
         </p>
       </PanelFrame>

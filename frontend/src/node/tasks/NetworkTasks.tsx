@@ -9,7 +9,9 @@ import { clock } from "../../lib/time";
 import { flowsQuery } from "../../policies/queries";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
+import { taskSelection } from "../numa/numaTasks";
 import { SelectionLink } from "../panel/PanelFrame";
+import { numaQuery } from "../queries";
 import { useStableOrder } from "../stableOrder";
 import { indexTopology, localityShares, methodText, type RxPath, rxPathsOf } from "./rxPath";
 import styles from "./tasks.module.css";
@@ -28,6 +30,8 @@ export function NetworkTasks({ view }: { view: NodeView }) {
     [flows.data, places, inventory],
   );
   const ordered = useStableOrder(links, `.${styles.chain}`);
+  const numa = useQuery(numaQuery(node.id)).data;
+  const panels = useMemo(() => new Set(numa?.tasks.map((entry) => taskSelection(entry.task))), [numa]);
   const [shown, setShown] = useState(SHOWN);
   const maxRows = useRef(0);
   const visible = ordered.slice(0, shown);
@@ -84,7 +88,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
               </thead>
               <tbody>
                 {visible.map((link) => (
-                  <Row key={link.key} view={view} link={link} />
+                  <Row key={link.key} view={view} link={link} hasPanel={panels.has(taskSelection(link.task))} />
                 ))}
               </tbody>
             </table>
@@ -122,7 +126,9 @@ function Locality({ links }: { links: RxPath[] }) {
   );
 }
 
-function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { view: NodeView; link: RxPath }) {
+type RowProps = { view: NodeView; link: RxPath; hasPanel: boolean };
+
+function Row({ view, link: { task, placement, hop, nodes, offNode, why }, hasPanel }: RowProps) {
   const selected = view.search.sel;
   const cpu = (number: number, children: ReactNode) => (
     <SelectionLink view={view} sel={`cpu:${number}`}>
@@ -140,7 +146,10 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
   return (
     <tr data-selected={here || undefined}>
       <td title={details.filter(Boolean).join(" · ")}>
-        {cpu(task.cpu, task.name)} <span className="muted">{task.pid}</span>
+        <SelectionLink view={view} sel={hasPanel ? taskSelection(task) : `cpu:${task.cpu}`}>
+          {task.name}
+        </SelectionLink>{" "}
+        <span className="muted">{task.pid}</span>
       </td>
       <td className="n">{placement.sockets.toLocaleString("en")}</td>
       <td>
