@@ -99,6 +99,8 @@ def test_pages_return_in_the_same_proportion_also_after_kill_9_during_a_move(
     await_change(host, change["id"], {"rolled_back"})
     assert place(two_socket, pid).share(0) == pytest.approx(before, abs=0.05)
 
+    # an agent reports memory every few seconds, and a plan from before that is refused
+    poll(lambda: await_known(host, node, pid)["remote_share"], lambda share: share <= 0.05, timeout_s=WAIT_S)
     body = {"plan": change["plan"], "confirm_timeout_s": 120}
     host.request("POST", f"/api/nodes/{node}/changes", body)
     poll(lambda: place(two_socket, pid).share(1) > 0.1, timeout_s=WAIT_S)
