@@ -74,7 +74,7 @@ format: .venv/.installed $(NODE_MODULES)
 
 lock: .venv/.installed  ## newer versions of the Python packages
 	$(BIN)/uv pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
-	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev \
+	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev --extra simulation \
 	  agent/coresteer-core/pyproject.toml agent/pyproject.toml backend/pyproject.toml --output-file requirements.lock
 
 clean:  ## what make made, but not the state of a running installation

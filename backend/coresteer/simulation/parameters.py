@@ -1,0 +1,75 @@
+"""Parameters of the simulated machine and workload. The paper gives none: every default is an assumption of ours.
+
+They were fixed before the first study was run and are printed in every report.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import fields
+
+from coresteer_core.schema import labelled
+
+Seconds = Annotated[float, Meta(ge=0, le=10)]
+
+
+class Pattern(StrEnum):
+    """With whom a process exchanges messages: its two neighbors in a ring, or all others of its job."""
+
+    NEAREST_NEIGHBOR = "nn"
+    ALL_TO_ALL = "aa"
+
+
+class JobType(StrEnum):
+    """Workloads SWL1, SWL2, SWL3: all jobs of type J1, J2, J3."""
+
+    SWL1 = "swl1"
+    SWL2 = "swl2"
+    SWL3 = "swl3"
+
+
+SHARES = {JobType.SWL1: (0.70, 0.05, 0.25), JobType.SWL2: (0.40, 0.20, 0.40), JobType.SWL3: (0.25, 0.05, 0.70)}
+"""Of computation, I/O and communication in a phase [PROC, section 4]."""
+
+
+class Parameters(Struct, frozen=True):
+    """Constants of the machine. Times in seconds."""
+
+    nodes: Annotated[int, Meta(ge=2, le=64), labelled("Nodes", "One CPU each.")] = 16
+    mpl: Annotated[int, Meta(ge=1, le=8), labelled("Multiprogramming level", "Processes on a node at most.")] = 5
+    switch_s: Annotated[Seconds, labelled("Context switch")] = 50e-6
+    interrupt_s: Annotated[Seconds, labelled("Interrupt")] = 20e-6
+    load_update_s: Annotated[Seconds, labelled("Load update, per message")] = 2e-6
+    reorder_s: Annotated[Seconds, labelled("Reordering")] = 1e-6
+    reorder_message_s: Annotated[Seconds, labelled("Reordering, per pending message")] = 0.2e-6
+    host_s: Annotated[Seconds, labelled("Send or receive a message")] = 5e-6
+    latency_s: Annotated[Seconds, labelled("Network latency")] = 10e-6
+    exchange_s: Annotated[Seconds, Meta(gt=0), labelled("Communication phase", "If all processes run at once.")] = 10e-3
+    boost_period_s: Annotated[Seconds, Meta(gt=0), labelled("Boost period", "Of periodic boost.")] = 10e-3
+    spin_factor: Annotated[
+        float, Meta(ge=0, le=1000), labelled("Spin time", "A multiple of 2 × (switch + interrupt) + latency.")
+    ] = 1.0
+    first_slice_s: Annotated[Seconds, Meta(gt=0), labelled("Initial mean time slice")] = 50e-3
+    wake_window_s: Annotated[Seconds, Meta(gt=0), labelled("Period of the mean number woken")] = 100e-3
+    ert_sign: Annotated[
+        float, Meta(ge=-1, le=1), labelled("Sign of elapsed time in ERT", "−1; +1 is as printed.")
+    ] = -1.0
+    offered: Annotated[float, Meta(gt=0, le=2), labelled("Offered load", "Node-seconds of jobs ÷ capacity.")] = 0.9
+    mean_run_s: Annotated[float, Meta(gt=0, le=3600), labelled("Mean ideal run time", unit="s")] = 5.0
+    jobs: Annotated[int, Meta(ge=1, le=5000), labelled("Jobs")] = 200
+
+    @property
+    def spin_s(self) -> float:
+        """Return how long spin-block and spin-yield spin: the usual 2-competitive choice by default."""
+        return self.spin_factor * (2 * (self.switch_s + self.interrupt_s) + self.latency_s)
+
+
+QUICK = Parameters(mean_run_s=1.0)
+SENSITIVE = ("switch_s", "spin_factor", "boost_period_s", "nodes")
+"""Halved and doubled in the sensitivity analysis."""
+
+
+def describe(parameters: Parameters) -> dict[str, float]:
+    """Return every parameter by name, for reports."""
+    return {field.name: getattr(parameters, field.name) for field in fields(parameters)}

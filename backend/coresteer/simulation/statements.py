@@ -1,0 +1,124 @@
+"""The statements of the PROC paper about its figures 4 and 5, and whether a study reproduces them.
+
+An effect is the relative change of a metric's mean, with a 95 % bootstrap interval over the seeds, in pairs. A
+statement is reproduced where the interval has its sign in every cell that it is about.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from coresteer.simulation.parameters import describe
+from coresteer.simulation.run import Result
+from coresteer.simulation.study import Cell, Run, StudySpec
+
+RESAMPLES = 2000
+METRICS: dict[str, Callable[[Result], float]] = {
+    "response time": lambda result: result.response_s,
+    "idle time": lambda result: result.idle_s,
+    "spin time": lambda result: result.spin_s,
+    "overhead and context switches": lambda result: result.overhead_s + result.switch_s,
+}
+
+
+class Effect(Struct, frozen=True):
+    """Relative change of a metric's mean from one cell to another, −0.2 is 20 % less. low, high: 95 % interval."""
+
+    cell: Cell
+    against: Cell
+    metric: str
+    change: float
+    low: float
+    high: float
+
+
+class Statement(Struct, frozen=True):
+    """What the paper states. change: the largest that it reports, None without a number. reduces: its sign."""
+
+    text: str
+    metric: str
+    schemes: tuple[str, ...]
+    reduces: bool
+    change: float | None = None
+    by_imbalance: bool = False
+
+
+class Verdict(Struct, frozen=True):
+    """A statement next to a study. holds: cells whose interval has its sign; of: cells that it is about.
+
+    best: the largest change with the statement's sign. effects: of every cell.
+    """
+
+    statement: Statement
+    holds: int
+    of: int
+    best: float | None
+    effects: list[Effect]
+
+    @property
+    def sentence(self) -> str:
+        """Return the verdict in words."""
+        if not self.of:
+            return "Not examined: the study has no cell that it is about."
+        if self.holds == self.of:
+            return f"Reproduced in all {self.of} cells."
+        return f"Not reproduced{f': in {self.holds} of {self.of} cells only' if self.holds else ''}."
+
+
+STATEMENTS = (
+    Statement("Reordering shortens response time in every cell, by 21.4 % at most.", "response time",
+              ("SB+RO", "PB+RO"), True, -0.214),
+    Statement("SB+RO has less idle time than SB, by 55.6 % at most.", "idle time", ("SB+RO",), True, -0.556),
+    Statement("PB+RO has less spin time than PB, by 31.8 % at most.", "spin time", ("PB+RO",), True, -0.318),
+    Statement("Reordering adds overhead and context switches.", "overhead and context switches",
+              ("SB+RO", "PB+RO"), False),
+    Statement("v = 1.5 is slower than v = 0.5.", "response time", ("SB", "SB+RO", "PB", "PB+RO"), False,
+              by_imbalance=True),
+)  # fmt: skip
+"""Figures 4 and 5. The reductions at v = 1.5 are printed as “??%” in the paper."""
+
+
+def judge(runs: Sequence[Run]) -> list[Verdict]:
+    """Return the verdict on each statement."""
+    by_cell: dict[Cell, dict[int, Result]] = {}
+    for each in runs:
+        by_cell.setdefault(each.cell, {})[each.seed] = each.result
+    return [_verdict(statement, by_cell) for statement in STATEMENTS]
+
+
+def _verdict(statement: Statement, by_cell: dict[Cell, dict[int, Result]]) -> Verdict:
+    effects = []
+    for cell, results in by_cell.items():
+        if cell.scheme not in statement.schemes:
+            continue
+        if statement.by_imbalance:
+            against = Cell(cell.scheme, cell.pattern, cell.job_type, 0.5)
+        else:
+            against = Cell(cell.scheme.removesuffix("+RO"), cell.pattern, cell.job_type, cell.imbalance)
+        if against != cell and against in by_cell:
+            effects.append(compare(cell, against, statement.metric, results, by_cell[against]))
+    signed = [(each.high < 0) if statement.reduces else (each.low > 0) for each in effects]
+    changes = [each.change for each in effects]
+    best = (min if statement.reduces else max)(changes, default=None)
+    return Verdict(statement, sum(signed), len(effects), best, effects)
+
+
+def compare(cell: Cell, against: Cell, metric: str, results: dict[int, Result], others: dict[int, Result]) -> Effect:
+    """Return the effect between two cells over the seeds that both have."""
+    seeds = sorted(results.keys() & others.keys())
+    value = METRICS[metric]
+    after = np.array([value(results[seed]) for seed in seeds])
+    before = np.array([value(others[seed]) for seed in seeds])
+    picks = np.random.default_rng(0).integers(0, len(seeds), (RESAMPLES, len(seeds)))
+    changes = after[picks].mean(axis=1) / np.maximum(before[picks].mean(axis=1), 1e-12) - 1.0
+    low, high = np.percentile(changes, [2.5, 97.5])
+    change = float(after.mean() / max(before.mean(), 1e-12) - 1.0)
+    return Effect(cell, against, metric, change, float(low), float(high))
+
+
+def describe_study(spec: StudySpec) -> dict[str, str]:
+    """Return what a report of a study must print: the trace and every parameter."""
+    return {"trace": spec.trace, "seeds": str(spec.seeds)} | {
+        name: f"{value:g}" for name, value in describe(spec.parameters).items()
+    }

@@ -1,0 +1,149 @@
+"""The coscheduling simulation: the compiled engine against the readable model, and properties of every scheme."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from tests.support.coscheduling_reference import Reference
+
+from coresteer.simulation.engine import simulate
+from coresteer.simulation.jobs import Jobs, TraceJob, generated, prepare
+from coresteer.simulation.parameters import JobType, Parameters, Pattern
+from coresteer.simulation.run import Result, costs_of, empty_machine, run
+from coresteer.simulation.schemes import SCHEMES
+from coresteer.simulation.statements import STATEMENTS, judge
+from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, run_study
+from coresteer.simulation.swf import TraceError, parse_trace, read_trace, scaled
+
+SMALL = Parameters(nodes=4, mean_run_s=0.2, jobs=12, offered=2.0)
+ROUNDED = 9
+"""Digits of times: the two models add the same numbers in another order."""
+
+
+def jobs_of(parameters: Parameters, pattern: Pattern, job_type: JobType, seed: int, imbalance: float = 0.5) -> Jobs:
+    trace = generated(parameters, seed)
+    return prepare(trace, parameters, pattern=pattern, job_type=job_type, imbalance=imbalance, seed=seed)
+
+
+@pytest.mark.slow("the first test compiles the engine")
+@pytest.mark.parametrize("pattern", list(Pattern))
+def test_the_engine_does_what_the_readable_model_does_time_slice_by_time_slice(pattern: Pattern) -> None:
+    for name, scheme in SCHEMES.items():
+        jobs = jobs_of(SMALL, pattern, JobType.SWL3, seed=1)
+        machine = empty_machine(SMALL, jobs, traced=1_000_000)
+        simulate(costs_of(SMALL, scheme, jobs), machine)
+        reference = Reference(SMALL, scheme, jobs)
+        reference.run()
+        slices = machine.trace[: machine.totals["traced"][0]]
+        found = sorted((round(at, ROUNDED), *rest) for at, *rest in slices.tolist())
+        assert found == sorted((round(at, ROUNDED), *rest) for at, *rest in reference.trace), name
+        assert machine.totals["messages"][0] == reference.messages
+        for spent in ("compute", "spin", "switch", "overhead"):
+            expected = sum(node.spent[spent] for node in reference.nodes)
+            assert machine.node[f"{spent}_s"].sum() == pytest.approx(expected, abs=1e-9), (name, spent)
+
+
+@pytest.mark.parametrize("job_type", list(JobType))
+def test_the_time_of_all_nodes_is_conserved_under_every_scheme(job_type: JobType) -> None:
+    parameters = replace(SMALL, nodes=8, jobs=30)
+    for seed, (name, scheme) in enumerate(SCHEMES.items()):
+        found = run(parameters, scheme, jobs_of(parameters, Pattern.ALL_TO_ALL, job_type, seed, imbalance=1.5))
+        spent = found.compute_s + found.spin_s + found.switch_s + found.overhead_s + found.idle_s
+        assert spent == pytest.approx(found.elapsed_s * parameters.nodes, rel=1e-9), name
+        assert min(found.idle_s, found.spin_s, found.overhead_s, found.switch_s) >= 0
+
+
+@pytest.mark.parametrize("pattern", list(Pattern))
+def test_a_job_alone_takes_its_ideal_time_and_its_overhead_under_every_scheme(pattern: Pattern) -> None:
+    parameters = replace(SMALL, jobs=1)
+    for name, scheme in SCHEMES.items():
+        jobs = prepare(
+            [TraceJob(0.0, 1.0, 4)], parameters, pattern=pattern, job_type=JobType.SWL2, imbalance=0.0, seed=1
+        )
+        found = run(parameters, scheme, jobs)
+        extra = found.switch_s + found.overhead_s + jobs.loops[0] * jobs.peers[0] * parameters.host_s
+        assert jobs.ideal_s[0] - 1e-9 <= found.response_s + jobs.loops[0] * 1e-3, name
+        assert found.response_s <= jobs.ideal_s[0] + extra, name
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    first, second = (
+        msgspec.json.encode(run(SMALL, SCHEMES["SY-PB+RO"], jobs_of(SMALL, Pattern.ALL_TO_ALL, JobType.SWL1, 3)))
+        for _ in range(2)
+    )
+    assert first == second
+
+
+@pytest.mark.slow("worker processes load the compiled engine")
+def test_a_study_has_the_same_jobs_for_all_schemes_and_judges_every_statement() -> None:
+    spec = StudySpec(
+        schemes=("SB", "SB+RO", "PB", "PB+RO"), patterns=(Pattern.NEAREST_NEIGHBOR,), job_types=(JobType.SWL1,),
+        seeds=3, parameters=replace(SMALL, jobs=6),
+    )  # fmt: skip
+    runs = list(run_study(spec, workers=2))
+    assert len(runs) == len(cells_of(spec)) * 3
+    messages = {(each.cell.imbalance, each.seed): each.result.messages for each in runs}
+    assert all(messages[each.cell.imbalance, each.seed] == each.result.messages for each in runs)
+    assert [verdict.of for verdict in judge(runs)] == [4, 2, 2, 4, 4]
+
+
+def result(response_s: float) -> Result:
+    return Result(response_s, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("with_reordering", "sentence"),
+    [
+        ([0.7, 0.8], "Reproduced in all 1 cells."),
+        ([1.2, 1.3], "Not reproduced."),
+        ([0.5, 1.6], "Not reproduced."),
+    ],
+    ids=["shorter with every seed", "longer", "uncertain"],
+)
+def test_a_statement_is_reproduced_where_the_interval_has_its_sign(with_reordering: list[float], sentence: str) -> None:
+    runs = [
+        Run(Cell(scheme, Pattern.ALL_TO_ALL, JobType.SWL3, 0.5), seed, result(value))
+        for scheme, values in (("SB", [1.0, 1.0]), ("SB+RO", with_reordering))
+        for seed, value in enumerate(values)
+    ]
+    assert judge(runs)[0].sentence == sentence
+    assert judge(runs)[2].sentence == "Not examined: the study has no cell that it is about."
+    assert [each.statement for each in judge(runs)] == list(STATEMENTS)
+
+
+TRACE = """; a comment
+1 100 -1 60 128 -1 -1 128 -1 -1 1 1 1 1 1 -1 -1 -1
+2 50 -1 30 -1 -1 -1 32 -1 -1 1 1 1 1 1 -1 -1 -1
+3 200 -1 10 1 -1 -1 1 -1 -1 1 1 1 1 1 -1 -1 -1
+4 300 -1 -1 8 -1 -1 8 -1 -1 0 1 1 1 1 -1 -1 -1
+"""
+
+
+def test_a_trace_is_scaled_to_the_machine_and_jobs_of_one_process_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    path.write_text(TRACE)
+    jobs = read_trace(path)
+    assert jobs == [TraceJob(50, 30, 32), TraceJob(100, 60, 128), TraceJob(200, 10, 1)]
+    assert [job.size for job in scaled(jobs, replace(SMALL, nodes=16, jobs=2))] == [4, 16]
+    with pytest.raises(TraceError, match="2 jobs of several processes, fewer than the 3 needed"):
+        scaled(jobs, replace(SMALL, nodes=16, jobs=3))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("; only comments", "log has no job"), ("1 2 3", "Line 1 of log is not a job"), ("a b c d e", "Line 1 of log")],
+)
+def test_a_malformed_trace_is_refused_with_its_line(text: str, sentence: str) -> None:
+    with pytest.raises(TraceError, match=sentence):
+        parse_trace(text.encode(), "log")
+
+
+def test_run_times_are_scaled_and_the_offered_load_is_met() -> None:
+    parameters = Parameters()
+    jobs = jobs_of(parameters, Pattern.ALL_TO_ALL, JobType.SWL1, seed=2)
+    assert jobs.ideal_s.mean() == pytest.approx(parameters.mean_run_s, rel=0.01)
+    offered = (jobs.ideal_s * jobs.size).sum() / (jobs.arrival_s.max() * parameters.nodes)
+    assert offered == pytest.approx(parameters.offered)
+    assert set(np.log2(jobs.size)) <= {1.0, 2.0, 3.0, 4.0}
