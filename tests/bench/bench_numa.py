@@ -176,6 +176,8 @@ def main() -> None:
     for arm, found in ratios.items():
         worse = sum(ratio > 1.01 for ratio in found)
         print(f"{arm:28} {interval(found, random):24} {worse:>13} of {len(found)}")
+    paired = [own / other for own, other in zip(ratios["numa"], ratios["automatic"], strict=True)]
+    print(f"{'numa ÷ automatic, paired':28} {interval(paired, random)}")
     print(f"{'the paper, UNAS':28} {PAPER_RATIO:24} (40 cores, PARSEC)")
     print(f"moves of the policy per workload: median {statistics.median(moves):g}, most {max(moves)}")
     small(random, topologies, arguments.small)
