@@ -20,6 +20,7 @@ from coresteer_agent.collect.numa import Allocations, parse_meminfo, parse_numas
 from coresteer_agent.collect.numa_maps import NumaMaps, parse_numa_maps
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.linux.move_pages import move_pages
+from coresteer_agent.observe import numa_tasks
 from coresteer_agent.observe.numa_tasks import NumaReader
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.memory_nodes import split_counts
@@ -102,6 +103,21 @@ def test_the_memory_of_a_process_is_read_within_a_round(large: int) -> None:
     assert sum((task.bytes_by_node or {}).values()) >= 32 * MIB
     assert task.mems_allowed
     assert task.unknown is None
+
+
+@pytest.mark.parametrize("counted", [{0: 30 * MIB, 1: 2 * MIB}, None])
+def test_a_process_that_is_too_large_to_read_is_counted_by_its_cgroup(
+    large: int, monkeypatch: pytest.MonkeyPatch, counted: dict[int, int] | None
+) -> None:
+    monkeypatch.setattr(numa_tasks, "MAX_READ_S", 0.0)
+    monkeypatch.setattr(numa_tasks, "read_only_process_memory", lambda *_: counted)
+    reader, topology = NumaReader(Path("/")), read_topology(Path("/"))
+    reader.read([large], topology)
+    reader.tick()
+    [task] = reader.read([large], topology).tasks
+    assert task.bytes_by_node == counted
+    assert task.from_cgroup is (counted is not None)
+    assert (task.unknown or "").startswith("A read of its numa_maps would take") is (counted is None)
 
 
 def test_the_value_of_memory_nodes_has_counts_and_a_write_of_the_present_node_changes_nothing(large: int) -> None:

@@ -23,7 +23,7 @@ MONITORED = make_machine(cpus=32, irqs=40, kind=1, seed=1)
 
 
 def state(machine: Machine = MACHINE) -> NumaState:
-    made = numa_state(machine, busiest_tasks(machine, LOAD_LEVELS - 1), {}, {})
+    made = numa_state(machine, busiest_tasks(machine, LOAD_LEVELS - 1), {}, {}, {})
     assert made is not None
     return made
 

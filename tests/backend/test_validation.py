@@ -9,6 +9,7 @@ from tests.backend.rejection import rejection
 
 from coresteer.gateway.text_validation import control_characters
 from coresteer.gateway.validation import RULES
+from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.numa import NumaState, NumaTask
@@ -119,6 +120,8 @@ def cpu_list_fields(node: msgspec.inspect.Type, path: str = "") -> set[str]:
         found = [cpu_list_fields(member, path) for member in node.types]
     elif isinstance(node, msgspec.inspect.ListType):
         found = [cpu_list_fields(node.item_type, path)]
+    elif isinstance(node, msgspec.inspect.DictType):
+        found = [cpu_list_fields(node.value_type, path)]
     else:
         found = []
     return set().union(*found)
@@ -164,6 +167,10 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
     "FlowsMessage.numa.tasks.affinity": numa_flows(affinity=INVALID),
     "FlowsMessage.numa.tasks.allowed": numa_flows(allowed=INVALID),
     "FlowsMessage.numa.tasks.mems_allowed": numa_flows(mems_allowed=INVALID),
+    **{
+        f"FlowsMessage.cpusets.{field}": FlowsMessage(0, [], cpusets={"web": msgspec.convert({field: INVALID}, Cpuset)})
+        for field in ("cpus", "mems", "effective_cpus", "effective_mems")
+    },
 }
 
 

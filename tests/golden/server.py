@@ -4,6 +4,7 @@ from msgspec.structs import replace
 from tests.golden.samples import made
 from tests.support.views import make_topology
 
+from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.rates import Rates
@@ -63,9 +64,17 @@ def view(controllers: tuple[str, ...] = ()) -> View:
         replace(nginx, pid=815, name="ptp4l", realtime=True),
     ]
     cgroups = {"web.slice": {"cpu.weight": "100", "io.weight": "100"}, "docker/1": {"cpu.shares": "1024"}}
+    cpusets = {
+        "": Cpuset(None, None, "0-14", "0-1"),
+        "web.slice": Cpuset("", "0", "0-14", "0", {0: 3 << 30, 1: 1 << 20}),
+        "web.slice/nginx.service": Cpuset(),
+        "small.slice": Cpuset("0-1", "", "0-1", "0-1"),
+        "small.slice/1": Cpuset("1", "", "1", "0-1"),
+    }
     return View(
-        TOPOLOGY, Inventory([eth0, eth1], irqs, list(controllers)), tasks=tasks, learned=_LEARNED, cgroups=cgroups
-    )
+        TOPOLOGY, Inventory([eth0, eth1], irqs, list(controllers)), tasks=tasks, learned=_LEARNED, cgroups=cgroups,
+        cpusets=cpusets,
+    )  # fmt: skip
 
 
 def _own(params: dict[str, str], way: str) -> dict[str, str]:

@@ -31,6 +31,15 @@ DESIRED: dict[str, list[tuple[str, str]]] = {
         ("cgroup/docker/1/cpu.shares", "2048"), ("cgroup/web.slice/cpu.weight", "0"),
         ("cgroup/web.slice/cpu.weight", "much"), ("cgroup/db.slice/cpu.weight", "100"),
     ],
+    "cgroup cpuset": [
+        ("cgroup/web.slice/cpuset.mems", "1"), ("cgroup/web.slice/cpuset.mems", "inherited"),
+        ("cgroup/web.slice/cpuset.mems", "0-1"), ("cgroup/web.slice/cpuset.mems", "7"),
+        ("cgroup/web.slice/cpuset.mems", "one"), ("cgroup/web.slice/nginx.service/cpuset.mems", "1"),
+        ("cgroup/db.slice/cpuset.mems", "1"), ("cgroup/web.slice/cpuset.cpus", "0-3"),
+        ("cgroup/web.slice/cpuset.cpus", "inherited"), ("cgroup/web.slice/cpuset.cpus", "6"),
+        ("cgroup/web.slice/cpuset.cpus", "15"), ("cgroup/small.slice/1/cpuset.cpus", "1-2"),
+        ("cgroup/small.slice/1/cpuset.cpus", "0-1"),
+    ],
     "packet steering": [
         ("netdev/eth0/rx-0/rps", "0-3"), ("netdev/eth1/rx-0/rps", "none"), ("netdev/eth0/rx-9/rps", "1"),
         ("netdev/eth0/rx-0/rps", "15"), ("netdev/eth0/tx-1/xps", "0,8"), ("netdev/eth0/tx-1/xps", "none"),

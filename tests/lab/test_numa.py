@@ -10,25 +10,47 @@ from tests.lab.memory import CPUS, Place, balancing, place, stream
 from tests.lab.nics import enforced
 from tests.lab.rig import Guest
 from tests.lab.test_affinity import STATE
-from tests.lab.test_changes import apply, await_change
+from tests.lab.test_changes import apply, roll_back
 from tests.lab.test_settings import restored
 from tests.support.polling import poll
 
+from coresteer_agent.collect.cgroup_memory import parse_numa_stat
+
 WAIT_S = 60
-PROCESSES: dict[str, tuple[int, tuple[str, ...]]] = {"moved": (0, ()), "pinned": (1, ()), "free": (1, ("--free",))}
+MIB = 24
+JOB = "/sys/fs/cgroup/lab-numa/job"
+PROCESSES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "moved": (0, ()), "pinned": (1, ()), "free": (1, ("--free",)),
+    "job": (0, ("--busy", "0.6", "--cgroup", f"{JOB}/main")),
+}  # fmt: skip
 """The node on which each runs, and further arguments; the memory of all is on node 0."""
 SPEC = {"type": "numa", "min_age_s": 0, "move_pages": True, "pins": {"pinned": "1"}}
 SCOPE = {"tasks": ["pinned", "free"]}
 
 
 @pytest.fixture(scope="module")
-def pids(two_socket: Guest) -> Iterator[dict[str, int]]:
+def job(two_socket: Guest) -> Iterator[None]:
+    """Make a cgroup on NUMA node 0 with the CPUs of its parent, 0-3, and below it one without a cpuset of its own."""
+    begin = f"""
+        mkdir -p {JOB}/main; cd {JOB}
+        for parent in ../.. ..; do echo +cpuset +memory > $parent/cgroup.subtree_control; done
+        echo +memory > cgroup.subtree_control
+        echo {CPUS[0]} > ../cpuset.cpus; echo 0 > cpuset.mems
+    """
+    two_socket.run("sh", "-ec", begin)
+    yield
+    end = "until rmdir lab-numa/job/main; do sleep 0.1; done; rmdir -p lab-numa/job"
+    two_socket.run("sh", "-ec", f"cd /sys/fs/cgroup; {end}; echo -cpuset -memory > cgroup.subtree_control")
+
+
+@pytest.fixture(scope="module")
+def pids(two_socket: Guest, job: None) -> Iterator[dict[str, int]]:
     """Yield processes by name; they start together, because an agent takes some rounds to see a process's load."""
     with balancing(two_socket, "0"), ExitStack() as stack:
         found = {}
         for name, (node, arguments) in PROCESSES.items():
             process = stream(
-                two_socket, "--busy", "0.3", *arguments, touch=CPUS[0], run=CPUS[node], name=name, seconds=180, mib=24
+                two_socket, "--busy", "0.3", *arguments, touch=CPUS[0], run=CPUS[node], name=name, seconds=180, mib=MIB
             )
             found[name] = stack.enter_context(process)
         yield found
@@ -75,6 +97,48 @@ def test_a_node_that_does_not_exist_is_refused(host: Backend, node: int, pids: d
     assert "This node has no NUMA node 7" in previewed["refused"][0]["sentence"]
 
 
+def test_the_memory_of_a_cgroup_follows_its_numa_nodes_and_returns(
+    two_socket: Guest, host: Backend, node: int, pids: dict[str, int]
+) -> None:
+    key, pid = "cgroup/lab-numa/job/cpuset.mems", pids["job"]
+    await_known(host, node, pid)
+    counted = parse_numa_stat(two_socket.read(f"{JOB}/main/memory.numa_stat").encode(), "")["anon"][0] / (1 << 20)
+    assert MIB <= counted <= place(two_socket, pid).mib[0]
+    previewed = host.request("POST", f"/api/nodes/{node}/previews", {"desired": [{"key": key, "value": "1"}]})
+    assert "The kernel moves about" in previewed["warnings"][0]["sentence"]
+    change = apply(host, node, key, "1")
+    assert place(two_socket, pid).share(1) >= 0.95
+    roll_back(host, change["id"])
+    assert two_socket.read(f"{JOB}/cpuset.mems") == "0"
+    assert place(two_socket, pid).share(0) >= 0.95
+
+
+def test_an_empty_list_of_a_cgroup_with_processes_is_restored_to_that_of_its_parent(
+    two_socket: Guest, host: Backend, node: int, pids: dict[str, int]
+) -> None:
+    change = apply(host, node, "cgroup/lab-numa/job/cpuset.cpus", "1-2")
+    assert place(two_socket, pids["job"]).affinity == "1-2"
+    roll_back(host, change["id"])
+    assert two_socket.read(f"{JOB}/cpuset.cpus") == CPUS[0]
+    assert place(two_socket, pids["job"]).affinity == CPUS[0]
+
+
+def test_a_list_that_a_cgroup_may_not_have_is_refused_with_a_reason(
+    host: Backend, node: int, pids: dict[str, int]
+) -> None:
+    await_known(host, node, pids["job"])
+    says = {
+        ("job/cpuset.mems", "7"): "This node has no NUMA node 7.",
+        ("job/cpuset.cpus", "2-5"): "CPUs 4-5 are not in cpuset.cpus.effective of lab-numa, the parent of",
+        ("job/main/cpuset.mems", "1"): "The cpuset controller is not enabled for lab-numa/job/main: enable it",
+        ("gone/cpuset.mems", "1"): "This node has no cgroup lab-numa/gone",
+    }
+    for (end, value), sentence in says.items():
+        body = {"desired": [{"key": f"cgroup/lab-numa/{end}", "value": value}]}
+        previewed = host.request("POST", f"/api/nodes/{node}/previews", body)
+        assert sentence in previewed["refused"][0]["sentence"]
+
+
 def test_the_policy_brings_memory_to_a_pinned_process_and_a_free_one_to_its_memory_and_restores_both(
     two_socket: Guest, host: Backend, node: int, pids: dict[str, int]
 ) -> None:
@@ -95,8 +159,7 @@ def test_pages_return_in_the_same_proportion_also_after_kill_9_during_a_move(
     before = place(two_socket, pid).share(0)
     change = apply(host, node, f"task/{pid}/memory-nodes", "1")
     assert place(two_socket, pid).share(1) >= 0.95
-    host.request("POST", f"/api/changes/{change['id']}/rollback")
-    await_change(host, change["id"], {"rolled_back"})
+    roll_back(host, change["id"])
     assert place(two_socket, pid).share(0) == pytest.approx(before, abs=0.05)
 
     # an agent reports memory every few seconds, and a plan from before that is refused

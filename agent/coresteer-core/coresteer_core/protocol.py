@@ -23,6 +23,7 @@ from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.experiments.model import Role, Run, RunResult, RunState, Workload
+from coresteer_core.node.cpusets import MAX_CPUSETS, Cpuset
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.numa import NumaState
@@ -98,8 +99,8 @@ class TasksMessage(Struct, frozen=True, tag="tasks"):
 class FlowsMessage(Struct, frozen=True, tag="flows"):
     """Message with the processes that use the network and their RX placements, every few seconds; stored for backtests.
 
-    exact: bytes are counted by eBPF and include UDP; otherwise by TCP sockets, and UDP is unknown. cgroups: as in
-    View. numa: None on a machine with a single NUMA node.
+    exact: bytes are counted by eBPF and include UDP; otherwise by TCP sockets, and UDP is unknown. cgroups,
+    cpusets: as in View. numa: None on a machine with a single NUMA node.
     """
 
     time_ms: int
@@ -107,6 +108,7 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
     exact: bool = False
     cgroups: Annotated[dict[CgroupPath, dict[Name, Name]], Meta(max_length=2 * MAX_NET_TASKS)] = {}
     numa: NumaState | None = None
+    cpusets: Annotated[dict[CgroupPath, Cpuset], Meta(max_length=MAX_CPUSETS)] = {}
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):

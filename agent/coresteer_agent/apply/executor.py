@@ -338,6 +338,8 @@ class Executor:
                 f"but the kernel changed it to {shorten_value(after)}."
             )
             return _result(setting, Outcome.FAILED, sentence, found, after)
+        if not setting.equal(after, value):  # as near as the node comes to it now: threads ended, a list not emptied
+            done += f" It reads {shorten_value(after)}."
         return _result(setting, Outcome.APPLIED, done, found, after)
 
 

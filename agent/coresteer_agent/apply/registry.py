@@ -6,6 +6,7 @@ from typing import Any  # Any: a handler takes only settings of its own kind
 
 from coresteer_agent.apply.cgroup_weight import CgroupWeightHandler
 from coresteer_agent.apply.channels import ChannelsHandler
+from coresteer_agent.apply.cpuset_file import CpusetHandler
 from coresteer_agent.apply.handler import Error, Explanation, Handler
 from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
 from coresteer_agent.apply.kernel_parameter import KernelParameterHandler
@@ -26,6 +27,8 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
     settings.TaskNice: TaskNiceHandler(),
     settings.TaskMemoryNodes: MemoryNodesHandler(),
     settings.CgroupWeight: CgroupWeightHandler(),
+    settings.CpusetCpus: CpusetHandler(),
+    settings.CpusetMems: CpusetHandler(),
     settings.Rps: QueueCpusHandler(),
     settings.Xps: QueueCpusHandler(),
     settings.RssTable: RssTableHandler(),

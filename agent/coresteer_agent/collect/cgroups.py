@@ -6,11 +6,12 @@ from pathlib import Path
 
 from coresteer_agent.collect.files import read_bytes
 
-_VERSION_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+VERSION_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+"""Mount points of version 2 below the root directory: alone, and beside version 1."""
 MOUNTS = {
-    "cpu.weight": _VERSION_2,
+    "cpu.weight": VERSION_2,
     "cpu.shares": ("sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpuacct,cpu"),
-    "io.weight": _VERSION_2,
+    "io.weight": VERSION_2,
 }
 """Mount points below the root directory of the cgroup hierarchies, by weight file."""
 

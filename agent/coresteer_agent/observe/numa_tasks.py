@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.collect.cgroup_memory import read_only_process_memory
 from coresteer_agent.collect.cpuset import read_mems_allowed
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_file
@@ -19,7 +20,7 @@ from coresteer_core.node.topology import Topology
 BUDGET = 0.02
 """Share of one CPU that reading numa_maps and memory traffic may take."""
 MAX_READ_S = 0.25
-"""A process whose numa_maps would take longer is not read: the agent does nothing else meanwhile."""
+"""Of a process whose numa_maps would take longer, only its cgroup is read: the agent does nothing else meanwhile."""
 _S_PER_BYTE = 0.012 / (1 << 30)
 """First estimate of the time of a read; each process has its own after its first."""
 _NO_HMAT = "The firmware does not state what the memory can transfer (HMAT)."
@@ -28,13 +29,17 @@ _MIN_AGAIN_S = 5.0
 
 
 class _Known(Struct):
-    """numa_maps of a process. cost_s: of its last read. maps: None with the reason in unknown."""
+    """numa_maps of a process. cost_s: of its last read. maps: None with the reason in unknown.
+
+    from_cgroup: maps has the anonymous memory that its cgroup counts.
+    """
 
     started_ticks: int
     read_s: float
     cost_s: float
     maps: NumaMaps | None
     unknown: str | None = None
+    from_cgroup: bool = False
 
 
 class NumaReader:
@@ -103,8 +108,8 @@ class NumaReader:
         reused = known is None or known.started_ticks != facts.started_ticks
         expected_s = facts.rss_bytes * _S_PER_BYTE if known is None or reused else known.cost_s
         if expected_s > MAX_READ_S:
-            too_long = f"A read of its numa_maps would take about {expected_s:.1f} s, over {MAX_READ_S:g} s."
-            self._known[pid] = _Known(facts.started_ticks, now_s, expected_s, None, too_long)
+            self._known[pid] = _Known(facts.started_ticks, now_s, expected_s, None)
+            self._read_cgroup(pid, facts, self._known[pid])
             return
         path = f"proc/{pid}/numa_maps"
         maps, begin_s = None, time.thread_time()
@@ -118,6 +123,17 @@ class NumaReader:
         cost_s = time.thread_time() - begin_s
         self._credit_s -= cost_s
         self._known[pid] = _Known(facts.started_ticks, now_s, cost_s, maps, why)
+
+    def _read_cgroup(self, pid: int, facts: TaskFacts, known: _Known) -> None:
+        known.unknown = f"A read of its numa_maps would take about {known.cost_s:.1f} s, over {MAX_READ_S:g} s."
+        try:
+            sizes = read_only_process_memory(self._root, facts.identity.groups.unified or "", pid)
+        except ParseError as error:
+            known.unknown = str(error)
+            return
+        if sizes is not None:
+            known.maps = NumaMaps(sizes, max(0, facts.rss_bytes - sum(sizes.values())), None)
+            known.unknown, known.from_cgroup = None, True
 
     def _task(self, pid: int, facts: TaskFacts, topology: Topology) -> NumaTask:
         known = self._known.get(pid)
@@ -148,6 +164,7 @@ class NumaReader:
             unknown=known.unknown,
             shared_bytes=known.maps.shared_bytes if known.maps is not None else 0,
             mempolicy=known.maps.mempolicy if known.maps is not None else None,
+            from_cgroup=known.from_cgroup,
             bound=facts.scheduling.bound,
             user=facts.identity.user,
             command=facts.identity.command,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.collect.cpusets import read_cpusets
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import is_topology_current, read_topology
@@ -35,6 +36,7 @@ from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link, LinkEvent
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
+from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import mean_load
@@ -104,6 +106,7 @@ class Agent:
         self._flows = FlowReader(self._root)
         self._net_tasks: list[NetTask] = []
         self._cgroups: dict[str, dict[str, str]] = {}
+        self._cpusets: dict[str, Cpuset] = {}
         self._flows_reported = False
         self._numa_reader = NumaReader(self._root)
         self._numa: NumaState | None = None
@@ -302,10 +305,12 @@ class Agent:
         self._numa = self._attempt("NUMA state", self._read_numa)
         if self._experiment is not None:
             self._experiment.add_contention(self._view)
+        self._cpusets = self._attempt("cpusets", self._read_cpusets) or {}
         if self._net_tasks or self._flows_reported or self._numa is not None:
             self._flows_reported = bool(self._net_tasks)
-            now_ms = time.time_ns() // 1_000_000
-            self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups, self._numa))
+            now_ms, exact = time.time_ns() // 1_000_000, self._flows.exact
+            message = FlowsMessage(now_ms, self._net_tasks, exact, self._cgroups, self._numa, self._cpusets)
+            self._link.send_flows(message)
         if self._classes.active:
             self._classes.observe(self._view(), self._flows.connections())
 
@@ -313,6 +318,10 @@ class Agent:
         if len(self._topology.numa_nodes) < 2:
             return None
         return self._numa_reader.read(self._tasks.numa_pids, self._topology)
+
+    def _read_cpusets(self) -> dict[str, Cpuset]:
+        tasks = [*(self._numa.tasks if self._numa is not None else ()), *self._net_tasks]
+        return read_cpusets(self._root, (task.cgroup.lstrip("/") for task in tasks if task.cgroup is not None))
 
     def _save_learned(self, learned: NicKnowledge) -> None:
         self._nics_file.write(learned)
@@ -377,6 +386,7 @@ class Agent:
             classes=self._classes.figures,
             cgroups=self._cgroups,
             numa=self._numa,
+            cpusets=self._cpusets,
         )
 
     def _timed_view(self) -> View:

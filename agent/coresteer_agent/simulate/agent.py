@@ -132,8 +132,13 @@ class SimulatedAgent:
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+            numa = self.node.numa()
             flows = FlowsMessage(
-                int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups(), numa=self.node.numa()
+                int(now_s * 1000),
+                self.node.net_tasks(),
+                cgroups=self.node.cgroups(),
+                numa=numa,
+                cpusets=self.node.cpusets(numa),
             )
             self._send(flows)
         if now_s >= self._next_classes_s and self._class_policy is not None:

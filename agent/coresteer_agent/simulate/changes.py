@@ -49,13 +49,15 @@ class SimulatedHandler(Handler[Setting]):
 
     def view(self) -> View:
         """Return the View of the simulated machine for the guard, without load."""
+        numa = self._node.numa()
         return View(
             self._node.machine.topology,
             self._node.inventory,
             tasks=self._node.net_tasks(),
             learned=self._node.learned,
             cgroups=self._node.cgroups(),
-            numa=self._node.numa(),
+            numa=numa,
+            cpusets=self._node.cpusets(numa),
         )
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from coresteer_agent.runtime.nic_learning import NicLearner
 from coresteer_agent.simulate.cache import SimulationCache, irq_target_cpus
 from coresteer_agent.simulate.coalescing import driver_response
+from coresteer_agent.simulate.cpusets import cpusets, shares_after
 from coresteer_agent.simulate.load import (
     NOISE_VARIANTS,
     failing_nic_counts,
@@ -21,6 +22,7 @@ from coresteer_agent.simulate.machine import Fault, Machine, labels_of
 from coresteer_agent.simulate.numa_tasks import numa_state
 from coresteer_agent.version import VERSION
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.nic import NicKnowledge
@@ -77,7 +79,7 @@ class SimulatedNode:
         self.unacknowledged: deque[UnacknowledgedSample] = deque()
         self.affinities: dict[int, str] = {}
         self.task_params: dict[int, dict[str, str]] = {}
-        self.weights: dict[tuple[str, str], str] = {}
+        self.cgroup_values: dict[tuple[str, str], str] = {}
         self._recent: deque[Rates] = deque(maxlen=max(1, round(ROUND_PERIOD_S / cache.duration_s)))
         self.memory_shares: dict[int, dict[int, float]] = {}
         self._level = 0
@@ -171,15 +173,26 @@ class SimulatedNode:
     def numa(self) -> NumaState | None:
         """Return the memory of NUMA nodes and processes at the load of the last interval; None with a single node."""
         return numa_state(
-            self.machine, self._cache.tasks(self.machine, self._level), self.affinities, self.memory_shares
+            self.machine,
+            self._cache.tasks(self.machine, self._level),
+            self.affinities,
+            self.memory_shares,
+            self.cgroup_values,
         )
+
+    def cpusets(self, numa: NumaState | None) -> dict[str, Cpuset]:
+        """Return the CPUs and NUMA nodes of the cgroups of its programs, by cgroup. numa: from numa()."""
+        tasks = [] if numa is None else numa.tasks
+        paths = [task.cgroup for task in tasks] + [task.cgroup for task in self.net_tasks()]
+        groups = [path.lstrip("/") for path in paths if path is not None]
+        return cpusets(self.machine.topology, groups, tasks, self.cgroup_values)
 
     def cgroups(self) -> dict[str, dict[str, str]]:
         """Return the weights of the cgroups of its programs, by cgroup and weight name."""
         paths = {task.cgroup.lstrip("/") for task in self.net_tasks() if task.cgroup is not None}
         defaults = {path: {"cpu.weight": "100", "io.weight": "100"} for path in paths}
         return {
-            path: {name: self.weights.get((path, name), value) for name, value in values.items()}
+            path: {name: self.cgroup_values.get((path, name), value) for name, value in values.items()}
             for path, values in defaults.items()
         }
 
@@ -194,7 +207,7 @@ class SimulatedNode:
 
     def view(self, time_s: float) -> View:
         """Return the node's View for policies and the guard. time_s: monotonic."""
-        load = mean_load(self._recent)
+        load, numa = mean_load(self._recent), self.numa()
         return View(
             self.machine.topology,
             self.inventory,
@@ -203,7 +216,8 @@ class SimulatedNode:
             time_s,
             self.learned,
             cgroups=self.cgroups(),
-            numa=self.numa(),
+            numa=numa,
+            cpusets=self.cpusets(numa),
         )
 
     def rx_irqs_by_cpu(self) -> dict[int, int]:
@@ -257,7 +271,7 @@ class SimulatedNode:
             case TaskLocation(pid, name):
                 self.task_params.setdefault(pid, {})[name] = value
             case CgroupLocation(path, name):
-                self.weights[path, name] = value
+                self._set_cgroup_value(path, name, value)
             case ParamsLocation(netdev, None, name):
                 self._set_param(netdev, name, value)
             case QueueCpusLocation(netdev, queue_name) if queue_name.startswith("rx-"):
@@ -267,6 +281,14 @@ class SimulatedNode:
                 self.inventory = replace(self.inventory, settings=settings, controllers=kernel_controllers(settings))
             case _:
                 raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    def _set_cgroup_value(self, path: str, name: str, value: str) -> None:
+        """Set a value of a cgroup; with cpuset.mems, the memory of its processes moves."""
+        numa, before = self.numa(), self.cgroup_values
+        self.cgroup_values = {**before, (path, name): value}
+        if name == "cpuset.mems" and numa is not None:
+            nodes = [node.node for node in numa.nodes]
+            self.memory_shares |= shares_after(nodes, numa.tasks, before, self.cgroup_values)
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
         """Set the CPUs of an interrupt. The simulated load moves with it."""

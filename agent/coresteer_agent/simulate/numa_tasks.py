@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from coresteer_agent.simulate.cpusets import CgroupValues, effective, list_text
 from coresteer_agent.simulate.machine import Machine
 from coresteer_agent.simulate.net_tasks import cgroup_of
 from coresteer_agent.simulate.seeded_random import seeded_random
-from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.numa import NodeMemory, NumaState, NumaTask
 from coresteer_core.node.tasks import Task
 
@@ -18,17 +19,21 @@ _BANDWIDTH_BYTES_PER_S = 60e9
 
 
 def numa_state(
-    machine: Machine, tasks: Sequence[Task], affinities: Mapping[int, str], shares: Mapping[int, Mapping[int, float]]
+    machine: Machine,
+    tasks: Sequence[Task],
+    affinities: Mapping[int, str],
+    shares: Mapping[int, Mapping[int, float]],
+    values: CgroupValues,
 ) -> NumaState | None:
     """Return the NUMA state of a machine, None where it has a single node.
 
     tasks: the busiest. affinities: CPU lists by PID. shares: of a process's memory by node, where pages were moved.
+    values: of files of cgroups.
     """
     topology = machine.topology
     nodes = [node.id for node in topology.numa_nodes]
     if len(nodes) < 2:
         return None
-    everything = format_cpu_list(topology.online())
     monitored = has_traffic(machine)
     made = []
     for task in tasks:
@@ -37,8 +42,10 @@ def numa_state(
         own = seeded_random("memory", machine.seed, task.pid)
         size = own.randrange(64, 1500) * _MIB
         first, other, part = own.choice(nodes), own.choice(nodes), own.choice((0.0, 0.1, 0.3))
-        affinity = affinities.get(task.pid, everything)
-        allowed = parse_cpu_list(affinity)
+        group = cgroup_of(task.name)
+        cpus = effective(topology.online(), values, group.lstrip("/"), "cpuset.cpus")
+        affinity = affinities.get(task.pid, list_text(cpus))
+        allowed = parse_cpu_list(affinity) & cpus or cpus
         cpu = task.cpu if task.cpu in allowed else min(allowed)
         node = topology.nodes[cpu]
         split = shares.get(task.pid) or ({first: 1.0 - part, other: part} if first != other else {first: 1.0})
@@ -47,16 +54,16 @@ def numa_state(
                 pid=task.pid,
                 started_ticks=task.pid,
                 name=task.name,
-                cgroup=cgroup_of(task.name),
+                cgroup=group,
                 threads=1,
-                affinity=affinity,
-                allowed=everything,
+                affinity=list_text(allowed),
+                allowed=list_text(cpus),
                 cpu=cpu,
                 cpu_share=task.cpu_share,
                 rss_bytes=size + 20 * _MIB,
                 age_s=86_400.0,
                 cpu_nodes={} if node is None else {node: task.cpu_share},
-                mems_allowed=format_cpu_list(nodes),
+                mems_allowed=list_text(effective(nodes, values, group.lstrip("/"), "cpuset.mems")),
                 bytes_by_node={each: round(share * size) for each, share in split.items() if share},
                 shared_bytes=20 * _MIB,
                 command=task.name,

@@ -24,7 +24,15 @@ def view_of_node(node: NodeRow, flows: FlowsMessage | None = None) -> View:
         )
     if flows is None:
         return View(topology, inventory, learned=learned)
-    return View(topology, inventory, tasks=flows.tasks, learned=learned, cgroups=flows.cgroups, numa=flows.numa)
+    return View(
+        topology,
+        inventory,
+        tasks=flows.tasks,
+        learned=learned,
+        cgroups=flows.cgroups,
+        numa=flows.numa,
+        cpusets=flows.cpusets,
+    )
 
 
 def blocked_because(

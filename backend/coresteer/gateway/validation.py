@@ -106,10 +106,12 @@ def _inventory_cpu_lists(message: InventoryMessage) -> Iterable[str | None]:
     yield from (text for irq in inventory.irqs for text in (irq.requested, irq.effective))
 
 
-def _flows_cpu_lists(message: FlowsMessage) -> Iterable[str]:
+def _flows_cpu_lists(message: FlowsMessage) -> Iterable[str | None]:
     yield from (text for task in message.tasks for text in (task.affinity, task.allowed))
     if message.numa is not None:
         yield from (text for task in message.numa.tasks for text in (task.affinity, task.allowed, task.mems_allowed))
+    for each in message.cpusets.values():
+        yield from (each.cpus, each.mems, each.effective_cpus, each.effective_mems)
 
 
 RULES: Mapping[type, MessageRules[Any]] = {

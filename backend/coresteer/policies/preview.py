@@ -95,6 +95,7 @@ async def current_view(session: AsyncSession, registry: NodeRegistry, node_id: i
         classes={str(policy_id): report.classes for policy_id, report in state.classes.items()},
         cgroups={} if state.flows is None else state.flows.cgroups,
         numa=None if state.flows is None else state.flows.numa,
+        cpusets={} if state.flows is None else state.flows.cpusets,
     )
 
 

@@ -3644,8 +3644,10 @@ export interface components {
              *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
              *         bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
              *         it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
-             *         None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic (resctrl, or misses of the
-             *         last-level cache). memory_bound: the share of its cycles in which it waits for memory. None where unknown.
+             *         None for the kernel's default. from_cgroup: bytes_by_node is its anonymous memory as its cgroup counts it
+             *         (memory.numa_stat), because a read of numa_maps takes too long; mempolicy is unknown. age_s: since its start.
+             *         bytes_per_s: its memory traffic (resctrl, or misses of the last-level cache). memory_bound: the share of its cycles
+             *         in which it waits for memory. None where unknown.
              */
             task: {
                 pid: number;
@@ -3672,6 +3674,8 @@ export interface components {
                 /** @default 0 */
                 shared_bytes: number;
                 mempolicy: string | null;
+                /** @default false */
+                from_cgroup: boolean;
                 bytes_per_s: number | null;
                 memory_bound: number | null;
                 /** @default false */

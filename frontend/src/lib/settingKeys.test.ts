@@ -8,6 +8,8 @@ test.each([
   ["task/812/nice", "task 812 nice", "task:812"],
   ["cgroup/nginx/cpu.shares", "nginx cpu.shares", null],
   ["cgroup/system.slice/nginx.service/cpu.weight", "system.slice/nginx.service cpu.weight", null],
+  ["cgroup/system.slice/nginx.service/cpuset.mems", "system.slice/nginx.service cpuset.mems", null],
+  ["cgroup/web.slice/cpuset.cpus", "web.slice cpuset.cpus", null],
   ["netdev/eth0/rx-0/rps", "eth0 rx-0 RPS", "nic:eth0"],
   ["netdev/eth0/tx-3/xps", "eth0 tx-3 XPS", "nic:eth0"],
   ["netdev/eth0/rss", "eth0 RSS", "nic:eth0"],

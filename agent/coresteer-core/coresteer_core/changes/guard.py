@@ -16,7 +16,7 @@ class Refusal(Struct, frozen=True):
     """A reason why the guard refuses to write a setting.
 
     code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
-    bounds, learned, too_many.
+    bounds, learned, mems, memory, too_many.
     """
 
     code: str
@@ -27,7 +27,8 @@ class Refusal(Struct, frozen=True):
 class PlanWarning(Struct, frozen=True):
     """A side effect or risk that a person should know before a plan is applied.
 
-    code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, controller.
+    code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, pages, inherited,
+    controller.
     """
 
     code: str

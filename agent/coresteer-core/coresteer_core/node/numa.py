@@ -45,8 +45,10 @@ class NumaTask(Struct, frozen=True):
     cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
     bytes_by_node: resident memory by NUMA node (numa_maps), None with the reason in unknown. shared_bytes: the part of
     it that other processes map, too, which does not move with it. mempolicy: the memory policy that the program set,
-    None for the kernel's default. age_s: since its start. bytes_per_s: its memory traffic (resctrl, or misses of the
-    last-level cache). memory_bound: the share of its cycles in which it waits for memory. None where unknown.
+    None for the kernel's default. from_cgroup: bytes_by_node is its anonymous memory as its cgroup counts it
+    (memory.numa_stat), because a read of numa_maps takes too long; mempolicy is unknown. age_s: since its start.
+    bytes_per_s: its memory traffic (resctrl, or misses of the last-level cache). memory_bound: the share of its cycles
+    in which it waits for memory. None where unknown.
     """
 
     pid: Pid
@@ -66,6 +68,7 @@ class NumaTask(Struct, frozen=True):
     unknown: Sentence | None = None
     shared_bytes: Count = 0
     mempolicy: Name | None = None
+    from_cgroup: bool = False
     bytes_per_s: Quantity | None = None
     memory_bound: Annotated[float, Meta(ge=0, le=1)] | None = None
     bound: bool = False

@@ -4,6 +4,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import Load
 from coresteer_core.node.nic import NicKnowledge
@@ -17,7 +18,8 @@ class View(Struct, frozen=True, dict=True):
     """Everything known about a node at one moment. time_s: the node's monotonic clock.
 
     classes: by policy id. cgroups: of the processes in tasks, by path without the leading slash; values of settings by
-    the end of their key, such as ``cpu.weight``. numa: None where the node has not reported it.
+    the end of their key, such as ``cpu.weight``. numa: None where the node has not reported it. cpusets: of the
+    processes' cgroups and those above them, by path as in cgroups; empty without a cpuset controller of version 2.
     """
 
     topology: Topology
@@ -29,6 +31,7 @@ class View(Struct, frozen=True, dict=True):
     classes: dict[str, list[ClassFigures]] = {}
     cgroups: dict[str, dict[str, str]] = {}
     numa: NumaState | None = None
+    cpusets: dict[str, Cpuset] = {}
 
     def task(self, pid: int) -> NetTask | NumaTask | None:
         """Return the process with a PID; None where it neither communicates over the network nor is in numa."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from coresteer_core.settings.base import KeyForm, Setting, SettingError
 from coresteer_core.settings.cgroup import CgroupWeight
+from coresteer_core.settings.cpusets import CpusetCpus, CpusetMems
 from coresteer_core.settings.irq import IrqAffinity
 from coresteer_core.settings.kernel import KernelParameter
 from coresteer_core.settings.location import MachineLocation
@@ -22,6 +23,8 @@ __all__ = [
     "MACHINE_SETTINGS",
     "CgroupWeight",
     "Channels",
+    "CpusetCpus",
+    "CpusetMems",
     "IrqAffinity",
     "KernelParameter",
     "NetdevParam",
@@ -43,6 +46,8 @@ KINDS: tuple[type[Setting], ...] = (
     TaskNice,
     TaskMemoryNodes,
     CgroupWeight,
+    CpusetCpus,
+    CpusetMems,
     Rps,
     Xps,
     RssTable,

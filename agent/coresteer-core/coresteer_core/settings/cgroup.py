@@ -14,27 +14,50 @@ WEIGHTS = {"cpu.weight": (1, 10_000), "cpu.shares": (2, 262_144), "io.weight": (
 
 _MOUNTS = {"cpu.shares": "cpu/"}
 _FOLDER = r"(?!\.\.?/)[ -.0-~]{1,255}"
-_GROUP = rf"({_FOLDER}(?:/{_FOLDER}){{0,31}})"
+GROUP_PATTERN = rf"({_FOLDER}(?:/{_FOLDER}){{0,31}})"
 """Folders below the root cgroup, which has no weight of its own."""
 _WEIGHT = "|".join(map(re.escape, WEIGHTS))
 
 
-class CgroupWeight(Setting, frozen=True):
-    """``cgroup/web.slice/cpu.weight``: a cgroup's share of CPU time, or of I/O, in competition with its siblings.
+class OfCgroup(Setting, frozen=True):
+    """Base of the settings of cgroups, whose values are the text of one of their files.
 
-    path: as in /proc/PID/cgroup, without the leading slash. weight: one of WEIGHTS. io.weight is the group's default;
-    weights of single devices stay.
+    path: as in /proc/PID/cgroup, without the leading slash.
     """
 
     path: str
-    weight: str
 
     complete_in_view = False
+
+    @property
+    def key(self) -> str:
+        """The setting's key: ``cgroup/web.slice/cpu.weight``."""
+        return f"cgroup/{self.path}/{self.name}"
+
+    @property
+    def subject(self) -> str:
+        """The path of the cgroup that the setting belongs to."""
+        return self.path
+
+    @property
+    def location(self) -> CgroupLocation:
+        """The place in a View of the node that holds the cgroup's value."""
+        return CgroupLocation(self.path, self.name)
+
+
+class CgroupWeight(OfCgroup, frozen=True):
+    """``cgroup/web.slice/cpu.weight``: a cgroup's share of CPU time, or of I/O, in competition with its siblings.
+
+    weight: one of WEIGHTS. io.weight is the group's default; weights of single devices stay.
+    """
+
+    weight: str
+
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {"WEIGHT": tuple(WEIGHTS)}
     forms: ClassVar[Sequence[KeyForm]] = (
         KeyForm(
             "cgroup/PATH/WEIGHT",
-            rf"cgroup/{_GROUP}/({_WEIGHT})",
+            rf"cgroup/{GROUP_PATTERN}/({_WEIGHT})",
             lambda m: CgroupWeight(m[1], m[2]),
             subject="$1",
             name="$2",
@@ -47,24 +70,9 @@ class CgroupWeight(Setting, frozen=True):
         return [cls("system.slice", weight) for weight in WEIGHTS]
 
     @property
-    def key(self) -> str:
-        """The setting's key: ``cgroup/web.slice/cpu.weight``."""
-        return f"cgroup/{self.path}/{self.weight}"
-
-    @property
     def name(self) -> str:
         """The last part of the setting's key: ``cpu.weight``."""
         return self.weight
-
-    @property
-    def subject(self) -> str:
-        """The path of the cgroup that the weight belongs to."""
-        return self.path
-
-    @property
-    def location(self) -> CgroupLocation:
-        """The place in a View of the node that holds the weight."""
-        return CgroupLocation(self.path, self.weight)
 
     @property
     def schema(self) -> dict[str, object]:

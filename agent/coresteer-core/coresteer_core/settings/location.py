@@ -40,7 +40,7 @@ class TaskLocation(Struct, frozen=True):
 
 
 class CgroupLocation(Struct, frozen=True):
-    """Place of a cgroup's weight in a View: ``View.cgroups``."""
+    """Place of a cgroup's value in a View: a weight in ``View.cgroups``, CPUs and NUMA nodes in ``View.cpusets``."""
 
     path: str
     name: str

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
-from coresteer_core.node.numa import PAGE_BYTES, NumaTask
+from coresteer_core.node.numa import PAGE_BYTES
 from coresteer_core.node.topology import MAX_NUMA_NODES
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import PID_PATTERN, KeyForm, SettingError, number_schema
@@ -85,8 +85,13 @@ class TaskMemoryNodes(OfTask, frozen=True):
         """Return why a node does not have it, as a sentence; None where it does."""
         if len(view.topology.numa_nodes) < 2:
             return "This node has a single NUMA node, so memory cannot be moved to another."
-        if view.numa_task(self.pid) is None:
+        if (task := view.numa_task(self.pid)) is None:
             return f"This node has no process {self.pid} whose memory by NUMA node is known."
+        if task.from_cgroup:
+            return (
+                f"{self.describe(view)} has too much memory to be moved page by page; set cpuset.mems of its cgroup "
+                "instead."
+            )
         return None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
@@ -109,22 +114,8 @@ class TaskMemoryNodes(OfTask, frozen=True):
                     f"which has {task.mems_allowed}.",
                 )
             ]
-        return self._too_large(view, task, value)
-
-    def _too_large(self, view: View, task: NumaTask, value: str) -> list[tuple[str, str]]:
-        free = {each.node: each.free_bytes for each in (view.numa.nodes if view.numa is not None else [])}
-        found = []
-        for node, size in bytes_to_move(task.bytes_by_node or {}, target_shares(value)).items():
-            known = free.get(node)
-            if known is not None and size > known:
-                found.append(
-                    (
-                        "memory",
-                        f"{_mib(size)} of {self.describe(view)} would move to NUMA node {node}, "
-                        f"which has {_mib(known)} free.",
-                    )
-                )
-        return found
+        moving = bytes_to_move(task.bytes_by_node or {}, target_shares(value))
+        return memory_refusals(view, self.describe(view), moving)
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return ``pages``: how much moves, and that single pages are not restored."""
@@ -135,7 +126,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
         return [
             (
                 "pages",
-                f"About {_mib(moved)} move. An undo moves as many pages back; which page was where is not restored.",
+                f"About {mib(moved)} move. An undo moves as many pages back; which page was where is not restored.",
             )
         ]
 
@@ -190,5 +181,22 @@ def bytes_to_move(sizes: Mapping[int, int], shares: Mapping[int, float]) -> dict
     return {node: size for node, size in missing.items() if size > 0}
 
 
-def _mib(size: int) -> str:
+def memory_refusals(view: View, whose: str, moving: Mapping[int, int]) -> list[tuple[str, str]]:
+    """Return ``memory`` and a sentence for each NUMA node with less free memory than would move there.
+
+    moving: bytes by destination. whose: the owner of the memory.
+    """
+    free = {each.node: each.free_bytes for each in (view.numa.nodes if view.numa is not None else [])}
+    return [
+        (
+            "memory",
+            f"{mib(size)} of {whose} would move to NUMA node {node}, which has {mib(known)} free.",
+        )
+        for node, size in moving.items()
+        if (known := free.get(node)) is not None and size > known
+    ]
+
+
+def mib(size: int) -> str:
+    """Return a size as text for a sentence: ``1,024 MiB``."""
     return f"{size / (1 << 20):,.0f} MiB"

@@ -163,8 +163,11 @@ function Memory({ entry: { task, remote_share } }: { entry: NumaEntry }) {
           </ul>
           <p className="muted">
             {remote_share !== null && `${formatFigure(percent(100 * remote_share))} remote. `}
-            {task.shared_bytes > 0 &&
-              `${formatFigure(bytes(task.shared_bytes))} are shared with other processes and do not move.`}
+            {task.from_cgroup
+              ? "Anonymous memory, as its cgroup counts it: it is too large to be read and moved page by page. " +
+                "cpuset.mems of the cgroup moves it."
+              : task.shared_bytes > 0 &&
+                `${formatFigure(bytes(task.shared_bytes))} are shared with other processes and do not move.`}
           </p>
         </>
       )}

@@ -115,7 +115,8 @@ class _Round:
                 Candidate(
                     index, process, home, nodes,
                     bytes_by_node=tuple([sizes.get(node, 0) for node in self.machine.nodes]),
-                    gains=self._gains(task), pinned=pinned, movable=task.mempolicy is None,
+                    gains=self._gains(task), pinned=pinned,
+                    movable=task.mempolicy is None and not task.from_cgroup,
                     bound=self._is_bound(task, pinned),
                 )
             )  # fmt: skip

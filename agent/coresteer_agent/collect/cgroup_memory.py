@@ -1,0 +1,50 @@
+"""Memory of cgroups by NUMA node: memory.numa_stat (Documentation/admin-guide/cgroup-v2.rst)."""
+
+import re
+from pathlib import Path
+
+from coresteer_agent.collect.cgroups import VERSION_2
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import parse_cpu_number, read_bytes
+
+LEAST_SHARE = 0.9
+"""Of a process's memory, what its cgroup must count as anonymous; also how far the counts of both must agree."""
+_SIZES = re.compile(rb"^(RssAnon|RssFile|RssShmem|HugetlbPages):\s+(\d{1,15}) kB$", re.MULTILINE)
+_KIB = 1024
+
+
+def parse_numa_stat(text: bytes, path: str) -> dict[str, dict[int, int]]:
+    """Parse a cgroup's memory.numa_stat, ``anon N0=4096 N1=0``, into bytes by node by name. Raises ParseError."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, *fields = line.split() or [b""]
+        sizes = {}
+        for field in fields:
+            node, equals, size = field.partition(b"=")
+            if node[:1] != b"N" or not equals or not size.isdigit() or len(size) > 15:
+                raise ParseError(path, number, f"“{field[:40].decode('ascii', 'replace')}” is not a node and a size.")
+            sizes[parse_cpu_number(node[1:], path, number)] = int(size)
+        found[name.decode("ascii", "replace")] = sizes
+    return found
+
+
+def read_only_process_memory(root: Path, group: str, pid: int) -> dict[int, int] | None:
+    """Return anonymous memory by NUMA node of a process that is the only one of its cgroup, without walking its pages.
+
+    None unless the cgroup's count is the process's memory: pages charged elsewhere or left behind by an earlier
+    process make the two differ, and huge, file and shared pages are not in it. Raises ParseError. group: its path.
+    """
+    if not group.strip("/"):
+        return None
+    folder = next((f"{each}{group}" for each in VERSION_2 if read_bytes(root, f"{each}{group}/memory.numa_stat")), None)
+    if folder is None or (read_bytes(root, f"{folder}/cgroup.procs") or b"").split() != [str(pid).encode()]:
+        return None
+    if b"nr_descendants 0" not in (read_bytes(root, f"{folder}/cgroup.stat") or b"").splitlines():
+        return None
+    path = f"{folder}/memory.numa_stat"
+    sizes = parse_numa_stat(read_bytes(root, path) or b"", path).get("anon", {})
+    status = _SIZES.findall(read_bytes(root, f"proc/{pid}/status") or b"")
+    its = {name: int(size) * _KIB for name, size in status}
+    counted, anon, total = sum(sizes.values()), its.get(b"RssAnon", 0), sum(its.values())
+    agree = min(counted, anon) >= LEAST_SHARE * max(counted, anon, total)
+    return sizes if agree and counted else None
