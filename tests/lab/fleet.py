@@ -88,7 +88,7 @@ class Backend:
         headers = {"Content-Type": "application/json", "X-CSRF-Token": self._csrf_token or ""}
         request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310 - http to 127.0.0.1
         try:
-            with self._opener.open(request, timeout=30) as answer:
+            with self._opener.open(request, timeout=150) as answer:
                 text: bytes = answer.read()
         except urllib.error.HTTPError as error:
             raise BackendError(f"{method} {path} is answered with {error.code}: {error.read().decode()}") from error

@@ -30,8 +30,11 @@ from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.protocol import Apply, Confirm, Extend, FlowsMessage, Rollback, ToAgent
+from coresteer_core.settings import parse_setting
 
 _REPORT_TIMEOUT_S = 5.0
+_PAGE_MOVE_TIMEOUT_S = 120.0
+"""For the report of an agent that moves pages before it answers."""
 
 
 class AgentTimeout(Problem):
@@ -210,17 +213,19 @@ async def _send(
     context: ChangeContext, change: Change, message: ToAgent, is_response: Callable[[Change], bool]
 ) -> Change:
     """Send a message and wait for the agent's report. Raises NodeDisconnected and AgentTimeout."""
+    moves_pages = any(parse_setting(action.key).moves_pages for action in change.plan.actions)
+    timeout_s = _PAGE_MOVE_TIMEOUT_S if moves_pages else _REPORT_TIMEOUT_S
     with context.bus.subscribe() as events:
         await context.connections.send(change.node_id, message)
         try:
-            async with asyncio.timeout(_REPORT_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 async for event in events:
                     if isinstance(event, ChangeEvent) and event.change.id == change.id and is_response(event.change):
                         return event.change
         except TimeoutError:
             pass
     raise AgentTimeout(
-        f"{change.node_name} did not answer within {_REPORT_TIMEOUT_S:g} s. The result is not known yet; "
+        f"{change.node_name} did not answer within {timeout_s:g} s. The result is not known yet; "
         "the change shows it as soon as the agent reports."
     )
 

@@ -61,7 +61,7 @@ class Setting(Struct, frozen=True):
 
     forms: the keys of the kind. placeholders: in capitals in a form's syntax, with what may stand for each.
     complete_in_view: a View lists all of them that the node has; one of a process that does not communicate at the
-    moment is not in it.
+    moment is not in it. moves_pages: a write moves memory, which takes about a second for each GiB.
 
     Every kind defines the members that raise NotImplementedError here.
     """
@@ -69,6 +69,7 @@ class Setting(Struct, frozen=True):
     forms: ClassVar[Sequence[KeyForm]] = ()
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {}
     complete_in_view: ClassVar[bool] = True
+    moves_pages: ClassVar[bool] = False
 
     @classmethod
     def examples(cls) -> "Sequence[Setting]":

@@ -174,6 +174,7 @@ class CpusetMems(OfCpuset, frozen=True):
     """
 
     _name = "cpuset.mems"
+    moves_pages = True
     _noun = "NUMA nodes"
     forms: ClassVar[Sequence[KeyForm]] = (
         KeyForm(

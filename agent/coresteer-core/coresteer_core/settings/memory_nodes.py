@@ -26,6 +26,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
     """
 
     _name = "memory-nodes"
+    moves_pages = True
     forms: ClassVar[Sequence[KeyForm]] = (
         KeyForm(
             "task/PID/memory-nodes",
