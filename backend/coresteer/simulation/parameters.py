@@ -4,6 +4,7 @@ They were fixed before the first study was run and are printed in every report.
 """
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -12,6 +13,9 @@ from msgspec.structs import fields
 from coresteer_core.schema import labelled
 
 Seconds = Annotated[float, Meta(ge=0, le=10)]
+Period = Annotated[float, Meta(gt=0, le=10)]
+_micros = partial(labelled, unit="µs", scale=1e6, group="advanced")
+_millis = partial(labelled, unit="ms", scale=1e3, group="advanced")
 
 
 class Pattern(StrEnum):
@@ -38,22 +42,24 @@ class Parameters(Struct, frozen=True):
 
     nodes: Annotated[int, Meta(ge=2, le=64), labelled("Nodes", "One CPU each.")] = 16
     mpl: Annotated[int, Meta(ge=1, le=8), labelled("Multiprogramming level", "Processes on a node at most.")] = 5
-    switch_s: Annotated[Seconds, labelled("Context switch")] = 50e-6
-    interrupt_s: Annotated[Seconds, labelled("Interrupt")] = 20e-6
-    load_update_s: Annotated[Seconds, labelled("Load update, per message")] = 2e-6
-    reorder_s: Annotated[Seconds, labelled("Reordering")] = 1e-6
-    reorder_message_s: Annotated[Seconds, labelled("Reordering, per pending message")] = 0.2e-6
-    host_s: Annotated[Seconds, labelled("Send or receive a message")] = 5e-6
-    latency_s: Annotated[Seconds, labelled("Network latency")] = 10e-6
-    exchange_s: Annotated[Seconds, Meta(gt=0), labelled("Communication phase", "If all processes run at once.")] = 10e-3
-    boost_period_s: Annotated[Seconds, Meta(gt=0), labelled("Boost period", "Of periodic boost.")] = 10e-3
+    switch_s: Annotated[Seconds, _micros("Context switch")] = 50e-6
+    interrupt_s: Annotated[Seconds, _micros("Interrupt")] = 20e-6
+    load_update_s: Annotated[Seconds, _micros("Load update, per message")] = 2e-6
+    reorder_s: Annotated[Seconds, _micros("Reordering")] = 1e-6
+    reorder_message_s: Annotated[Seconds, _micros("Reordering, per pending message")] = 0.2e-6
+    host_s: Annotated[Seconds, _micros("Send or receive a message")] = 5e-6
+    latency_s: Annotated[Seconds, _micros("Network latency")] = 10e-6
+    exchange_s: Annotated[Period, _millis("Communication phase", "If all processes run at once.")] = 10e-3
+    boost_period_s: Annotated[Period, _millis("Boost period", "Of periodic boost.")] = 10e-3
     spin_factor: Annotated[
-        float, Meta(ge=0, le=1000), labelled("Spin time", "A multiple of 2 × (switch + interrupt) + latency.")
+        float,
+        Meta(ge=0, le=1000),
+        labelled("Spin time", "A multiple of 2 × (switch + interrupt) + latency.", group="advanced"),
     ] = 1.0
-    first_slice_s: Annotated[Seconds, Meta(gt=0), labelled("Initial mean time slice")] = 50e-3
-    wake_window_s: Annotated[Seconds, Meta(gt=0), labelled("Period of the mean number woken")] = 100e-3
+    first_slice_s: Annotated[Period, _millis("Initial mean time slice")] = 50e-3
+    wake_window_s: Annotated[Period, _millis("Period of the mean number woken")] = 100e-3
     ert_sign: Annotated[
-        float, Meta(ge=-1, le=1), labelled("Sign of elapsed time in ERT", "−1; +1 is as printed.")
+        float, Meta(ge=-1, le=1), labelled("Sign of elapsed time in ERT", "−1; +1 is as printed.", group="advanced")
     ] = -1.0
     offered: Annotated[float, Meta(gt=0, le=2), labelled("Offered load", "Node-seconds of jobs ÷ capacity.")] = 0.9
     mean_run_s: Annotated[float, Meta(gt=0, le=3600), labelled("Mean ideal run time", unit="s")] = 5.0
