@@ -159,7 +159,7 @@ def test_pages_move_in_steps_until_each_node_has_its_share(large: int, monkeypat
         return [nodes.get(address, 0) for address in addresses]
 
     monkeypatch.setattr(page_moves, "move_pages", move)
-    monkeypatch.setattr(page_moves, "STEP_PAGES", 4096)
+    monkeypatch.setattr(page_moves, "STEP_CALLS", 1)
     pages = len(pages_of(large))
     steps = list(page_moves.move_to_shares(Path("/"), large, {1: 1.0}))
     assert len(steps) > 2

@@ -8,16 +8,18 @@ from pathlib import Path
 
 from coresteer_agent.collect.files import read_bytes, read_file
 from coresteer_agent.collect.numa_maps import parse_numa_maps
-from coresteer_agent.linux.move_pages import move_pages
+from coresteer_agent.linux.move_pages import NOT_STORED, move_pages
 
-STEP_PAGES = 64 * 1024
-"""Pages that are examined, and moved at most, between two pauses: 256 MiB, some tenths of a second."""
 _CALL_PAGES = 4096
 """Pages of one system call."""
+_RETRY_PAGES = 64
+"""Pages of one system call where the kernel ended a larger one early."""
 _PAGEMAP_BYTES = 8
 _MAX_MAPPING_BYTES = 1 << 40
 """A larger mapping is reserved address space; to look for its pages would take minutes."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+STEP_CALLS = max(1, (256 << 20) // (_CALL_PAGES * _PAGE))
+"""System calls between two pauses, for 256 MiB: some tenths of a second."""
 
 
 def own_pages(root: Path, pid: int, starts: Collection[int]) -> Iterator[list[int]]:
@@ -46,7 +48,7 @@ def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Iterator[C
     maps = parse_numa_maps(read_file(root, path), path)
     surplus = _surplus({node: size // _PAGE for node, size in maps.bytes_by_node.items()}, shares)
     calls = own_pages(root, pid, frozenset(maps.starts))
-    while _most_missing(surplus) is not None and (step := list(islice(calls, STEP_PAGES // _CALL_PAGES))):
+    while _most_missing(surplus) is not None and (step := list(islice(calls, STEP_CALLS))):
         failed: Counter[int] = Counter()
         for addresses in step:
             failed.update(_move_surplus(pid, addresses, surplus))
@@ -56,6 +58,7 @@ def move_to_shares(root: Path, pid: int, shares: dict[int, float]) -> Iterator[C
 def _move_surplus(pid: int, addresses: list[int], surplus: dict[int, int]) -> list[int]:
     """Move pages from nodes that have too many; return the errno of each failure. Updates surplus."""
     moving: list[int] = []
+    origins: list[int] = []
     targets: list[int] = []
     where = move_pages(pid, addresses, None) if addresses else []
     for address, node in zip(addresses, where, strict=True):
@@ -63,9 +66,29 @@ def _move_surplus(pid: int, addresses: list[int], surplus: dict[int, int]) -> li
             surplus[node] -= 1
             surplus[target] += 1
             moving.append(address)
+            origins.append(node)
             targets.append(target)
     status = move_pages(pid, moving, targets) if moving else []
+    if NOT_STORED in status:
+        status = _move_in_parts(pid, moving, targets)
+    for origin, target, reached in zip(origins, targets, status, strict=True):
+        if reached != target:  # another page moves instead
+            surplus[origin] += 1
+            surplus[target] -= 1
     return [-code for code in status if code < 0]
+
+
+def _move_in_parts(pid: int, addresses: list[int], targets: list[int]) -> list[int]:
+    """Move pages of which the kernel cannot move some, so that these do not keep the others; return as move_pages()."""
+    status: list[int] = []
+    for begin in range(0, len(addresses), _RETRY_PAGES):
+        pages, nodes = addresses[begin : begin + _RETRY_PAGES], targets[begin : begin + _RETRY_PAGES]
+        found = move_pages(pid, pages, nodes)
+        if NOT_STORED in found:
+            now = move_pages(pid, pages, None)
+            found = [at if code == NOT_STORED else code for code, at in zip(found, now, strict=True)]
+        status += found
+    return status
 
 
 def _surplus(now: dict[int, int], shares: dict[int, float]) -> dict[int, int]:

@@ -1,6 +1,7 @@
 """Moves of a process's pages that the kernel refuses: each reason is reported as a sentence."""
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from coresteer_agent.apply import page_moves
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.linux.move_pages import NOT_STORED
 from coresteer_core.changes.plan import Action
 
 ROOT = Path("/")
@@ -68,3 +70,32 @@ def test_a_refused_move_is_reported_with_its_reason(
     outcome, words = reported
     assert result.outcome == outcome
     assert words in result.sentence
+
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+PINNED = {3, 700, 701}
+"""Pages that the kernel cannot move, by number."""
+
+
+@pytest.mark.parametrize(("share", "moved"), [(1.0, 8192 - len(PINNED)), (0.5, 4096)])
+def test_pinned_pages_stay_without_keeping_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, moved: int
+) -> None:
+    process = tmp_path / "proc/812"
+    process.mkdir(parents=True)
+    (process / "maps").write_text(f"{PAGE:x}-{8193 * PAGE:x} rw-p 00000000 00:00 0\n")
+    (process / "numa_maps").write_text(f"{PAGE:x} default anon=8192 N0=8192 kernelpagesize_kB={PAGE // 1024}\n")
+    (process / "pagemap").write_bytes((1 << 63).to_bytes(8, "little") * 8193)
+    where = dict.fromkeys(range(1, 8193), 0)
+
+    def move_pages(_pid: int, addresses: Sequence[int], nodes: Sequence[int] | None) -> list[int]:
+        """As the kernel: pages go to a node together, and the first such batch with a page that stays ends the call."""
+        pages = [address // PAGE for address in addresses]
+        if nodes is None:
+            return [where[page] for page in pages]
+        where.update((page, node) for page, node in zip(pages, nodes, strict=True) if page not in PINNED)
+        return [NOT_STORED] * len(pages) if PINNED & set(pages) else list(nodes)
+
+    monkeypatch.setattr(page_moves, "move_pages", move_pages)
+    assert not any(failed for failed in page_moves.move_to_shares(tmp_path, 812, {0: 1 - share, 1: share}))
+    assert sum(where.values()) == moved
