@@ -150,7 +150,7 @@ def test_a_run_is_loaded_warmed_up_measured_over_its_window_and_ended(node: Node
     assert node.states() == [RunState.READY, RunState.LOADED, RunState.MEASURED]
     assert FakeLoad.made[0].calls == ["start alone 10.0.0.1:1", "begin", "end", "stop"]
     assert told.measured is not None
-    assert told.measured.duration_s == pytest.approx(0.2, rel=0.5)
+    assert told.measured.duration_s >= 0.2
     assert told.measured.figures["requests_per_s"] == 42
     assert "cpu_busy_percent" in told.measured.figures
     assert node.session.due == float("inf")

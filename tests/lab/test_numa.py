@@ -139,6 +139,7 @@ def test_a_list_that_a_cgroup_may_not_have_is_refused_with_a_reason(
         assert sentence in previewed["refused"][0]["sentence"]
 
 
+@pytest.mark.slow("waits for several rounds of the policy, of 5 s each")
 def test_the_policy_brings_memory_to_a_pinned_process_and_a_free_one_to_its_memory_and_restores_both(
     two_socket: Guest, host: Backend, node: int, pids: dict[str, int]
 ) -> None:
@@ -149,6 +150,7 @@ def test_the_policy_brings_memory_to_a_pinned_process_and_a_free_one_to_its_memo
     await_place(two_socket, pids["pinned"], CPUS[1], 0)
 
 
+@pytest.mark.slow("waits for the agent's reports of memory, every 5 s")
 def test_pages_return_in_the_same_proportion_also_after_kill_9_during_a_move(
     two_socket: Guest, host: Backend, node: int, pids: dict[str, int], agent_pid: int
 ) -> None:
