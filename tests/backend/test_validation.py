@@ -1,6 +1,7 @@
 """Messages from agents are bounded before they are stored and decided on."""
 
 import typing
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -109,22 +110,57 @@ def test_every_message_of_an_agent_has_rules() -> None:
     assert set(RULES) == set(typing.get_args(ToBackend))
 
 
-def cpu_list_fields(node: msgspec.inspect.Type, path: str = "") -> set[str]:
-    """Paths of the fields of type CpuList below a type."""
+Wanted = Callable[[msgspec.inspect.Type], bool]
+
+
+def fields_of(node: msgspec.inspect.Type, wanted: Wanted, path: str) -> set[str]:
+    """Paths of the wanted fields below a type."""
+    if wanted(node):
+        return {path}
     if isinstance(node, msgspec.inspect.Metadata):
-        is_list = (node.extra or {}).get("text") == "cpu-list"
-        return {path} if is_list else cpu_list_fields(node.type, path)
+        return fields_of(node.type, wanted, path)
     if isinstance(node, msgspec.inspect.StructType):
-        found = [cpu_list_fields(field.type, f"{path}.{field.name}") for field in node.fields]
+        found = [fields_of(field.type, wanted, f"{path}.{field.name}") for field in node.fields]
     elif isinstance(node, msgspec.inspect.UnionType):
-        found = [cpu_list_fields(member, path) for member in node.types]
+        found = [fields_of(member, wanted, path) for member in node.types]
     elif isinstance(node, msgspec.inspect.ListType):
-        found = [cpu_list_fields(node.item_type, path)]
+        found = [fields_of(node.item_type, wanted, path)]
     elif isinstance(node, msgspec.inspect.DictType):
-        found = [cpu_list_fields(node.value_type, path)]
+        found = [fields_of(node.value_type, wanted, path)]
     else:
         found = []
     return set().union(*found)
+
+
+def fields_on_the_wire(wanted: Wanted) -> set[str]:
+    messages = typing.get_args(ToBackend)
+    return set().union(*(fields_of(msgspec.inspect.type_info(each), wanted, each.__name__) for each in messages))
+
+
+def is_cpu_list(node: msgspec.inspect.Type) -> bool:
+    return isinstance(node, msgspec.inspect.Metadata) and (node.extra or {}).get("text") == "cpu-list"
+
+
+def is_unbounded(node: msgspec.inspect.Type) -> bool:
+    return isinstance(node, msgspec.inspect.ListType | msgspec.inspect.DictType) and node.max_length is None
+
+
+def test_every_list_on_the_wire_has_a_maximum_unless_its_keys_are_those_of_a_declaration() -> None:
+    assert fields_on_the_wire(is_unbounded) == {
+        "InventoryMessage.inventory.netdevs.params",
+        "InventoryMessage.inventory.netdevs.params_max",
+        "InventoryMessage.inventory.netdevs.queues.params",
+        "FlowsMessage.cgroups",
+        "FlowsMessage.numa.tasks.params",
+        "FlowsMessage.tasks.params",
+        "ExperimentMessage.measured.cpus",
+        "ExperimentMessage.measured.figures",
+    }
+
+
+@pytest.mark.parametrize("changes", [{"bytes_by_node": {1024: 1}}, {"cpu_nodes": {-1: 1.0}}])
+def test_a_numa_node_has_a_number_that_linux_can_give(changes: dict[str, object]) -> None:
+    assert "Expected `int`" in rejection(numa_flows(**changes))
 
 
 INVALID = "3-"
@@ -137,7 +173,7 @@ NET_TASK = NetTask(812, 5, "nginx", "/web", 4, "0", "0", 1, 0.4, 0.0, [RxPlaceme
 INVENTORY = inventory({}, {}, {})
 
 
-def numa_flows(**changes: str) -> FlowsMessage:
+def numa_flows(**changes: object) -> FlowsMessage:
     task = NumaTask(812, 5, "nginx", "/web", 4, "0", "0", 1, 0.4, 4096, 1.0)
     return FlowsMessage(0, [], numa=NumaState([], [replace(task, **changes)]))
 
@@ -175,11 +211,6 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
 
 
 def test_every_cpu_list_on_the_wire_is_parsed() -> None:
-    on_the_wire = {
-        path
-        for message in typing.get_args(ToBackend)
-        for path in cpu_list_fields(msgspec.inspect.type_info(message), message.__name__)
-    }
-    assert on_the_wire == set(INVALID_CPU_LISTS)
+    assert fields_on_the_wire(is_cpu_list) == set(INVALID_CPU_LISTS)
     for path, message in INVALID_CPU_LISTS.items():
         assert "“3-” is not a CPU or a range of CPUs" in rejection(message), path

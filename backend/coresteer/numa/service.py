@@ -1,5 +1,7 @@
 """NUMA state of a node as last reported, with the policy's predictions."""
 
+import asyncio
+
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.numa.schemas import NodeNuma, NumaMoveOption, NumaTaskEntry
@@ -7,7 +9,9 @@ from coresteer.policies.preview import current_view
 from coresteer.presence.registry import NodeRegistry
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.node.numa import NumaState
 from coresteer_core.node.numa_traffic import traffic_between
+from coresteer_core.node.view import View
 from coresteer_core.policies.numa.options import options, placements
 
 
@@ -16,18 +20,23 @@ async def numa(session: AsyncSession, registry: NodeRegistry, node_id: int) -> N
     view, flows = await current_view(session, registry, node_id), registry.get(node_id).flows
     if view is None or view.numa is None or flows is None:
         return NodeNuma(at=None, nodes=[], tasks=[], traffic=[], bandwidth_unknown=None, traffic_unknown=None)
+    # an agent may report so many processes and NUMA nodes that it takes seconds
+    return await asyncio.to_thread(_numa, view, view.numa, flows.time_ms)
+
+
+def _numa(view: View, state: NumaState, time_ms: int) -> NodeNuma:
     entries = [
         NumaTaskEntry(task=task, remote_share=found.remote_share, run_time=found.run_time, contention=found.contention)
-        for task, found in zip(view.numa.tasks, placements(view), strict=True)
+        for task, found in zip(state.tasks, placements(view), strict=True)
     ]
     entries.sort(key=lambda entry: (-(entry.remote_share or 0.0) * entry.task.rss_bytes, -entry.task.cpu_share))
     return NodeNuma(
-        at=from_unix_ms(flows.time_ms),
-        nodes=view.numa.nodes,
+        at=from_unix_ms(time_ms),
+        nodes=state.nodes,
         tasks=entries,
-        traffic=traffic_between([node.id for node in view.topology.numa_nodes], view.numa),
-        bandwidth_unknown=view.numa.bandwidth_unknown,
-        traffic_unknown=view.numa.traffic_unknown,
+        traffic=traffic_between([node.id for node in view.topology.numa_nodes], state),
+        bandwidth_unknown=state.bandwidth_unknown,
+        traffic_unknown=state.traffic_unknown,
     )
 
 
@@ -46,5 +55,5 @@ async def move_options(session: AsyncSession, registry: NodeRegistry, node_id: i
             moved_bytes=option.moved_bytes,
             cost_s=option.cost_s,
         )
-        for option in options(view, pid)
+        for option in await asyncio.to_thread(options, view, pid)
     ]

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coresteer_core.bounds import Count, CpuList
+from coresteer_core.bounds import CpuList
+from coresteer_core.node.topology import BytesByNode
 
 MAX_CPUSETS = 1024
 ROOT_CGROUP = ""
@@ -24,7 +25,7 @@ class Cpuset(Struct, frozen=True):
     mems: CpuList | None = None
     effective_cpus: CpuList = ""
     effective_mems: CpuList = ""
-    bytes_by_node: dict[int, Count] | None = None
+    bytes_by_node: BytesByNode | None = None
 
 
 def parent_cgroup(path: str) -> str:

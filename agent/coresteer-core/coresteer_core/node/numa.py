@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, KernelInteger, Name, Pid, Quantity, Sentence
-from coresteer_core.node.topology import MAX_NUMA_NODES
+from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, Name, Pid, Quantity, Sentence
+from coresteer_core.node.topology import MAX_NUMA_NODES, BytesByNode, NumaNodeNumber
 
 MAX_NUMA_TASKS = 1024
 PAGE_BYTES = 4096
@@ -23,7 +23,7 @@ class NodeMemory(Struct, frozen=True):
     what its CPUs transfer with its own memory and with that of other nodes (resctrl). None where unknown.
     """
 
-    node: KernelInteger
+    node: NumaNodeNumber
     total_bytes: Count | None = None
     free_bytes: Count | None = None
     file_bytes: Count | None = None
@@ -62,9 +62,9 @@ class NumaTask(Struct, frozen=True):
     cpu_share: Quantity
     rss_bytes: Count
     age_s: Quantity
-    cpu_nodes: dict[int, Quantity] = {}
+    cpu_nodes: Annotated[dict[NumaNodeNumber, Quantity], Meta(max_length=MAX_NUMA_NODES)] = {}
     mems_allowed: CpuList = ""
-    bytes_by_node: dict[int, Count] | None = None
+    bytes_by_node: BytesByNode | None = None
     unknown: Sentence | None = None
     shared_bytes: Count = 0
     mempolicy: Name | None = None

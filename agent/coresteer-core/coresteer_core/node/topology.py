@@ -1,15 +1,17 @@
 """Topology of a node: CPUs, cores, NUMA nodes and caches. CPU sets are the kernel's CPU lists (``0-3,8``)."""
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import CpuList, CpuNumber, KernelInteger, Name
+from coresteer_core.bounds import Count, CpuList, CpuNumber, KernelInteger, Name
 from coresteer_core.cpuset import MAX_CPUS, parse_cpu_list
 
 MAX_NUMA_NODES = 1024
 MAX_CACHES = 8 * MAX_CPUS
+NumaNodeNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_NUMA_NODES)]
+BytesByNode: TypeAlias = Annotated[dict[NumaNodeNumber, Count], Meta(max_length=MAX_NUMA_NODES)]
 
 
 class Cpu(Struct, frozen=True):
