@@ -259,7 +259,7 @@ def test_an_unexpected_error_rolls_back_unconfirmed_changes(
     assert (told[-1].state, affinity(root)) == (ChangeState.ROLLED_BACK, "0-1")
 
 
-@pytest.mark.parametrize("broken", ["_sampler.sample", "_inventory_reader.read", "_tasks.scan"])
+@pytest.mark.parametrize("broken", ["_sampler.sample", "_inventory_reader.read", "_processes.scan"])
 def test_a_failing_collector_is_logged_once_and_the_confirmation_timer_runs(  # noqa: PLR0917 - fixtures
     broken: str,
     root: Path,

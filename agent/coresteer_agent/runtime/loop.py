@@ -15,46 +15,33 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.collect.cpusets import read_cpusets
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import is_topology_current, read_topology
 from coresteer_agent.config import Config
 from coresteer_agent.linux.hotplug import HotplugMonitor
-from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.observe.inventory import InventoryReader
-from coresteer_agent.observe.numa_tasks import NumaReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.identity import make_hello, netdev_with_address, observe_reason
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile, settings_absent_from_views
+from coresteer_agent.runtime.processes import Processes
 from coresteer_agent.runtime.schedule import Schedule
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link, LinkEvent
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
-from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.nic import NicKnowledge
-from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import ROUND_PERIOD_S
-from coresteer_core.protocol import (
-    BeginExperiment,
-    EndExperiment,
-    FlowsMessage,
-    Policies,
-    RunExperiment,
-    TasksMessage,
-)
+from coresteer_core.protocol import BeginExperiment, EndExperiment, Policies, RunExperiment
 from coresteer_core.settings import SettingError, parse_setting
 
 if TYPE_CHECKING:
@@ -96,20 +83,13 @@ class Agent:
         hello = make_hello(self._root, self._interval_s, reason)
         self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
         self._sampler = Sampler(self._root)
-        self._tasks = TaskScanner(self._root)
         self._hotplug = self._attempt("hot-plug events", HotplugMonitor) if self._root == Path("/") else None
         self._previous: Sample | None = None
         self._rates: Rates | None = None
         self._seq = 0
         self._polls = 0
         self._recent: deque[Rates] = deque()
-        self._flows = FlowReader(self._root)
-        self._net_tasks: list[NetTask] = []
-        self._cgroups: dict[str, dict[str, str]] = {}
-        self._cpusets: dict[str, Cpuset] = {}
-        self._flows_reported = False
-        self._numa_reader = NumaReader(self._root)
-        self._numa: NumaState | None = None
+        self._processes = Processes(self._root, self._attempt)
         self._nics_file = NicLearningFile(config.nics_path)
         self._nics = NicLearner(hello.kernel, self._save_learned, learned=self._nics_file.read())
         attempted = self._nics.record_attempt
@@ -162,8 +142,7 @@ class Agent:
                 self._changes.close()
                 self._link.stop()
                 self._sampler.close()
-                self._flows.close()
-                self._numa_reader.close()
+                self._processes.close()
 
     def _loop(self) -> None:
         gc.collect()
@@ -193,7 +172,7 @@ class Agent:
                 self._reread_settings(self._changes.tick())
                 self._check_node()
                 self._attempt("classes", self._classes.step)
-                self._attempt("memory of processes", self._numa_reader.tick)
+                self._attempt("memory of processes", self._processes.read_memory)
             if tasks.is_due(time.monotonic()):
                 self._attempt("tasks", self._report_tasks)
             if deciding.is_due(time.monotonic()):
@@ -212,7 +191,7 @@ class Agent:
     def _handle(self, message: LinkEvent) -> None:
         if isinstance(message, BackendReconnected):
             self._note_connection()
-            self._flows_reported = True  # flows reported before may have ended
+            self._processes.report_again()
             self._policies.report_again()
             self._lost_since_s = None
             self._end_experiment()  # the backend starts it again, or its end was lost
@@ -296,32 +275,16 @@ class Agent:
         return rates
 
     def _report_tasks(self) -> None:
-        self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
+        self._link.send_now(self._processes.scan())
 
     def _report_flows(self) -> None:
-        self._net_tasks, self._cgroups = [], {}  # if they cannot be read, policies must not use old ones
-        self._net_tasks = self._flows.read(self._inventory, self._recent)
-        self._cgroups = self._flows.cgroups(self._net_tasks)
-        self._numa = self._attempt("NUMA state", self._read_numa)
+        message = self._processes.read(self._topology, self._inventory, self._recent)
         if self._experiment is not None:
             self._experiment.add_contention(self._view)
-        self._cpusets = self._attempt("cpusets", self._read_cpusets) or {}
-        if self._net_tasks or self._flows_reported or self._numa is not None:
-            self._flows_reported = bool(self._net_tasks)
-            now_ms, exact = time.time_ns() // 1_000_000, self._flows.exact
-            message = FlowsMessage(now_ms, self._net_tasks, exact, self._cgroups, self._numa, self._cpusets)
+        if message is not None:
             self._link.send_flows(message)
         if self._classes.active:
-            self._classes.observe(self._view(), self._flows.connections())
-
-    def _read_numa(self) -> NumaState | None:
-        if len(self._topology.numa_nodes) < 2:
-            return None
-        return self._numa_reader.read(self._tasks.numa_pids, self._topology)
-
-    def _read_cpusets(self) -> dict[str, Cpuset]:
-        tasks = [*(self._numa.tasks if self._numa is not None else ()), *self._net_tasks]
-        return read_cpusets(self._root, (task.cgroup.lstrip("/") for task in tasks if task.cgroup is not None))
+            self._classes.observe(self._view(), self._processes.flows.connections())
 
     def _save_learned(self, learned: NicKnowledge) -> None:
         self._nics_file.write(learned)
@@ -356,7 +319,7 @@ class Agent:
                 setting = parse_setting(key)
                 self._inventory_reader.reread([setting])
                 if setting.process is not None:
-                    self._numa_reader.forget_memory(setting.process)
+                    self._processes.forget_memory(setting.process)
         self._read_inventory()
 
     def _read_inventory(self) -> None:
@@ -381,12 +344,12 @@ class Agent:
         return View(
             self._topology,
             self._inventory,
-            tasks=self._net_tasks,
+            tasks=self._processes.tasks,
             learned=self._nics.learned,
             classes=self._classes.figures,
-            cgroups=self._cgroups,
-            numa=self._numa,
-            cpusets=self._cpusets,
+            cgroups=self._processes.cgroups,
+            numa=self._processes.numa,
+            cpusets=self._processes.cpusets,
         )
 
     def _timed_view(self) -> View:
