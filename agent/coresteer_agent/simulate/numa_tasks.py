@@ -31,53 +31,59 @@ def numa_state(
     values: of files of cgroups.
     """
     topology = machine.topology
-    nodes = [node.id for node in topology.numa_nodes]
-    if len(nodes) < 2:
+    if len(topology.numa_nodes) < 2:
         return None
     monitored = has_traffic(machine)
-    made = []
-    for task in tasks:
-        if task.name == _KERNEL:
-            continue
-        own = seeded_random("memory", machine.seed, task.pid)
-        size = own.randrange(64, 1500) * _MIB
-        first, other, part = own.choice(nodes), own.choice(nodes), own.choice((0.0, 0.1, 0.3))
-        group = cgroup_of(task.name)
-        cpus = effective(topology.online(), values, group.lstrip("/"), "cpuset.cpus")
-        affinity = affinities.get(task.pid, list_text(cpus))
-        allowed = parse_cpu_list(affinity) & cpus or cpus
-        cpu = task.cpu if task.cpu in allowed else min(allowed)
-        node = topology.nodes[cpu]
-        split = shares.get(task.pid) or ({first: 1.0 - part, other: part} if first != other else {first: 1.0})
-        made.append(
-            NumaTask(
-                pid=task.pid,
-                started_ticks=task.pid,
-                name=task.name,
-                cgroup=group,
-                threads=1,
-                affinity=list_text(allowed),
-                allowed=list_text(cpus),
-                cpu=cpu,
-                cpu_share=task.cpu_share,
-                rss_bytes=size + 20 * _MIB,
-                age_s=86_400.0,
-                cpu_nodes={} if node is None else {node: task.cpu_share},
-                mems_allowed=list_text(effective(nodes, values, group.lstrip("/"), "cpuset.mems")),
-                bytes_by_node={each: round(share * size) for each, share in split.items() if share},
-                shared_bytes=20 * _MIB,
-                command=task.name,
-                unit=f"{task.name}.service",
-                params={"nice": "0"},
-                bytes_per_s=task.cpu_share * own.uniform(0.1, 12.0) * 1e9 if monitored else None,
-                memory_bound=own.uniform(0.05, 0.8) if monitored else None,
-            )
-        )
+    made = [_task(machine, task, affinities, shares.get(task.pid), values) for task in tasks if task.name != _KERNEL]
     return NumaState(
         [_memory(machine, node.id, node.memory_bytes or 0, made) for node in topology.numa_nodes],
         made,
         None if monitored else _UNKNOWN,
         None if monitored else _NO_RESCTRL,
+    )
+
+
+def _task(
+    machine: Machine,
+    task: Task,
+    affinities: Mapping[int, str],
+    moved: Mapping[int, float] | None,
+    values: CgroupValues,
+) -> NumaTask:
+    """Return one process. moved: shares of its memory by node, None where its pages were not moved."""
+    topology = machine.topology
+    nodes = [node.id for node in topology.numa_nodes]
+    own = seeded_random("memory", machine.seed, task.pid)
+    size = own.randrange(64, 1500) * _MIB
+    first, other, part = own.choice(nodes), own.choice(nodes), own.choice((0.0, 0.1, 0.3))
+    split = moved or ({first: 1.0 - part, other: part} if first != other else {first: 1.0})
+    group = cgroup_of(task.name)
+    cpus = effective(topology.online(), values, group.lstrip("/"), "cpuset.cpus")
+    allowed = parse_cpu_list(affinities.get(task.pid, list_text(cpus))) & cpus or cpus
+    cpu = task.cpu if task.cpu in allowed else min(allowed)
+    node = topology.nodes[cpu]
+    monitored = has_traffic(machine)
+    return NumaTask(
+        pid=task.pid,
+        started_ticks=task.pid,
+        name=task.name,
+        cgroup=group,
+        threads=1,
+        affinity=list_text(allowed),
+        allowed=list_text(cpus),
+        cpu=cpu,
+        cpu_share=task.cpu_share,
+        rss_bytes=size + 20 * _MIB,
+        age_s=86_400.0,
+        cpu_nodes={} if node is None else {node: task.cpu_share},
+        mems_allowed=list_text(effective(nodes, values, group.lstrip("/"), "cpuset.mems")),
+        bytes_by_node={each: round(share * size) for each, share in split.items() if share},
+        shared_bytes=20 * _MIB,
+        command=task.name,
+        unit=f"{task.name}.service",
+        params={"nice": "0"},
+        bytes_per_s=task.cpu_share * own.uniform(0.1, 12.0) * 1e9 if monitored else None,
+        memory_bound=own.uniform(0.05, 0.8) if monitored else None,
     )
 
 
