@@ -117,9 +117,8 @@ class _Round:
         deferred: list[Deferred] = []
         owners, seen = set[str](), set[str]()
         for proposal in proposals:
-            owner = proposal.key.rpartition("/")[
-                0
-            ]  # a process's CPUs and memory, a device's parameters: written together
+            # a process's CPUs and memory, or a device's parameters, are written together
+            owner = proposal.key.rpartition("/")[0]
             full = len(actions) >= MAX_PLAN_ACTIONS or (len(owners) >= most and owner not in owners)
             if full and proposal.key not in seen:  # hundreds may follow, so they are not examined
                 seen.add(proposal.key)

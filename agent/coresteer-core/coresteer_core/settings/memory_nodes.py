@@ -1,4 +1,4 @@
-"""NUMA nodes that hold the memory of a process: ``migrate_pages(2)``."""
+"""NUMA nodes that hold the memory of a process: ``move_pages(2)``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
 
     @property
     def title(self) -> str:
-        """As in a sentence."""
+        """The name of the setting in a sentence, after that of its process."""
         return "memory nodes"
 
     @property
@@ -83,7 +83,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
         return join_counts({node: size // PAGE_BYTES for node, size in task.bytes_by_node.items()})
 
     def missing_reason(self, view: View) -> str | None:
-        """Return why a node does not have it, as a sentence; None where it does."""
+        """Return why the memory of the process cannot be moved on a node, as a sentence; None where it can."""
         if len(view.topology.numa_nodes) < 2:
             return "This node has a single NUMA node, so memory cannot be moved to another."
         if (task := view.numa_task(self.pid)) is None:

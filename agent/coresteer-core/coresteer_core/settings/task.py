@@ -56,7 +56,7 @@ def _join(found: ThreadValues[T], to_text: Callable[[T], str]) -> str:
 
 
 class OfTask(Setting, frozen=True):
-    """Base of the settings that all threads of a process have: affinity and nice value."""
+    """Base of the settings of a process: affinity, nice value and memory nodes."""
 
     pid: int
 

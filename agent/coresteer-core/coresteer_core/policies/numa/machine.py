@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def machine_of(view: View, usable: frozenset[int]) -> tuple[Machine, list[frozenset[int]]]:
-    """Return the NUMA nodes that have memory or usable CPUs, and the usable CPUs of each, by index."""
+    """Return all NUMA nodes of a View, and the usable CPUs of each, by index."""
     topology = view.topology
     memory = {each.node: each for each in (view.numa.nodes if view.numa is not None else [])}
     nodes = sorted(topology.numa_nodes, key=lambda node: node.id)

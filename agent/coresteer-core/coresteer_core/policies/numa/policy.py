@@ -28,6 +28,7 @@ from coresteer_core.policies.numa.spec import Numa
 from coresteer_core.policies.numa.triggers import behavior_of, changed_behavior, idle_powerful_core, unbalanced
 from coresteer_core.policies.scope import in_scope
 from coresteer_core.policies.skipped import SkippedGroups, name_tasks
+from coresteer_core.settings import TaskAffinity, TaskMemoryNodes
 
 _MOST_MEMORY = 0.5
 """Pages have moved where more than this share of a process's memory is on the node."""
@@ -35,8 +36,10 @@ _MOST_MEMORY = 0.5
 
 def decide(view: View, spec: Numa, scope: Scope, memory: NumaMemory) -> Decision:
     """Return where processes should run and have their pages."""
-    if view.numa is None or len(view.topology.numa_nodes) < 2:
+    if len(view.topology.numa_nodes) < 2:
         return Decision("Nothing is moved: this node has a single NUMA node.", memory)
+    if view.numa is None:
+        return Decision("Nothing is moved: the memory of its NUMA nodes and processes could not be read.", memory)
     if not view.numa.tasks:
         return Decision("Nothing is moved: no process uses 0.2 CPUs or 256 MiB, or none can be read.", memory)
     return _Round(view, view.numa, spec, scope, memory).decide()
@@ -215,8 +218,9 @@ class _Round:
         values, was = {}, {}
         if cpus != task.affinity and not (move.pinned and self._is_bound(task, move.node)):
             values[_affinity(task)], was[_affinity(task)] = cpus, task.affinity
-        if move.with_pages and (now := self._memory_nodes(task)) is not None:
-            values[f"task/{task.pid}/memory-nodes"], was[f"task/{task.pid}/memory-nodes"] = str(node), now
+        memory = TaskMemoryNodes(task.pid)
+        if move.with_pages and (now := memory.current(self.view)) is not None:
+            values[memory.key], was[memory.key] = str(node), now
         origin = max(task.cpu_nodes, key=lambda each: task.cpu_nodes[each])
         before = self.past.get((task.pid, task.started_ticks))
         if before is None or before.values != values:
@@ -226,11 +230,6 @@ class _Round:
             )  # fmt: skip
         subject = name_tasks([(task.name, task.pid)])
         return [Proposal(key, value, subject, reason) for key, value in values.items()]
-
-    @staticmethod
-    def _memory_nodes(task: NumaTask) -> str | None:
-        sizes = task.bytes_by_node
-        return None if not sizes else ";".join(f"{node}={size // 4096}" for node, size in sorted(sizes.items()) if size)
 
     # Evaluation of its own moves
 
@@ -292,7 +291,8 @@ class _Round:
             return f"{head} They are pending since an earlier round."
         if not triggers:
             return f"{head} Load is balanced, no behavior changed, and no idle core would make a process faster."
-        return f"{head} {'; '.join(triggers)}.".replace(". n", ". N").replace(". m", ". M")
+        why = "; ".join(triggers)
+        return f"{head} {why[0].upper()}{why[1:]}."
 
     def _skip(self, task: NumaTask, why: str) -> None:
         self.skipped.add(task.name, task.pid, why)
@@ -306,7 +306,7 @@ def _is_applied(move: PastMove, task: NumaTask) -> bool:
 
 
 def _affinity(task: NumaTask) -> str:
-    return f"task/{task.pid}/affinity"
+    return TaskAffinity(task.pid).key
 
 
 KIND = PolicyKind(Numa, NumaMemory, decide)

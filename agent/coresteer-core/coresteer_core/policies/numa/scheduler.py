@@ -36,7 +36,7 @@ _ROUNDING = 1e-9
 class Candidate(Struct, gc=False):
     """A process that may be moved. index: in the Assignment. home: index of the node with most of its CPU time.
 
-    nodes: indexes of the nodes that its cpuset allows. pinned: the node an administrator's rule requires, else None.
+    nodes: indexes of the nodes that its cpuset allows. pinned: that of the node which a static pin requires, or None.
     bytes_by_node, gains: memory, and the least speed-up factor, by node index. movable: its pages may be moved.
     bound: its affinity keeps it on the pinned node.
     """
@@ -55,8 +55,8 @@ class Candidate(Struct, gc=False):
 class Move(Struct, frozen=True):
     """A process's new place. with_pages: its pages move there, too. run_time, was: predicted τ after and before.
 
-    saved: CPUs that all processes together save. moved_bytes, cost_s: of its pages. scattered: moved because of
-    contention, was and run_time are then contention degradation factors.
+    index: of the process. node: its index, not its number. saved: CPUs that all processes together save. moved_bytes,
+    cost_s: of its pages. scattered: moved because of contention, was and run_time are then contention factors.
     """
 
     index: int
