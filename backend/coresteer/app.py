@@ -54,6 +54,9 @@ from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeRegistry
 from coresteer.reports.endpoints import router as reports_router
+from coresteer.simulation import endpoints as simulation
+from coresteer.simulation.runner import SimulationRunner
+from coresteer.simulation.swf import MAX_BYTES as MAX_TRACE_BYTES
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.service import Ingest
 
@@ -71,6 +74,7 @@ _FEATURE_ROUTERS = (
     numa_router,
     classes_router,
     experiments_router,
+    simulation.router,
     reports_router,
     forms_router,
     templates_router,
@@ -112,6 +116,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     publisher = PolicyPublisher(database, bus, connections, registry, experiments.running_experiment_by_node)
     app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
     app.state.runner = ExperimentRunner(app.state.experiments)
+    app.state.simulations = SimulationRunner(database)
     app.state.agents = GatewayContext(
         agents=BatchLoader(partial(nodes.identify_agents, database)),
         bus=bus,
@@ -134,6 +139,7 @@ async def _start_features(app: FastAPI) -> None:
     """Migrate the database, then start the features."""
     await app.state.database.migrate()
     await app.state.when_ready(app.state.database)
+    await app.state.simulations.start()
     # nothing below fails, so that a retry starts nothing twice
     app.state.ingest.start()
     app.state.agents.recorder.start()
@@ -149,6 +155,7 @@ async def _start_features(app: FastAPI) -> None:
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
     await app.state.live.stop()
+    await app.state.simulations.stop()
     await app.state.runner.stop()
     await app.state.rollout_monitor.stop()
     await app.state.agents.publisher.stop()
@@ -235,6 +242,7 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
     app.add_middleware(
         RequestGuards,
         public_url=config.public_url,
+        larger_bodies={f"{simulation.TRACES}/": MAX_TRACE_BYTES},
         is_ready=lambda: bool(app.state.is_ready),
         is_database_reachable=is_database_reachable,
     )

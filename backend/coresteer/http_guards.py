@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -35,6 +35,8 @@ class RequestGuards:
 
     is_ready: whether routes can work; until then all but /api/health get 503.
 
+    larger_bodies: bytes that a request may have whose path begins so, instead of MAX_BODY_BYTES.
+
     is_database_reachable: whether the database answers, called when a request takes longer than DATABASE_CHECK_AFTER_S.
     """
 
@@ -43,6 +45,7 @@ class RequestGuards:
         app: ASGIApp,
         *,
         public_url: str | None,
+        larger_bodies: Mapping[str, int],
         is_ready: Callable[[], bool],
         is_database_reachable: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -50,6 +53,7 @@ class RequestGuards:
         self._is_database_reachable = is_database_reachable
         self._names = frozenset(("localhost", urlsplit(public_url or "").hostname or "localhost"))
         self._is_ready = is_ready
+        self._larger_bodies = larger_bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on with its body limited and the response's security headers added."""
@@ -72,8 +76,8 @@ class RequestGuards:
         if problem is not None:
             return await to_response(problem)(scope, receive, send_with_headers)
         if not _is_for_a_route(scope):
-            return await self._app(scope, _counted(receive), send_with_headers)
-        return await self._in_time(scope, _counted(receive), send_with_headers)
+            return await self._app(scope, _counted(receive, self._max_bytes(scope)), send_with_headers)
+        return await self._in_time(scope, _counted(receive, self._max_bytes(scope)), send_with_headers)
 
     async def _in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and answer 503 instead of waiting for a database that hangs."""
@@ -109,11 +113,15 @@ class RequestGuards:
             if is_cross_origin(HTTPConnection(scope)):
                 return Forbidden("The request was sent by a page of another origin; open the backend's own address.")
             length = headers.get("content-length", "0")
-            if length.isdecimal() and int(length) > MAX_BODY_BYTES:
-                return TooLarge(_too_large_sentence())
+            if length.isdecimal() and int(length) > (limit := self._max_bytes(scope)):
+                return TooLarge(_too_large_sentence(limit))
         if _is_for_a_route(scope) and not self._is_ready():  # WebSockets are closed with a code instead
             return DATABASE_UNAVAILABLE
         return None
+
+    def _max_bytes(self, scope: Scope) -> int:
+        path: str = scope["path"]
+        return next((size for start, size in self._larger_bodies.items() if path.startswith(start)), MAX_BODY_BYTES)
 
     def _is_ours(self, host: str) -> bool:
         """Return whether a host name is the backend's. DNS rebinding needs a foreign name, so addresses are allowed."""
@@ -135,19 +143,19 @@ def _is_for_a_route(scope: Scope) -> bool:
     return scope["type"] == "http" and path.startswith("/api/") and path != "/api/health"
 
 
-def _too_large_sentence() -> str:
-    return f"The request's body may have at most {MAX_BODY_BYTES} bytes."
+def _too_large_sentence(limit: int) -> str:
+    return f"The request's body may have at most {limit} bytes."
 
 
-def _counted(receive: Receive) -> Receive:
+def _counted(receive: Receive, limit: int) -> Receive:
     received = 0
 
     async def receive_counted() -> Message:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > MAX_BODY_BYTES:
-            raise HTTPException(TooLarge.status, _too_large_sentence())
+        if received > limit:
+            raise HTTPException(TooLarge.status, _too_large_sentence(limit))
         return message
 
     return receive_counted

@@ -36,11 +36,6 @@ async def spawn(
     """
     parent = os.getpid()
 
-    def die_with_parent() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
-
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -52,9 +47,16 @@ async def spawn(
         group=account.gid if account else None,
         extra_groups=[] if account else None,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=lambda: die_with_parent(parent, death_signal),
     )
     return process, asyncio.create_task(_pass_lines_on(process, on_line))
+
+
+def die_with_parent(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Let the kernel send this process a signal when the thread that started it ends. parent: the parent's PID."""
+    _libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
 
 
 async def _pass_lines_on(process: asyncio.subprocess.Process, on_line: Callable[[str], None]) -> None:

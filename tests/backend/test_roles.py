@@ -10,6 +10,7 @@ CHANGE = f"/api/changes/{uuid4()}"
 POLICY = f"/api/policies/{2**31 - 1}"
 ROLLOUT = f"/api/rollouts/{2**31 - 1}"
 EXPERIMENT = f"/api/experiments/{2**31 - 1}"
+STUDY = f"/api/simulations/{2**31 - 1}"
 SPEC = {"name": "a try", "kind": "aa", "node_id": 2**31 - 1, "workload": {"type": "observe"}, "primary": "rtt_p99_us"}
 BODY = {"name": "spread", "spec": {"type": "irq-spread"}}
 REPLAY = {"node_id": 1, "from_time": "2026-01-01T00:00:00Z", "to_time": "2026-01-01T01:00:00Z"}
@@ -68,6 +69,13 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{EXPERIMENT}/report", None, "viewer", 404),
     ("POST", f"{EXPERIMENT}/share", {"days": 1}, "operator", 404),
     ("DELETE", f"{EXPERIMENT}/share", None, "operator", 404),
+    ("GET", "/api/simulations", None, "viewer", 200),
+    ("POST", "/api/simulations", {"spec": {"schemes": ["none such"]}}, "operator", 422),
+    ("GET", STUDY, None, "viewer", 404),
+    ("POST", f"{STUDY}/cancel", None, "operator", 404),
+    ("GET", "/api/simulation-traces", None, "viewer", 200),
+    ("PUT", "/api/simulation-traces/log", None, "operator", 422),
+    ("DELETE", "/api/simulation-traces/log", None, "operator", 404),
     ("GET", f"{CHANGE}/report", None, "viewer", 404),
     ("GET", f"/api/reports/compare?a={2**31 - 1}&b={2**31 - 1}", None, "viewer", 404),
 ]
@@ -108,7 +116,15 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
         (method.upper(), path)
         for path, methods in backend.app.openapi()["paths"].items()
         if path.startswith(
-            ("/api/nodes", "/api/changes", "/api/policies", "/api/rollouts", "/api/experiments", "/api/reports")
+            (
+                "/api/nodes",
+                "/api/changes",
+                "/api/policies",
+                "/api/rollouts",
+                "/api/experiments",
+                "/api/reports",
+                "/api/simulation",
+            )
         )
         for method in methods
     }
@@ -120,6 +136,8 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(CHANGE, "/api/changes/{change_id}")
             .replace(POLICY, "/api/policies/{policy_id}")
             .replace(ROLLOUT, "/api/rollouts/{rollout_id}")
+            .replace(STUDY, "/api/simulations/{simulation_id}")
+            .replace("/simulation-traces/log", "/simulation-traces/{name}")
             .replace(EXPERIMENT, "/api/experiments/{experiment_id}")
             .replace("/netdevs/eth0/", "/netdevs/{netdev}/")
             .replace("/numa/1/", "/numa/{pid}/"),

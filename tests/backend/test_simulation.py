@@ -11,11 +11,12 @@ from tests.support.coscheduling_reference import Reference
 from coresteer.simulation.engine import simulate
 from coresteer.simulation.jobs import Jobs, TraceJob, generated, prepare
 from coresteer.simulation.parameters import JobType, Parameters, Pattern
-from coresteer.simulation.run import Result, costs_of, empty_machine, run
+from coresteer.simulation.results import Result
+from coresteer.simulation.run import costs_of, empty_machine, run
 from coresteer.simulation.schemes import SCHEMES
 from coresteer.simulation.statements import STATEMENTS, judge
 from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, run_study
-from coresteer.simulation.swf import TraceError, parse_trace, read_trace, scaled
+from coresteer.simulation.swf import TraceError, TraceFacts, parse_trace, read_trace, scaled
 
 SMALL = Parameters(nodes=4, mean_run_s=0.2, jobs=12, offered=2.0)
 ROUNDED = 9
@@ -124,7 +125,8 @@ TRACE = """; a comment
 def test_a_trace_is_scaled_to_the_machine_and_jobs_of_one_process_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
     path.write_text(TRACE)
-    jobs = read_trace(path)
+    facts, jobs = read_trace(path)
+    assert facts == TraceFacts("log.swf", jobs=3, largest=128, is_submit_start=False)
     assert jobs == [TraceJob(50, 30, 32), TraceJob(100, 60, 128), TraceJob(200, 10, 1)]
     assert [job.size for job in scaled(jobs, replace(SMALL, nodes=16, jobs=2))] == [4, 16]
     with pytest.raises(TraceError, match="2 jobs of several processes, fewer than the 3 needed"):

@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from coresteer.auth.dependencies import Viewer
 from coresteer.experiments.spec import Spec
 from coresteer.policies.schemas import PolicyBody, RolloutCreate
+from coresteer.simulation.study import StudySpec
 from coresteer_core.schema import inline_references, json_schema
 
 router = APIRouter(tags=["forms"])
@@ -21,6 +22,7 @@ class FormSchemas(BaseModel):
     policy: dict[str, Any]
     rollout: dict[str, Any]
     experiment: dict[str, Any]
+    simulation: dict[str, Any]
 
 
 class _InOrder(GenerateJsonSchema):
@@ -33,7 +35,7 @@ class _InOrder(GenerateJsonSchema):
 
 @router.get("/api/schemas")
 async def form_schemas(_: Viewer) -> FormSchemas:
-    """Return the schemas of a policy's body, a rollout and an experiment, with bounds, defaults and labels."""
+    """Return the schemas of a policy's body, a rollout, an experiment and a study, with bounds, defaults and labels."""
     return schemas()
 
 
@@ -44,4 +46,5 @@ def schemas() -> FormSchemas:
         policy=inline_references(PolicyBody.model_json_schema(schema_generator=_InOrder)),
         rollout=inline_references(RolloutCreate.model_json_schema(schema_generator=_InOrder)),
         experiment=json_schema(Spec),
+        simulation=json_schema(StudySpec),
     )

@@ -1,32 +1,14 @@
 """One run of the simulation: a scheme on a machine with a set of jobs."""
 
 import numpy as np
-from msgspec import Struct
 
 from coresteer.simulation.engine import simulate
 from coresteer.simulation.jobs import Jobs
 from coresteer.simulation.machine import Machine
 from coresteer.simulation.parameters import Parameters
+from coresteer.simulation.results import Result
 from coresteer.simulation.schemes import Scheme
 from coresteer.simulation.state import COSTS, EVENT, JOB, NODE, PEER, PROCESS, RANK, SENDER, TOTALS, TRACE
-
-
-class Result(Struct, frozen=True):
-    """Outcome of a run. Times in seconds; compute_s to idle_s: of all nodes together, they add up to elapsed × nodes.
-
-    response_s: mean over the jobs, from arrival to end, waiting for a free place included.
-    """
-
-    response_s: float
-    elapsed_s: float
-    compute_s: float
-    spin_s: float
-    switch_s: float
-    overhead_s: float
-    idle_s: float
-    switches: int
-    messages: int
-    events: int
 
 
 def costs_of(parameters: Parameters, scheme: Scheme, jobs: Jobs) -> np.void:

@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Struct
 
 from coresteer.simulation.parameters import describe
-from coresteer.simulation.run import Result
-from coresteer.simulation.study import Cell, Run, StudySpec
+from coresteer.simulation.results import Result
+from coresteer.simulation.study import Cell, Run, StudySpec, Variant
 
 RESAMPLES = 2000
 METRICS: dict[str, Callable[[Result], float]] = {
@@ -47,23 +47,16 @@ class Statement(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     """A statement next to a study. holds: cells whose interval has its sign; of: cells that it is about.
 
-    best: the largest change with the statement's sign. effects: of every cell.
+    is_reproduced: None where no cell is about it. best: the largest change in its direction. effects: of every cell.
     """
 
     statement: Statement
+    sentence: str
+    is_reproduced: bool | None
     holds: int
     of: int
     best: float | None
     effects: list[Effect]
-
-    @property
-    def sentence(self) -> str:
-        """Return the verdict in words."""
-        if not self.of:
-            return "Not examined: the study has no cell that it is about."
-        if self.holds == self.of:
-            return f"Reproduced in all {self.of} cells."
-        return f"Not reproduced{f': in {self.holds} of {self.of} cells only' if self.holds else ''}."
 
 
 STATEMENTS = (
@@ -81,10 +74,17 @@ STATEMENTS = (
 
 def judge(runs: Sequence[Run]) -> list[Verdict]:
     """Return the verdict on each statement."""
+    by_cell = results_by_cell(runs)
+    return [_verdict(statement, by_cell) for statement in STATEMENTS]
+
+
+def results_by_cell(runs: Sequence[Run], variant: Variant | None = None) -> dict[Cell, dict[int, Result]]:
+    """Return the results by seed of each cell, with the study's own parameters or a variant of them."""
     by_cell: dict[Cell, dict[int, Result]] = {}
     for each in runs:
-        by_cell.setdefault(each.cell, {})[each.seed] = each.result
-    return [_verdict(statement, by_cell) for statement in STATEMENTS]
+        if each.variant == variant:
+            by_cell.setdefault(each.cell, {})[each.seed] = each.result
+    return by_cell
 
 
 def _verdict(statement: Statement, by_cell: dict[Cell, dict[int, Result]]) -> Verdict:
@@ -96,12 +96,21 @@ def _verdict(statement: Statement, by_cell: dict[Cell, dict[int, Result]]) -> Ve
             against = Cell(cell.scheme, cell.pattern, cell.job_type, 0.5)
         else:
             against = Cell(cell.scheme.removesuffix("+RO"), cell.pattern, cell.job_type, cell.imbalance)
-        if against != cell and against in by_cell:
+        if against != cell and results.keys() & by_cell.get(against, {}).keys():
             effects.append(compare(cell, against, statement.metric, results, by_cell[against]))
     signed = [(each.high < 0) if statement.reduces else (each.low > 0) for each in effects]
     changes = [each.change for each in effects]
     best = (min if statement.reduces else max)(changes, default=None)
-    return Verdict(statement, sum(signed), len(effects), best, effects)
+    holds, of = sum(signed), len(effects)
+    return Verdict(statement, _sentence(holds, of), holds == of if of else None, holds, of, best, effects)
+
+
+def _sentence(holds: int, of: int) -> str:
+    if not of:
+        return "Not examined: the study has no cell that it is about."
+    if holds == of:
+        return f"Reproduced in all {of} cells."
+    return f"Not reproduced{f': in {holds} of {of} cells only' if holds else ''}."
 
 
 def compare(cell: Cell, against: Cell, metric: str, results: dict[int, Result], others: dict[int, Result]) -> Effect:

@@ -6,20 +6,26 @@ All schemes of a combination and seed have the same jobs and random numbers, so 
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import product
-from typing import Annotated
+from threading import Event
+from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from coresteer.process import die_with_parent
 from coresteer.simulation.jobs import TraceJob, generated, prepare
-from coresteer.simulation.parameters import JobType, Parameters, Pattern
-from coresteer.simulation.run import Result, run
+from coresteer.simulation.parameters import SENSITIVE, SHARES, JobType, Parameters, Pattern
+from coresteer.simulation.results import Result
 from coresteer.simulation.schemes import SCHEMES
 from coresteer.simulation.swf import sampled, scaled
+from coresteer_core.schema import labelled
 
 GENERATED = "generated"
 """Name of the built-in workload: hyper-exponential run times, sizes of powers of two, exponential arrivals."""
+_CHECK_STOP_S = 0.1
 
 
 Imbalance = Annotated[float, Meta(ge=0, le=2)]
@@ -28,13 +34,22 @@ Imbalance = Annotated[float, Meta(ge=0, le=2)]
 class StudySpec(Struct, frozen=True):
     """What a study simulates. trace: GENERATED, or the name of a file in Standard Workload Format."""
 
-    schemes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=24)] = ("SB", "SB+RO", "PB", "PB+RO")
-    patterns: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=2)] = tuple(Pattern)
-    job_types: Annotated[tuple[JobType, ...], Meta(min_length=1, max_length=3)] = tuple(JobType)
-    imbalances: Annotated[tuple[Imbalance, ...], Meta(min_length=1, max_length=4)] = (0.5, 1.5)
-    seeds: Annotated[int, Meta(ge=1, le=100)] = 10
+    schemes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=24), labelled("Schemes")] = (
+        "SB", "SB+RO", "PB", "PB+RO",
+    )  # fmt: skip
+    patterns: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=2), labelled("Communication patterns")] = (
+        tuple(Pattern)
+    )
+    job_types: Annotated[tuple[JobType, ...], Meta(min_length=1, max_length=3), labelled("Workloads")] = tuple(JobType)
+    imbalances: Annotated[
+        tuple[Imbalance, ...], Meta(min_length=1, max_length=4), labelled("Imbalance v", "0: phases of equal length.")
+    ] = (0.5, 1.5)
+    seeds: Annotated[int, Meta(ge=1, le=100), labelled("Seeds", "Runs of each cell.")] = 10
     parameters: Parameters = Parameters()
-    trace: str = GENERATED
+    trace: Annotated[str, Meta(min_length=1, max_length=100), labelled("Jobs", "Generated, or a trace.")] = GENERATED
+    sensitivity: Annotated[
+        bool, labelled("Sensitivity", "Also simulates everything with each of four constants halved and doubled.")
+    ] = False
 
 
 class Cell(Struct, frozen=True):
@@ -46,12 +61,28 @@ class Cell(Struct, frozen=True):
     imbalance: float
 
 
+class Variant(Struct, frozen=True):
+    """A parameter multiplied by a factor, for the sensitivity analysis."""
+
+    parameter: str
+    factor: float
+
+
 class Run(Struct, frozen=True):
-    """A finished run. seed: from 1."""
+    """A finished run. seed: from 1. variant: None with the study's own parameters."""
 
     cell: Cell
     seed: int
     result: Result
+    variant: Variant | None = None
+
+
+class Task(NamedTuple):
+    """A run to make."""
+
+    cell: Cell
+    seed: int
+    variant: Variant | None
 
 
 def cells_of(spec: StudySpec) -> list[Cell]:
@@ -64,30 +95,98 @@ def cells_of(spec: StudySpec) -> list[Cell]:
     ]
 
 
-def simulate_cell(parameters: Parameters, cell: Cell, seed: int, trace: Sequence[TraceJob] | None) -> Run:
-    """Run one cell with one seed. trace: jobs scaled to the machine, None for generated ones."""
-    jobs = sampled(list(trace), parameters, seed) if trace is not None else generated(parameters, seed)
-    prepared = prepare(
-        jobs, parameters, pattern=cell.pattern, job_type=cell.job_type, imbalance=cell.imbalance, seed=seed
-    )
-    return Run(cell, seed, run(parameters, SCHEMES[cell.scheme], prepared))
+def varied(parameters: Parameters, variant: Variant | None) -> Parameters | None:
+    """Return the parameters with one of them multiplied, None if that is beyond its bounds."""
+    if variant is None:
+        return parameters
+    value = getattr(parameters, variant.parameter)
+    changed = {variant.parameter: type(value)(value * variant.factor)}
+    try:
+        return msgspec.convert(msgspec.to_builtins(replace(parameters, **changed)), Parameters)
+    except msgspec.ValidationError:
+        return None
 
 
-def run_study(spec: StudySpec, trace: list[TraceJob] | None = None, workers: int | None = None) -> Iterator[Run]:
-    """Yield the runs of a study as they finish. Closing the iterator cancels the rest. Raises TraceError.
+def variants_of(spec: StudySpec) -> list[Variant]:
+    """Return the variants of the sensitivity analysis that are within the parameters' bounds."""
+    variants = [Variant(name, factor) for name in SENSITIVE for factor in (0.5, 2.0)]
+    return [each for each in variants if spec.sensitivity and varied(spec.parameters, each)]
 
-    trace: the jobs of the file that the specification names. workers: processes, as many as CPUs by default.
+
+def tasks_of(spec: StudySpec) -> list[Task]:
+    """Return all runs of a study: those of the study itself before those of variants, the longest first."""
+    return [
+        Task(cell, seed, variant)
+        for variant in (None, *variants_of(spec))
+        for cell in sorted(cells_of(spec), key=weight, reverse=True)
+        for seed in range(1, spec.seeds + 1)
+    ]
+
+
+def weight(cell: Cell) -> float:
+    """Return about how long a run takes, in any unit: messages are most of it."""
+    communicate = SHARES[cell.job_type][2]
+    return communicate * (5.0 if cell.pattern is Pattern.ALL_TO_ALL else 1.0)  # messages of a job of mean size
+
+
+def simulate_task(parameters: Parameters, task: Task, trace: Sequence[TraceJob] | None) -> Run:
+    """Make one run. trace: jobs of a file, None for generated ones. Raises TraceError."""
+    from coresteer.simulation.run import run  # noqa: PLC0415 - loads numba, which is an extra
+
+    cell, seed, variant = task
+    changed = varied(parameters, variant) or parameters
+    jobs = generated(changed, seed) if trace is None else sampled(scaled(trace, changed), changed, seed)
+    prepared = prepare(jobs, changed, pattern=cell.pattern, job_type=cell.job_type, imbalance=cell.imbalance, seed=seed)
+    return Run(cell, seed, run(changed, SCHEMES[cell.scheme], prepared), variant)
+
+
+def usable_jobs(spec: StudySpec, trace: Sequence[TraceJob]) -> int:
+    """Return how many jobs of a trace fit the study's machine. Raises TraceError if too few for it or a variant."""
+    for variant in variants_of(spec):
+        scaled(trace, varied(spec.parameters, variant) or spec.parameters)
+    return len(scaled(trace, spec.parameters))
+
+
+def run_study(
+    spec: StudySpec,
+    trace: Sequence[TraceJob] | None = None,
+    workers: int | None = None,
+    *,
+    nice: int = 0,
+    stop: Event | None = None,
+) -> Iterator[Run]:
+    """Yield the runs of a study as they finish. Closing the iterator, or setting stop, cancels the rest.
+
+    trace: the jobs of the file that the specification names. workers: processes, as many as CPUs by default; nice: of
+    these. They end with the thread that calls this. Raises TraceError.
     """
-    jobs = scaled(trace, spec.parameters) if trace is not None else None
+    if trace is not None:
+        usable_jobs(spec, trace)
     context = multiprocessing.get_context("spawn")  # the caller may have threads
-    with ProcessPoolExecutor(workers or os.cpu_count(), context) as pool:
-        runs: list[Future[Run]] = [
-            pool.submit(simulate_cell, spec.parameters, cell, seed, jobs)
-            for cell in sorted(cells_of(spec), key=lambda cell: cell.pattern)  # all-to-all, the longest, first
-            for seed in range(1, spec.seeds + 1)
-        ]
-        try:
-            for done in as_completed(runs):
-                yield done.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker, (os.getpid(), nice, trace))
+    pending: set[Future[Run]] = {pool.submit(_run_in_worker, spec.parameters, task) for task in tasks_of(spec)}
+    try:
+        while pending and not (stop is not None and stop.is_set()):
+            done, pending = wait(pending, _CHECK_STOP_S, FIRST_COMPLETED)
+            yield from (each.result() for each in done)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        if pending:  # a run takes up to a minute
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+        pool.shutdown(wait=True)
+
+
+_worker_trace: list[Sequence[TraceJob] | None] = [None]
+"""The trace in a worker process: too large to send with every run."""
+
+
+def _start_worker(parent: int, nice: int, trace: Sequence[TraceJob] | None) -> None:
+    die_with_parent(parent)
+    os.nice(nice)
+    _worker_trace[0] = trace
+
+
+def _run_in_worker(parameters: Parameters, task: Task) -> Run:
+    return simulate_task(parameters, task, _worker_trace[0])

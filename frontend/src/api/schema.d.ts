@@ -1046,6 +1046,114 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/simulations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Simulations
+         * @description Return a page of coscheduling studies, newest first.
+         */
+        get: operations["list_simulations"];
+        put?: never;
+        /**
+         * Start Simulation
+         * @description Start a coscheduling study in the background; at most one runs at a time.
+         */
+        post: operations["start_simulation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/simulations/{simulation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Simulation
+         * @description Return one coscheduling study with its results so far.
+         */
+        get: operations["get_simulation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/simulations/{simulation_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Simulation
+         * @description Cancel a coscheduling study; its finished runs stay.
+         */
+        post: operations["cancel_simulation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/simulation-traces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Traces
+         * @description Return the stored traces by name.
+         */
+        get: operations["list_traces"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/simulation-traces/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Store Trace
+         * @description Store a trace in Standard Workload Format under a name; the body is the file, plain or gzipped.
+         */
+        put: operations["store_trace"];
+        post?: never;
+        /**
+         * Delete Trace
+         * @description Delete a trace; studies that had it keep their results.
+         */
+        delete: operations["delete_trace"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/experiments/{experiment_id}/report": {
         parameters: {
             query?: never;
@@ -1159,7 +1267,7 @@ export interface paths {
         };
         /**
          * Form Schemas
-         * @description Return the schemas of a policy's body, a rollout and an experiment, with bounds, defaults and labels.
+         * @description Return the schemas of a policy's body, a rollout, an experiment and a study, with bounds, defaults and labels.
          */
         get: operations["form_schemas"];
         put?: never;
@@ -2915,6 +3023,10 @@ export interface components {
             experiment: {
                 [key: string]: unknown;
             };
+            /** Simulation */
+            simulation: {
+                [key: string]: unknown;
+            };
         };
         /**
          * GuardrailIn
@@ -3705,6 +3817,22 @@ export interface components {
          * @enum {string}
          */
         Ownership: "yield" | "warn" | "reassert";
+        /**
+         * ParameterValue
+         * @description A parameter of a study, with its label. help: empty where the label says it. text: the value with its unit.
+         */
+        ParameterValue: {
+            /** Name */
+            name: string;
+            /** Label */
+            label: string;
+            /** Help */
+            help: string;
+            /** Value */
+            value: number;
+            /** Text */
+            text: string;
+        };
         /**
          * PlanIn
          * @description A plan as a preview returned it: actions in order.
@@ -4803,6 +4931,791 @@ export interface components {
              * Format: date-time
              */
             expires_at: string;
+        };
+        /**
+         * Simulation
+         * @description A study with its results so far. verdicts, sensitivities: empty while it runs.
+         *
+         *     trace: None for generated jobs. jobs: which jobs it has and how they were scaled, in sentences.
+         */
+        Simulation: {
+            /** Id */
+            id: number;
+            /**
+             * StudySpec
+             * @description What a study simulates. trace: GENERATED, or the name of a file in Standard Workload Format.
+             */
+            spec: {
+                /**
+                 * Schemes
+                 * @default [
+                 *       "SB",
+                 *       "SB+RO",
+                 *       "PB",
+                 *       "PB+RO"
+                 *     ]
+                 */
+                schemes: string[];
+                /**
+                 * Communication patterns
+                 * @default [
+                 *       "nn",
+                 *       "aa"
+                 *     ]
+                 */
+                patterns: ("aa" | "nn")[];
+                /**
+                 * Workloads
+                 * @default [
+                 *       "swl1",
+                 *       "swl2",
+                 *       "swl3"
+                 *     ]
+                 */
+                job_types: ("swl1" | "swl2" | "swl3")[];
+                /**
+                 * Imbalance v
+                 * @description 0: phases of equal length.
+                 * @default [
+                 *       0.5,
+                 *       1.5
+                 *     ]
+                 */
+                imbalances: number[];
+                /**
+                 * Seeds
+                 * @description Runs of each cell.
+                 * @default 10
+                 */
+                seeds: number;
+                /**
+                 * Parameters
+                 * @description Constants of the machine. Times in seconds.
+                 */
+                parameters: {
+                    /**
+                     * Nodes
+                     * @description One CPU each.
+                     * @default 16
+                     */
+                    nodes: number;
+                    /**
+                     * Multiprogramming level
+                     * @description Processes on a node at most.
+                     * @default 5
+                     */
+                    mpl: number;
+                    /**
+                     * Context switch
+                     * @default 0.00005
+                     */
+                    switch_s: number;
+                    /**
+                     * Interrupt
+                     * @default 0.00002
+                     */
+                    interrupt_s: number;
+                    /**
+                     * Load update, per message
+                     * @default 0.000002
+                     */
+                    load_update_s: number;
+                    /**
+                     * Reordering
+                     * @default 0.000001
+                     */
+                    reorder_s: number;
+                    /**
+                     * Reordering, per pending message
+                     * @default 2e-7
+                     */
+                    reorder_message_s: number;
+                    /**
+                     * Send or receive a message
+                     * @default 0.000005
+                     */
+                    host_s: number;
+                    /**
+                     * Network latency
+                     * @default 0.00001
+                     */
+                    latency_s: number;
+                    /**
+                     * Communication phase
+                     * @description If all processes run at once.
+                     * @default 0.01
+                     */
+                    exchange_s: number;
+                    /**
+                     * Boost period
+                     * @description Of periodic boost.
+                     * @default 0.01
+                     */
+                    boost_period_s: number;
+                    /**
+                     * Spin time
+                     * @description A multiple of 2 × (switch + interrupt) + latency.
+                     * @default 1
+                     */
+                    spin_factor: number;
+                    /**
+                     * Initial mean time slice
+                     * @default 0.05
+                     */
+                    first_slice_s: number;
+                    /**
+                     * Period of the mean number woken
+                     * @default 0.1
+                     */
+                    wake_window_s: number;
+                    /**
+                     * Sign of elapsed time in ERT
+                     * @description −1; +1 is as printed.
+                     * @default -1
+                     */
+                    ert_sign: number;
+                    /**
+                     * Offered load
+                     * @description Node-seconds of jobs ÷ capacity.
+                     * @default 0.9
+                     */
+                    offered: number;
+                    /**
+                     * Mean ideal run time
+                     * @default 5
+                     */
+                    mean_run_s: number;
+                    /**
+                     * Jobs
+                     * @default 200
+                     */
+                    jobs: number;
+                };
+                /**
+                 * Jobs
+                 * @description Generated, or a trace.
+                 * @default generated
+                 */
+                trace: string;
+                /**
+                 * Sensitivity
+                 * @description Also simulates everything with each of four constants halved and doubled.
+                 * @default false
+                 */
+                sensitivity: boolean;
+            };
+            state: components["schemas"]["SimulationState"];
+            /** Sentence */
+            sentence: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            /** Ended At */
+            ended_at: string | null;
+            /** Runs Done */
+            runs_done: number;
+            /** Runs Planned */
+            runs_planned: number;
+            /** Remaining S */
+            remaining_s: number | null;
+            /** Trace */
+            trace: {
+                name: string;
+                jobs: number;
+                largest: number;
+                is_submit_start: boolean;
+                usable: number | null;
+            } | null;
+            /** Jobs */
+            jobs: string[];
+            /** Parameters */
+            parameters: components["schemas"]["ParameterValue"][];
+            /** Cells */
+            cells: {
+                /**
+                 * Cell
+                 * @description A combination whose runs differ by their seed only.
+                 */
+                cell: {
+                    scheme: string;
+                    /**
+                     * Pattern
+                     * @description With whom a process exchanges messages: its two neighbors in a ring, or all others of its job.
+                     * @enum {string}
+                     */
+                    pattern: "aa" | "nn";
+                    /**
+                     * JobType
+                     * @description Workloads SWL1, SWL2, SWL3: all jobs of type J1, J2, J3.
+                     * @enum {string}
+                     */
+                    job_type: "swl1" | "swl2" | "swl3";
+                    imbalance: number;
+                };
+                seeds: number;
+                response_s: number;
+                low_s: number | null;
+                high_s: number | null;
+                /**
+                 * SystemTime
+                 * @description System time by what it was spent on: in node-seconds, or as shares whose sum is 1.
+                 */
+                times: {
+                    compute: number;
+                    idle: number;
+                    spin: number;
+                    switch: number;
+                    overhead: number;
+                };
+                /**
+                 * SystemTime
+                 * @description System time by what it was spent on: in node-seconds, or as shares whose sum is 1.
+                 */
+                shares: {
+                    compute: number;
+                    idle: number;
+                    spin: number;
+                    switch: number;
+                    overhead: number;
+                };
+                switches: number;
+                messages: number;
+            }[];
+            /** Verdicts */
+            verdicts: {
+                /**
+                 * Statement
+                 * @description What the paper states. change: the largest that it reports, None without a number. reduces: its sign.
+                 */
+                statement: {
+                    text: string;
+                    metric: string;
+                    schemes: string[];
+                    reduces: boolean;
+                    change: number | null;
+                    /** @default false */
+                    by_imbalance: boolean;
+                };
+                sentence: string;
+                is_reproduced: boolean | null;
+                holds: number;
+                of: number;
+                best: number | null;
+                effects: {
+                    /**
+                     * Cell
+                     * @description A combination whose runs differ by their seed only.
+                     */
+                    cell: {
+                        scheme: string;
+                        /**
+                         * Pattern
+                         * @description With whom a process exchanges messages: its two neighbors in a ring, or all others of its job.
+                         * @enum {string}
+                         */
+                        pattern: "aa" | "nn";
+                        /**
+                         * JobType
+                         * @description Workloads SWL1, SWL2, SWL3: all jobs of type J1, J2, J3.
+                         * @enum {string}
+                         */
+                        job_type: "swl1" | "swl2" | "swl3";
+                        imbalance: number;
+                    };
+                    /**
+                     * Cell
+                     * @description A combination whose runs differ by their seed only.
+                     */
+                    against: {
+                        scheme: string;
+                        /**
+                         * Pattern
+                         * @description With whom a process exchanges messages: its two neighbors in a ring, or all others of its job.
+                         * @enum {string}
+                         */
+                        pattern: "aa" | "nn";
+                        /**
+                         * JobType
+                         * @description Workloads SWL1, SWL2, SWL3: all jobs of type J1, J2, J3.
+                         * @enum {string}
+                         */
+                        job_type: "swl1" | "swl2" | "swl3";
+                        imbalance: number;
+                    };
+                    metric: string;
+                    change: number;
+                    low: number;
+                    high: number;
+                }[];
+            }[];
+            /** Sensitivities */
+            sensitivities: {
+                parameter: string;
+                factor: number;
+                value: number;
+                scheme: string;
+                change: number;
+                base_change: number;
+                holds: number;
+                of: number;
+                effects: {
+                    /**
+                     * Cell
+                     * @description A combination whose runs differ by their seed only.
+                     */
+                    cell: {
+                        scheme: string;
+                        /**
+                         * Pattern
+                         * @description With whom a process exchanges messages: its two neighbors in a ring, or all others of its job.
+                         * @enum {string}
+                         */
+                        pattern: "aa" | "nn";
+                        /**
+                         * JobType
+                         * @description Workloads SWL1, SWL2, SWL3: all jobs of type J1, J2, J3.
+                         * @enum {string}
+                         */
+                        job_type: "swl1" | "swl2" | "swl3";
+                        imbalance: number;
+                    };
+                    /**
+                     * Cell
+                     * @description A combination whose runs differ by their seed only.
+                     */
+                    against: {
+                        scheme: string;
+                        /**
+                         * Pattern
+                         * @description With whom a process exchanges messages: its two neighbors in a ring, or all others of its job.
+                         * @enum {string}
+                         */
+                        pattern: "aa" | "nn";
+                        /**
+                         * JobType
+                         * @description Workloads SWL1, SWL2, SWL3: all jobs of type J1, J2, J3.
+                         * @enum {string}
+                         */
+                        job_type: "swl1" | "swl2" | "swl3";
+                        imbalance: number;
+                    };
+                    metric: string;
+                    change: number;
+                    low: number;
+                    high: number;
+                }[];
+            }[];
+        };
+        /**
+         * SimulationPage
+         * @description One page of studies, newest first. older: older_than of the next page, None on the last one.
+         *
+         *     unavailable_because: why no study can run here, None if it can.
+         */
+        SimulationPage: {
+            /** Simulations */
+            simulations: components["schemas"]["SimulationSummary"][];
+            /** Older */
+            older: number | null;
+            /** Unavailable Because */
+            unavailable_because: string | null;
+        };
+        /**
+         * SimulationRequest
+         * @description The specification of a study to start.
+         */
+        SimulationRequest: {
+            /**
+             * StudySpec
+             * @description What a study simulates. trace: GENERATED, or the name of a file in Standard Workload Format.
+             */
+            spec: {
+                /**
+                 * Schemes
+                 * @default [
+                 *       "SB",
+                 *       "SB+RO",
+                 *       "PB",
+                 *       "PB+RO"
+                 *     ]
+                 */
+                schemes: string[];
+                /**
+                 * Communication patterns
+                 * @default [
+                 *       "nn",
+                 *       "aa"
+                 *     ]
+                 */
+                patterns: ("aa" | "nn")[];
+                /**
+                 * Workloads
+                 * @default [
+                 *       "swl1",
+                 *       "swl2",
+                 *       "swl3"
+                 *     ]
+                 */
+                job_types: ("swl1" | "swl2" | "swl3")[];
+                /**
+                 * Imbalance v
+                 * @description 0: phases of equal length.
+                 * @default [
+                 *       0.5,
+                 *       1.5
+                 *     ]
+                 */
+                imbalances: number[];
+                /**
+                 * Seeds
+                 * @description Runs of each cell.
+                 * @default 10
+                 */
+                seeds: number;
+                /**
+                 * Parameters
+                 * @description Constants of the machine. Times in seconds.
+                 */
+                parameters?: {
+                    /**
+                     * Nodes
+                     * @description One CPU each.
+                     * @default 16
+                     */
+                    nodes?: number;
+                    /**
+                     * Multiprogramming level
+                     * @description Processes on a node at most.
+                     * @default 5
+                     */
+                    mpl?: number;
+                    /**
+                     * Context switch
+                     * @default 0.00005
+                     */
+                    switch_s?: number;
+                    /**
+                     * Interrupt
+                     * @default 0.00002
+                     */
+                    interrupt_s?: number;
+                    /**
+                     * Load update, per message
+                     * @default 0.000002
+                     */
+                    load_update_s?: number;
+                    /**
+                     * Reordering
+                     * @default 0.000001
+                     */
+                    reorder_s?: number;
+                    /**
+                     * Reordering, per pending message
+                     * @default 2e-7
+                     */
+                    reorder_message_s?: number;
+                    /**
+                     * Send or receive a message
+                     * @default 0.000005
+                     */
+                    host_s?: number;
+                    /**
+                     * Network latency
+                     * @default 0.00001
+                     */
+                    latency_s?: number;
+                    /**
+                     * Communication phase
+                     * @description If all processes run at once.
+                     * @default 0.01
+                     */
+                    exchange_s?: number;
+                    /**
+                     * Boost period
+                     * @description Of periodic boost.
+                     * @default 0.01
+                     */
+                    boost_period_s?: number;
+                    /**
+                     * Spin time
+                     * @description A multiple of 2 × (switch + interrupt) + latency.
+                     * @default 1
+                     */
+                    spin_factor?: number;
+                    /**
+                     * Initial mean time slice
+                     * @default 0.05
+                     */
+                    first_slice_s?: number;
+                    /**
+                     * Period of the mean number woken
+                     * @default 0.1
+                     */
+                    wake_window_s?: number;
+                    /**
+                     * Sign of elapsed time in ERT
+                     * @description −1; +1 is as printed.
+                     * @default -1
+                     */
+                    ert_sign?: number;
+                    /**
+                     * Offered load
+                     * @description Node-seconds of jobs ÷ capacity.
+                     * @default 0.9
+                     */
+                    offered?: number;
+                    /**
+                     * Mean ideal run time
+                     * @default 5
+                     */
+                    mean_run_s?: number;
+                    /**
+                     * Jobs
+                     * @default 200
+                     */
+                    jobs?: number;
+                };
+                /**
+                 * Jobs
+                 * @description Generated, or a trace.
+                 * @default generated
+                 */
+                trace: string;
+                /**
+                 * Sensitivity
+                 * @description Also simulates everything with each of four constants halved and doubled.
+                 * @default false
+                 */
+                sensitivity: boolean;
+            };
+        };
+        /**
+         * SimulationState
+         * @description State of a study.
+         * @enum {string}
+         */
+        SimulationState: "running" | "done" | "cancelled" | "failed";
+        /**
+         * SimulationSummary
+         * @description A study in a list. sentence: why it ended; empty while it runs and once it is done.
+         *
+         *     remaining_s: about how long it still takes, None before its first run and after its end.
+         */
+        SimulationSummary: {
+            /** Id */
+            id: number;
+            /**
+             * StudySpec
+             * @description What a study simulates. trace: GENERATED, or the name of a file in Standard Workload Format.
+             */
+            spec: {
+                /**
+                 * Schemes
+                 * @default [
+                 *       "SB",
+                 *       "SB+RO",
+                 *       "PB",
+                 *       "PB+RO"
+                 *     ]
+                 */
+                schemes: string[];
+                /**
+                 * Communication patterns
+                 * @default [
+                 *       "nn",
+                 *       "aa"
+                 *     ]
+                 */
+                patterns: ("aa" | "nn")[];
+                /**
+                 * Workloads
+                 * @default [
+                 *       "swl1",
+                 *       "swl2",
+                 *       "swl3"
+                 *     ]
+                 */
+                job_types: ("swl1" | "swl2" | "swl3")[];
+                /**
+                 * Imbalance v
+                 * @description 0: phases of equal length.
+                 * @default [
+                 *       0.5,
+                 *       1.5
+                 *     ]
+                 */
+                imbalances: number[];
+                /**
+                 * Seeds
+                 * @description Runs of each cell.
+                 * @default 10
+                 */
+                seeds: number;
+                /**
+                 * Parameters
+                 * @description Constants of the machine. Times in seconds.
+                 */
+                parameters: {
+                    /**
+                     * Nodes
+                     * @description One CPU each.
+                     * @default 16
+                     */
+                    nodes: number;
+                    /**
+                     * Multiprogramming level
+                     * @description Processes on a node at most.
+                     * @default 5
+                     */
+                    mpl: number;
+                    /**
+                     * Context switch
+                     * @default 0.00005
+                     */
+                    switch_s: number;
+                    /**
+                     * Interrupt
+                     * @default 0.00002
+                     */
+                    interrupt_s: number;
+                    /**
+                     * Load update, per message
+                     * @default 0.000002
+                     */
+                    load_update_s: number;
+                    /**
+                     * Reordering
+                     * @default 0.000001
+                     */
+                    reorder_s: number;
+                    /**
+                     * Reordering, per pending message
+                     * @default 2e-7
+                     */
+                    reorder_message_s: number;
+                    /**
+                     * Send or receive a message
+                     * @default 0.000005
+                     */
+                    host_s: number;
+                    /**
+                     * Network latency
+                     * @default 0.00001
+                     */
+                    latency_s: number;
+                    /**
+                     * Communication phase
+                     * @description If all processes run at once.
+                     * @default 0.01
+                     */
+                    exchange_s: number;
+                    /**
+                     * Boost period
+                     * @description Of periodic boost.
+                     * @default 0.01
+                     */
+                    boost_period_s: number;
+                    /**
+                     * Spin time
+                     * @description A multiple of 2 × (switch + interrupt) + latency.
+                     * @default 1
+                     */
+                    spin_factor: number;
+                    /**
+                     * Initial mean time slice
+                     * @default 0.05
+                     */
+                    first_slice_s: number;
+                    /**
+                     * Period of the mean number woken
+                     * @default 0.1
+                     */
+                    wake_window_s: number;
+                    /**
+                     * Sign of elapsed time in ERT
+                     * @description −1; +1 is as printed.
+                     * @default -1
+                     */
+                    ert_sign: number;
+                    /**
+                     * Offered load
+                     * @description Node-seconds of jobs ÷ capacity.
+                     * @default 0.9
+                     */
+                    offered: number;
+                    /**
+                     * Mean ideal run time
+                     * @default 5
+                     */
+                    mean_run_s: number;
+                    /**
+                     * Jobs
+                     * @default 200
+                     */
+                    jobs: number;
+                };
+                /**
+                 * Jobs
+                 * @description Generated, or a trace.
+                 * @default generated
+                 */
+                trace: string;
+                /**
+                 * Sensitivity
+                 * @description Also simulates everything with each of four constants halved and doubled.
+                 * @default false
+                 */
+                sensitivity: boolean;
+            };
+            state: components["schemas"]["SimulationState"];
+            /** Sentence */
+            sentence: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            /** Ended At */
+            ended_at: string | null;
+            /** Runs Done */
+            runs_done: number;
+            /** Runs Planned */
+            runs_planned: number;
+            /** Remaining S */
+            remaining_s: number | null;
+        };
+        /**
+         * StoredTrace
+         * @description A stored trace in Standard Workload Format.
+         */
+        StoredTrace: {
+            /**
+             * TraceFacts
+             * @description What a report states about a trace. jobs: with a run time and a size. largest: processes of the largest job.
+             *
+             *         is_submit_start: its header says that submit times are start times. usable: jobs of several processes after scaling
+             *         to a study's machine, None for the trace itself.
+             */
+            facts: {
+                name: string;
+                jobs: number;
+                largest: number;
+                is_submit_start: boolean;
+                usable: number | null;
+            };
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
         };
         /**
          * Surface
@@ -7212,6 +8125,226 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Experiment"];
                 };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_simulations: {
+        parameters: {
+            query?: {
+                older_than?: number | null;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SimulationRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                simulation_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                simulation_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_traces: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredTrace"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    store_trace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredTrace"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_trace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             default: {

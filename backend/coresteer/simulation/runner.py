@@ -1,0 +1,122 @@
+"""Runs one study at a time in processes of their own, and stores each run as it finishes."""
+
+import asyncio
+import importlib.util
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from datetime import UTC, datetime
+from threading import Event
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.background import cancel
+from coresteer.db import Database
+from coresteer.errors import is_database_unavailable
+from coresteer.simulation import repository
+from coresteer.simulation.jobs import TraceJob
+from coresteer.simulation.schemas import SimulationState
+from coresteer.simulation.study import Run, StudySpec, run_study
+from coresteer.simulation.tables import SimulationRunRow
+
+log = logging.getLogger("coresteer.simulation")
+
+INTERRUPTED = "The backend stopped while the study ran. Its finished runs are below; start it again for the others."
+MISSING = "numba is not installed. Install it with: pip install 'coresteer[simulation]'"
+NICE = 10
+"""Of the worker processes, which otherwise would starve the ingest of samples."""
+_RETRY_S = 1.0
+
+
+def unavailable_because() -> str | None:
+    """Return why no study can run here, None if it can."""
+    return None if importlib.util.find_spec("numba") else MISSING
+
+
+class SimulationRunner:
+    """Runs the study in progress; service starts and cancels it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._stop = Event()
+        # workers end with the thread that starts them, so it is one that stays
+        self._executor = ThreadPoolExecutor(1, "simulation")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """End a study that an earlier process left running."""
+        async with self._database.session() as session:
+            if (row := await repository.running_simulation(session)) is not None:
+                await repository.end(session, row.id, SimulationState.FAILED, INTERRUPTED, datetime.now(UTC))
+
+    async def stop(self) -> None:
+        """Terminate the workers; the next start ends their study."""
+        self._stop.set()
+        await cancel(self._tasks)
+        await asyncio.to_thread(self._executor.shutdown)
+
+    def run(self, simulation_id: int, spec: StudySpec, trace: Sequence[TraceJob] | None) -> None:
+        """Run a study in the background, until it is done or cancelled."""
+        self._stop = Event()
+        task = asyncio.create_task(self._run(simulation_id, spec, trace, self._stop))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        """Terminate the workers of the study in progress."""
+        self._stop.set()
+
+    async def _run(self, simulation_id: int, spec: StudySpec, trace: Sequence[TraceJob] | None, stop: Event) -> None:
+        finished: asyncio.Queue[Run | str] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            sentence = ""
+            try:
+                workers = max(1, (os.cpu_count() or 1) - 1)
+                for run in run_study(spec, trace, workers, nice=NICE, stop=stop):
+                    loop.call_soon_threadsafe(finished.put_nowait, run)
+            except BrokenProcessPool:
+                sentence = "A worker process ended unexpectedly; the machine may have too little memory."
+            except Exception as error:
+                log.exception("Study %d failed.", simulation_id)
+                sentence = f"A run failed: {error}"
+            loop.call_soon_threadsafe(finished.put_nowait, sentence)
+
+        working = loop.run_in_executor(self._executor, work)
+        number = 0
+        while not isinstance(item := await finished.get(), str):
+            number += 1
+            await self._store(simulation_id, number, item)
+        await working
+        if stop.is_set():  # service has ended it, unless its transaction failed
+            return await self._end(simulation_id, SimulationState.CANCELLED, "Cancelled.")
+        await self._end(simulation_id, SimulationState.FAILED if item else SimulationState.DONE, item)
+
+    async def _store(self, simulation_id: int, number: int, run: Run) -> None:
+        async def write(session: AsyncSession) -> None:
+            session.add(SimulationRunRow(simulation_id=simulation_id, number=number, run=msgspec.to_builtins(run)))
+
+        await self._write(write)
+
+    async def _end(self, simulation_id: int, state: SimulationState, sentence: str) -> None:
+        now = datetime.now(UTC)
+
+        async def write(session: AsyncSession) -> None:
+            await repository.end(session, simulation_id, state, sentence, now)
+
+        await self._write(write)
+
+    async def _write(self, write: Callable[[AsyncSession], Awaitable[None]]) -> None:
+        """Write in a transaction; retry until the database answers."""
+        while True:
+            try:
+                async with self._database.session() as session:
+                    return await write(session)
+            except Exception as error:
+                if not is_database_unavailable(error):
+                    raise
+            await asyncio.sleep(_RETRY_S)

@@ -1,0 +1,237 @@
+"""Coscheduling studies: starts, reads and cancels them; stores traces."""
+
+import asyncio
+import gzip
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import sqlalchemy.exc
+from msgspec.structs import fields, replace
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.db import Database
+from coresteer.errors import Conflict, Invalid, NotFound
+from coresteer.simulation import repository
+from coresteer.simulation.jobs import TraceJob
+from coresteer.simulation.parameters import Parameters
+from coresteer.simulation.runner import SimulationRunner, unavailable_because
+from coresteer.simulation.schemas import (
+    ParameterValue,
+    Simulation,
+    SimulationPage,
+    SimulationState,
+    SimulationSummary,
+    StoredTrace,
+)
+from coresteer.simulation.schemes import SCHEMES
+from coresteer.simulation.statements import judge
+from coresteer.simulation.study import GENERATED, Run, StudySpec, tasks_of, usable_jobs, weight
+from coresteer.simulation.summary import remaining_s, sensitivities, summarize
+from coresteer.simulation.swf import TraceError, TraceFacts, parse_trace, trace_sentences, unpacked
+from coresteer.simulation.tables import SimulationRow, TraceRow
+
+MAX_RUNS = 50_000
+MAX_TRACES = 20
+
+
+async def start(database: Database, runner: SimulationRunner, spec: StudySpec, *, actor: str) -> Simulation:
+    """Start a study. Raises Invalid, and Conflict while another one runs."""
+    _check(spec)
+    if (sentence := unavailable_because()) is not None:
+        raise Conflict(sentence)
+    facts, jobs = await _trace_of(database, spec)
+    row = SimulationRow(
+        spec=msgspec.to_builtins(spec),
+        trace=None if facts is None else msgspec.to_builtins(facts),
+        runs_planned=len(tasks_of(spec)),
+        state=SimulationState.RUNNING,
+        sentence="",
+        created_at=datetime.now(UTC),
+        created_by=actor,
+    )
+    try:
+        async with database.session() as session:
+            if (other := await repository.running_simulation(session)) is not None:
+                raise Conflict(f"Study {other.id} is running. Wait until it is done, or cancel it.")
+            session.add(row)
+            await session.flush()
+            detail = {"simulation": row.id, "runs": row.runs_planned}
+            record(session, actor=actor, action="simulation.start", target=f"simulation {row.id}", detail=detail)
+    except sqlalchemy.exc.IntegrityError:  # two requests at the same time
+        raise Conflict("Another study has just been started. Wait until it is done, or cancel it.") from None
+    runner.run(row.id, spec, jobs)
+    return _to_simulation(row, [])
+
+
+def _check(spec: StudySpec) -> None:
+    for at, name in enumerate(spec.schemes):
+        if name not in SCHEMES:
+            sentence = f"There is no scheme {name}; choose from {', '.join(SCHEMES)}."
+            raise Invalid(sentence, field=f"spec.schemes[{at}]")
+    for field in ("schemes", "patterns", "job_types", "imbalances"):
+        if len(set(getattr(spec, field))) < len(getattr(spec, field)):
+            raise Invalid("A value is given twice.", field=f"spec.{field}")
+    if (runs := len(tasks_of(spec))) > MAX_RUNS:
+        raise Invalid(f"The study has {runs} runs; at most {MAX_RUNS} are allowed.", field="spec.seeds")
+
+
+async def _trace_of(database: Database, spec: StudySpec) -> tuple[TraceFacts | None, list[TraceJob] | None]:
+    if spec.trace == GENERATED:
+        return None, None
+    async with database.session() as session:
+        row = await repository.find_trace(session, spec.trace)
+    if row is None:
+        raise Invalid(f"There is no trace {spec.trace}; upload it first.", field="spec.trace")
+    content = row.content
+
+    def read() -> tuple[TraceFacts, list[TraceJob]]:
+        trace = parse_trace(gzip.decompress(content), spec.trace)
+        return replace(trace.facts, usable=usable_jobs(spec, trace.jobs)), trace.jobs
+
+    try:
+        return await asyncio.to_thread(read)
+    except TraceError as error:
+        raise Invalid(str(error), field="spec.trace") from None
+
+
+async def list_simulations(session: AsyncSession, *, older_than: int | None, limit: int) -> SimulationPage:
+    """Return a page of studies, newest first."""
+    rows = await repository.newest_simulations(session, older_than=older_than, limit=limit + 1)
+    done = await repository.count_runs(session, [row.id for row in rows])
+    found = []
+    for row in rows[:limit]:
+        runs = _runs(await repository.runs_of(session, row.id)) if row.state == SimulationState.RUNNING else []
+        found.append(_to_summary(row, done.get(row.id, 0), runs))
+    older = found[-1].id if len(rows) > limit else None
+    return SimulationPage(simulations=found, older=older, unavailable_because=unavailable_because())
+
+
+async def get_simulation(session: AsyncSession, simulation_id: int) -> Simulation:
+    """Return one study with its results so far. Raises NotFound."""
+    row = await _find_row(session, simulation_id)
+    stored = await repository.runs_of(session, simulation_id)
+    return await asyncio.to_thread(lambda: _to_simulation(row, _runs(stored)))
+
+
+async def get_runs(session: AsyncSession, simulation_id: int) -> list[Run]:
+    """Return the finished runs of a study. Raises NotFound."""
+    await _find_row(session, simulation_id)
+    return _runs(await repository.runs_of(session, simulation_id))
+
+
+async def cancel(session: AsyncSession, runner: SimulationRunner, simulation_id: int, *, actor: str) -> Simulation:
+    """Cancel a study; its finished runs stay. Raises NotFound and Conflict."""
+    row = await _find_row(session, simulation_id)
+    now = datetime.now(UTC)
+    if not await repository.end(session, simulation_id, SimulationState.CANCELLED, f"Cancelled by {actor}.", now):
+        raise Conflict(f"This study has ended: it is {row.state}.")
+    record(session, actor=actor, action="simulation.cancel", target=f"simulation {simulation_id}")
+    runner.cancel()
+    await session.refresh(row)
+    return _to_simulation(row, _runs(await repository.runs_of(session, simulation_id)))
+
+
+async def store_trace(session: AsyncSession, name: str, data: bytes, *, actor: str) -> StoredTrace:
+    """Store a trace in Standard Workload Format, plain or gzipped, under a name. Raises Invalid and Conflict."""
+    if name == GENERATED:
+        raise Invalid(f"{GENERATED} is the name of the built-in workload; choose another one.", field="name")
+
+    def read() -> tuple[TraceFacts, bytes]:
+        text = unpacked(data, name)
+        return parse_trace(text, name).facts, gzip.compress(text, mtime=0)
+
+    try:
+        facts, content = await asyncio.to_thread(read)
+    except TraceError as error:
+        raise Invalid(str(error)) from None
+    stored = await repository.traces(session)
+    if len(stored) >= MAX_TRACES and name not in {row.name for row in stored}:
+        raise Conflict(f"{MAX_TRACES} traces are stored; delete one first.")
+    await repository.delete_trace(session, name)
+    row = TraceRow(
+        name=name, facts=msgspec.to_builtins(facts), content=content, created_at=datetime.now(UTC), created_by=actor
+    )
+    session.add(row)
+    detail = {"jobs": facts.jobs, "bytes": len(data)}
+    record(session, actor=actor, action="simulation-trace.store", target=f"trace {name}", detail=detail)
+    return _to_trace(row)
+
+
+async def list_traces(session: AsyncSession) -> list[StoredTrace]:
+    """Return the stored traces by name."""
+    return [_to_trace(row) for row in await repository.traces(session)]
+
+
+async def delete_trace(session: AsyncSession, name: str, *, actor: str) -> None:
+    """Delete a trace; studies that had it keep their results. Raises NotFound."""
+    if not await repository.delete_trace(session, name):
+        raise NotFound(f"There is no trace {name}.")
+    record(session, actor=actor, action="simulation-trace.delete", target=f"trace {name}")
+
+
+async def _find_row(session: AsyncSession, simulation_id: int) -> SimulationRow:
+    row = await repository.find_simulation(session, simulation_id)
+    if row is None:
+        raise NotFound(f"There is no study {simulation_id}.")
+    return row
+
+
+def _runs(stored: Sequence[dict[str, object]]) -> list[Run]:
+    return msgspec.convert(stored, list[Run])
+
+
+def _to_trace(row: TraceRow) -> StoredTrace:
+    facts = msgspec.convert(row.facts, TraceFacts)
+    return StoredTrace(facts=facts, created_at=row.created_at, created_by=row.created_by)
+
+
+def _to_summary(row: SimulationRow, runs_done: int, runs: Sequence[Run]) -> SimulationSummary:
+    """Return a study's list entry. runs: while it runs, all finished ones."""
+    spec, left_s = msgspec.convert(row.spec, StudySpec), None
+    if row.state == SimulationState.RUNNING:
+        cells = Counter(each.cell for each in runs)
+        done = sum(weight(cell) * count for cell, count in cells.items())
+        total = sum(weight(task.cell) for task in tasks_of(spec))
+        left_s = remaining_s((datetime.now(UTC) - row.created_at).total_seconds(), done, total)
+    return SimulationSummary(
+        id=row.id,
+        spec=spec,
+        state=SimulationState(row.state),
+        sentence=row.sentence,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        ended_at=row.ended_at,
+        runs_done=runs_done,
+        runs_planned=row.runs_planned,
+        remaining_s=left_s,
+    )
+
+
+def _to_simulation(row: SimulationRow, runs: Sequence[Run]) -> Simulation:
+    entry = _to_summary(row, len(runs), runs)
+    facts = None if row.trace is None else msgspec.convert(row.trace, TraceFacts)
+    has_ended = entry.state is not SimulationState.RUNNING
+    return Simulation(
+        **dict(entry),
+        trace=facts,
+        jobs=trace_sentences(facts, entry.spec.parameters),
+        parameters=parameter_values(entry.spec.parameters),
+        cells=summarize(entry.spec, runs),
+        verdicts=judge(runs) if has_ended else [],
+        sensitivities=sensitivities(entry.spec, runs) if has_ended else [],
+    )
+
+
+def parameter_values(parameters: Parameters) -> list[ParameterValue]:
+    """Return every parameter with its label, in the order of their declaration."""
+    schema = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
+    found = []
+    for field in fields(parameters):
+        texts, value = schema[field.name], getattr(parameters, field.name)
+        text = f"{value * texts.get('scale', 1):g} {texts.get('unit', '')}".strip()
+        label, more = texts["title"], texts.get("description", "")
+        found.append(ParameterValue(name=field.name, label=label, help=more, value=value, text=text))
+    return found

@@ -1,0 +1,139 @@
+"""Coscheduling studies over HTTP: they run in the background, are stored, and end in a state with a sentence."""
+
+import asyncio
+import gzip
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from tests.backend.conftest import Backend, Client, running_backend
+
+from coresteer.db import Database
+from coresteer.simulation.results import Result
+from coresteer.simulation.runner import INTERRUPTED
+from coresteer.simulation.study import StudySpec
+from coresteer.simulation.swf import MAX_BYTES
+from coresteer.simulation.tables import SimulationRow, SimulationRunRow
+
+TINY: dict[str, Any] = {
+    "schemes": ["SB", "SB+RO"],
+    "patterns": ["nn"],
+    "job_types": ["swl1"],
+    "imbalances": [0.5],
+    "seeds": 2,
+    "parameters": {"nodes": 4, "mean_run_s": 0.2, "jobs": 6},
+}
+ENDLESS = TINY | {"seeds": 100, "parameters": {"nodes": 16, "mean_run_s": 3600.0, "jobs": 5000}}
+LOG = "; Note: the given submit\n;   times are actually start times\n" + "\n".join(
+    f"{number} {number * 10} -1 {30 + number} {2 ** (number % 4)} -1 -1 -1 -1" for number in range(1, 21)
+)
+
+
+async def ended(client: Client, study: int) -> dict[str, Any]:
+    """The study when it no longer runs."""
+    async with asyncio.timeout(180):
+        while (found := (await client.get(f"/api/simulations/{study}")).json())["state"] == "running":  # noqa: ASYNC110 - over HTTP
+            await asyncio.sleep(0.1)
+    return dict(found)
+
+
+@pytest.mark.slow("worker processes load the compiled engine")
+async def test_a_study_runs_in_the_background_and_has_results(backend: Backend) -> None:
+    client = await backend.client("operator")
+    started = await client.post("/api/simulations", {"spec": TINY | {"sensitivity": True}})
+    assert started.status_code == 201, started.text
+    found = await ended(client, started.json()["id"])
+    assert (found["state"], found["sentence"]) == ("done", "")
+    assert found["runs_done"] == found["runs_planned"] == 4 * 9
+    assert [cell["cell"]["scheme"] for cell in found["cells"]] == ["SB", "SB+RO"]
+    for cell in found["cells"]:
+        assert cell["low_s"] < cell["response_s"] < cell["high_s"]
+        assert sum(cell["shares"].values()) == pytest.approx(1)
+    assert [verdict["of"] for verdict in found["verdicts"]] == [1, 1, 0, 1, 0]
+    assert {row["parameter"] for row in found["sensitivities"]} == {
+        "switch_s", "spin_factor", "boost_period_s", "nodes"
+    }  # fmt: skip
+    assert [each["text"] for each in found["parameters"] if each["name"] in ("nodes", "switch_s")] == ["4", "50 µs"]
+    assert "No trace was used." in found["jobs"][0]
+    listed = (await client.get("/api/simulations")).json()["simulations"]
+    assert listed[0]["id"] == found["id"]
+
+
+@pytest.mark.slow("worker processes load the compiled engine")
+async def test_a_study_uses_a_stored_trace_and_states_how_it_was_scaled(backend: Backend) -> None:
+    client = await backend.client("operator")
+    stored = await client.request("PUT", "/api/simulation-traces/log.swf.gz", data=gzip.compress(LOG.encode()))
+    assert stored.status_code == 200, stored.text
+    assert [trace["facts"]["jobs"] for trace in (await client.get("/api/simulation-traces")).json()] == [20]
+    started = await client.post("/api/simulations", {"spec": TINY | {"trace": "log.swf.gz"}})
+    found = await ended(client, started.json()["id"])
+    assert (found["state"], found["trace"]["usable"]) == ("done", 10)
+    assert "multiplied by 4/8" in found["jobs"][1]
+    assert found["jobs"][3] == "The trace's header says that its submit times are start times."
+    assert (await client.delete("/api/simulation-traces/log.swf.gz")).status_code == 204
+
+
+async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backend) -> None:
+    client = await backend.client("operator")
+    study = (await client.post("/api/simulations", {"spec": ENDLESS})).json()["id"]
+    refused = await client.post("/api/simulations", {"spec": TINY})
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == f"Study {study} is running. Wait until it is done, or cancel it."
+    cancelled = await client.post(f"/api/simulations/{study}/cancel")
+    assert (cancelled.json()["state"], cancelled.json()["sentence"]) == ("cancelled", "Cancelled by operator.")
+    assert (await client.post(f"/api/simulations/{study}/cancel")).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"schemes": ["XX"]}, "spec.schemes[0]"),
+        ({"schemes": ["SB", "SB"]}, "spec.schemes"),
+        ({"trace": "missing.swf"}, "spec.trace"),
+        ({"seeds": 0}, "spec.seeds"),
+        ({"parameters": {"nodes": 1}}, "spec.parameters.nodes"),
+    ],
+)
+async def test_an_invalid_study_is_refused_with_its_field(
+    backend: Backend, changed: dict[str, Any], field: str
+) -> None:
+    refused = await (await backend.client("operator")).post("/api/simulations", {"spec": TINY | changed})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field), refused.text
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "sentence"),
+    [
+        (b"1 2 3", 422, "Line 1 of log.swf is not a job"),
+        (b"\x1f\x8b damaged", 422, "log.swf is a damaged gzip file."),
+        (gzip.compress(b" " * (MAX_BYTES + 1)), 422, "larger than 32 MiB"),
+        (b" " * (MAX_BYTES + 1), 413, "at most"),
+    ],
+    ids=["not a job", "damaged", "unpacked too large", "too large"],
+)
+async def test_a_trace_that_is_not_usable_is_refused(backend: Backend, data: bytes, status: int, sentence: str) -> None:
+    refused = await (await backend.client("operator")).request("PUT", "/api/simulation-traces/log.swf", data=data)
+    assert refused.status_code == status
+    assert sentence in refused.json()["detail"]
+
+
+async def test_a_study_that_the_backend_left_running_has_failed_and_keeps_its_runs(
+    database: Database, database_url: str
+) -> None:
+    spec = msgspec.convert(TINY, StudySpec)
+    result = {field.name: 1 for field in msgspec.structs.fields(Result)}
+    cell = {"scheme": "SB", "pattern": "nn", "job_type": "swl1", "imbalance": 0.5}
+    async with database.session() as session:
+        row = SimulationRow(
+            spec=msgspec.to_builtins(spec), trace=None, runs_planned=4, state="running", sentence="",
+            created_at=datetime.now(UTC), created_by="somebody",
+        )  # fmt: skip
+        session.add(row)
+        await session.flush()
+        run = {"cell": cell, "seed": 1, "result": result}
+        session.add(SimulationRunRow(simulation_id=row.id, number=1, run=run))
+    async with running_backend(database_url) as restarted:
+        found = (await (await restarted.client("viewer")).get(f"/api/simulations/{row.id}")).json()
+    assert (found["state"], found["sentence"], found["runs_done"]) == ("failed", INTERRUPTED, 1)
+    assert found["cells"][0]["low_s"] is None
