@@ -22,7 +22,7 @@ from coresteer_core.policies.numa.assignment import Assignment
 from coresteer_core.policies.numa.effect import predict_locality
 from coresteer_core.policies.numa.factors import Machine, Process, on_node, run_time, total_time
 from coresteer_core.policies.numa.machine import machine_of, process_of
-from coresteer_core.policies.numa.memory import EVALUATION_ROUNDS, NumaMemory
+from coresteer_core.policies.numa.memory import EVALUATION_ROUNDS, REJECTED_S, NumaMemory
 from coresteer_core.policies.numa.options import largest_contention
 from coresteer_core.policies.numa.policy import decide
 from coresteer_core.policies.numa.spec import Numa
@@ -181,7 +181,17 @@ def test_a_move_that_does_not_pay_off_is_rolled_back_and_not_tried_again() -> No
     assert decision.reverts == {"task/10/affinity"}
     assert "rolled back" in decision.proposals[0].reason
     assert isinstance(memory, NumaMemory)
-    assert proposed(decide(view(task(), time_s=1030.0), Numa(), Scope(), memory)) == {}
+    decision = decide(view(moved, time_s=1025.0), Numa(), Scope(), memory)
+    assert decision.reverts == {"task/10/affinity"}, "the engine may have deferred it"
+    memory = decision.memory
+    assert isinstance(memory, NumaMemory)
+    decision = decide(view(task(), time_s=1030.0), Numa(), Scope(), memory)
+    assert proposed(decision) == {}
+    assert isinstance(decision.memory, NumaMemory)
+    again = decide(view(task(), time_s=1030.0 + REJECTED_S), Numa(), Scope(), decision.memory)
+    assert isinstance(again.memory, NumaMemory)
+    assert proposed(again) == {"task/10/affinity": "0-3"}
+    assert again.memory.moves[0].rejected_s is None, "it is measured as if for the first time"
 
 
 def test_a_page_move_that_was_never_written_is_neither_measured_nor_rolled_back() -> None:
@@ -193,6 +203,14 @@ def test_a_page_move_that_was_never_written_is_neither_measured_nor_rolled_back(
         decision = decide(view(pinned, time_s=1000.0 + 5 * round_), spec, Scope(), decision.memory)
         assert proposed(decision) == {"task/10/memory-nodes": "1"}
         assert decision.reverts == frozenset()
+
+
+@pytest.mark.parametrize(("elsewhere", "moves"), [(0.04, False), (0.06, True)])
+def test_pages_of_a_pinned_process_move_only_if_that_changes_the_setting(elsewhere: float, moves: bool) -> None:
+    size = GIB // 8
+    bound = task(affinity="4-7", memory={0: round(elsewhere * size), 1: round((1 - elsewhere) * size)})
+    decision = first(view(bound), replace(SPEC, pins={"postgres": "1"}))
+    assert proposed(decision) == ({"task/10/memory-nodes": "1"} if moves else {})
 
 
 def test_moves_that_are_not_written_yet_are_proposed_again() -> None:

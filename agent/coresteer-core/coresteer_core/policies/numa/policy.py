@@ -223,7 +223,7 @@ class _Round:
             values[memory.key], was[memory.key] = str(node), now
         origin = max(task.cpu_nodes, key=lambda each: task.cpu_nodes[each])
         before = self.past.get((task.pid, task.started_ticks))
-        if before is None or before.values != values:
+        if before is None or before.values != values or before.rejected_s is not None:
             self.past[task.pid, task.started_ticks] = PastMove(
                 task.pid, task.started_ticks, node, origin, values, was, move.was, move.run_time, move.with_pages,
                 self.view.time_s,
@@ -249,12 +249,12 @@ class _Round:
             )
 
     def _reverts(self) -> list[Proposal]:
-        """Return proposals that roll back moves that did not pay off."""
+        """Return proposals that roll back moves that did not pay off, until the View shows that they are."""
         found = []
         for index, task in enumerate(self.tasks):
             key = (task.pid, task.started_ticks)
             move = self.past.get(key)
-            if move is None or move.pays_off() is not False or move.rejected_s is not None:
+            if move is None or move.pays_off() is not False:
                 continue
             if rule_for(task, self.spec.pins) is not None:
                 continue  # it stays, whatever it costs

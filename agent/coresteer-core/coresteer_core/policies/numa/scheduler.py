@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from coresteer_core.node.numa import PAGE_BYTES
 from coresteer_core.policies.numa.assignment import Assignment
 from coresteer_core.policies.numa.factors import Process, on_node
+from coresteer_core.settings.memory_nodes import TOLERANCE
 
 HORIZON_S = 30.0
 """A page move must pay off within this time."""
@@ -159,13 +160,16 @@ class Scheduler:
         if not (self._limits.move_pages and candidate.movable):
             return
         total = sum(candidate.bytes_by_node)
+        held = [at for at, size in enumerate(candidate.bytes_by_node) if size and size >= TOLERANCE * total]
         local = self._now.local_moves(candidate.index)
         for node in nodes:
+            if held == [node]:  # the setting has this value, so nothing would be written
+                continue
             moved = total - candidate.bytes_by_node[node]
             fits = moved <= self._limits.max_bytes and moved * MEMORY_MARGIN <= self._room.bytes[node]
             cost_s = moved / PAGE_BYTES * self._limits.page_cost_s
             saved, after = local[node]
-            if moved and fits and cost_s <= saved * HORIZON_S:
+            if fits and cost_s <= saved * HORIZON_S:
                 yield Move(candidate.index, node, True, was, after, saved, moved, cost_s)
 
     def _without_pages(self, candidate: Candidate, node: int, was: float) -> Move | None:
