@@ -29,6 +29,7 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.rates import TcpLatency
@@ -396,6 +397,7 @@ def running_children(others: list[psutil.Process]) -> list[psutil.Process]:
         (TcpRequest(connections=2, limit_per_s=2000), 0.3, {"requests_per_s", "rtt_p50_us", "packets_per_s"}),
         (UdpFlood(flows=8, packets_per_s=2000), 0.3, {"throughput_bit_per_s", "cpu_s_per_gbit"}),
         (Classes(requests=10), 30.0, {"c1_mean_us", "c5_by_c1"}),
+        (Bsp(loops=5, exchange_ms=1), 30.0, {"job_response_s", "spin_s", "loops_per_s", "context_switches_per_s"}),
         (Memory(mib=4, work_s=0.5), 30.0, {"makespan_s", "memory_run_s", "compute_run_s", "cpu_busy_percent"}),
     ],
     ids=lambda value: type(value).__name__,

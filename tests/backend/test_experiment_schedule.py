@@ -19,6 +19,7 @@ from coresteer.experiments.schedule import (
 )
 from coresteer.experiments.spec import Factor, Kind, Level, PolicyLevel, Spec
 from coresteer_core.experiments.model import Classes, Command, Memory, Observe, RunResult
+from coresteer_core.experiments.parallel_jobs import Bsp
 
 
 def factor(name: str, levels: int) -> Factor:
@@ -148,6 +149,8 @@ def test_a_run_with_fixed_work_is_estimated_by_its_work_up_to_the_limit() -> Non
     spec.factors[0].levels[1] = Level("policy", policy=PolicyLevel(1, 1))
     short = msgspec.structs.replace(spec, workload=Memory(work_s=4.0))
     assert [estimate_run_s(short, (arm,)) for arm in (0, 1)] == [RUN_OVERHEAD_S + 4.0] * 2
+    jobs = msgspec.structs.replace(spec, workload=Bsp(jobs=2, loops=10, job_type="j1", exchange_ms=10))
+    assert estimate_run_s(jobs, (0,)) == pytest.approx(RUN_OVERHEAD_S + 0.8)
     long = msgspec.structs.replace(spec, workload=Memory(work_s=200.0))
     assert estimate_run_s(long, (0,)) == RUN_OVERHEAD_S + spec.measure_s
 

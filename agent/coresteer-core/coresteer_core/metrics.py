@@ -234,6 +234,33 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             "Run time of computing processes", "s", "less", label_ko="연산 프로세스 실행 시간",
             formula=f"mean over processes ({_LOAD_ITSELF})", experiment=True,
         ),
+        "job_response_s": Metric(
+            "Response time of a job", "s", "less", label_ko="작업 응답 시간",
+            formula=f"from the arrival of a job to the end of its last process, mean over jobs ({_LOAD_ITSELF})",
+            experiment=True,
+        ),
+        "loops_per_s": Metric(
+            "Loops of jobs", "1/s", "more", label_ko="초당 작업 루프 수",
+            formula=f"loops of all jobs / total run time ({_LOAD_ITSELF})", experiment=True,
+        ),
+        "spin_s": Metric(
+            "CPU time spent spinning", "s", "less", label_ko="스핀 CPU 시간",
+            formula=f"CPU time of polling for messages that had not arrived, over all processes ({_LOAD_ITSELF})",
+            experiment=True,
+        ),
+        "idle_percent": Metric(
+            "Idle, CPUs of the load", "%", "less", label_ko="부하 CPU의 유휴 비율",
+            formula=f"share of idle and iowait on the CPUs of the load, from the common start to the end "
+            f"({_LOAD_ITSELF})", experiment=True,
+        ),
+        "voluntary_switches_per_loop": Metric(
+            "Voluntary context switches per loop", "", label_ko="루프당 자발적 문맥 교환 횟수",
+            formula=f"ru_nvcsw of all processes / loops of all jobs ({_LOAD_ITSELF})", experiment=True,
+        ),
+        "involuntary_switches_per_loop": Metric(
+            "Involuntary context switches per loop", "", label_ko="루프당 비자발적 문맥 교환 횟수",
+            formula=f"ru_nivcsw of all processes / loops of all jobs ({_LOAD_ITSELF})", experiment=True,
+        ),
         **{
             f"{name}_mean_us": Metric(
                 f"Response time, class {name[1:]}", "µs", "less", label_ko=f"클래스 {name[1:]} 응답 시간",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from coresteer_agent.simulate.bsp_experiment import bsp_figures
 from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.memory_experiment import memory_figures
 from coresteer_agent.simulate.node import SimulatedNode
@@ -30,6 +31,7 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import cpu_s_per_gbit, packets_per_interrupt
 from coresteer_core.node.nic_model import HostCosts, QueueTraffic, predict
 from coresteer_core.policies.base import ROUND_PERIOD_S
@@ -137,7 +139,7 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
     speed = own.lognormvariate(0, _SPEED_NOISE)
     figures = {
         name: value
-        * speed ** (-1 if name.endswith(("_us", "run_s", "makespan_s")) else 1)
+        * speed ** (-1 if name.endswith(("_us", "run_s", "makespan_s", "response_s")) else 1)
         * own.lognormvariate(0, _OWN_NOISE)
         for name, value in _figures(node, run.workload, modelled, own.random()).items()
     }
@@ -160,7 +162,7 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
 
 def _measured_s(run: Run) -> float:
     """Return how long a run is measured; one with a fixed amount of work ends before the limit."""
-    return min(run.measure_s, run.workload.work_s) if isinstance(run.workload, Memory) else run.measure_s
+    return min(run.measure_s, run.workload.work_s) if isinstance(run.workload, Memory | Bsp) else run.measure_s
 
 
 def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
@@ -186,9 +188,9 @@ def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
         works = packets / packets_per_work
         interrupts, added_us, added_p99_us = _interrupts(node, workload, arriving, sum(irq_cpus.values()))
         _share(shares, works * work_us, packets, interrupts, irq_cpus=irq_cpus, server_cpus=server_cpus)
-    if isinstance(workload, Memory):
+    if isinstance(workload, Memory | Bsp):
         online = node.machine.topology.online()
-        busy = (workload.compute_processes + workload.memory_processes) / len(online)
+        busy = _processes_of(workload) / len(online)
         shares["user"] = [min(_FULL, busy) if cpu in online else 0.0 for cpu in range(cpus)]
     rtt_us = None
     if isinstance(workload, TcpRequest):
@@ -196,6 +198,13 @@ def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
         tail_us = max(0.0, added_p99_us - added_us)
         rtt_us = (median_us, 1.6 * median_us + 0.7 * tail_us, 2.4 * median_us + tail_us)
     return WorkloadModel(packets, works, interrupts, dropped, rtt_us, shares)
+
+
+def _processes_of(workload: Memory | Bsp) -> int:
+    """Return how many processes use a CPU at a time."""
+    if isinstance(workload, Bsp):
+        return workload.processes
+    return workload.compute_processes + workload.memory_processes
 
 
 def _offered(node: SimulatedNode, workload: Workload) -> float:
@@ -277,6 +286,8 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
             figures["longest_wait_us"] = _CLASS_MEAN_US * (3 + 5 * uniform)
         case Memory():
             figures |= memory_figures(node, workload)
+        case Bsp():
+            figures |= bsp_figures(workload)
         case Command():
             figures["command.value"] = 100.0
     if found.rtt_us is not None:

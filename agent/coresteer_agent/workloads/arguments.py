@@ -4,25 +4,32 @@ import argparse
 import logging
 import time
 from collections.abc import Callable
-from typing import get_args
+from typing import TypeVar, get_args
 
 import msgspec
 from msgspec import structs
 
 from coresteer_agent.config import ConfigError
+from coresteer_agent.workloads.bsp import LIMIT_S
 from coresteer_agent.workloads.classes import run
 from coresteer_agent.workloads.classes_model import Disturbance, Setup, WorkloadError
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_agent.workloads.traffic_protocol import parse_cpus
 from coresteer_core.experiments.model import ClassesMethod, Traffic
+from coresteer_core.experiments.parallel_jobs import Bsp
+from coresteer_core.experiments.workload_spec import WorkloadSpec
 from coresteer_core.schema import json_schema
 
 _TRAFFIC: dict[str, type[Traffic]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Traffic)}
 _WARMUP_S = 2.0
 _START_S = 15.0
 _POLL_S = 0.05
+_END_S = 5.0
+"""More than a program's own limit."""
 
 log = logging.getLogger("coresteer")
+
+T = TypeVar("T", bound=WorkloadSpec)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +53,24 @@ def add(parser: argparse.ArgumentParser) -> None:
         what = f"{name} from another network namespace to this one, over a veth pair (requires root)"
         traffic = workloads.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         traffic.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measuring time, 0.1 to 300 s")
-        described = json_schema(workload)["properties"]
-        for field in structs.fields(workload):
-            option, about = "--" + field.name.replace("_", "-"), _help(described[field.name])
-            if isinstance(field.default, bool):
-                traffic.add_argument(option, action="store_true", help=about)
-            else:
-                kind, shown = type(field.default), "LIST" if field.default == "" else "N"
-                about += " (default: %(default)s)"
-                traffic.add_argument(option, type=kind, default=field.default, metavar=shown, help=about)
+        _add_fields(traffic, workload)
+    what = "parallel jobs of processes that exchange messages over TCP on this machine's loopback"
+    bsp = workloads.add_parser("bsp", help=what, description=what[0].upper() + what[1:] + ".")
+    _add_fields(bsp, Bsp)
+
+
+def _add_fields(parser: argparse.ArgumentParser, workload: type[WorkloadSpec]) -> None:
+    """Add an option for each field of a workload."""
+    described = json_schema(workload)["properties"]
+    for field in structs.fields(workload):
+        option, about = "--" + field.name.replace("_", "-"), _help(described[field.name])
+        if isinstance(field.default, bool):
+            parser.add_argument(option, action="store_true", help=about)
+            continue
+        choices, about = described[field.name].get("enum"), about + " (default: %(default)s)"
+        shown = None if choices else "LIST" if field.default == "" else "N"
+        kind = type(field.default)
+        parser.add_argument(option, type=kind, choices=choices, default=field.default, metavar=shown, help=about)
 
 
 def _help(field: dict[str, str]) -> str:
@@ -66,23 +82,22 @@ def _help(field: dict[str, str]) -> str:
 def main(args: argparse.Namespace) -> int:
     """Run the workload that the arguments select, print its result and return the exit code. Raises ConfigError."""
     try:
-        return _classes(args) if args.workload == "classes" else _traffic(args)
+        match args.workload:
+            case "classes":
+                return _classes(args)
+            case "bsp":
+                return _bsp(args)
+            case _:
+                return _traffic(args)
     except WorkloadError as error:
         log.error("%s", error)
         return 1
 
 
 def _traffic(args: argparse.Namespace) -> int:
-    kind = _TRAFFIC[args.workload]
-    fields = {field.name: getattr(args, field.name) for field in structs.fields(kind)}
     if not 0.1 <= args.seconds <= 300:
         raise ConfigError("--seconds must be from 0.1 to 300.")
-    try:
-        workload: Traffic = msgspec.convert(fields, kind)
-        for cpus in (workload.server_cpus, workload.client_cpus):
-            parse_cpus(cpus)
-    except ValueError as error:
-        raise ConfigError(f"The arguments of the workload are not valid: {error}.") from None
+    workload = _from_fields(args, _TRAFFIC[args.workload])
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
     try:
@@ -102,14 +117,40 @@ def _traffic(args: argparse.Namespace) -> int:
     return 0
 
 
-def _until(ready: Callable[[], bool], load: Prepared | Load) -> None:
-    """Poll ready() until it is true. Raises WorkloadError if the load fails or is not ready after 15 s."""
-    until_s = time.monotonic() + _START_S
+def _bsp(args: argparse.Namespace) -> int:
+    workload = _from_fields(args, Bsp)
+    load = Load(Prepared(workload, "alone"))
+    try:
+        load.start(workload, "alone")
+        _until(lambda: load.done, load, LIMIT_S + _END_S)
+        figures = load.figures()
+    finally:
+        load.stop()
+    _print({"workload": workload, "figures": figures})
+    return 0
+
+
+def _from_fields(args: argparse.Namespace, kind: type[T]) -> T:
+    """Return the workload that the arguments describe. Raises ConfigError."""
+    fields = {field.name: getattr(args, field.name) for field in structs.fields(kind)}
+    try:
+        workload = msgspec.convert(fields, kind)
+        for name, value in fields.items():
+            if name.endswith("cpus"):
+                parse_cpus(value)
+    except ValueError as error:
+        raise ConfigError(f"The arguments of the workload are not valid: {error}.") from None
+    return workload
+
+
+def _until(ready: Callable[[], bool], load: Prepared | Load, limit_s: float = _START_S) -> None:
+    """Poll ready() until it is true. Raises WorkloadError if the load fails or is not ready within the limit."""
+    until_s = time.monotonic() + limit_s
     while not ready():
         if load.failed is not None:
             raise WorkloadError(load.failed)
         if time.monotonic() > until_s:
-            raise WorkloadError(f"The load was not ready after {_START_S:g} s.")
+            raise WorkloadError(f"The load was not ready after {limit_s:g} s.")
         time.sleep(_POLL_S)
     if load.failed is not None:
         raise WorkloadError(load.failed)

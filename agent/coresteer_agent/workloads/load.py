@@ -20,6 +20,7 @@ from coresteer_agent.workloads.program_load import ProgramLoad, start_command, s
 from coresteer_agent.workloads.traffic_load import TrafficLoad
 from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets
 from coresteer_core.experiments.model import Classes, Command, Iperf3, Memory, Observe, Role, Traffic, Workload
+from coresteer_core.experiments.parallel_jobs import Bsp
 
 _ANYWHERE = "192.0.2.1"
 """An address of the documentation range; used for a route lookup, no packet is sent to it."""
@@ -148,7 +149,7 @@ class Load:
             case Observe():
                 self._ready = True
                 return None
-            case Classes() | Memory():
+            case Classes() | Memory() | Bsp():
                 return ProgramLoad(start_program(workload))
             case Command():
                 argv = self._commands.get(workload.name)

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+_PR_SET_NAME = 15
 _PR_SET_TIMERSLACK = 29
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE_NEWNET = 0x40000000
+_ARG_START, _ARG_END = 45, 47
+"""Of /proc/PID/stat, after the name in parentheses."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -23,6 +26,18 @@ def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
 def adopt_orphans() -> None:
     """Make orphaned descendants children of this process (PR_SET_CHILD_SUBREAPER)."""
     _call(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def rename_process(name: str) -> None:
+    """Overwrite the command line of this process with a name, cut to its length, and its thread's name. Raises OSError.
+
+    The kernel reads /proc/PID/cmdline from the process's memory (proc_pid_stat(5), arg_start and arg_end).
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = (int(field) for field in fields[_ARG_START:_ARG_END])
+    if begin:  # 0 where the kernel does not tell
+        ctypes.memmove(begin, name.encode()[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
+    _call(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
 def minimize_timer_slack() -> None:

@@ -5,19 +5,25 @@ from collections.abc import Sequence
 
 import msgspec
 
+from coresteer_agent.workloads.bsp import BspConfig
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.classes_program import ClassesConfig
 from coresteer_agent.workloads.memory import MemoryConfig
 from coresteer_agent.workloads.supervisor import Config
 from coresteer_agent.workloads.traffic_protocol import FAILED
 from coresteer_core.experiments.model import Classes, Command, Memory
+from coresteer_core.experiments.parallel_jobs import Bsp
 
 
-def start_program(workload: Classes | Memory) -> Child:
+def start_program(workload: Classes | Memory | Bsp) -> Child:
     """Start this package's program for a workload that ends by itself as a child process."""
-    if isinstance(workload, Classes):
-        return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
-    return Child("workloads.memory", MemoryConfig(os.getpid(), workload))
+    match workload:
+        case Classes():
+            return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
+        case Memory():
+            return Child("workloads.memory", MemoryConfig(os.getpid(), workload))
+        case Bsp():
+            return Child("workloads.bsp", BspConfig(os.getpid(), workload))
 
 
 def start_command(workload: Command, argv: Sequence[str]) -> Child:

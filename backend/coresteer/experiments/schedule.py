@@ -11,6 +11,7 @@ from random import Random
 
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
 from coresteer_core.experiments.model import Command, Finite, Memory, RunResult
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 MAX_RUNS = 2_000
@@ -105,7 +106,7 @@ def _primary_problem(spec: Spec) -> str | None:
 
 def estimate_run_s(spec: Spec, arm: Arm) -> float:
     """Return the estimated duration of one run in the arm, s."""
-    if isinstance(spec.workload, Memory):
+    if isinstance(spec.workload, Memory | Bsp):
         return RUN_OVERHEAD_S + min(spec.measure_s, spec.workload.work_s)
     levels = [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
     settles = any(level.policy or level.irqbalance for level in levels)

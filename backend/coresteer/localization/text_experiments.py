@@ -2,7 +2,8 @@
 
 from typing import get_args
 
-from coresteer_core.experiments.model import Workload, WorkloadSpec
+from coresteer_core.experiments.model import Workload
+from coresteer_core.experiments.workload_spec import WorkloadSpec
 
 _WORKLOADS: tuple[type[WorkloadSpec], ...] = get_args(Workload)
 WORKLOAD_LABELS = {

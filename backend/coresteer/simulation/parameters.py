@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from coresteer_core.experiments.parallel_jobs import JOB_SHARES
 from coresteer_core.schema import labelled
 
 Seconds = Annotated[float, Meta(ge=0, le=10)]
@@ -33,8 +34,7 @@ class JobType(StrEnum):
     SWL3 = "swl3"
 
 
-SHARES = {JobType.SWL1: (0.70, 0.05, 0.25), JobType.SWL2: (0.40, 0.20, 0.40), JobType.SWL3: (0.25, 0.05, 0.70)}
-"""Of computation, I/O and communication in a phase [PROC, section 4]."""
+SHARES = {JobType.SWL1: JOB_SHARES["j1"], JobType.SWL2: JOB_SHARES["j2"], JobType.SWL3: JOB_SHARES["j3"]}
 
 
 class Parameters(Struct, frozen=True):

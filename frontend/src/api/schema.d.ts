@@ -2252,6 +2252,85 @@ export interface components {
                     seed: number;
                 } | {
                     /** @enum {string} */
+                    type: "bsp";
+                    /**
+                     * Jobs
+                     * @description All arrive at the start of a run.
+                     * @default 3
+                     */
+                    jobs: number;
+                    /**
+                     * Processes of a job
+                     * @description Each on a CPU of its own; with too few CPUs they share them.
+                     * @default 2
+                     */
+                    processes: number;
+                    /**
+                     * Multiprogramming level
+                     * @description Jobs on the same CPUs at a time; further jobs use other CPUs, or wait.
+                     * @default 3
+                     */
+                    mpl: number;
+                    /**
+                     * Loops
+                     * @description Of each job.
+                     * @default 40
+                     */
+                    loops: number;
+                    /**
+                     * Job type
+                     * @description Computation / I/O / communication, in percent of a loop.
+                     * @default j1
+                     * @enum {string}
+                     */
+                    job_type: "j1" | "j2" | "j3";
+                    /**
+                     * Pattern
+                     * @description With which processes of its job a process exchanges messages.
+                     * @default nn
+                     * @enum {string}
+                     */
+                    pattern: "nn" | "aa";
+                    /**
+                     * Waiting
+                     * @description What a process does while a message has not arrived.
+                     * @default spin-block
+                     * @enum {string}
+                     */
+                    wait: "block" | "spin-block" | "busy-wait";
+                    /**
+                     * Spin time
+                     * @description Before a process sleeps in spin, then block.
+                     * @default 150
+                     */
+                    spin_us: number;
+                    /**
+                     * Imbalance v
+                     * @description Range of computation and I/O, relative to their mean.
+                     * @default 0.5
+                     */
+                    imbalance: number;
+                    /**
+                     * Communication of a loop
+                     * @description About this time if all processes of the job run at once; the amount of data is fixed, not the time.
+                     * @default 10
+                     */
+                    exchange_ms: number;
+                    /**
+                     * CPUs
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them.
+                     * @default
+                     */
+                    cpus: string;
+                    /**
+                     * Seed
+                     * @description Of the imbalance.
+                     * @default 0
+                     */
+                    seed: number;
+                } | {
+                    /** @enum {string} */
                     type: "command";
                     /**
                      * Name
@@ -2791,6 +2870,85 @@ export interface components {
                     /**
                      * Seed
                      * @description Of random addresses.
+                     * @default 0
+                     */
+                    seed: number;
+                } | {
+                    /** @enum {string} */
+                    type: "bsp";
+                    /**
+                     * Jobs
+                     * @description All arrive at the start of a run.
+                     * @default 3
+                     */
+                    jobs: number;
+                    /**
+                     * Processes of a job
+                     * @description Each on a CPU of its own; with too few CPUs they share them.
+                     * @default 2
+                     */
+                    processes: number;
+                    /**
+                     * Multiprogramming level
+                     * @description Jobs on the same CPUs at a time; further jobs use other CPUs, or wait.
+                     * @default 3
+                     */
+                    mpl: number;
+                    /**
+                     * Loops
+                     * @description Of each job.
+                     * @default 40
+                     */
+                    loops: number;
+                    /**
+                     * Job type
+                     * @description Computation / I/O / communication, in percent of a loop.
+                     * @default j1
+                     * @enum {string}
+                     */
+                    job_type: "j1" | "j2" | "j3";
+                    /**
+                     * Pattern
+                     * @description With which processes of its job a process exchanges messages.
+                     * @default nn
+                     * @enum {string}
+                     */
+                    pattern: "nn" | "aa";
+                    /**
+                     * Waiting
+                     * @description What a process does while a message has not arrived.
+                     * @default spin-block
+                     * @enum {string}
+                     */
+                    wait: "block" | "spin-block" | "busy-wait";
+                    /**
+                     * Spin time
+                     * @description Before a process sleeps in spin, then block.
+                     * @default 150
+                     */
+                    spin_us: number;
+                    /**
+                     * Imbalance v
+                     * @description Range of computation and I/O, relative to their mean.
+                     * @default 0.5
+                     */
+                    imbalance: number;
+                    /**
+                     * Communication of a loop
+                     * @description About this time if all processes of the job run at once; the amount of data is fixed, not the time.
+                     * @default 10
+                     */
+                    exchange_ms: number;
+                    /**
+                     * CPUs
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them.
+                     * @default
+                     */
+                    cpus: string;
+                    /**
+                     * Seed
+                     * @description Of the imbalance.
                      * @default 0
                      */
                     seed: number;
@@ -5992,6 +6150,85 @@ export interface components {
                     /**
                      * Seed
                      * @description Of random addresses.
+                     * @default 0
+                     */
+                    seed: number;
+                } | {
+                    /** @enum {string} */
+                    type: "bsp";
+                    /**
+                     * Jobs
+                     * @description All arrive at the start of a run.
+                     * @default 3
+                     */
+                    jobs: number;
+                    /**
+                     * Processes of a job
+                     * @description Each on a CPU of its own; with too few CPUs they share them.
+                     * @default 2
+                     */
+                    processes: number;
+                    /**
+                     * Multiprogramming level
+                     * @description Jobs on the same CPUs at a time; further jobs use other CPUs, or wait.
+                     * @default 3
+                     */
+                    mpl: number;
+                    /**
+                     * Loops
+                     * @description Of each job.
+                     * @default 40
+                     */
+                    loops: number;
+                    /**
+                     * Job type
+                     * @description Computation / I/O / communication, in percent of a loop.
+                     * @default j1
+                     * @enum {string}
+                     */
+                    job_type: "j1" | "j2" | "j3";
+                    /**
+                     * Pattern
+                     * @description With which processes of its job a process exchanges messages.
+                     * @default nn
+                     * @enum {string}
+                     */
+                    pattern: "nn" | "aa";
+                    /**
+                     * Waiting
+                     * @description What a process does while a message has not arrived.
+                     * @default spin-block
+                     * @enum {string}
+                     */
+                    wait: "block" | "spin-block" | "busy-wait";
+                    /**
+                     * Spin time
+                     * @description Before a process sleeps in spin, then block.
+                     * @default 150
+                     */
+                    spin_us: number;
+                    /**
+                     * Imbalance v
+                     * @description Range of computation and I/O, relative to their mean.
+                     * @default 0.5
+                     */
+                    imbalance: number;
+                    /**
+                     * Communication of a loop
+                     * @description About this time if all processes of the job run at once; the amount of data is fixed, not the time.
+                     * @default 10
+                     */
+                    exchange_ms: number;
+                    /**
+                     * CPUs
+                     * Format: cpu-list
+                     * @description Each process is pinned to one of them.
+                     * @default
+                     */
+                    cpus: string;
+                    /**
+                     * Seed
+                     * @description Of the imbalance.
                      * @default 0
                      */
                     seed: number;

@@ -10,6 +10,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
+from coresteer_agent.simulate.bsp_experiment import bsp_figures
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.experiments import SimulatedExperiments, simulate_run
 from coresteer_agent.simulate.fleet import run
@@ -30,6 +31,7 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import EXPERIMENT_METRICS
 from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import (
@@ -147,6 +149,7 @@ def test_a_run_of_an_experiment_that_has_not_begun_fails_with_its_number() -> No
         Classes(),
         Classes(method="gate"),
         Memory(),
+        Bsp(),
         Observe(),
         Command(name="x"),
     ],
@@ -232,3 +235,12 @@ def test_the_memory_of_a_simulated_node_is_shared_remote_and_moved() -> None:
     pins = memory_figures(node, Memory(memory_cpus="0", compute_cpus="63"))
     assert pins["makespan_s"] < automatic["makespan_s"] < kernel["makespan_s"]
     assert (kernel["pages_moved"], pins["remote_numa_share"]) == (0, 0)
+
+
+def test_simulated_jobs_that_share_cpus_or_are_unbalanced_take_longer() -> None:
+    alone, shared = (bsp_figures(Bsp(jobs=jobs)) for jobs in (1, 3))
+    assert alone["job_response_s"] < shared["job_response_s"]
+    assert alone["involuntary_switches_per_loop"] == 0 < shared["involuntary_switches_per_loop"]
+    assert bsp_figures(Bsp(imbalance=0.5))["job_response_s"] < bsp_figures(Bsp(imbalance=1.5))["job_response_s"]
+    blocked, spinning = (bsp_figures(replace(Bsp(), wait=wait)) for wait in ("block", "busy-wait"))
+    assert blocked["spin_s"] == 0 < spinning["spin_s"]

@@ -1,25 +1,17 @@
 """Workloads of experiments, and the request and result of one run on a node."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from coresteer_core.bounds import Quantity, Sentence
 from coresteer_core.cpuset import MAX_CPUS
+from coresteer_core.experiments.parallel_jobs import Bsp
+from coresteer_core.experiments.workload_spec import CPU_METRICS, CpuText, WorkloadSpec
 from coresteer_core.metrics import CLASS_NAMES
 from coresteer_core.schema import labelled
 
-_CPU_METRICS = (
-    "cpu_busy_percent",
-    "cpu_softirq_percent",
-    "cpu_irq_percent",
-    "cpu_user_percent",
-    "cpu_system_percent",
-    "context_switches_per_s",
-    "migrations_per_s",
-    "remote_numa_share",
-)
 _RX_METRICS = ("packets_per_s", "interrupts_per_s", "packets_per_interrupt", "dropped_per_s", "squeezed_per_s")
 _RTT_METRICS = ("rtt_p99_us", "rtt_p95_us", "rtt_p50_us")
 _CLASS_METRICS = tuple(f"{name}_mean_us" for name in CLASS_NAMES)
@@ -30,8 +22,6 @@ ClassesMethod: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"
 MemoryAccess: TypeAlias = Literal["stream", "chase"]
 FirstTouch: TypeAlias = Literal["lowest", "own"]
 
-CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
-"""A CPU list for the processes of a workload; empty leaves the choice to the kernel."""
 ServerCpus: TypeAlias = Annotated[
     CpuText,
     labelled(
@@ -56,26 +46,13 @@ MbitLimit: TypeAlias = Annotated[
 ]
 
 
-class WorkloadSpec(Struct, frozen=True, kw_only=True):
-    """Base of the workloads: the load that runs during an experiment, with its parameters.
-
-    label, label_ko: its name in English and Korean, for forms and reports. summary: one sentence about it. metrics:
-    those that may be primary, the usual one first.
-    """
-
-    label: ClassVar[str]
-    label_ko: ClassVar[str]
-    summary: ClassVar[str]
-    metrics: ClassVar[tuple[str, ...]]
-
-
 class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
     """Workload: TCP connections that send to the node under test, which discards the data."""
 
     label = "TCP stream"
     label_ko = "TCP 스트림"
     summary = "TCP connections that send as fast as the rate limit allows; the node under test discards the data."
-    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
+    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *CPU_METRICS)
 
     connections: Annotated[Connections, labelled("Connections", "TCP connections that send at the same time.")] = 4
     limit_mbit_per_s: MbitLimit = 400_000
@@ -89,7 +66,7 @@ class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
     label = "TCP requests"
     label_ko = "TCP 요청/응답"
     summary = "Each connection sends a request, waits for the response, and repeats."
-    metrics = (*_RTT_METRICS, "requests_per_s", *_RX_METRICS, *_CPU_METRICS)
+    metrics = (*_RTT_METRICS, "requests_per_s", *_RX_METRICS, *CPU_METRICS)
 
     connections: Annotated[
         Connections, labelled("Connections", "TCP connections that send requests at the same time.")
@@ -114,7 +91,7 @@ class UdpFlood(WorkloadSpec, frozen=True, kw_only=True, tag="udp-flood"):
     label = "UDP flood"
     label_ko = "UDP 플러드"
     summary = "Small UDP packets from many source ports at a constant rate; the node under test counts them."
-    metrics = ("packets_per_s", "cpu_busy_percent", *_RX_METRICS[1:], *_CPU_METRICS[1:])
+    metrics = ("packets_per_s", "cpu_busy_percent", *_RX_METRICS[1:], *CPU_METRICS[1:])
 
     flows: Annotated[
         int,
@@ -137,7 +114,7 @@ class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
     label = "iperf3"
     label_ko = "iperf3"
     summary = "Runs the program iperf3 if it is installed."
-    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
+    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *CPU_METRICS)
 
     udp: Annotated[bool, labelled("UDP instead of TCP")] = False
     streams: Annotated[Connections, labelled("Streams", "Connections or flows that send at the same time.")] = 4
@@ -155,7 +132,7 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
     label = "Service classes"
     label_ko = "서비스 클래스"
     summary = "Five clients, one for each class, send requests to an echo server that forks for each request."
-    metrics = ("c5_by_c1", "all_mean_us", *_CLASS_METRICS, "longest_wait_us", *_CPU_METRICS)
+    metrics = ("c5_by_c1", "all_mean_us", *_CLASS_METRICS, "longest_wait_us", *CPU_METRICS)
 
     method: Annotated[
         ClassesMethod,
@@ -189,7 +166,7 @@ class Memory(WorkloadSpec, frozen=True, kw_only=True, tag="memory"):
     summary = (
         "Some processes compute, others use memory; each has a fixed amount of work, and a run ends with the last."
     )
-    metrics = ("makespan_s", "memory_run_s", "compute_run_s", "remote_numa_share", "pages_moved", *_CPU_METRICS[:-1])
+    metrics = ("makespan_s", "memory_run_s", "compute_run_s", "remote_numa_share", "pages_moved", *CPU_METRICS[:-1])
 
     compute_processes: Annotated[
         int, Meta(ge=0, le=64), labelled("Computing processes", "Processes that need only a CPU and its cache.")
@@ -260,7 +237,7 @@ class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
         "cpu_softirq_percent",
         *_RTT_METRICS[::-1],
         *_RX_METRICS,
-        *(name for name in _CPU_METRICS if name != "cpu_softirq_percent"),
+        *(name for name in CPU_METRICS if name != "cpu_softirq_percent"),
     )
 
 
@@ -273,7 +250,7 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
     label = "Command"
     label_ko = "명령"
     summary = "Runs a command that the agent's configuration file allows by name, until it exits."
-    metrics = ("cpu_busy_percent", *_RX_METRICS, *_CPU_METRICS[1:])
+    metrics = ("cpu_busy_percent", *_RX_METRICS, *CPU_METRICS[1:])
 
     name: Annotated[
         str,
@@ -284,7 +261,7 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
 
 Traffic: TypeAlias = TcpStream | TcpRequest | UdpFlood | Iperf3
 """Workloads with a server, the node under test, and a client in a network namespace of it or on another node."""
-Finite: TypeAlias = Classes | Memory | Command
+Finite: TypeAlias = Classes | Memory | Bsp | Command
 """Workloads that end by themselves; a run is measured from their start to their end, without a warm-up."""
 Workload: TypeAlias = Traffic | Finite | Observe
 
