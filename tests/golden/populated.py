@@ -71,8 +71,9 @@ def _filled(kind: inspect.Type, turn: int, *, defaults: bool = False) -> Any:  #
             return tuple(_filled(item, turn) for item in items)
         case inspect.StrType(pattern=pattern):
             return next(text for text in _TEXTS if pattern is None or re.search(pattern, text))
-        case inspect.IntType(ge=least, gt=over):
-            return int(max(7, least or 0, (over or 0) + 1))
+        case inspect.IntType(ge=least, gt=over, le=most):
+            found = int(max(7, least or 0, (over or 0) + 1))
+            return found if most is None else min(found, int(most))
         case inspect.FloatType(ge=least, le=most):
             return float(min(max(1.5, least or 0), most or 1.5))
         case inspect.Metadata(type=inner):

@@ -15,6 +15,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Evaluation, Mode, Ownership
 from coresteer_core.policies.coalescing.spec import Coalescing
+from coresteer_core.policies.coscheduling.spec import Coscheduling
 from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
@@ -40,6 +41,7 @@ SPECS: dict[str, Spec] = {
     "irq-spread": IrqSpread(act_percent=30.0, gap_points=5.0),
     "network-process": NetworkProcess(move_irq=True),
     "service-class": CLASSES,
+    "coscheduling": Coscheduling(match=Match(commands=["nginx", "redis-*"])),
 }
 ROUNDS = 5
 _MOST = 4

@@ -2,25 +2,11 @@
 
 from pathlib import Path
 
-from msgspec import Struct
-
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes
+from coresteer_core.node.tasks import ThreadActivity
 
 _VOLUNTARY = b"\nvoluntary_ctxt_switches:"
-
-
-class ThreadActivity(Struct, frozen=True):
-    """What a process's main thread has done since its start. runnable: it runs or waits for a CPU (state R).
-
-    run_ns: time on a CPU. slices: number of times that it got one. sleeps: number of times that it gave its CPU up to
-    wait (voluntary context switches), as it does for messages.
-    """
-
-    runnable: bool
-    run_ns: int
-    slices: int
-    sleeps: int
 
 
 def parse_schedstat(text: bytes, path: str) -> tuple[int, int]:

@@ -30,7 +30,6 @@ from coresteer_core.policies.engine_state import (
     record_write,
 )
 from coresteer_core.policies.ownership import restore_actions
-from coresteer_core.policies.service_class.policy import ServiceClasses
 from coresteer_core.protocol import DecisionMessage
 from coresteer_core.settings import TaskMemoryNodes, parse_setting
 
@@ -169,7 +168,7 @@ class PolicyRunner:
 
     def _steers(self, holding: Holding) -> bool:
         policy = self._policy(holding.policy_id)
-        return policy is not None and isinstance(policy.spec, ServiceClasses)
+        return policy is not None and policy.spec.steers
 
     def _adopt_steered(self, view: View) -> None:
         """Adopt the present values of steered settings: a killed agent did not save its last steps.

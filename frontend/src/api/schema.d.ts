@@ -4370,6 +4370,88 @@ export interface components {
                  * @default []
                  */
                 weights: ("nice" | "cpu" | "io")[];
+            } | {
+                /** @enum {string} */
+                type: "coscheduling";
+                /**
+                 * Processes
+                 * @description The processes of the parallel job; every list that is not empty must match.
+                 */
+                match?: {
+                    /**
+                     * Commands
+                     * @description Names of programs without their path, for example nginx postgres*.
+                     * @default []
+                     */
+                    commands: string[];
+                    /**
+                     * Listening ports
+                     * @description TCP ports on which the processes listen, for example 80 443.
+                     * @default []
+                     */
+                    listens: number[];
+                    /**
+                     * Units
+                     * @description Units of systemd, for example nginx.service web@*.
+                     * @default []
+                     */
+                    units: string[];
+                    /**
+                     * Cgroups
+                     * @description Paths of cgroups, for example /kubepods/*.
+                     * @default []
+                     */
+                    cgroups: string[];
+                    /**
+                     * Users
+                     * @description Names of users, or numeric ids missing in /etc/passwd, for example www-data.
+                     * @default []
+                     */
+                    users: string[];
+                    /**
+                     * Client networks
+                     * @description Networks of the clients' addresses, for example 10.1.0.0/16.
+                     * @default []
+                     */
+                    clients: string[];
+                };
+                /**
+                 * Period
+                 * @description Processes are reordered this often, and a boost lasts one period.
+                 * @default 50
+                 */
+                period_ms: number;
+                /**
+                 * Nice value of a boost
+                 * @description While boosted, a process has this nice value; otherwise its own.
+                 * @default -10
+                 */
+                nice_boost: number;
+                /**
+                 * Boosted processes per CPU
+                 * @description At most this many at the same time.
+                 * @default 1
+                 */
+                max_boosted_per_cpu: number;
+                /**
+                 * Maximum age of a load
+                 * @description Older loads of peers are ignored; their messages are ordered by age.
+                 * @default 500
+                 */
+                stale_ms: number;
+                /**
+                 * Minimum number of peers
+                 * @description With fewer known loads of peers nothing is boosted.
+                 * @default 1
+                 */
+                min_peers: number;
+                /**
+                 * Sign of the elapsed time
+                 * @description The paper prints a plus, which contradicts its own algorithm.
+                 * @default minus
+                 * @enum {string}
+                 */
+                ert_sign: "minus" | "printed";
             };
             /**
              * Node selector

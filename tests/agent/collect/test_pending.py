@@ -14,7 +14,6 @@ from tests.support.polling import poll
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.pending import PendingSocket, parse_pending, read_pending
 from coresteer_agent.collect.schedstat import (
-    ThreadActivity,
     parse_schedstat,
     parse_sleeps,
     parse_state,
@@ -22,6 +21,7 @@ from coresteer_agent.collect.schedstat import (
 )
 from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink
 from coresteer_agent.linux.network_namespace import network_namespace, open_in_namespace
+from coresteer_core.node.tasks import ThreadActivity
 
 
 def inet_diag(local: str, peer: str, *, inode: int = 7, info_bytes: int = 104, tcp_info: int = 2) -> bytes:

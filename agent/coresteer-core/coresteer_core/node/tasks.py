@@ -75,6 +75,19 @@ class NetTask(Struct, frozen=True):
     realtime: bool = False
 
 
+class ThreadActivity(Struct, frozen=True):
+    """What a process's main thread has done since its start. runnable: it runs or waits for a CPU (state R).
+
+    run_ns: time on a CPU. slices: number of times that it got one. sleeps: number of times that it gave its CPU up to
+    wait (voluntary context switches), as it does for messages.
+    """
+
+    runnable: bool
+    run_ns: int
+    slices: int
+    sleeps: int
+
+
 class Task(Struct, frozen=True):
     """A process, the CPU it last ran on, and its CPU time as a share of one CPU (up to the number of threads)."""
 

@@ -115,6 +115,11 @@ class PolicySpec(Struct, frozen=True):
         return False
 
     @property
+    def steers(self) -> bool:
+        """Return whether the agent goes on adjusting the policy's settings between two rounds."""
+        return False
+
+    @property
     def example_keys(self) -> tuple[str, ...]:
         """Return a key of each kind of setting about which the policy warns while another controller may write it."""
         return ()

@@ -165,7 +165,7 @@ class _Round:
         if decision.steered is None:
             return decision
         held = {key: holding for key, holding in self.holdings.items() if holding.policy_id == policy.policy_id}
-        why = "It belongs to no service class any more; its value from before the policy is restored."
+        why = "The policy no longer adjusts it; its value from before the policy is restored."
         released = [
             Proposal(key, holding.original, key, why)
             for key, holding in held.items()

@@ -124,6 +124,11 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"Two classes are named {twice}; give each a name of its own.")
 
+    @property
+    def steers(self) -> bool:
+        """Return True: the agent adjusts the weights to the attainment of each class."""
+        return True
+
 
 class ServiceClassesMemory(Struct, frozen=True, tag="service-class"):
     """Memory of the policy for the next round: none, as the engine remembers the settings that it has set."""
