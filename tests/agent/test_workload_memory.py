@@ -70,10 +70,11 @@ def test_a_workload_that_cannot_run_says_why(workload: Memory, part: str) -> Non
 
 def test_a_stopped_workload_leaves_no_process() -> None:
     load = Load(Prepared(SMALL, "alone"))
+    before = {*psutil.Process().children(recursive=True)}
     load.start(replace(SMALL, work_s=200), "alone")
-    poll(lambda: len(psutil.Process().children(recursive=True)) >= 4)
+    started = poll(lambda: {*psutil.Process().children(recursive=True)} - before, lambda found: len(found) >= 4)
     load.stop()
-    poll(lambda: not any(child.name().startswith("python") for child in psutil.Process().children(recursive=True)))
+    poll(lambda: not any(child.is_running() for child in started))
 
 
 @pytest.mark.parametrize("lines", [4, 64, 100])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.polling import poll
 from tests.support.views import make_view
 
 from coresteer_agent.apply.executor import Executor
@@ -194,6 +195,8 @@ input()
         assert ";" in journal.originals()[key]
         print(file=process.stdin, flush=True)
         process.stdout.readline()
+        threads = Path(f"/proc/{process.pid}/task")
+        poll(lambda: len([*threads.iterdir()]) == 1)  # Python has joined it, the kernel may not have removed it yet
         result = executor.undo(Action(key, str(SECOND), BOTH, "test"))
         assert (result.outcome, result.read_back) == (Outcome.APPLIED, BOTH), result
         assert journal.originals() == {}
