@@ -14,7 +14,7 @@ import pydantic
 
 from coresteer.cli import experiment as experiments
 from coresteer.cli import report as reports
-from coresteer.cli import supervisor
+from coresteer.cli import simulation, supervisor
 from coresteer.config import Config
 from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
@@ -41,7 +41,14 @@ def main(argv: list[str] | None = None) -> int:
     except pydantic.ValidationError as error:
         for item in error.errors():
             print(f"coresteer: {_setting(str(item['loc'][0]), arguments)}: {item['msg']}", file=sys.stderr)
-    except (CommandError, PostgresError, ListenError, supervisor.StartError, OSError) as error:
+    except (
+        CommandError,
+        PostgresError,
+        ListenError,
+        supervisor.StartError,
+        simulation.SimulationError,
+        OSError,
+    ) as error:
         print(f"coresteer: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         pass
@@ -112,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     reset.add_argument("user")
     experiments.add_commands(commands)
     reports.add_commands(commands)
+    simulation.add_commands(commands)
     return parser
 
 
@@ -160,6 +168,8 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "reset-password":
             password = _new_password()
             _with_database(config, lambda database: _reset_password(database, arguments.user, password))
+        case "simulation":
+            return simulation.run(arguments)
         case "experiment" | "report":
             return _through_the_api(arguments, config)
     return 0

@@ -17,8 +17,12 @@ from coresteer_core.policies.coscheduling import reorder
 F = TypeVar("F", bound=Callable[..., object])
 
 
+SOURCES = ("activities", "compiled", "engine", "machine", "scheduler", "schemes", "solaris", "state")
+"""Modules that are compiled together, and those whose constants they contain."""
+
+
 def _cache_folder() -> Path:
-    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(reorder.__file__)]
+    sources = [*(Path(__file__).with_name(f"{name}.py") for name in SOURCES), Path(reorder.__file__)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     beside = Path(__file__).parent / "__pycache__"
     writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)

@@ -5,8 +5,9 @@ They were fixed before the first study was run and are printed in every report.
 
 from enum import StrEnum
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
@@ -76,6 +77,22 @@ SENSITIVE = ("switch_s", "spin_factor", "boost_period_s", "nodes")
 """Halved and doubled in the sensitivity analysis."""
 
 
-def describe(parameters: Parameters) -> dict[str, float]:
-    """Return every parameter by name, for reports."""
-    return {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+class ParameterFact(NamedTuple):
+    """A parameter as reports print it. text: its value with a unit."""
+
+    name: str
+    label: str
+    help: str
+    value: float
+    text: str
+
+
+def describe(parameters: Parameters) -> list[ParameterFact]:
+    """Return every parameter, in the order of their declaration."""
+    schema = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
+    found = []
+    for field in fields(parameters):
+        texts, value = schema[field.name], getattr(parameters, field.name)
+        text = f"{value * texts.get('scale', 1):g} {texts.get('unit', '')}".strip()
+        found.append(ParameterFact(field.name, texts["title"], texts.get("description", ""), value, text))
+    return found

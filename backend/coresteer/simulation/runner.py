@@ -1,7 +1,6 @@
 """Runs one study at a time in processes of their own, and stores each run as it finishes."""
 
 import asyncio
-import importlib.util
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,15 +24,9 @@ from coresteer.simulation.tables import SimulationRunRow
 log = logging.getLogger("coresteer.simulation")
 
 INTERRUPTED = "The backend stopped while the study ran. Its finished runs are below; start it again for the others."
-MISSING = "numba is not installed. Install it with: pip install 'coresteer[simulation]'"
 NICE = 10
 """Of the worker processes, which otherwise would starve the ingest of samples."""
 _RETRY_S = 1.0
-
-
-def unavailable_because() -> str | None:
-    """Return why no study can run here, None if it can."""
-    return None if importlib.util.find_spec("numba") else MISSING
 
 
 class SimulationRunner:

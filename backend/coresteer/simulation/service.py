@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import sqlalchemy.exc
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
@@ -16,8 +16,8 @@ from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.simulation import repository
 from coresteer.simulation.jobs import TraceJob
-from coresteer.simulation.parameters import Parameters
-from coresteer.simulation.runner import SimulationRunner, unavailable_because
+from coresteer.simulation.parameters import describe
+from coresteer.simulation.runner import SimulationRunner
 from coresteer.simulation.schemas import (
     ParameterValue,
     Simulation,
@@ -28,7 +28,7 @@ from coresteer.simulation.schemas import (
 )
 from coresteer.simulation.schemes import SCHEMES
 from coresteer.simulation.statements import judge
-from coresteer.simulation.study import GENERATED, Run, StudySpec, tasks_of, usable_jobs, weight
+from coresteer.simulation.study import GENERATED, Run, StudySpec, tasks_of, unavailable_because, usable_jobs, weight
 from coresteer.simulation.summary import remaining_s, sensitivities, summarize
 from coresteer.simulation.swf import TraceError, TraceFacts, parse_trace, trace_sentences, unpacked
 from coresteer.simulation.tables import SimulationRow, TraceRow
@@ -218,20 +218,8 @@ def _to_simulation(row: SimulationRow, runs: Sequence[Run]) -> Simulation:
         **dict(entry),
         trace=facts,
         jobs=trace_sentences(facts, entry.spec.parameters),
-        parameters=parameter_values(entry.spec.parameters),
+        parameters=[ParameterValue(**each._asdict()) for each in describe(entry.spec.parameters)],
         cells=summarize(entry.spec, runs),
         verdicts=judge(runs) if has_ended else [],
         sensitivities=sensitivities(entry.spec, runs) if has_ended else [],
     )
-
-
-def parameter_values(parameters: Parameters) -> list[ParameterValue]:
-    """Return every parameter with its label, in the order of their declaration."""
-    schema = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
-    found = []
-    for field in fields(parameters):
-        texts, value = schema[field.name], getattr(parameters, field.name)
-        text = f"{value * texts.get('scale', 1):g} {texts.get('unit', '')}".strip()
-        label, more = texts["title"], texts.get("description", "")
-        found.append(ParameterValue(name=field.name, label=label, help=more, value=value, text=text))
-    return found

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from coresteer.simulation.parameters import describe
 from coresteer.simulation.results import Result
-from coresteer.simulation.study import Cell, Run, StudySpec, Variant
+from coresteer.simulation.study import Cell, Run, Variant
 
 RESAMPLES = 2000
 METRICS: dict[str, Callable[[Result], float]] = {
@@ -126,8 +125,9 @@ def compare(cell: Cell, against: Cell, metric: str, results: dict[int, Result], 
     return Effect(cell, against, metric, change, float(low), float(high))
 
 
-def describe_study(spec: StudySpec) -> dict[str, str]:
-    """Return what a report of a study must print: the trace and every parameter."""
-    return {"trace": spec.trace, "seeds": str(spec.seeds)} | {
-        name: f"{value:g}" for name, value in describe(spec.parameters).items()
-    }
+def verdict_line(verdict: Verdict) -> str:
+    """Return a verdict in words, with the largest change next to the paper's."""
+    if verdict.best is None:
+        return verdict.sentence
+    paper = "" if verdict.statement.change is None else f" The paper's: {verdict.statement.change:+.1%}."
+    return f"{verdict.sentence} Largest change here: {verdict.best:+.1%}.{paper}"

@@ -3,6 +3,7 @@
 All schemes of a combination and seed have the same jobs and random numbers, so their differences are paired.
 """
 
+import importlib.util
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
@@ -83,6 +84,13 @@ class Task(NamedTuple):
     cell: Cell
     seed: int
     variant: Variant | None
+
+
+def unavailable_because() -> str | None:
+    """Return why no study can run here, None if it can."""
+    if importlib.util.find_spec("numba"):
+        return None
+    return "The simulation needs numba. Install it with: pip install 'coresteer[simulation]'"
 
 
 def cells_of(spec: StudySpec) -> list[Cell]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import fields
 from scipy import stats
 
-from coresteer.simulation.parameters import Parameters
 from coresteer.simulation.results import Result
 from coresteer.simulation.statements import Effect, compare, results_by_cell
 from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, variants_of, varied
@@ -115,6 +115,23 @@ def sensitivities(spec: StudySpec, runs: Sequence[Run]) -> list[Sensitivity]:
     return found
 
 
+RUN_COLUMNS = [
+    "scheme", "pattern", "job_type", "imbalance", "varied", "factor", "seed", *(field.name for field in fields(Result)),
+]  # fmt: skip
+"""Of a study's CSV file."""
+
+
+def run_rows(runs: Sequence[Run]) -> list[list[str | int | float | None]]:
+    """Return every run for a CSV file, in rows of RUN_COLUMNS."""
+    rows: list[list[str | int | float | None]] = []
+    for each in sorted(runs, key=lambda run: (run.variant is not None, str(run.variant), str(run.cell), run.seed)):
+        cell, variant = each.cell, each.variant
+        row: list[str | int | float | None] = [cell.scheme, cell.pattern.value, cell.job_type.value, cell.imbalance]
+        row += [variant.parameter, variant.factor] if variant else ["", None]
+        rows.append([*row, each.seed, *(getattr(each.result, field.name) for field in fields(Result))])
+    return rows
+
+
 def _effects(spec: StudySpec, by_cell: dict[Cell, dict[int, Result]]) -> dict[Cell, Effect]:
     """Return the effect of reordering on response time in each cell with reordering."""
     effects = {}
@@ -126,16 +143,15 @@ def _effects(spec: StudySpec, by_cell: dict[Cell, dict[int, Result]]) -> dict[Ce
 
 
 def remaining_s(elapsed_s: float, done: float, total: float) -> float | None:
-    """Return about how long a study still takes, None before its first run. done, total: sums of weights."""
-    return elapsed_s * (total - done) / done if done else None
+    """Return about how long a study still takes, None while too little is done to say. done, total: weights."""
+    return elapsed_s * (total - done) / done if done >= 0.02 * total else None
 
 
-def sign_sentence(found: Sensitivity, parameters: Parameters) -> str:
+def sensitivity_sentence(found: Sensitivity) -> str:
     """Return whether the sign of reordering's effect holds, in words."""
-    before = getattr(parameters, found.parameter)
     word = "halved" if found.factor < 1 else "doubled"
     verdict = "holds" if found.holds == found.of else f"holds in {found.holds} of {found.of} cells only"
     return (
-        f"{found.scheme}: with {found.parameter} {word} ({before:g} → {found.value:g}), the sign of the effect of "
-        f"reordering {verdict} (mean {found.change:+.1%}, before {found.base_change:+.1%})."
+        f"{found.scheme}, {found.parameter} {word} to {found.value:g}: the sign of reordering's effect on response "
+        f"time {verdict} (mean {found.change:+.1%}; with the study's own value {found.base_change:+.1%})."
     )
