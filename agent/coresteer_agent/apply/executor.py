@@ -4,6 +4,7 @@ Two writes do not pass it: collect.irq detects managed interrupts by a write tha
 value, and workloads of experiments write to objects that they created.
 """
 
+import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from functools import partial
@@ -271,6 +272,9 @@ class Executor:
         return original if original is not None and _same_in_view(setting, original, value) else value
 
     def _refusals(self, setting: Setting, value: str, *, allow_isolated: bool) -> list[Refusal]:
+        if setting.process == os.getpid():
+            sentence = f"{setting.describe()} is this agent, which changes no settings of its own process."
+            return [Refusal("agent", setting.key, sentence)]
         view = self._tunable(setting).refresh(self._view())
         return refusals(view, [(setting.key, value)], allow_isolated=allow_isolated)
 

@@ -105,6 +105,17 @@ def test_every_thread_is_moved_and_gets_its_own_original_affinity_back(
     assert not restore(path, ROOT)
 
 
+def test_the_agent_does_not_change_its_own_process(journal: Journal) -> None:
+    own = NetTask(os.getpid(), 1, "coresteer-agent", None, 1, BOTH, BOTH, FIRST, 0.0, 0.0, [])
+    executor = Executor(ROOT, journal, lambda: make_view(ALL, tasks=[own]))
+    result = executor.apply(Action(f"task/{own.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
+    assert (result.outcome, result.sentence) == (
+        Outcome.REFUSED,
+        f"PID {own.pid} is this agent, which changes no settings of its own process.",
+    )
+    assert os.sched_getaffinity(0) == set(ALL)
+
+
 def test_a_process_that_reuses_the_pid_of_the_previewed_one_is_refused(
     journal: Journal, child: subprocess.Popen[str]
 ) -> None:

@@ -16,7 +16,7 @@ class Refusal(Struct, frozen=True):
     """A reason why the guard refuses to write a setting.
 
     code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
-    bounds, learned, mems, memory, too_many.
+    bounds, learned, mems, memory, agent, too_many.
     """
 
     code: str
