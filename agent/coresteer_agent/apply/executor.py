@@ -149,7 +149,10 @@ class Executor:
         if setting.key not in self._journal.originals():
             sentence = f"No open or confirmed change has set {setting.describe()}, so it is not steered."
             return _result(setting, Outcome.REFUSED, sentence)
-        if found_refusals := self._refusals(setting, value, allow_isolated=False):
+        original = self._journal.originals()[setting.key]
+        if _same_in_view(setting, original, value):
+            value = original  # of each thread, as in _apply
+        elif found_refusals := self._refusals(setting, value, allow_isolated=False):
             return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
         found = self._read(setting)
         if isinstance(found, Result):

@@ -1,8 +1,10 @@
 """Reads the bytes that wait in the receive queues of TCP sockets (NETLINK_SOCK_DIAG; kernel: inet_diag.h, tcp.h)."""
 
+import os
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -15,6 +17,7 @@ _PORTS = slice(4, 6), slice(6, 8)
 _RQUEUE_AT, _INODE_AT = 56, 68
 _LAST_DATA_RECV = 52
 _U32 = struct.Struct("=I")
+_SOCKET = "socket:["
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -57,6 +60,20 @@ def parse_pending(message: bytes | memoryview) -> PendingSocket | None:
                 int(_U32.unpack_from(value, _LAST_DATA_RECV)[0]) / 1000,
             )
     return None
+
+
+def read_socket_inodes(pid: int) -> set[int]:
+    """Return the inodes of the sockets that a process holds; none if it has ended or may not be read."""
+    found = set()
+    try:
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):  # it was closed in the meantime
+                target = os.readlink(entry.path)  # noqa: PTH115 - a Path costs more
+                if target.startswith(_SOCKET):
+                    found.add(int(target[len(_SOCKET) : -1]))
+    except OSError:
+        return set()
+    return found
 
 
 def read_pending(netlink: Netlink) -> Iterator[PendingSocket]:

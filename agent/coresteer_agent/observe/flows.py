@@ -1,6 +1,7 @@
 """Finds the processes that use the network, their traffic, and where their packets are handled."""
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
@@ -381,4 +382,5 @@ def _task(pid: int, facts: TaskFacts, process: _Process, now_s: float, placement
         cpu_cgroup=identity.groups.cpu,
         kernel=scheduling.kernel,
         realtime=scheduling.realtime,
+        agent=pid == os.getpid(),
     )

@@ -22,6 +22,7 @@ from coresteer_agent.linux.hotplug import HotplugMonitor
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
+from coresteer_agent.runtime.coscheduling import CoschedulingRunner
 from coresteer_agent.runtime.identity import make_hello, netdev_with_address, observe_reason
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
 from coresteer_agent.runtime.policies import PolicyRunner
@@ -89,7 +90,7 @@ class Agent:
         self._seq = 0
         self._polls = 0
         self._recent: deque[Rates] = deque()
-        self._processes = Processes(self._root, self._attempt)
+        self._processes = Processes(self._root, self._attempt, lambda tasks: self._coscheduling.annotate(tasks))  # noqa: PLW0108 - made later
         self._nics_file = NicLearningFile(config.nics_path)
         self._nics = NicLearner(hello.kernel, self._save_learned, learned=self._nics_file.read())
         attempted = self._nics.record_attempt
@@ -111,6 +112,7 @@ class Agent:
         self._classes = ServiceClassRunner(
             self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
+        self._coscheduling = CoschedulingRunner(self._root, self._policies, self._changes.steer)
         self._experiment: ExperimentSession | None = None
         self._lost_since_s: float | None = None
 
@@ -128,11 +130,12 @@ class Agent:
         self._sample()
         self._link.start()
         try:
-            self._attempt("classes", lambda: self._classes.set_policies(self._policies.in_force))
+            self._follow_policies()
             self._loop()
         finally:
             log.info("Stopping: confirmed changes stay, unconfirmed ones are rolled back.")
             try:
+                self._attempt("coscheduling", self._coscheduling.close)
                 self._end_experiment()
                 self._reread_settings(self._changes.stop())
                 self._attempt("leases", lambda: self._policies.stop(self._timed_view()))
@@ -155,7 +158,7 @@ class Agent:
         while True:
             due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
             due = min(due, steering.due) if self._classes.steers else due
-            due = 0.0 if self._changes.busy else due
+            due = 0.0 if self._changes.busy else min(due, self._coscheduling.due)
             message = self._wait(due if self._experiment is None else min(due, self._experiment.due))
             if isinstance(message, Stop):
                 return
@@ -181,6 +184,8 @@ class Agent:
                 self._reread_settings(self._attempt("decisions", self._decide) or frozenset())
             if self._classes.steers and steering.is_due(time.monotonic()):
                 self._attempt("weights", self._classes.steer)
+            if time.monotonic() >= self._coscheduling.due:
+                self._attempt("coscheduling", self._coscheduling.step)
 
     def _wait(self, until: float) -> LinkEvent | Stop | None:
         try:
@@ -201,7 +206,7 @@ class Agent:
             self._reread_settings(self._changes.feed(message))
         elif isinstance(message, Policies):
             self._policies.set_policies(message.policies, message.leave_pages)
-            self._attempt("classes", lambda: self._classes.set_policies(message.policies))
+            self._follow_policies()
         elif isinstance(message, BeginExperiment | RunExperiment | EndExperiment):
             self._reread_settings(self._attempt("experiment", lambda: self._session().handle(message)) or frozenset())
         else:
@@ -237,7 +242,12 @@ class Agent:
         if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
             self._end_experiment()
             self._policies.end_leases()
-            self._attempt("classes", lambda: self._classes.set_policies(self._policies.in_force))
+            self._follow_policies()
+
+    def _follow_policies(self) -> None:
+        """Let what adjusts settings between two rounds follow the policies in force."""
+        self._attempt("classes", lambda: self._classes.set_policies(self._policies.in_force))
+        self._attempt("coscheduling", lambda: self._coscheduling.set_policies(self._policies.in_force))
 
     def _end_experiment(self) -> None:
         session = self._experiment
@@ -285,6 +295,8 @@ class Agent:
             self._link.send_flows(message)
         if self._classes.active:
             self._classes.observe(self._view(), self._processes.flows.connections())
+        if self._coscheduling.active:
+            self._coscheduling.observe(self._view())
 
     def _save_learned(self, learned: NicKnowledge) -> None:
         self._nics_file.write(learned)

@@ -93,6 +93,10 @@ class PolicyRunner:
             if holding.policy_id == policy_id and policy_id in enforced and key not in blocked
         }
 
+    def original(self, key: str) -> str:
+        """Return the value of a steerable setting from before any policy set it."""
+        return self._state.memory.holdings[key].original
+
     def record_steering(self, key: str, value: str) -> None:
         """Record another value of a steerable setting; it is saved with the next step."""
         self._tracked.set_memory(record_steering(self._state.memory, key, value, time.monotonic()))

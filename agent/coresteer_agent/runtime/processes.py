@@ -30,8 +30,15 @@ class Attempt(Protocol):
 class Processes:
     """Reads the processes of a machine. Its attributes are fields of a View, as of the last read(). Not thread-safe."""
 
-    def __init__(self, root: Path, attempt: Attempt) -> None:
+    def __init__(
+        self,
+        root: Path,
+        attempt: Attempt,
+        annotate: Callable[[list[NetTask]], list[NetTask]] = lambda tasks: tasks,
+    ) -> None:
+        """annotate: adds to the tasks what a policy did with them since the last read()."""
         self._root = root
+        self._annotate = annotate
         self._attempt = attempt
         self._scanner = TaskScanner(root)
         self.flows = FlowReader(root)
@@ -53,7 +60,7 @@ class Processes:
         """
         # what cannot be read is unknown: policies must not use old values
         self.tasks, self.cgroups, self.numa, self.cpusets = [], {}, None, {}
-        self.tasks = self.flows.read(inventory, recent)
+        self.tasks = self._annotate(self.flows.read(inventory, recent))
         self.cgroups = self.flows.cgroups(self.tasks)
         self.numa = self._attempt("NUMA state", lambda: self._read_numa(topology))
         self.cpusets = self._attempt("cpusets", self._read_cpusets) or {}

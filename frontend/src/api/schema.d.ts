@@ -3783,6 +3783,15 @@ export interface components {
                 kernel: boolean;
                 /** @default false */
                 realtime: boolean;
+                /** @default false */
+                agent: boolean;
+                coscheduled: {
+                    pending_bytes: number;
+                    ert_s: number | null;
+                    boosts: number;
+                    periods: number;
+                    why: string;
+                } | null;
             }[];
         };
         /**

@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, Name, Pid, Quantity
+from coresteer_core.bounds import MAX_INTEGER, CgroupPath, Count, CpuList, CpuNumber, Name, Pid, Quantity, Sentence
 
 MAX_TASKS = 256
 MAX_NET_TASKS = 4096
@@ -39,6 +39,20 @@ class RxPlacement(Struct, frozen=True):
         return self.rx_bytes_per_s + self.tx_bytes_per_s
 
 
+class Coscheduled(Struct, frozen=True):
+    """What the policy ``coscheduling`` did with a process since the last report. why: its last order in a sentence.
+
+    pending_bytes: waiting to be read now. ert_s: the expected run time of the peer that runs soonest, None without a
+    pending message. boosts: periods in which it was boosted, of all periods.
+    """
+
+    pending_bytes: Count
+    ert_s: Annotated[float, Meta(ge=-float(MAX_INTEGER), le=float(MAX_INTEGER))] | None
+    boosts: Count
+    periods: Count
+    why: Sentence
+
+
 class NetTask(Struct, frozen=True):
     """A process that communicates over the network.
 
@@ -50,6 +64,7 @@ class NetTask(Struct, frozen=True):
     of accepted connections, the busiest few. params: its other settings by the end of their key, such as ``nice``.
     cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel: a kernel
     thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy.
+    agent: the agent itself. coscheduled: None unless a policy coscheduling applies to the process.
     """
 
     pid: Pid
@@ -73,6 +88,8 @@ class NetTask(Struct, frozen=True):
     cpu_cgroup: CgroupPath | None = None
     kernel: bool = False
     realtime: bool = False
+    agent: bool = False
+    coscheduled: Coscheduled | None = None
 
 
 class ThreadActivity(Struct, frozen=True):

@@ -70,6 +70,8 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   cpu_cgroup: null,
   kernel: false,
   realtime: false,
+  agent: false,
+  coscheduled: null,
 });
 const PLACES = indexTopology(topology);
 const INVENTORY = inventory([irq(41)]);

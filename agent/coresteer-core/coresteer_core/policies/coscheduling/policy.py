@@ -44,6 +44,8 @@ def find_members(view: View, spec: Coscheduling, scope: Scope) -> Members:
 def _why_not(task: NetTask, spec: Coscheduling) -> str | None:
     if task.kernel:
         return "A kernel thread is never boosted."
+    if task.agent:
+        return "The agent does not boost itself."
     if task.realtime:
         return "A real-time task runs before all boosted processes."
     if "nice" not in task.params:
