@@ -73,6 +73,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("POST", "/api/simulations", {"spec": {"schemes": ["none such"]}}, "operator", 422),
     ("GET", STUDY, None, "viewer", 404),
     ("POST", f"{STUDY}/cancel", None, "operator", 404),
+    ("GET", f"{STUDY}/report", None, "viewer", 404),
     ("GET", "/api/simulation-traces", None, "viewer", 200),
     ("PUT", "/api/simulation-traces/log", None, "operator", 422),
     ("DELETE", "/api/simulation-traces/log", None, "operator", 404),

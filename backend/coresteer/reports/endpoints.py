@@ -67,6 +67,14 @@ async def get_change_report(
     return _answer(await service.change_file(state.database, state.ingest, change_id, format, language))
 
 
+@router.get("/api/simulations/{simulation_id}/report", response_class=Response, responses=_ANY_FORMAT)
+async def get_simulation_report(
+    request: Request, _: Viewer, simulation_id: RowId, *, format: ReportFormat = ReportFormat.HTML
+) -> Response:
+    """Return the report of a coscheduling study as a file, in English. The same runs give the same bytes."""
+    return _answer(await service.simulation_file(request.app.state.database, simulation_id, format))
+
+
 @router.get("/api/reports/compare", response_class=Response, responses=_ANY_FORMAT)
 async def compare_experiments(
     request: Request,

@@ -117,7 +117,26 @@ class Heat(Struct, frozen=True, tag="heat"):
     scale: tuple[str, str]
 
 
-Figure: TypeAlias = Dots | Runs | Lines | Heat
+class Bar(Struct, frozen=True):
+    """One bar of a Bars chart. parts: one value for each part. interval: of their sum. text: printed at its end."""
+
+    label: str
+    parts: list[float]
+    text: str
+    interval: Interval | None = None
+
+
+class Bars(Struct, frozen=True, tag="bars"):
+    """Chart of horizontal bars from zero, stacked where there are several parts. parts: their names."""
+
+    title: str
+    note: str
+    parts: list[str]
+    bars: list[Bar]
+    axis: str
+
+
+Figure: TypeAlias = Dots | Runs | Lines | Heat | Bars
 Block: TypeAlias = Paragraph | Facts | Code | Table | Figure
 
 

@@ -17,7 +17,7 @@ from coresteer.changes import repository as changes
 from coresteer.changes import service as change_service
 from coresteer.changes.schemas import Change, ChangeFilter
 from coresteer.db import Database
-from coresteer.errors import NotFound
+from coresteer.errors import Conflict, NotFound
 from coresteer.experiments import service as experiments
 from coresteer.localization.language import Language
 from coresteer.nodes import service as nodes
@@ -27,11 +27,14 @@ from coresteer.reports.comparison import comparison_report
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.minutes import Minute, observed_minutes
 from coresteer.reports.model import Report
+from coresteer.reports.simulation import simulation_report
 from coresteer.reports.tables import ReportShareRow
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
+from coresteer.simulation import service as simulations
+from coresteer.simulation.schemas import SimulationState
 from coresteer.telemetry import history
 from coresteer.telemetry.history import TelemetrySource, TimeRange
 from coresteer.telemetry.repository import to_unix_ms
@@ -97,6 +100,16 @@ async def change_file(
     change = await change_service.get_change(database, change_id)
     before, after = await _around(database, ingest, change)
     return await _file(kind, lambda: change_report(change, before, after, language))
+
+
+async def simulation_file(database: Database, simulation_id: int, kind: ReportFormat) -> ReportFile:
+    """Return the report of a coscheduling study as a file, in English. Raises NotFound, and Conflict while it runs."""
+    async with database.session() as session:
+        found = await simulations.get_simulation(session, simulation_id)
+        runs = await simulations.get_runs(session, simulation_id)
+    if found.state is SimulationState.RUNNING:
+        raise Conflict(f"Study {simulation_id} still runs; its report is made at its end.")
+    return await _file(kind, lambda: simulation_report(found, runs))
 
 
 async def _file(kind: ReportFormat, make: Callable[[], Report]) -> ReportFile:

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import axis_scale, percent_sign
 from coresteer.localization.text import text
-from coresteer.reports.model import Dots, Figure, Heat, Line, Lines, Runs
+from coresteer.reports.model import Bars, Dots, Figure, Heat, Line, Lines, Runs
 
 Palette = Mapping[str, str]
 """Colours by name: text, muted, line, band, better, worse, neutral, unsure, panel, s0 … s7."""
@@ -190,6 +190,30 @@ def _(figure: Heat, paint: Palette, language: Language) -> tuple[list[str], floa
         out.append(_text(left + (c + 0.5) * cell, bottom + 13, short, paint["muted"], "middle", full=name))
     out.append(_text(left, bottom + 30, _cut(figure.x_axis, 300), paint["muted"]))
     out += _colour_bar(figure, bottom + 21, paint)
+    return out, bottom + 38
+
+
+@_drawn.register
+def _(figure: Bars, paint: Palette, language: Language) -> tuple[list[str], float]:
+    out, top = _legend(figure.parts, paint, language, None)
+    left, right, row = 150.0, WIDTH - 170.0, 18.0
+    ends = [max(sum(bar.parts), bar.interval.high if bar.interval else 0.0) for bar in figure.bars]
+    ticks, x = _ticks(0.0, max(ends, default=0.0), 6), _scale(0.0, max(ends, default=0.0), left, right)
+    bottom = top + row * len(figure.bars)
+    for tick, caption in zip(ticks, _tick_texts(ticks), strict=True):
+        out.append(_line((x(tick), top), (x(tick), bottom), paint["line"], 0.5))
+        out.append(_text(x(tick), bottom + 14, caption, paint["muted"], "middle"))
+    for number, bar in enumerate(figure.bars):
+        y, start = top + row * (number + 0.5), 0.0
+        out.append(_text(left - 10, y + 4, _cut(bar.label, left - 14), paint["text"], "end", full=bar.label))
+        out.append(_text(right + 10, y + 4, _cut(bar.text, 158), paint["muted"], full=bar.text))
+        for part, value in enumerate(bar.parts):
+            colour = paint[_colour(part, len(bar.parts))]
+            out.append(_rect(x(start), y - 6, x(start + value) - x(start), 12, colour))
+            start += value
+        if bar.interval:
+            out.append(_line((x(max(bar.interval.low, 0.0)), y), (x(bar.interval.high), y), paint["text"], 1.5))
+    out.append(_text((left + right) / 2, bottom + 30, figure.axis, paint["muted"], "middle"))
     return out, bottom + 38
 
 

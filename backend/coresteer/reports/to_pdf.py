@@ -11,7 +11,7 @@ import msgspec
 import typst
 
 from coresteer.localization.text import text
-from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
+from coresteer.reports.model import Bars, Dots, Heat, Lines, Report, Runs
 from coresteer.reports.svg import PDF_PALETTE, draw
 
 _FOLDER = Path(__file__).parent
@@ -50,7 +50,7 @@ def to_pdf(report: Report) -> bytes:
 
 
 def _block(block: object, report: Report) -> dict[str, object]:
-    if isinstance(block, Dots | Runs | Lines | Heat):
+    if isinstance(block, Dots | Runs | Lines | Heat | Bars):
         picture = draw(block, PDF_PALETTE, report.language)
         return {"type": "figure", "title": block.title, "note": block.note, "svg": picture}
     built: dict[str, object] = msgspec.to_builtins(block)

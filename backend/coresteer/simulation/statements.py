@@ -125,9 +125,14 @@ def compare(cell: Cell, against: Cell, metric: str, results: dict[int, Result], 
     return Effect(cell, against, metric, change, float(low), float(high))
 
 
+def percent(share: float) -> str:
+    """Return a relative change as text."""
+    return f"{100 * share:+.1f} %".replace("-", "−")
+
+
 def verdict_line(verdict: Verdict) -> str:
     """Return a verdict in words, with the largest change next to the paper's."""
     if verdict.best is None:
         return verdict.sentence
-    paper = "" if verdict.statement.change is None else f" The paper's: {verdict.statement.change:+.1%}."
-    return f"{verdict.sentence} Largest change here: {verdict.best:+.1%}.{paper}"
+    paper = "" if verdict.statement.change is None else f" The paper's: {percent(verdict.statement.change)}."
+    return f"{verdict.sentence} Largest change here: {percent(verdict.best)}.{paper}"

@@ -8,7 +8,7 @@ from msgspec.structs import fields
 from scipy import stats
 
 from coresteer.simulation.results import Result
-from coresteer.simulation.statements import Effect, compare, results_by_cell
+from coresteer.simulation.statements import Effect, compare, percent, results_by_cell
 from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, variants_of, varied
 
 REORDERED = "+RO"
@@ -153,5 +153,5 @@ def sensitivity_sentence(found: Sensitivity) -> str:
     verdict = "holds" if found.holds == found.of else f"holds in {found.holds} of {found.of} cells only"
     return (
         f"{found.scheme}, {found.parameter} {word} to {found.value:g}: the sign of reordering's effect on response "
-        f"time {verdict} (mean {found.change:+.1%}; with the study's own value {found.base_change:+.1%})."
+        f"time {verdict} (mean {percent(found.change)}; with the study's own value {percent(found.base_change)})."
     )
