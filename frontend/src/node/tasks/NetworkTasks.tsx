@@ -13,6 +13,7 @@ import { taskSelection } from "../numa/numaTasks";
 import { SelectionLink } from "../panel/PanelFrame";
 import { numaQuery } from "../queries";
 import { useStableOrder } from "../stableOrder";
+import { CoschedulingCells, CoschedulingHeaders, CoschedulingReasons } from "./Coscheduling";
 import { indexTopology, localityShares, methodText, type RxPath, rxPathsOf } from "./rxPath";
 import styles from "./tasks.module.css";
 
@@ -37,6 +38,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   const visible = ordered.slice(0, shown);
   maxRows.current = Math.max(maxRows.current, visible.length);
   const at = flows.data?.at ?? null;
+  const isCoscheduled = links.some(({ task }) => task.coscheduled !== null);
   return (
     <section className="card" aria-labelledby="tasks-heading">
       <h2 className={nodeStyles.wrap}>
@@ -84,16 +86,24 @@ export function NetworkTasks({ view }: { view: NodeView }) {
                   <th>NUMA node</th>
                   <th className="n">received</th>
                   <th className="n">sent</th>
+                  {isCoscheduled && <CoschedulingHeaders />}
                 </tr>
               </thead>
               <tbody>
                 {visible.map((link) => (
-                  <Row key={link.key} view={view} link={link} hasPanel={panels.has(taskSelection(link.task))} />
+                  <Row
+                    key={link.key}
+                    view={view}
+                    link={link}
+                    hasPanel={panels.has(taskSelection(link.task))}
+                    isCoscheduled={isCoscheduled}
+                  />
                 ))}
               </tbody>
             </table>
           </Scroll>
           <Reasons links={visible} />
+          <CoschedulingReasons tasks={visible.map(({ task }) => task)} />
           {ordered.length > shown && (
             <div className={nodeStyles.note}>
               <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> (
@@ -126,9 +136,9 @@ function Locality({ links }: { links: RxPath[] }) {
   );
 }
 
-type RowProps = { view: NodeView; link: RxPath; hasPanel: boolean };
+type RowProps = { view: NodeView; link: RxPath; hasPanel: boolean; isCoscheduled: boolean };
 
-function Row({ view, link: { task, placement, hop, nodes, offNode, why }, hasPanel }: RowProps) {
+function Row({ view, link: { task, placement, hop, nodes, offNode, why }, hasPanel, isCoscheduled }: RowProps) {
   const selected = view.search.sel;
   const cpu = (number: number, children: ReactNode) => (
     <SelectionLink view={view} sel={`cpu:${number}`}>
@@ -188,6 +198,7 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why }, hasPan
       </td>
       <td className="n">{formatFigure(bitRate(placement.rx_bytes_per_s))}</td>
       <td className="n">{formatFigure(bitRate(placement.tx_bytes_per_s))}</td>
+      {isCoscheduled && <CoschedulingCells of={task.coscheduled} />}
     </tr>
   );
 }
