@@ -36,7 +36,9 @@ def test_a_study_of_a_trace_writes_its_runs_as_csv(tmp_path: Path, capsys: pytes
     log, file = tmp_path / "log.swf", tmp_path / "runs.csv"
     log.write_text("\n".join(f"{n} {n * 10} -1 {30 + n} {2 + n % 3} -1 -1 -1" for n in range(1, 9)))
     assert main([*TINY, "--reorder", "with", "--trace", str(log), "--to", str(file)]) == 0
-    assert "Jobs: the trace log.swf, 8 jobs of at most 4 processes." in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Jobs: the trace log.swf, 8 jobs of at most 4 processes." in printed
+    assert "jobs of a single process were dropped, which leaves 8." in printed
     rows = list(csv.reader(file.open()))
     assert rows[0] == RUN_COLUMNS
     assert [row[0] for row in rows[1:]] == ["SB+RO", "SB+RO"]

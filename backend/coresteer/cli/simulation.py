@@ -52,8 +52,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(arguments: argparse.Namespace) -> int:
     """Run `coresteer simulation run`; return its exit code. Raises SimulationError and OSError."""
     import msgspec
+    from msgspec.structs import replace
 
-    from coresteer.simulation.study import run_study, unavailable_because
+    from coresteer.simulation.study import run_study, unavailable_because, usable_jobs
     from coresteer.simulation.swf import TraceError, read_trace
 
     if (sentence := unavailable_because()) is not None:
@@ -65,13 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         spec = _spec(arguments)
         trace = None if arguments.trace is None else read_trace(Path(arguments.trace))
+        jobs, facts = None, None
+        if trace is not None:
+            jobs, facts = trace.jobs, replace(trace.facts, usable=usable_jobs(spec, trace.jobs))
         started = time.monotonic()
-        jobs = None if trace is None else trace.jobs
         runs = _with_progress(spec, run_study(spec, jobs, arguments.workers), started)
     except (msgspec.ValidationError, TraceError) as error:
         raise SimulationError(str(error).replace("`", "")) from None
     wall_s = time.monotonic() - started
-    facts = None if trace is None else trace.facts
     print("\n".join(_lines(spec, facts, runs, wall_s)))
     if arguments.to is not None:
         _write(Path(arguments.to), spec, facts, runs, wall_s)
