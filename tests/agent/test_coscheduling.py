@@ -23,14 +23,16 @@ from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.tasks import parse_task_stat
 from coresteer_agent.runtime import changes, coscheduling, policies
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_agent.runtime.coscheduling import CoschedulingRunner
+from coresteer_agent.runtime.coscheduling import CoschedulingRunner, explain
 from coresteer_agent.runtime.policies import CONFIRM_AFTER_S, PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.transport.load_beacon import LoadBeacon, decode_beacon, encode_beacon
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import ROUND_PERIOD_S, Damping, Mode
+from coresteer_core.policies.coscheduling.boost import BY_AGE, PendingMessage, Reordering, choose, order
 from coresteer_core.policies.coscheduling.load import PeerLoad
+from coresteer_core.policies.coscheduling.reorder import MINUS
 from coresteer_core.policies.coscheduling.spec import Coscheduling
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.matching import Match
@@ -285,3 +287,14 @@ def test_a_flood_of_a_peer_changes_its_load_at_most_once_per_interval() -> None:
     finally:
         here.close()
         there.close()
+
+
+def test_by_age_the_reason_names_no_expected_run_time() -> None:
+    message = PendingMessage(7, "CPUs 1", 100, 5.0, 5.0, PeerLoad(0.01, 2.0))
+    chosen = choose(Reordering(5.02, "0", BY_AGE, 1, 0, 1, [message]))
+    [urgency] = order(chosen)
+    assert explain(urgency, chosen, 1) == (
+        "First: the message of CPUs 1 is 20.0 ms old; number 1 of 1 process with pending messages on CPUs 0."
+    )
+    unknown = replace(chosen, sign=MINUS, boosted=[])
+    assert "the loads of 0 peers are known, 1 are required" in explain(urgency, unknown, 1)

@@ -19,9 +19,9 @@ from coresteer_agent.__main__ import main
 from coresteer_agent.collect.process_identity import parse_command
 from coresteer_agent.workloads import bsp
 from coresteer_agent.workloads.bsp import Outcome, cpu_groups, figures
-from coresteer_agent.workloads.bsp_process import COMMAND, Exchange, Report, neighbours_of, run_loops
+from coresteer_agent.workloads.bsp_process import Exchange, Report, neighbours_of, run_loops
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_core.experiments.parallel_jobs import Bsp, JobType, MessageWait
+from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp, JobType, MessageWait
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 SMALL = Bsp(jobs=2, mpl=2, loops=3, exchange_ms=0.1)

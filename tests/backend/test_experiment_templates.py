@@ -19,6 +19,7 @@ from coresteer_agent.simulate.machine import make_machine
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.experiments.model import Classes, Memory, Observe, TcpStream
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import Load, NetdevLoad
 from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
@@ -27,6 +28,7 @@ from coresteer_core.node.view import View
 
 POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 POLICY = ("beside the packets", PolicyLevel(3, 2))
+REORDERING, BOOST = ("first the soonest", PolicyLevel(5, 1)), ("first the oldest", PolicyLevel(6, 2))
 NUMA_POLICY = ("beside the memory", PolicyLevel(4, 1))
 FAMILIES = [
     "m-n",
@@ -37,8 +39,9 @@ FAMILIES = [
     "service-classes",
     "unas",
     "contention-factor",
+    "coscheduling",
 ]
-MINUTES = {"unas": 60}
+MINUTES = {"unas": 60, "coscheduling": 30}
 """A run of these templates needs the time that a policy takes to act; all others are done in half an hour."""
 
 
@@ -68,6 +71,8 @@ def facts(topology: Topology, *cards: tuple[Netdev, list[Irq]], peer: bool = Fal
         inventory=inventory,
         network_process=POLICY,
         numa=NUMA_POLICY,
+        coscheduling=REORDERING,
+        periodic_boost=BOOST,
     )
     return replace(made, **({"peer_id": 2, "peer_name": "web-2"} if peer else {}), **more)
 
@@ -306,6 +311,18 @@ def test_unas_compares_kernel_automatic_balancing_pins_and_policy() -> None:
     assert policy.policy == NUMA_POLICY[1]
 
 
+def test_parallel_jobs_are_compared_without_and_with_boosts_and_reordering() -> None:
+    spec = spec_of(TWO_SOCKET, "coscheduling")
+    assert isinstance(spec.workload, Bsp)
+    assert (spec.kind, spec.primary, spec.workload.mpl, spec.workload.cpus) == ("sweep", "job_response_s", 3, "0-1")
+    levels = spec.factors[0].levels
+    assert [level.role for level in levels] == ["kernel", "boost", "reordered"]
+    assert [level.policy for level in levels] == [None, BOOST[1], REORDERING[1]]
+    response = next(row for row in of(TWO_SOCKET, "coscheduling").published if row.metric == spec.primary)
+    assert (response.role, response.against) == ("reordered", "boost")
+    assert "21.4 % shorter at most" in response.text
+
+
 def test_contention_is_swept_over_cores_of_one_numa_node() -> None:
     spec = spec_of(TWO_SOCKET, "contention-factor")
     assert isinstance(spec.workload, Memory)
@@ -328,6 +345,9 @@ SMALL = replace(
     [
         (THIS, "unas", "web-1 has a single NUMA node"),
         (THIS, "contention-factor", "web-1 has a single NUMA node"),
+        (NODES["one CPU"], "coscheduling", "web-1 has one usable CPU"),
+        (replace(THIS, coscheduling=None), "coscheduling", "no policy of the kind coscheduling with reordering"),
+        (replace(THIS, periodic_boost=None), "coscheduling", "no policy of the kind coscheduling without reordering"),
         (replace(TWO_SOCKET, numa=None), "unas", "no policy of the kind numa"),
         (WITHOUT_BALANCING, "unas", "no automatic NUMA balancing"),
         (replace(TWO_SOCKET, topology=SMALL), "unas", "32 MiB are needed"),

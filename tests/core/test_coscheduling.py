@@ -15,6 +15,7 @@ from coresteer_core.node.tasks import NetTask, ThreadActivity
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Damping, Mode, Scope
 from coresteer_core.policies.coscheduling.boost import (
+    BY_AGE,
     ArrivalLoads,
     PendingMessage,
     Received,
@@ -268,3 +269,11 @@ def test_several_sockets_between_a_process_and_a_peer_are_one_message() -> None:
     received = [Received(1, "h", 10, 5.0), Received(1, "h", 7, 5.5), Received(2, "h", 0, 5.7)]
     [one] = ArrivalLoads().messages(received, {})
     assert one == PendingMessage(1, "h", 17, 5.5, 5.7, None)
+
+
+def test_without_reordering_the_oldest_message_comes_first_whatever_is_known_of_its_peer() -> None:
+    assert Coscheduling(reorder=False).sign == BY_AGE
+    soon = message(1, 0.090, PeerLoad(0.001, 0.1), "h")
+    old = message(2, 0.080, PeerLoad(0.050, 9.0), "l")
+    assert choose(reordering([soon, old], slots=1)).boosted == [1]
+    assert choose(reordering([soon, old], BY_AGE, slots=1, min_peers=9)).boosted == [2]

@@ -32,6 +32,7 @@ from coresteer_core.node.tasks import Coscheduled, NetTask, ThreadActivity
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.coscheduling.boost import (
+    BY_AGE,
     ArrivalLoads,
     PendingMessage,
     Received,
@@ -283,7 +284,9 @@ def explain(urgency: Urgency, chosen: Reordering, count: int) -> str:
     """Return why a process was boosted or not, in a sentence. count: processes with pending messages on the CPUs."""
     message, load = urgency.message, urgency.message.load
     age = f"{(chosen.time_s - message.heard_s) * 1000:.1f} ms"
-    if load is None:
+    if chosen.sign == BY_AGE:
+        said = f"the message of {message.peer} is {age} old"
+    elif load is None:
         said = f"the load of {message.peer} is unknown, and its message is {age} old"
     else:
         said = (
@@ -293,6 +296,6 @@ def explain(urgency: Urgency, chosen: Reordering, count: int) -> str:
     of = f"of {count} process{'' if count == 1 else 'es'} with pending messages on CPUs {chosen.cpus}"
     if urgency.pid in chosen.boosted:
         return f"First: {said}; number {chosen.boosted.index(urgency.pid) + 1} {of}."
-    if chosen.peers < chosen.min_peers:
+    if chosen.lacks_loads:
         return f"Not boosted: the loads of {chosen.peers} peers are known, {chosen.min_peers} are required."
     return f"Not boosted: {said}; others are first {of}."

@@ -25,10 +25,10 @@ from msgspec import Struct
 from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.stat import PATH as STAT_PATH
 from coresteer_agent.collect.stat import parse_stat
-from coresteer_agent.workloads.bsp_process import COMMAND, Report, neighbours_of, run_loops
+from coresteer_agent.workloads.bsp_process import Report, neighbours_of, run_loops
 from coresteer_agent.workloads.process_control import end_with_parent, minimize_timer_slack, rename_process
 from coresteer_agent.workloads.traffic_protocol import exit_with_error, parse_cpus, print_line
-from coresteer_core.experiments.parallel_jobs import Bsp
+from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp
 
 LIMIT_S = 600.0
 """Longest time of all jobs together."""

@@ -14,8 +14,6 @@ from coresteer_core.experiments.parallel_jobs import Bsp
 POWERS_PER_S = 50_000
 EXCHANGED_BYTES_PER_S = 4 << 30
 """Work of a nominal second: what a core of 3 GHz computes, and what two exchange over loopback, each way."""
-COMMAND = "coresteer-bsp"
-"""Name of the processes as a policy sees it, which differs from that of other Python programs."""
 _PRIME = (1 << 127) - 1
 _BUFFER_BYTES = 1 << 20
 _PAYLOAD = memoryview(bytes(_BUFFER_BYTES))

@@ -1,5 +1,9 @@
 """Templates of experiments over HTTP."""
 
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
 from fastapi import APIRouter, Request
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -13,10 +17,14 @@ from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository as policies
 from coresteer.policies.schemas import PolicyBody
+from coresteer_core.experiments.parallel_jobs import COMMAND
 from coresteer_core.node.load import mean_load
 from coresteer_core.policies.base import PolicySpec, Scope
+from coresteer_core.policies.coscheduling.spec import Coscheduling
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.policies.numa.spec import Numa
+
+P = TypeVar("P", bound=PolicySpec)
 
 router = APIRouter(tags=["experiments"])
 
@@ -46,16 +54,27 @@ async def list_experiment_templates(
         load=mean_load(list(request.app.state.registry.get(node_id).recent)),
         network_process=await _policy_of_kind(session, NetworkProcess),
         numa=await _policy_of_kind(session, Numa),
+        coscheduling=await _policy_of_kind(session, Coscheduling, lambda spec: _boosts_jobs(spec) and spec.reorder),
+        periodic_boost=await _policy_of_kind(
+            session, Coscheduling, lambda spec: _boosts_jobs(spec) and not spec.reorder
+        ),
         peer_id=peer_node_id,
         peer_name="" if peer is None else peer.name,
     )
     return templates(facts)
 
 
-async def _policy_of_kind(session: AsyncSession, kind: type[PolicySpec]) -> tuple[str, PolicyLevel] | None:
-    """Return the first policy of a kind without a scope, else the first one; None if there is none."""
+def _boosts_jobs(spec: Coscheduling) -> bool:
+    """Return whether a policy matches the processes of the workload of parallel jobs."""
+    return any(fnmatchcase(COMMAND, pattern) for pattern in spec.match.commands)
+
+
+async def _policy_of_kind(
+    session: AsyncSession, kind: type[P], accept: Callable[[P], bool] = lambda _: True
+) -> tuple[str, PolicyLevel] | None:
+    """Return the first accepted policy of a kind without a scope, else the first one; None if there is none."""
     stored = [(row, PolicyBody.model_validate(version.body)) for row, version in await policies.list_policies(session)]
-    found = [(row, body) for row, body in stored if isinstance(body.spec, kind)]
+    found = [(row, body) for row, body in stored if isinstance(body.spec, kind) and accept(body.spec)]
     if not found:
         return None
     row, _ = min(found, key=lambda each: (each[1].scope != Scope(), each[0].id))

@@ -4475,6 +4475,12 @@ export interface components {
                  */
                 min_peers: number;
                 /**
+                 * Reordering
+                 * @description Order processes by when their peers are expected to run; otherwise the oldest message comes first.
+                 * @default true
+                 */
+                reorder: boolean;
+                /**
                  * Sign of the elapsed time
                  * @description The paper prints a plus, which contradicts its own algorithm.
                  * @default minus

@@ -9,6 +9,8 @@ from msgspec import Meta
 from coresteer_core.experiments.workload_spec import CPU_METRICS, CpuText, WorkloadSpec
 from coresteer_core.schema import labelled
 
+COMMAND = "coresteer-bsp"
+"""Name of the processes as a policy sees it, which differs from that of other Python programs."""
 JobType: TypeAlias = Literal["j1", "j2", "j3"]
 JOB_SHARES: Mapping[JobType, tuple[float, float, float]] = MappingProxyType(
     {"j1": (0.70, 0.05, 0.25), "j2": (0.40, 0.20, 0.40), "j3": (0.25, 0.05, 0.70)}

@@ -2,6 +2,7 @@
 
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.templates.coalescing import RX_FRAMES, RX_USECS
+from coresteer.experiments.templates.coscheduling import COSCHEDULING
 from coresteer.experiments.templates.declaration import Paper, TemplateKind
 from coresteer.experiments.templates.numa import CONTENTION_FACTOR, UNAS
 from coresteer.experiments.templates.parts import NodeFacts
@@ -11,7 +12,17 @@ from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
 
 __all__ = ["TEMPLATES", "NodeFacts", "Paper", "TemplateKind", "find_template", "templates"]
 
-TEMPLATES = (M_N, *FEW_INTERRUPT_CORES, RX_USECS, RX_FRAMES, RPS, SERVICE_CLASSES, UNAS, CONTENTION_FACTOR)
+TEMPLATES = (
+    M_N,
+    *FEW_INTERRUPT_CORES,
+    RX_USECS,
+    RX_FRAMES,
+    RPS,
+    SERVICE_CLASSES,
+    UNAS,
+    CONTENTION_FACTOR,
+    COSCHEDULING,
+)
 """In the order in which they are offered."""
 
 _BY_SLUG = {kind.slug: kind for kind in TEMPLATES}

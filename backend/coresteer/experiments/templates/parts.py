@@ -24,7 +24,8 @@ _MAX_SETTINGS = 64
 class NodeFacts(Struct, frozen=True, kw_only=True):
     """Facts about a node and, if traffic comes from another node, about that peer.
 
-    load: of the last seconds. network_process, numa: name and version of a policy of that kind. peer_id, peer_name: of
+    load: of the last seconds. network_process, numa: name and version of a policy of that kind. coscheduling,
+    periodic_boost: of a policy that matches parallel jobs, with and without reordering. peer_id, peer_name: of
     the node that sends the traffic; None if the node itself does.
     """
 
@@ -37,6 +38,8 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     load: Load = Load()
     network_process: tuple[str, PolicyLevel] | None = None
     numa: tuple[str, PolicyLevel] | None = None
+    coscheduling: tuple[str, PolicyLevel] | None = None
+    periodic_boost: tuple[str, PolicyLevel] | None = None
     peer_id: int | None = None
     peer_name: str = ""
 

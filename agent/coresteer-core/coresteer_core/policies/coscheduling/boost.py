@@ -15,6 +15,10 @@ _NEWER_S = 0.010
 """Data is newer than known if it is by more than this: the kernel tells its age in its own ticks."""
 
 
+BY_AGE = 0.0
+"""Sign of a Reordering that orders by the age of messages alone: periodic boost without reordering (PB)."""
+
+
 class PendingMessage(Struct, frozen=True):
     """Bytes that wait for a process, all from one peer. heard_s: when the last of them arrived (T of figure 3).
 
@@ -45,6 +49,11 @@ class Reordering(Struct, frozen=True):
     messages: list[PendingMessage]
     boosted: list[int] = []
 
+    @property
+    def lacks_loads(self) -> bool:
+        """Return whether the loads of too few peers are known to boost a process; by age none is needed."""
+        return self.sign != BY_AGE and self.peers < self.min_peers
+
 
 class Urgency(Struct, frozen=True):
     """How urgent a process is. ert_s: the least expected run time of its peers; message: the one that has it."""
@@ -58,9 +67,9 @@ class Urgency(Struct, frozen=True):
 def message_run_time(message: PendingMessage, now_s: float, sign: float) -> float:
     """Return in how many seconds the sender of a message is expected to run again (ERT).
 
-    Without its load only the age counts, as if it had run at once: the oldest message is the most urgent.
+    Without its load, and BY_AGE, only the age counts, as if it had run at once: the oldest message is the most urgent.
     """
-    if message.load is None:
+    if message.load is None or sign == BY_AGE:
         return expected_run_time(0.0, message.heard_s, 0.0, now_s, MINUS)
     enp, heard_s = rebase(message.load.enp, message.heard_s, message.peer_heard_s, message.load.ts_s)
     return expected_run_time(enp, heard_s, message.load.ts_s, now_s, sign)
@@ -94,7 +103,7 @@ def order(reordering: Reordering) -> list[Urgency]:
 
 def choose(reordering: Reordering) -> Reordering:
     """Return a reordering with the processes to boost now: the first of the order, as many as there are slots."""
-    if reordering.peers < reordering.min_peers:
+    if reordering.lacks_loads:
         return reordering
     return replace(reordering, boosted=[each.pid for each in order(reordering)[: reordering.slots]])
 

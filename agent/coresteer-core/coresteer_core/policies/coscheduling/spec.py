@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from coresteer_core.policies.base import PolicySpec
+from coresteer_core.policies.coscheduling.boost import BY_AGE
 from coresteer_core.policies.coscheduling.reorder import AS_PRINTED, MINUS
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.schema import labelled
@@ -51,6 +52,13 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
         Meta(ge=0, le=64),
         labelled("Minimum number of peers", "With fewer known loads of peers nothing is boosted.", group="advanced"),
     ] = 1
+    reorder: Annotated[
+        bool,
+        labelled(
+            "Reordering",
+            "Order processes by when their peers are expected to run; otherwise the oldest message comes first.",
+        ),
+    ] = True
     ert_sign: Annotated[
         Literal["minus", "printed"],
         labelled(
@@ -63,7 +71,9 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
 
     @property
     def sign(self) -> float:
-        """Return the sign of the elapsed time, as reorder.expected_run_time() takes it."""
+        """Return the sign of the elapsed time, as reorder.expected_run_time() takes it; BY_AGE without reordering."""
+        if not self.reorder:
+            return BY_AGE
         return MINUS if self.ert_sign == "minus" else AS_PRINTED
 
     @property

@@ -1,0 +1,83 @@
+"""Template of the paper on coscheduling by reordering: parallel jobs without and with periodic boosts. Pure."""
+
+from coresteer.experiments.spec import Factor, Level, Spec
+from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
+from coresteer.localization.text import BilingualText
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp
+
+_PAPER_MACHINE = BilingualText(
+    "The authors simulated a cluster with the Solaris scheduler; most constants of their simulator are unknown.",
+    "논문의 환경: Solaris 스케줄러를 사용하는 클러스터의 시뮬레이션. 시뮬레이터 상수는 대부분 알려지지 않음.",
+)
+_PROCESSES, _MPL, _LOOPS = 2, 3, 250
+"""Half a minute of work: a policy finds the processes only 5 s after their start."""
+_MAX_RUN_S = 300.0
+KERNEL, BOOST, REORDERED = "kernel", "boost", "reordered"
+"""Roles of the arms."""
+
+
+def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
+    """Return kernel default, periodic boost, and periodic boost with reordering. Raises TemplateUnavailable."""
+    cpus = facts.usable_cpus[:_PROCESSES]
+    if len(cpus) < _PROCESSES:
+        raise TemplateUnavailable(f"{facts.name} has one usable CPU; the two processes of a job need one each.")
+    if facts.coscheduling is None or facts.periodic_boost is None:
+        what = "with" if facts.coscheduling is None else "without"
+        raise TemplateUnavailable(
+            f"There is no policy of the kind coscheduling {what} reordering that matches the command {COMMAND}. Create "
+            "one under Policies, in mode observe or disabled; the experiment puts it in force during its runs."
+        )
+    (boost_name, boost), (name, reordered) = facts.periodic_boost, facts.coscheduling
+    levels = [
+        Level("kernel default", role=KERNEL),
+        Level("PB", policy=boost, role=BOOST),
+        Level("PB+RO", policy=reordered, role=REORDERED),
+    ]
+    workload = Bsp(
+        jobs=_MPL,
+        mpl=_MPL,
+        processes=_PROCESSES,
+        loops=_LOOPS,
+        wait="busy-wait",
+        cpus=format_cpu_list(cpus),
+    )
+    spec = kind.spec(facts, workload, [Factor("scheduling", levels)], primary="job_response_s", measure_s=_MAX_RUN_S)
+    return spec, [
+        machine_sentence(facts, _PAPER_MACHINE.en),
+        f"{_MPL} jobs of {_PROCESSES} processes share CPUs {' and '.join(map(str, cpus))}, instead of 200 jobs on a "
+        "cluster; I/O is a sleep, as in the authors' simulator.",
+        f"PB is the policy “{boost_name}”, version {boost.version}; PB+RO is “{name}”, version {reordered.version}. "
+        "A boost is a nice value for a period, not a priority of Solaris.",
+    ]
+
+
+COSCHEDULING = TemplateKind(
+    "coscheduling",
+    "Coscheduling: kernel, periodic boost, or boost with reordering",
+    "Three parallel jobs share the same CPUs, and their processes wait for each other's messages. How long do the jobs "
+    "take where the kernel alone schedules them, where processes with messages are boosted, and where the one whose "
+    "peer runs soonest is boosted first?",
+    _make,
+    Paper(
+        "Yu, Azougagh, Kim, Maeng: coscheduling by reordering (PROC)",
+        _PAPER_MACHINE,
+        [
+            published_row(
+                "PB+RO against PB",
+                "job_response_s",
+                "21.4 % shorter at most (simulated in 2007, constants unknown)",
+                role=REORDERED,
+                against=BOOST,
+            ),
+            published_row(
+                "PB+RO against PB, spinning",
+                "spin_s",
+                "31.8 % less at most (simulated in 2007, constants unknown)",
+                role=REORDERED,
+                against=BOOST,
+            ),
+        ],
+    ),
+)
