@@ -178,13 +178,21 @@ class TaskAffinity(OfTask, frozen=True):
         return online_cpu_list(task.affinity, view.topology.online()) or None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return (code, sentence) pairs: ``unknown``, ``invalid`` (differs by thread), ``bound`` or ``cpuset``."""
+        """Return (code, sentence) pairs.
+
+        ``unknown``, ``invalid`` (differs by thread), ``bound``, ``kernel``, ``realtime`` or ``cpuset``.
+        """
         task = self._task(view)
         found = self._common_refusals(
             view, value, f"Name the CPUs of {self.describe(view)} for all of its threads together."
         )
         if task is not None and task.bound:
             found.append(("bound", f"{self.describe(view)} is a kernel thread that is bound to its CPUs."))
+        elif task is not None and task.kernel:
+            found.append(("kernel", f"{self.describe(view)} is a kernel thread, which the kernel places."))
+        elif task is not None and task.realtime:
+            sentence = f"{self.describe(view)} is a real-time process: other CPUs may make it miss its deadlines."
+            found.append(("realtime", sentence))
         allowed = parse_cpu_list(task.allowed) if task is not None else frozenset()
         if allowed and (outside := self.cpus(value) & view.topology.online() - allowed):
             are = "are" if len(outside) > 1 else "is"

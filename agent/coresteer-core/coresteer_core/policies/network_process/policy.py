@@ -65,6 +65,7 @@ _BOUND = ReasonText(
     "{2} bound it to {0:cpus}; its cpuset has {1} CPUs.",
     "{2} bound each of them, in all to {0:cpus}; the cpuset of each has {1} CPUs.",
 )
+_NEVER_MOVED = ReasonText("It stays on {0:cpus}: {1} are not moved.", "They stay on {0:cpus}: {1} are not moved.")
 
 
 class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
@@ -213,6 +214,10 @@ class _Round:
             self.fixed.append((task, Reason(_BOUND, (affinity, len(free)), (source,))))
             return
         self._remember(placed)
+        if not ours and (task.kernel or task.realtime):
+            kind = "kernel threads" if task.kernel else "real-time processes"
+            self._skip(task, Reason(_NEVER_MOVED, (affinity,), (kind,)))
+            return
         cpus = sorted(by_cpu, key=lambda cpu: (-by_cpu[cpu], cpu)) if len(by_cpu) > 1 else list(by_cpu)
         flow = PacketShares(tuple(cpus), tuple([by_cpu[cpu] / known for cpu in cpus]))
         candidate = Candidate(task, per_s, flow, 1.0 - known / per_s, allowed)
