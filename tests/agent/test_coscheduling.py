@@ -21,6 +21,7 @@ from tests.support.views import make_view
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.tasks import parse_task_stat
+from coresteer_agent.observe.job_sockets import JobSockets
 from coresteer_agent.runtime import changes, coscheduling, policies
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.coscheduling import CoschedulingRunner, explain
@@ -72,6 +73,22 @@ def job() -> Iterator[list[int]]:
         assert first.stdout is not None
         port = first.stdout.readline().strip()
         with subprocess.Popen([*run, port], stdout=subprocess.PIPE, text=True) as second:
+            assert second.stdout is not None
+            assert first.stdout.readline() == second.stdout.readline() == "ready\n"
+            yield [first.pid, second.pid]
+            second.kill()
+        first.kill()
+
+
+@pytest.fixture
+def in_namespace() -> Iterator[list[int]]:
+    """PIDs of two such processes in a network namespace of their own."""
+    first_run = f"ip link set lo up && exec {sys.executable} -c '{MEMBER}'"
+    with subprocess.Popen(["unshare", "--net", "sh", "-c", first_run], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        port = first.stdout.readline().strip()
+        second_run = ["nsenter", "--net", "--target", str(first.pid), sys.executable, "-c", MEMBER, port]
+        with subprocess.Popen(second_run, stdout=subprocess.PIPE, text=True) as second:
             assert second.stdout is not None
             assert first.stdout.readline() == second.stdout.readline() == "ready\n"
             yield [first.pid, second.pid]
@@ -137,7 +154,9 @@ Start = Callable[[], Node]
 @pytest.fixture
 def start(job: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     nodes: list[Node] = []
-    clock = SimpleNamespace(monotonic=lambda: nodes[-1].now if nodes else 1000.0, time_ns=lambda: 10**18)
+    clock = SimpleNamespace(
+        monotonic=lambda: nodes[-1].now if nodes else 1000.0, time_ns=lambda: 10**18, thread_time=lambda: 0.0
+    )
     for module in (changes, policies, coscheduling):
         monkeypatch.setattr(module, "time", clock)
 
@@ -231,6 +250,32 @@ def test_a_boost_that_a_killed_agent_left_is_restored_or_ends_with_the_next_agen
     os.setpriority(os.PRIO_PROCESS, job[0], -10)
     assert [result.done for result in restore(node.path, ROOT) or []] == [True, True]
     assert node.nices() == [OWN, OWN]
+
+
+# Sockets of the job
+
+
+@live
+@pytest.mark.parametrize("where", ["job", "in_namespace"])
+def test_the_peer_of_a_process_of_the_same_machine_is_the_cpus_of_the_other_one(
+    where: str, request: pytest.FixtureRequest
+) -> None:
+    pids: list[int] = request.getfixturevalue(where)
+    sockets = JobSockets()
+    sockets.follow(pids)
+    received = sockets.read({pids[0]: "0", pids[1]: "1"}, 100.0)
+    assert sorted((each.pid, each.peer, each.pending_bytes) for each in received) == sorted(
+        [(pids[0], "CPUs 1", 100), (pids[1], "CPUs 0", 0)]
+    )
+    assert all(90 < each.heard_s <= 100 for each in received)
+    sockets.follow(pids[:1])
+    assert sockets.read({pids[0]: "0"}, 100.0) == [], "the other end is a process of no job"
+    assert sockets.remote == set()
+    os.kill(pids[1], signal.SIGKILL)
+    poll(lambda: ") Z " in Path(f"/proc/{pids[1]}/stat").read_text())
+    assert sockets.read({pids[0]: "0"}, 100.0) == []
+    assert sockets.remote == set(), "a closed connection on loopback leads to no other machine"
+    sockets.close()
 
 
 # The beacon

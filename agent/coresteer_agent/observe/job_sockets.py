@@ -62,6 +62,8 @@ class JobSockets:
         received = []
         for pid, one in found:
             other = ends.get((one.peer, one.local))
+            if other is None and _is_loopback(one.address):
+                continue  # the other end is closed
             if other is None:
                 self.remote.add(one.address)
                 peer = str(ip_address(one.address))
@@ -82,6 +84,10 @@ class JobSockets:
 def local_peer(cpus: str) -> str:
     """Return the name of a set of CPUs of this machine as a peer."""
     return f"CPUs {cpus}"
+
+
+def _is_loopback(address: bytes) -> bool:
+    return ip_address(address).is_loopback
 
 
 def _open() -> Netlink:

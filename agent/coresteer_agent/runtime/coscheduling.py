@@ -53,8 +53,8 @@ MAX_RECORDS = 1024
 """Reorderings kept, the latest: 51 s of one set of CPUs at the default period."""
 MAX_MEMBERS = 128
 """Processes of the job on a node that are observed, those with the most traffic."""
-_LEAST_PAUSE = 9
-"""A period that took long to compute is followed by at least this many times its duration: at most a tenth of a CPU."""
+_LEAST_PERIOD = 10
+"""A period is at least this many times as long as the CPU time that its start uses: at most a tenth of a CPU."""
 _PAUSE_S = 30.0
 """A process that could not be boosted is not tried again for this long."""
 _ORDER = {Mode.ENFORCE: 0, Mode.RECOMMEND: 1, Mode.OBSERVE: 2}
@@ -165,7 +165,7 @@ class CoschedulingRunner:
         """Begin a period: end the boosts of the last one, and boost the processes that are first now."""
         if self._policy is None:
             return
-        now_s = time.monotonic()
+        now_s, used_s = time.monotonic(), time.thread_time()
         self._due_s = now_s + self._spec.period_ms / 1000
         received = self._sockets.read(self._cpus, now_s)
         activities = {pid: found for pid in self._members if (found := read_activity(self._root, pid)) is not None}
@@ -176,8 +176,8 @@ class CoschedulingRunner:
             boosted.update(chosen.boosted)
         if self._policy.mode is Mode.ENFORCE:
             self._boost(frozenset(boosted), now_s)
-        took_s = time.monotonic() - now_s
-        self._due_s = max(self._due_s, now_s + (1 + _LEAST_PAUSE) * took_s)
+        used_s = time.thread_time() - used_s
+        self._due_s = max(self._due_s, now_s + _LEAST_PERIOD * used_s)
 
     def _loads(
         self, received: list[Received], activities: Mapping[int, ThreadActivity], now_s: float
