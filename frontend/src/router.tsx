@@ -11,6 +11,7 @@ import { validateNewPolicySearch, validatePolicySearch } from "./policies/search
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
 import { Pending } from "./shell/Pending";
 import { Shell } from "./shell/Shell";
+import { validateNewStudySearch, validateStudiesSearch, validateStudySearch } from "./simulation/search";
 
 const rootRoute = createRootRoute({ notFoundComponent: NotFoundPage, errorComponent: ErrorPage });
 
@@ -117,6 +118,29 @@ const experimentRoute = createRoute({
   component: lazyRouteComponent(() => import("./experiments/ExperimentPage"), "ExperimentPage"),
 });
 
+const studiesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "simulations",
+  validateSearch: validateStudiesSearch,
+  component: lazyRouteComponent(() => import("./simulation/StudiesPage"), "StudiesPage"),
+});
+const newStudyRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "simulations/new",
+  validateSearch: validateNewStudySearch,
+  component: lazyRouteComponent(() => import("./simulation/NewStudyPage"), "NewStudyPage"),
+});
+const studyRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "simulations/$studyId",
+  params: {
+    parse: ({ studyId }) => ({ studyId: Number(studyId) }),
+    stringify: ({ studyId }) => ({ studyId: String(studyId) }),
+  },
+  validateSearch: validateStudySearch,
+  component: lazyRouteComponent(() => import("./simulation/StudyPage"), "StudyPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "audit",
@@ -173,6 +197,9 @@ export const router = createRouter({
       experimentsRoute,
       newExperimentRoute,
       experimentRoute,
+      studiesRoute,
+      newStudyRoute,
+      studyRoute,
       auditRoute,
       settingsRoute.addChildren([
         settingsIndexRoute,

@@ -7,6 +7,7 @@ from typing import Any  # Any: an OpenAPI document is JSON of any shape
 
 from coresteer.live.frames import HEALTH_CODES
 from coresteer.policies.backtest import MAX_RANGE
+from coresteer.simulation.parameters import QUICK
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, FIRST_LABEL_ID
 from coresteer_core.policies.base import ROUND_PERIOD_S
@@ -26,6 +27,7 @@ _CONSTANTS = {
     "ROUND_PERIOD_S": ROUND_PERIOD_S,
     "MAX_BACKTEST_RANGE_S": MAX_RANGE.total_seconds(),
     "CONTROLLED": CONTROLLED,
+    "QUICK_MEAN_RUN_S": QUICK.mean_run_s,
 }
 _REQUESTS = ("ApiTokenCreate", "ChangeRequest", "ExtendRequest", "PolicyVersionCreate", "UserCreate")
 _COALESCING = "/api/nodes/{node_id}/netdevs/{netdev}/coalescing"

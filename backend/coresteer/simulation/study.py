@@ -27,21 +27,31 @@ from coresteer_core.schema import labelled
 GENERATED = "generated"
 """Name of the built-in workload: hyper-exponential run times, sizes of powers of two, exponential arrivals."""
 _CHECK_STOP_S = 0.1
+_PATTERN_LABELS = {"nn": "nearest neighbor (NN)", "aa": "all to all (AA)"}
+_JOB_TYPE_LABELS = {
+    each.value: f"{each.value.upper()}: {', '.join(f'{share:.0%}' for share in SHARES[each])}" for each in JobType
+}
 
-
+SchemeName = Annotated[str, Meta(extra_json_schema={"enum": list(SCHEMES)})]
 Imbalance = Annotated[float, Meta(ge=0, le=2)]
 
 
 class StudySpec(Struct, frozen=True):
     """What a study simulates. trace: GENERATED, or the name of a file in Standard Workload Format."""
 
-    schemes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=24), labelled("Schemes")] = (
+    schemes: Annotated[tuple[SchemeName, ...], Meta(min_length=1, max_length=24), labelled("Schemes")] = (
         "SB", "SB+RO", "PB", "PB+RO",
     )  # fmt: skip
-    patterns: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=2), labelled("Communication patterns")] = (
-        tuple(Pattern)
-    )
-    job_types: Annotated[tuple[JobType, ...], Meta(min_length=1, max_length=3), labelled("Workloads")] = tuple(JobType)
+    patterns: Annotated[
+        tuple[Pattern, ...],
+        Meta(min_length=1, max_length=2),
+        labelled("Communication patterns", "With whom a process exchanges messages.", options=_PATTERN_LABELS),
+    ] = tuple(Pattern)
+    job_types: Annotated[
+        tuple[JobType, ...],
+        Meta(min_length=1, max_length=3),
+        labelled("Workloads", "Shares of computation, I/O, communication.", options=_JOB_TYPE_LABELS),
+    ] = tuple(JobType)
     imbalances: Annotated[
         tuple[Imbalance, ...], Meta(min_length=1, max_length=4), labelled("Imbalance v", "0: phases of equal length.")
     ] = (0.5, 1.5)

@@ -7,6 +7,7 @@ export const MAX_CPUS = 8192 as const;
 export const ROUND_PERIOD_S = 5.0 as const;
 export const MAX_BACKTEST_RANGE_S = 3600.0 as const;
 export const CONTROLLED = {"irqbalance": "irq/", "numad": "task/\\d+/(affinity|memory-nodes)$", "automatic NUMA balancing": "task/\\d+/memory-nodes$"} as const;
+export const QUICK_MEAN_RUN_S = 1.0 as const;
 export const BOUNDS = {
   ApiTokenCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
   ChangeRequest: {"confirm_timeout_s": {"type": "number", "default": 120, "minimum": 30.0, "maximum": 600.0}, "reason": {"type": "string", "default": "", "maxLength": 500}},

@@ -5230,17 +5230,19 @@ export interface components {
                  *       "PB+RO"
                  *     ]
                  */
-                schemes: string[];
+                schemes: ("SPIN" | "SPIN+RO" | "IB" | "IB+RO" | "SB" | "SB+RO" | "SY" | "SY+RO" | "DCS" | "DCS+RO" | "IB-DCS" | "IB-DCS+RO" | "SB-DCS" | "SB-DCS+RO" | "SY-DCS" | "SY-DCS+RO" | "PB" | "PB+RO" | "IB-PB" | "IB-PB+RO" | "SB-PB" | "SB-PB+RO" | "SY-PB" | "SY-PB+RO")[];
                 /**
                  * Communication patterns
+                 * @description With whom a process exchanges messages.
                  * @default [
                  *       "nn",
                  *       "aa"
                  *     ]
                  */
-                patterns: ("aa" | "nn")[];
+                patterns: ("nn" | "aa")[];
                 /**
                  * Workloads
+                 * @description Shares of computation, I/O, communication.
                  * @default [
                  *       "swl1",
                  *       "swl2",
@@ -5618,17 +5620,19 @@ export interface components {
                  *       "PB+RO"
                  *     ]
                  */
-                schemes: string[];
+                schemes: ("SPIN" | "SPIN+RO" | "IB" | "IB+RO" | "SB" | "SB+RO" | "SY" | "SY+RO" | "DCS" | "DCS+RO" | "IB-DCS" | "IB-DCS+RO" | "SB-DCS" | "SB-DCS+RO" | "SY-DCS" | "SY-DCS+RO" | "PB" | "PB+RO" | "IB-PB" | "IB-PB+RO" | "SB-PB" | "SB-PB+RO" | "SY-PB" | "SY-PB+RO")[];
                 /**
                  * Communication patterns
+                 * @description With whom a process exchanges messages.
                  * @default [
                  *       "nn",
                  *       "aa"
                  *     ]
                  */
-                patterns: ("aa" | "nn")[];
+                patterns: ("nn" | "aa")[];
                 /**
                  * Workloads
+                 * @description Shares of computation, I/O, communication.
                  * @default [
                  *       "swl1",
                  *       "swl2",
@@ -5797,17 +5801,19 @@ export interface components {
                  *       "PB+RO"
                  *     ]
                  */
-                schemes: string[];
+                schemes: ("SPIN" | "SPIN+RO" | "IB" | "IB+RO" | "SB" | "SB+RO" | "SY" | "SY+RO" | "DCS" | "DCS+RO" | "IB-DCS" | "IB-DCS+RO" | "SB-DCS" | "SB-DCS+RO" | "SY-DCS" | "SY-DCS+RO" | "PB" | "PB+RO" | "IB-PB" | "IB-PB+RO" | "SB-PB" | "SB-PB+RO" | "SY-PB" | "SY-PB+RO")[];
                 /**
                  * Communication patterns
+                 * @description With whom a process exchanges messages.
                  * @default [
                  *       "nn",
                  *       "aa"
                  *     ]
                  */
-                patterns: ("aa" | "nn")[];
+                patterns: ("nn" | "aa")[];
                 /**
                  * Workloads
+                 * @description Shares of computation, I/O, communication.
                  * @default [
                  *       "swl1",
                  *       "swl2",

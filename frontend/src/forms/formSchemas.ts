@@ -2,8 +2,8 @@ import { queryOptions } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
 import type { Schema } from "./schema";
 
-/** JSON Schemas of the forms for policies, rollouts and experiments. */
-export type FormSchemas = { policy: Schema; rollout: Schema; experiment: Schema };
+/** JSON Schemas of the forms for policies, rollouts, experiments and studies. */
+export type FormSchemas = { policy: Schema; rollout: Schema; experiment: Schema; simulation: Schema };
 
 let loaded: FormSchemas | undefined;
 

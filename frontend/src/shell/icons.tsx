@@ -40,6 +40,11 @@ export const ExperimentsIcon = () => (
     <path d="M7 2v5L3 14.2A1.2 1.2 0 0 0 4 16h10a1.2 1.2 0 0 0 1-1.8L11 7V2M5.8 2h6.4M5 11.5h8" />
   </Icon>
 );
+export const StudyIcon = () => (
+  <Icon>
+    <path d="M2.5 3v12.5h13M5.5 6h5M5.5 9h8M5.5 12h3" />
+  </Icon>
+);
 export const AuditIcon = () => (
   <Icon>
     <path d="M3 4h12M3 9h12M3 14h8" />

@@ -1,10 +1,11 @@
-import { AuditIcon, ExperimentsIcon, FleetIcon, PoliciesIcon, SettingsIcon } from "./icons";
+import { AuditIcon, ExperimentsIcon, FleetIcon, PoliciesIcon, SettingsIcon, StudyIcon } from "./icons";
 
 /** The pages linked in the rail and offered by the palette. */
 export const PAGES = [
   { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
   { to: "/policies", label: "Policies", icon: <PoliciesIcon /> },
   { to: "/experiments", label: "Experiments", icon: <ExperimentsIcon /> },
+  { to: "/simulations", label: "Coscheduling study", icon: <StudyIcon /> },
   { to: "/audit", label: "Audit", icon: <AuditIcon /> },
   { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
 ] as const;

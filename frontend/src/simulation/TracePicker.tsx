@@ -1,0 +1,71 @@
+import { Button, FileButton, NativeSelect } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { api, errorMessage, unwrap } from "../api/client";
+import { handleSignedOut, queryClient } from "../api/queries";
+import { useHasRole } from "../auth/me";
+import { formatCount } from "../lib/format";
+import { traceName } from "./format";
+import { tracesQuery } from "./queries";
+import styles from "./simulation.module.css";
+import { studySchema } from "./studyForm";
+
+type Props = { value: string; error: string | undefined; onChange: (name: string) => void };
+
+/** The jobs of a study: generated, or of a trace; with the upload of a file in Standard Workload Format. */
+export function TracePicker({ value, error, onChange }: Props) {
+  const isOperator = useHasRole("operator");
+  const traces = useQuery(tracesQuery);
+  const stored = traces.data ?? [];
+  const generated = String(studySchema("trace").default);
+  const upload = useMutation({
+    mutationFn: (file: File) =>
+      unwrap(
+        api.PUT("/api/simulation-traces/{name}", {
+          params: { path: { name: traceName(file.name) } },
+          body: file as unknown as string,
+          bodySerializer: (body) => body,
+          headers: { "content-type": "application/octet-stream" },
+        }),
+      ),
+    onError: handleSignedOut,
+    onSuccess: async ({ facts }) => {
+      await queryClient.invalidateQueries({ queryKey: tracesQuery.queryKey });
+      onChange(facts.name);
+    },
+  });
+  const facts = stored.find((one) => one.facts.name === value)?.facts;
+  const names = new Set([generated, ...stored.map((one) => one.facts.name), value]);
+  return (
+    <div className={styles.trace}>
+      <NativeSelect
+        label="Trace"
+        description={
+          facts === undefined
+            ? "Generated jobs have hyper-exponential run times, sizes of powers of two and exponential arrivals."
+            : `${formatCount(facts.jobs, "job")} of up to ${formatCount(facts.largest, "process").replace("processs", "processes")}; sizes are scaled to the nodes.`
+        }
+        value={value}
+        error={error}
+        data={[...names]}
+        onChange={(event) => onChange(event.currentTarget.value)}
+      />
+      <FileButton onChange={(file) => file !== null && upload.mutate(file)} accept=".swf,.gz,.txt">
+        {(props) => (
+          <Button
+            {...props}
+            disabled={!isOperator}
+            loading={upload.isPending}
+            title={isOperator ? undefined : "Uploading requires the operator role."}
+          >
+            Upload an SWF file
+          </Button>
+        )}
+      </FileButton>
+      {(upload.error ?? traces.error) !== null && (
+        <p className="bad" role="alert">
+          {errorMessage(upload.error ?? traces.error)}
+        </p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { changeText, intervalText, placeText, seconds, shareText, specText, traceName } from "./format";
+import { readStudy, studyValues } from "./studyForm";
+import type { Spec } from "./types";
+
+test.each([
+  [0, "0.0 %"],
+  [0.521, "52.1 %"],
+  [0.0003, "0.03 %"],
+  [1, "100.0 %"],
+])("the share %f is shown as %s", (share, text) => {
+  expect(shareText(share)).toBe(text);
+});
+
+test("times, intervals and cells have their units", () => {
+  expect(seconds(12.34)).toBe("12.3 s");
+  expect(seconds(0.84)).toBe("840 ms");
+  expect(intervalText({ low_s: 11.9, high_s: 12.7 })).toBe("11.9–12.7 s");
+  expect(intervalText({ low_s: null, high_s: null })).toBe("–");
+  expect(placeText({ scheme: "SB", pattern: "nn", job_type: "swl1", imbalance: 0.5 })).toBe("NN SWL1, v 0.5");
+});
+
+test.each([
+  [-0.214, "−21.4 %"],
+  [0.069, "+6.9 %"],
+  [-0.0001, "0.0 %"],
+  [null, "–"],
+])("the change %d is shown as %s", (change, text) => {
+  expect(changeText(change)).toBe(text);
+});
+
+test("a study is described by what it simulates, and a trace by the file's name", () => {
+  const { spec } = readStudy(studyValues());
+  if (spec === null) throw new Error("The defaults are invalid.");
+  const text = specText(spec as Spec);
+  expect(text).toBe("SB, SB+RO, PB, PB+RO · NN, AA · SWL1, SWL2, SWL3 · v 0.5, 1.5 · 10 seeds · 200 jobs, generated");
+  expect(traceName("../my log (1).swf")).toBe("my-log-1-.swf");
+});

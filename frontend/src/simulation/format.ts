@@ -1,0 +1,55 @@
+import { duration, formatCount, formatFigure, micros, significant, UNKNOWN } from "../lib/format";
+import type { Cell, CellSummary, Spec } from "./types";
+
+/** A time in seconds: `12.3 s`, `840 ms`. */
+export const seconds = (value: number | null | undefined): string =>
+  formatFigure(micros(value === null || value === undefined ? value : value * 1e6));
+
+/** A share of system time with one decimal, or more where it would be 0.0: `52.1 %`, `0.03 %`. */
+export function shareText(share: number): string {
+  const value = share * 100;
+  return `${value === 0 || value >= 0.095 ? value.toFixed(1) : value.toPrecision(1)} %`;
+}
+
+/** A relative change with one decimal, as the paper prints it: `−21.4 %`, `+6.9 %`; a dash without one. */
+export function changeText(change: number | null): string {
+  if (change === null) return UNKNOWN;
+  const size = Math.abs(change * 100).toFixed(1);
+  return `${size === "0.0" ? "" : change < 0 ? "−" : "+"}${size} %`;
+}
+
+/** A 95 % interval of response times: `11.9–12.7 s`; a dash with one seed. */
+export function intervalText({ low_s, high_s }: Pick<CellSummary, "low_s" | "high_s">): string {
+  return low_s === null || high_s === null ? UNKNOWN : `${significant(low_s)}–${significant(high_s)} s`;
+}
+
+/** A cell's combination without its scheme: `NN SWL1, v 0.5`. */
+export const placeText = ({ pattern, job_type, imbalance }: Cell): string =>
+  `${pattern.toUpperCase()} ${job_type.toUpperCase()}, v ${imbalance}`;
+
+/** How long a study still takes: `about 2 min left`. */
+export const remainingText = (remaining: number | null): string =>
+  remaining === null ? "remaining time unknown" : `about ${duration(remaining)} left`;
+
+const listed = (names: readonly string[], most: number): string =>
+  names.length <= most ? names.join(", ") : `${names.length} schemes`;
+
+/** What a study simulates: `SB, SB+RO · NN, AA · SWL1 · v 0.5 · 10 seeds · 200 generated jobs`. */
+export function specText({ schemes, patterns, job_types, imbalances, seeds, parameters, trace, sensitivity }: Spec) {
+  return [
+    listed(schemes, 6),
+    patterns.join(", ").toUpperCase(),
+    job_types.join(", ").toUpperCase(),
+    `v ${imbalances.join(", ")}`,
+    formatCount(seeds, "seed"),
+    `${formatCount(parameters.jobs, `job`)}, ${trace}`,
+    ...(sensitivity ? ["sensitivity"] : []),
+  ].join(" · ");
+}
+
+/** The name under which a file is stored: `NASA-iPSC-1993-3.1-cln.swf.gz` as it is, other characters as dashes. */
+export const traceName = (file: string): string =>
+  file
+    .replace(/[^A-Za-z0-9._-]+/g, "-")
+    .replace(/^[^A-Za-z0-9]+/, "")
+    .slice(-100) || "trace";
