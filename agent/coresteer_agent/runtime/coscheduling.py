@@ -240,12 +240,13 @@ class CoschedulingRunner:
             before = self._reports.get(pid) or Coscheduled(0, None, 0, 0, "No message was pending.")
             urgency = urgencies.get(pid)
             boosted = pid in chosen.boosted
+            explains = boosted or not before.boosts
             self._reports[pid] = Coscheduled(
                 0 if urgency is None else urgency.pending_bytes,
                 None if urgency is None else urgency.ert_s,
                 before.boosts + boosted,
                 before.periods + 1,
-                before.why if urgency is None else explain(urgency, chosen, len(urgencies)),
+                explain(urgency, chosen, len(urgencies)) if urgency is not None and explains else before.why,
             )
 
     def _boost(self, boosted: frozenset[int], now_s: float) -> None:

@@ -17,7 +17,7 @@ export function CoschedulingHeaders() {
       >
         ERT
       </th>
-      <th>boosted</th>
+      <th title="By a policy that is not enforced: would have been">boosted</th>
     </>
   );
 }
