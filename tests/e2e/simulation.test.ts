@@ -82,6 +82,19 @@ test.each(themes)("the results have no axe violations, %s", async (theme) => {
   expect(await violations(page)).toEqual([]);
 });
 
+test("the report is downloaded in every format", async () => {
+  for (const [format, type] of [
+    ["HTML", "text/html"],
+    ["PDF", "application/pdf"],
+    ["CSV", "text/csv"],
+    ["JSON", "application/json"],
+  ] as const) {
+    const link = page.getByRole("link", { name: `${format} report of this study` });
+    const answer = await page.request.get(new URL((await link.getAttribute("href")) ?? "", stack.url).href);
+    expect([answer.status(), answer.headers()["content-type"]?.split(";")[0]]).toEqual([200, type]);
+  }
+});
+
 test("a study that runs shows its progress and is cancelled after a confirmation", async () => {
   await region("State").getByRole("link", { name: "Run again" }).click();
   await page.getByLabel("Seeds").fill("100");

@@ -5,6 +5,7 @@ import { ApiProblem, errorMessage } from "../api/client";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
 import experimentsStyles from "../experiments/experiments.module.css";
+import { Formats } from "../experiments/results/ReportExports";
 import { specText } from "./format";
 import { studyQuery } from "./queries";
 import { CellsTable } from "./results/CellsTable";
@@ -21,7 +22,7 @@ import type { Pattern, Study } from "./types";
 
 const route = getRouteApi("/shell/simulations/$studyId");
 
-/** One coscheduling study: progress, and results next to the authors' statements. */
+/** One coscheduling study: progress, results next to the authors' statements, and report. */
 export function StudyPage() {
   const { studyId } = route.useParams();
   const study = useQuery(studyQuery(studyId));
@@ -95,6 +96,7 @@ function LoadedStudy({ study }: { study: Study }) {
                 </div>
               )}
             </section>
+            {!runs && <Report id={study.id} />}
           </>
         )}
         <Facts study={study} />
@@ -172,6 +174,19 @@ function Charts({ study: { spec, cells } }: { study: Study }) {
           </li>
         ))}
       </ul>
+    </section>
+  );
+}
+
+function Report({ id }: { id: number }) {
+  return (
+    <section className="card" aria-label="Report">
+      <h2>
+        Report <small>results, statements, parameters and trace; in English</small>
+      </h2>
+      <div className={`body ${styles.report}`}>
+        <Formats label="this study" address={(format) => `/api/simulations/${id}/report?format=${format}`} />
+      </div>
     </section>
   );
 }

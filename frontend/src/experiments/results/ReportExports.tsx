@@ -40,7 +40,8 @@ export function ReportExports({ experiment }: { experiment: Experiment }) {
   );
 }
 
-function Formats({ label, address }: { label: string; address: (format: string) => string }) {
+/** Links to a report in each format. */
+export function Formats({ label, address }: { label: string; address: (format: string) => string }) {
   return (
     <p className={styles.formats}>
       {FORMATS.map((format) => (
