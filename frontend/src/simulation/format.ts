@@ -18,9 +18,11 @@ export function changeText(change: number | null): string {
   return `${size === "0.0" ? "" : change < 0 ? "−" : "+"}${size} %`;
 }
 
-/** A 95 % interval of response times: `11.9–12.7 s`; a dash with one seed. */
+/** A 95 % interval of response times: `11.9 to 12.7 s`; a dash with one seed. */
 export function intervalText({ low_s, high_s }: Pick<CellSummary, "low_s" | "high_s">): string {
-  return low_s === null || high_s === null ? UNKNOWN : `${significant(low_s)}–${significant(high_s)} s`;
+  return low_s === null || high_s === null
+    ? UNKNOWN
+    : `${significant(low_s)} to ${significant(high_s)} s`.replace("-", "−");
 }
 
 /** A cell's combination without its scheme: `NN SWL1, v 0.5`. */

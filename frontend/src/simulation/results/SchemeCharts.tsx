@@ -80,6 +80,7 @@ function axes(end: number) {
       key="x"
       type="number"
       domain={[0, end]}
+      allowDataOverflow
       ticks={ticksTo(end)}
       height={AXIS.height}
       tick={TICK}

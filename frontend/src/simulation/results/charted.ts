@@ -20,7 +20,7 @@ export type Bar = SystemTime & {
   scheme: string;
   reordered: boolean;
   response: number;
-  /** Distances from the mean to the ends of the interval; 0 with one seed. */
+  /** Distances from the mean to the ends of the interval, which is cut off at 0; 0 with one seed. */
   interval: [number, number];
 };
 
@@ -42,7 +42,7 @@ export const barOf = ({ cell, response_s, low_s, high_s, times }: CellSummary): 
   scheme: cell.scheme,
   reordered: isReordered(cell.scheme),
   response: response_s,
-  interval: [response_s - (low_s ?? response_s), (high_s ?? response_s) - response_s],
+  interval: [response_s - Math.max(0, low_s ?? response_s), (high_s ?? response_s) - response_s],
 });
 
 /** The end of the axis of response times, beyond all intervals. */
