@@ -209,7 +209,8 @@ def test_an_agent_without_experiments_does_not_import_their_modules() -> None:
         "print([m for m in sys.modules if 'workload' in m or 'experiment' in m])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "['coresteer_core.experiments', 'coresteer_core.experiments.model']"
+    assert "coresteer_core.experiments.model" in done.stdout  # of the messages
+    assert "coresteer_agent" not in done.stdout
 
 
 def test_a_load_below_a_captured_tree_is_refused_by_the_agent(root: Path, said: list[ExperimentMessage]) -> None:

@@ -146,6 +146,8 @@ def _process(  # noqa: PLR0917 - pipes, each once
         share = remote_share() if place >= 0 else None
         os.write(result, msgspec.json.encode(Finished(place >= 0, end_s, share)) + b"\n")
         code = 0
+    except BrokenPipeError:
+        pass  # the workload's own process has ended, because another one failed and said why
     except (OSError, ValueError, MemoryError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         exit_with_error(f"Process {index} of the memory workload failed: {reason or 'no memory is left'}.")
