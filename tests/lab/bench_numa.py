@@ -3,10 +3,11 @@
     python -m tests.lab.bench_numa [REGIME...]
 
 Each regime finds the same start: 320 MiB of each process on node 0, and both running on node 1. ``bound`` may run only
-there, so its pages must follow. ``free`` may run anywhere; a third process computes on node 0. An agent observes
-throughout. From numa_maps and the CPU on which each process ran last: how long until 95 % of its pages
-are local, what was moved, what moves in the three minutes afterwards, and what is left when the regime has ended. The
-guest is emulated and remote memory costs nothing in it: places and counts are measured, never speed.
+there, so its pages must follow. ``free`` may run anywhere; two processes that compute are bound to node 0, so that the
+kernel has no reason to move it. An agent observes throughout. From numa_maps and the CPU on which each process ran
+last: how long until 95 % of its pages are local, what was moved, what moves in the three minutes afterwards, and what
+is left when the regime has ended. The guest is emulated and remote memory costs nothing in it: places and counts are
+measured, never speed.
 """
 
 import json
@@ -35,7 +36,8 @@ PROCESSES: dict[str, tuple[str, ...]] = {"bound": (), "free": ("--free",)}
 MIB = 320
 """Of each: numad considers no process with less than 300 MB."""
 SPEC = {"type": "numa", "move_pages": True, "max_page_move_bytes": 512 << 20, "pins": {"bound": "1"}}
-SETTLING_S, STEADY_S, LIFE_S = 45, 180, 3600
+SETTLING_S, STEADY_S, LIFE_S = 60, 180, 3600
+"""At most until all pages are local; what is called the steady state afterwards; of the processes."""
 LEFT_S, RESTORED_S = 15, 60
 """When it is read what a regime leaves, unless all is as before sooner; the second for the policy, which restores."""
 LOCAL, HELD_S = 0.95, 10
@@ -100,24 +102,23 @@ def observe(lab: Lab, name: str) -> list[Row]:
         pids = processes(guest, stack)
         start, period_ms = look(guest, *pids.values()), guest.read(KHUGEPAGED)
         began_s, end = REGIMES[name](lab, stack)
-        moments = watch(guest, start, began_s, brief=brief)
-        said = end()
+        settling = watch(guest, [replace(start, at_s=began_s)], SETTLING_S, 1, until_local=True)
+        steady = [] if brief else watch(guest, settling[-1:], STEADY_S, 5)
+        said = end(settling[-1].at_s - began_s)
         left, left_after_s = await_start(guest, start, RESTORED_S if "policy" in name else LEFT_S)
         if (now := guest.read(KHUGEPAGED)) != period_ms:
             said.append(f"{KHUGEPAGED} is {now} instead of {period_ms}")
             guest.run("sh", "-c", f"echo {period_ms} > {KHUGEPAGED}")
-    migrated = (moments[-1].migrated - start.migrated) * 4096 >> 20
+    migrated = ((steady or settling)[-1].migrated - start.migrated) * 4096 >> 20
     print(f"{name}: {migrated} MiB migrated (pgmigrate_success)", *said, sep="\n- ", file=sys.stderr, flush=True)
     rows = []
     for process, pid in pids.items():
-        steady = [moment for moment in moments if moment.at_s - began_s >= SETTLING_S]
-        settling = [moment for moment in moments if moment.at_s - began_s <= SETTLING_S]
         was, now_at = start.places[pid], left.places[pid]
-        per_min = 0.0 if brief else sum(moves(steady, pid)[:3]) / (steady[-1].at_s - steady[0].at_s) * 60
-        remote = None if brief else statistics.fmean(moment.places[pid].remote for moment in steady)
+        remote = statistics.fmean(moment.places[pid].remote for moment in steady) if steady else None
+        per_min = sum(moves(steady, pid)[:3]) / STEADY_S * 60 if steady else None
         rows.append(
             Row(
-                name, process, local_after_s(moments, pid), *moves(settling, pid), remote, None if brief else per_min,
+                name, process, local_after_s(settling + steady, pid), *moves(settling, pid), remote, per_min,
                 was.affinity, now_at.affinity, abs(now_at.share(0) - was.share(0)), left_after_s,
             )
         )  # fmt: skip
@@ -126,7 +127,8 @@ def observe(lab: Lab, name: str) -> list[Row]:
 
 def processes(guest: Guest, stack: ExitStack) -> dict[str, int]:
     """Start the processes; return the PIDs of those that are watched."""
-    stack.enter_context(stream(guest, touch=CPUS[0], run=CPUS[0], name="compute", seconds=LIFE_S, mib=1))
+    for name in ("compute-0", "compute-1"):
+        stack.enter_context(stream(guest, touch=CPUS[0], run=CPUS[0], name=name, seconds=LIFE_S, mib=1))
     return {
         name: stack.enter_context(
             stream(guest, *arguments, touch=CPUS[0], run=CPUS[1], name=name, seconds=LIFE_S, mib=MIB)
@@ -135,13 +137,15 @@ def processes(guest: Guest, stack: ExitStack) -> dict[str, int]:
     }
 
 
-def watch(guest: Guest, start: Moment, began_s: float, *, brief: bool) -> list[Moment]:
-    """Read where the processes are, from the beginning of a regime. brief: no longer than until they are local."""
-    moments = [replace(start, at_s=began_s)]
-    while (elapsed := moments[-1].at_s - began_s) < SETTLING_S + STEADY_S:
-        if brief and all(local_after_s(moments, pid) is not None for pid in start.places):
+def watch(
+    guest: Guest, moments: list[Moment], seconds: float, every_s: float, *, until_local: bool = False
+) -> list[Moment]:
+    """Read where the processes are from the first moment on; until_local: no longer than until all pages are local."""
+    start = moments[0]
+    while moments[-1].at_s - start.at_s < seconds:
+        if until_local and all(local_after_s(moments, pid) is not None for pid in start.places):
             break
-        time.sleep(1 if elapsed < SETTLING_S else 5)
+        time.sleep(every_s)
         moments.append(look(guest, *start.places))
         for pid, place in moments[-1].places.items():
             assert place.started == start.places[pid].started, f"PID {pid} is another process now."
@@ -188,21 +192,22 @@ def moves(moments: list[Moment], pid: int) -> tuple[int, int, int, float]:
     return affinities, nodes, pages, mib
 
 
-# Regimes: each begins at once, and returns the guest's uptime and what ends it, which returns what the regime did
+# Regimes: each begins at once, and returns the guest's uptime and what ends it, which takes the seconds until it had
+# settled, and returns what the regime did
 
-End = Callable[[], list[str]]
+End = Callable[[float], list[str]]
 Regime = Callable[[Lab, ExitStack], tuple[float, End]]
 
 
 def kernel_alone(lab: Lab, _: ExitStack) -> tuple[float, End]:
-    return uptime_s(lab.guest), list
+    return uptime_s(lab.guest), lambda _: []
 
 
 def automatic(lab: Lab, stack: ExitStack) -> tuple[float, End]:
     began_s, on = uptime_s(lab.guest), stack.enter_context(ExitStack())
     on.enter_context(balancing(lab.guest, "1"))
 
-    def end() -> list[str]:
+    def end(_: float) -> list[str]:
         on.close()
         return []
 
@@ -215,7 +220,7 @@ def numad(lab: Lab, _: ExitStack) -> tuple[float, End]:
     began_s = uptime_s(guest)
     guest.run("numad", "-v", "-i", "5")
 
-    def end() -> list[str]:
+    def end(_: float) -> list[str]:
         guest.run("numad", "-i", "0")
         log = [line.split(": ", 1)[-1] for line in guest.read("/var/log/numad.log").splitlines()]
         return [line for line in log if line.startswith("Advising") or "moved to node" in line]
@@ -230,8 +235,8 @@ def policy(lab: Lab, stack: ExitStack, how: str) -> tuple[float, End]:
     began_s, began, force = uptime_s(guest), datetime.now(UTC), stack.enter_context(ExitStack())
     force.enter_context(enforced(host, f"numa, {how}", SPEC, scope={"tasks": list(PROCESSES)}))
 
-    def end() -> list[str]:
-        said = written(host, node_id, began)
+    def end(settled_s: float) -> list[str]:
+        said = written(host, node_id, began, settled_s)
         if how != "disable":
             guest.run("kill", "-9", str(lab.agent))
             lab.agent = None
@@ -245,13 +250,13 @@ def policy(lab: Lab, stack: ExitStack, how: str) -> tuple[float, End]:
     return began_s, end
 
 
-def written(host: Backend, node_id: int, began: datetime) -> list[str]:
+def written(host: Backend, node_id: int, began: datetime, settled_s: float) -> list[str]:
     """Return how many settings the agent has written, how many of them in steady state, and why."""
     found = host.request("GET", f"/api/changes?node_id={node_id}&limit=500")["changes"]
     ages = [(datetime.fromisoformat(change["created_at"]) - began).total_seconds() for change in found]
     mine = [(age, change) for age, change in zip(ages, found, strict=True) if age >= 0]
     said = [f"{result['outcome']}: {result['sentence']}" for _, change in mine for result in change["results"]]
-    late = sum(age >= SETTLING_S for age, _ in mine)
+    late = sum(age >= settled_s for age, _ in mine)
     return [f"{len(said)} settings written in {len(mine)} changes, {late} of them in steady state", *said]
 
 
