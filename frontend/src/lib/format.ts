@@ -98,6 +98,10 @@ export function duration(seconds: Known): string {
     .join(" ");
 }
 
+/** How long something still takes: `about 2 min left`. */
+export const remainingText = (seconds: number | null): string =>
+  seconds === null ? "remaining time unknown" : `about ${duration(seconds)} left`;
+
 /** Formats remaining seconds as `1:22`, `10:00`; rounded up, so that 0:00 is the end. */
 export function countdown(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));

@@ -1,4 +1,4 @@
-import { duration, formatCount, formatFigure, micros, significant, UNKNOWN } from "../lib/format";
+import { formatCount, formatFigure, micros, significant, UNKNOWN } from "../lib/format";
 import type { Cell, CellSummary, Spec } from "./types";
 
 /** A time in seconds: `12.3 s`, `840 ms`. */
@@ -28,10 +28,6 @@ export function intervalText({ low_s, high_s }: Pick<CellSummary, "low_s" | "hig
 /** A cell's combination without its scheme: `NN SWL1, v 0.5`. */
 export const placeText = ({ pattern, job_type, imbalance }: Cell): string =>
   `${pattern.toUpperCase()} ${job_type.toUpperCase()}, v ${imbalance}`;
-
-/** How long a study still takes: `about 2 min left`. */
-export const remainingText = (remaining: number | null): string =>
-  remaining === null ? "remaining time unknown" : `about ${duration(remaining)} left`;
 
 const listed = (names: readonly string[], most: number): string =>
   names.length <= most ? names.join(", ") : `${names.length} schemes`;
