@@ -7,7 +7,7 @@ for every fourth process. On small cases also the best fixed assignment of CPUs 
 (oracle). Then the CPU time of a decision with 256 CPUs, 500 processes and 8 NUMA nodes; exits with 1 when it exceeds
 its budget once nothing moves any more.
 
-The machine is a model (coresteer_core/simulate/numa.py): the figures say what the policy's decisions are worth if the
+The machine is a model (numa_machine.py): the figures say what the policy's decisions are worth if the
 model holds, not what a machine will do. None of its constants, nor the policy's, was fitted to the paper's 25 %.
 """
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 
 from msgspec.structs import replace
+from tests.bench.numa_machine import Demand, NumaMachine, Running
 from tests.fixtures.machines import unpack
 from tests.support.views import make_topology
 
@@ -41,7 +42,6 @@ from coresteer_core.policies.numa.memory import NumaMemory
 from coresteer_core.policies.numa.policy import decide
 from coresteer_core.policies.numa.spec import Numa
 from coresteer_core.settings.overlay import overlay
-from coresteer_core.simulate.numa import Demand, NumaMachine, Running
 
 TOPOLOGIES = (
     "128arm-2pa2n8cluster4co",

@@ -91,7 +91,6 @@ class Limits(Struct, frozen=True):
     max_bytes: int
     page_cost_s: float
     contention: float
-    scatter: bool = True
 
 
 class Scheduler:
@@ -111,8 +110,7 @@ class Scheduler:
         """Return the moves, the most useful first."""
         self._pin()
         self._place()
-        if self._limits.scatter:
-            self._scatter()
+        self._scatter()
         return self._verified(sorted(self.moves.values(), key=lambda move: (not move.pinned, -move.saved, move.index)))
 
     def _verified(self, moves: list[Move]) -> list[Move]:
