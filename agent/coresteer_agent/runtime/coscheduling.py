@@ -243,7 +243,7 @@ class CoschedulingRunner:
             explains = boosted or not before.boosts
             self._reports[pid] = Coscheduled(
                 0 if urgency is None else urgency.pending_bytes,
-                None if urgency is None else urgency.ert_s,
+                urgency.ert_s if urgency is not None and _is_predicted(urgency, chosen) else None,
                 before.boosts + boosted,
                 before.periods + 1,
                 explain(urgency, chosen, len(urgencies)) if urgency is not None and explains else before.why,
@@ -279,6 +279,11 @@ class CoschedulingRunner:
         else:
             log.info("%s is not steered for %g s. %s", key, _PAUSE_S, result.sentence)
         return result.done
+
+
+def _is_predicted(urgency: Urgency, chosen: Reordering) -> bool:
+    """Return whether a process's ERT is one; by age alone, or without the peer's load, it is only the message's age."""
+    return chosen.sign != BY_AGE and urgency.message.load is not None
 
 
 def explain(urgency: Urgency, chosen: Reordering, count: int) -> str:

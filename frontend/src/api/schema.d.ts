@@ -4199,7 +4199,7 @@ export interface components {
                 max_page_move_bytes: number;
                 /**
                  * Maximum contention factor
-                 * @description Above it, processes that use much bandwidth are moved apart.
+                 * @description Above it, processes that use much bandwidth are moved apart, with their pages: needs Move pages.
                  * @default 0.5
                  */
                 contention: number;

@@ -43,8 +43,8 @@ class Coscheduled(Struct, frozen=True):
     """What the policy ``coscheduling`` did with a process since the last report. why: of the last boost, or why not.
 
     pending_bytes: waiting to be read now. ert_s: the expected run time of the peer that runs soonest, None without a
-    pending message. boosts: periods in which it was boosted, of all periods; by a policy that is not enforced, in which
-    it would have been.
+    pending message, without that peer's load, and where the policy orders by age alone. boosts: periods in which it
+    was boosted, of all periods; by a policy that is not enforced, in which it would have been.
     """
 
     pending_bytes: Count

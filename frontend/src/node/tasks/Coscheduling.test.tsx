@@ -35,6 +35,10 @@ test("without a pending message there is no expected run time, and without the p
   expect(cellsOf(null)).toEqual(["", "", ""]);
 });
 
+test("the expected run time of a process with pending messages is unknown where it was not predicted", () => {
+  expect(cellsOf({ ...FIRST, ert_s: null })[1]).toBe("unknown: First: node-2.");
+});
+
 test("the reasons are those of boosted processes, each once", () => {
   const task = (pid: number, coscheduled: Coscheduled) => ({ pid, name: "bsp", coscheduled }) as NetTask;
   render(<CoschedulingReasons tasks={[task(7, FIRST), task(7, FIRST), task(8, IDLE), task(9, null)]} />);

@@ -1,3 +1,4 @@
+import { Unknown } from "../../components/Unknown";
 import { bytes, formatCount, formatFigure, micros } from "../../lib/format";
 import type { NetTask } from "./rxPath";
 import styles from "./tasks.module.css";
@@ -35,14 +36,19 @@ export function CoschedulingCells({ of }: { of: NetTask["coscheduled"] }) {
   return (
     <>
       <td className="n">{formatFigure(bytes(of.pending_bytes))}</td>
-      <td className="n" title={of.ert_s === null ? "No message is pending." : undefined}>
-        {of.ert_s === null ? "none" : formatErt(of.ert_s)}
+      <td className="n" title={of.pending_bytes === 0 ? "No message is pending." : undefined}>
+        <Ert of={of} />
       </td>
       <td title={of.why}>
         {of.boosts.toLocaleString("en")} of {formatCount(of.periods, "period")}
       </td>
     </>
   );
+}
+
+function Ert({ of }: { of: NonNullable<NetTask["coscheduled"]> }) {
+  if (of.ert_s !== null) return formatErt(of.ert_s);
+  return of.pending_bytes === 0 ? "none" : <Unknown why={of.why} />;
 }
 
 /** Why each boosted process was boosted last. */

@@ -36,7 +36,10 @@ class Numa(PolicySpec, frozen=True, tag="numa"):
     contention: Annotated[
         float,
         Meta(ge=0.05, le=100),
-        labelled("Maximum contention factor", "Above it, processes that use much bandwidth are moved apart."),
+        labelled(
+            "Maximum contention factor",
+            "Above it, processes that use much bandwidth are moved apart, with their pages: needs Move pages.",
+        ),
     ] = 0.5
     max_node_gap: Annotated[
         float,
