@@ -47,7 +47,7 @@ live = pytest.mark.skipif(
     os.geteuid() != 0 or not is_running_kernel(ROOT), reason="Only root may lower nice values, of real processes."
 )
 
-# works a little, so that it has time slices; reads what waits when it is told to
+# computes, so that it has time slices; reads its pending messages on command
 MEMBER = """
 import signal, socket, sys, time
 if sys.argv[1:]:

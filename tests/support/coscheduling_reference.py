@@ -1,7 +1,7 @@
 """The readable model of the simulated machine, on SimPy: what coresteer.simulation.engine must do, event by event.
 
-One SimPy process for each node's CPU, one for each exchange of messages under way. It shares with the engine only the
-tables of Solaris, the jobs and reorder.py, so it is far too slow for a study (about 1/100 of the engine's speed).
+Each node's CPU and each exchange of messages is a SimPy process. The model shares only the tables of Solaris, the jobs
+and reorder.py with the engine. It is too slow for a study.
 """
 
 import math

@@ -90,7 +90,6 @@ class Agent:
         self._seq = 0
         self._polls = 0
         self._recent: deque[Rates] = deque()
-        self._processes = Processes(self._root, self._attempt, lambda tasks: self._coscheduling.annotate(tasks))  # noqa: PLW0108 - made later
         self._nics_file = NicLearningFile(config.nics_path)
         self._nics = NicLearner(hello.kernel, self._save_learned, learned=self._nics_file.read())
         attempted = self._nics.record_attempt
@@ -113,6 +112,7 @@ class Agent:
             self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
         self._coscheduling = CoschedulingRunner(self._root, self._policies, self._changes.steer)
+        self._processes = Processes(self._root, self._attempt, self._coscheduling.annotate)
         self._experiment: ExperimentSession | None = None
         self._lost_since_s: float | None = None
 

@@ -34,10 +34,11 @@ def cpusets(
 ) -> dict[str, Cpuset]:
     """Return the cpusets of cgroups and those above them by path. tasks: whose memory they have."""
     paths = {ROOT_CGROUP}
-    for path in groups:
+    for group in groups:
+        path = group
         while path not in paths:
             paths.add(path)
-            path = parent_cgroup(path)  # noqa: PLW2901 - one cgroup up
+            path = parent_cgroup(path)
     cpus, nodes = topology.online(), [node.id for node in topology.numa_nodes]
     found = {}
     for path in sorted(paths):

@@ -105,7 +105,7 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = F
         rows.append(_nvme_irq(next(numbers), name, queue, cpus))
     settings = {key: str(setting.schema["default"]) for key, setting in MACHINE_SETTINGS.items()}
     if len(topology.numa_nodes) < 2:
-        settings["kernel/numa_balancing"] = "0"  # as the kernel starts such a machine
+        settings["kernel/numa_balancing"] = "0"  # the kernel turns it on at boot only with several NUMA nodes
     inventory = Inventory(netdevs, rows, kernel_controllers(settings), settings)
     return Machine(f"{seed}/{kind}", nic, fault, topology, inventory)
 

@@ -17,7 +17,10 @@ INHERITED = "inherited"
 
 
 class OfCpuset(OfCgroup, frozen=True):
-    """Base of the two settings of a cgroup's cpuset: a list of CPUs or NUMA nodes, or ``inherited``."""
+    """Base of the two settings of a cgroup's cpuset: a list of CPUs or NUMA nodes, or ``inherited``.
+
+    Both define the members that raise NotImplementedError here, as every kind of setting does.
+    """
 
     _name: ClassVar[str] = ""
     _noun: ClassVar[str] = ""
