@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments types lock format clean
+.PHONY: up test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -58,6 +58,9 @@ bench-policies: .venv/.installed  ## how near the best network-process places, a
 
 bench-experiments: .venv/.installed  ## how often experiments find a difference where none is, and one of 10 %
 	$(BIN)/python -m tests.bench.bench_false_alarms
+
+bench-proof: .venv/.installed  ## how often the proof of policies finds an effect where none is, and how soon a planted one
+	$(BIN)/python -m tests.bench.bench_proof
 
 types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, from the backend's OpenAPI and the core
 	@mkdir -p build
