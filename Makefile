@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof types lock format clean
+.PHONY: up test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -61,6 +61,10 @@ bench-experiments: .venv/.installed  ## how often experiments find a difference 
 
 bench-proof: .venv/.installed  ## how often the proof of policies finds an effect where none is, and how soon a planted one
 	$(BIN)/python -m tests.bench.bench_proof
+
+bench-simulation: .venv/.installed  ## events per second of the coscheduling simulation, and all 24 schemes at quick scale
+	$(BIN)/python -m tests.bench.bench_simulation
+	$(BIN)/coresteer simulation run --quick --schemes all --seeds 3
 
 types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, from the backend's OpenAPI and the core
 	@mkdir -p build
