@@ -31,7 +31,7 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
 from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
 from coresteer_core.node.topology import Topology
-from coresteer_core.policies.base import Evaluation
+from coresteer_core.policies.base import Evaluation, HoldoutReport
 from coresteer_core.policies.engine_state import PolicyInForce
 
 T = TypeVar("T")
@@ -128,12 +128,14 @@ class ClassesMessage(Struct, frozen=True, tag="classes"):
 class DecisionMessage(Struct, frozen=True, tag="decision"):
     """Message with the evaluation of a policy, sent when it differs from the last one sent for that policy.
 
-    change_id: of the change that applies its actions; None where nothing is written.
+    change_id: of the change that applies its actions; None where nothing is written. holdout: the state of its holdout;
+    None for a policy that was not held out since the agent started. It is sent again when the state changes.
     """
 
     time_ms: int
     evaluation: Evaluation
     change_id: str | None = None
+    holdout: HoldoutReport | None = None
 
 
 class ExperimentMessage(Struct, frozen=True, tag="experiment"):

@@ -305,7 +305,9 @@ class Agent:
     def _decide(self) -> frozenset[str]:
         if self._policies.idle:
             return frozenset()
-        return self._policies.step(replace(self._timed_view(), load=mean_load(self._recent)))
+        touched = self._policies.step(replace(self._timed_view(), load=mean_load(self._recent)))
+        self._follow_policies()  # a holdout may have ended
+        return touched
 
     def _check_node(self) -> None:
         """Read the parts of the node again that may have changed: topology and inventory."""

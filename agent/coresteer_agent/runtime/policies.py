@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from coresteer_agent.runtime.holdouts import Holdouts
 from coresteer_agent.runtime.policy_changes import ChangeHandler, PolicyChanges
 from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_core.bounds import MIN_CONFIRM_TIMEOUT_S
@@ -19,7 +20,7 @@ from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Evaluation, Mode
+from coresteer_core.policies.base import Evaluation, HoldoutReport, Mode
 from coresteer_core.policies.engine import evaluate_round, same_outcome
 from coresteer_core.policies.engine_state import (
     EngineMemory,
@@ -29,6 +30,7 @@ from coresteer_core.policies.engine_state import (
     record_steering,
     record_write,
 )
+from coresteer_core.policies.holdout import as_evaluated
 from coresteer_core.policies.ownership import restore_actions
 from coresteer_core.protocol import DecisionMessage
 from coresteer_core.settings import TaskMemoryNodes, parse_setting
@@ -71,7 +73,9 @@ class PolicyRunner:
         self._failing: set[tuple[str, int]] = set()
         self._unrecorded: list[tuple[str, str]] = []
         """Changes whose results are not recorded yet: policy id, change id."""
-        self._steered_before = {key for key, holding in self._state.memory.holdings.items() if self._steers(holding)}
+        self._holdouts = Holdouts(changes, self._tracked, self._send, self._save)
+        held = self._state.memory.holdings.items()
+        self._steered_before = {key for key, holding in held if self._steers(holding) and not holding.held_out}
 
     @property
     def idle(self) -> bool:
@@ -80,13 +84,13 @@ class PolicyRunner:
 
     @property
     def in_force(self) -> list[PolicyInForce]:
-        """Return the policies in force on this node."""
-        return self._state.policies
+        """Return the policies in force on this node; one that is held out only recommends."""
+        return [as_evaluated(policy, self._state.memory) for policy in self._state.policies]
 
     def steerable(self, policy_id: str) -> dict[str, str]:
         """Return the values of the settings that an enforced policy may steer now, by key."""
         blocked = self._tracked.blocked_settings(time.monotonic())
-        enforced = {policy.policy_id for policy in self._state.policies if policy.mode is Mode.ENFORCE}
+        enforced = {policy.policy_id for policy in self.in_force if policy.mode is Mode.ENFORCE}
         return {
             key: holding.value
             for key, holding in self._state.memory.holdings.items()
@@ -105,13 +109,14 @@ class PolicyRunner:
         """Replace the policies in force; the next step evaluates them.
 
         If one of them is leased, all of them are temporary: a restarted agent must not know an experiment's policy, and
-        must resume those that pause for it. leave_pages: as in Policies.
+        must resume those that pause for it. A holdout is temporary, too. leave_pages: as in Policies.
         """
         leave = list(leave_pages)
         if policies == self._state.policies and leave == self._state.leave_pages:
             return
         if not any(policy.leased for policy in policies):
-            self._unleased = policies
+            held_out = any(policy.holdout for policy in policies)
+            self._unleased = [replace(policy, holdout=False) for policy in policies] if held_out else policies
         known = {**self._state.former, **{policy.policy_id: policy for policy in self._state.policies}}
         former = {policy_id: policy for policy_id, policy in known.items() if policy_id in self._holders}
         self._tracked.state = replace(self._state, policies=policies, former=former, leave_pages=leave)
@@ -120,16 +125,22 @@ class PolicyRunner:
         self._save()
 
     def end_leases(self) -> None:
-        """End leased policies while the backend is away; the policies from before the experiment are in force again."""
+        """End leased policies and holdouts while the backend is away; the policies from before are in force again."""
         self.set_policies(self._unleased, self._state.leave_pages)
 
     def stop(self, view: View) -> frozenset[str]:
-        """Restore the settings of leased policies before the agent ends; return the keys written or tried."""
-        if not any(policy.leased for policy in self._state.policies):
+        """Restore the settings of leased policies, and end holdouts, before the agent ends.
+
+        Returns the keys written or tried.
+        """
+        if not any(policy.leased or policy.holdout for policy in self._state.policies):
             return frozenset()
         self.end_leases()
         self._tracked.record_outcomes(view.time_s)
         touched = self._restore(view)
+        if not self._observe_only:
+            touched |= self._holdouts.step(view, self._state.policies, 0.0)
+            self._holdouts.confirm()
         self._save()
         return touched
 
@@ -150,6 +161,11 @@ class PolicyRunner:
             self._tracked.set_memory(forget_holding(self._state.memory, key))
         self._adopt_steered(view)
         touched = self._restore(view)
+        if not self._observe_only:
+            switched = self._holdouts.step(view, self._state.policies, CONFIRM_AFTER_S)
+            if switched:  # the view is from before, and policies would take its values for somebody else's
+                self._save()
+                return touched | switched
         for evaluation in self._evaluate(view):
             touched |= self._apply(evaluation)
         self._save()
@@ -315,15 +331,22 @@ class PolicyRunner:
     def _is_news(self, evaluation: Evaluation) -> bool:
         """Return whether an evaluation differs from the last reported one."""
         before = self._reported.get(evaluation.policy_id)
-        if before is None or not same_outcome(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
+        if before is None or before.holdout != self._holdout_report(evaluation.policy_id):
+            return True
+        if not same_outcome(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
             return True
         long_ago = time.time_ns() // 1_000_000 - before.time_ms >= SKIPPED_REPORT_S * 1000
         return long_ago and not same_outcome(before.evaluation, evaluation)
 
     def _send(self, evaluation: Evaluation, change_id: str | None = None) -> None:
-        message = DecisionMessage(time.time_ns() // 1_000_000, evaluation, change_id)
+        holdout = self._holdout_report(evaluation.policy_id)
+        message = DecisionMessage(time.time_ns() // 1_000_000, evaluation, change_id, holdout)
         self._reported[evaluation.policy_id] = message
         self._report(message)
+
+    def _holdout_report(self, policy_id: str) -> HoldoutReport | None:
+        holdout = self._state.memory.holdouts.get(policy_id)
+        return None if holdout is None else holdout.report
 
     def _policy(self, policy_id: str) -> PolicyInForce | None:
         in_force = next((policy for policy in self._state.policies if policy.policy_id == policy_id), None)

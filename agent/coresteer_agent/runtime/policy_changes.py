@@ -9,6 +9,7 @@ from coresteer_core.changes.events import Change, Event
 from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.changes.report import ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.engine_state import EngineMemory, record_write
+from coresteer_core.policies.holdout import record_reverted, record_written_again
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 """How long a setting is not written after a policy's change of it failed; doubled with each consecutive failure."""
@@ -42,8 +43,11 @@ class PolicyChanges:
         """Replace the policy engine's memory."""
         self.state = replace(self.state, memory=memory)
 
-    def record(self, policy_id: str, change: Change, now_s: float) -> None:
-        """Record a new change of a policy: the settings it wrote at once, or why it failed."""
+    def record(self, policy_id: str, change: Change, now_s: float, *, again: bool = False) -> None:
+        """Record a new change of a policy: the settings it wrote at once, or why it failed.
+
+        again: it writes the values from before a holdout.
+        """
         results = {result.key: result for result in change.results}
         written = set(results) if change.open else {action.key for action in change.undo.actions}
         done: list[Action] = []
@@ -52,12 +56,15 @@ class PolicyChanges:
             held = action.key in self.state.memory.holdings
             if action.key in written and result is not None and (result.outcome is Outcome.APPLIED or held):
                 done.append(replace(action, was=result.found or action.was))
-                self.set_memory(record_write(self.state.memory, policy_id, done[-1], now_s))
+                if again and held:
+                    self.set_memory(record_written_again(self.state.memory, action.key, now_s))
+                else:
+                    self.set_memory(record_write(self.state.memory, policy_id, done[-1], now_s))
             if not change.open and (not results or (result is not None and not result.done)):
                 self.block_setting(action.key, _why(result, change), now_s)
         restored = [action.key for action in done if action.key not in self.state.memory.holdings]
         if change.open:
-            self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored)
+            self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored, again=again)
 
     def record_outcomes(self, now_s: float) -> None:
         """Record the outcomes of earlier changes, the latest first, and remove expired refusals."""
@@ -82,13 +89,17 @@ class PolicyChanges:
     def blocked_settings(self, now_s: float) -> dict[str, str]:
         """Return the settings that policies must not write now, each with the reason as a sentence."""
         blocked = {key: refusal.sentence for key, refusal in self.state.refusals.items() if now_s < refusal.until_s}
+        why = "The last change of this setting is not confirmed yet."
+        return blocked | dict.fromkeys(self.unconfirmed_settings(), why)
+
+    def unconfirmed_settings(self) -> set[str]:
+        """Return the settings that unconfirmed changes of policies have written."""
+        found = set[str]()
         for change_id, own in self.state.changes.items():
             change = self._changes.change(change_id)
             if change is not None and change.open:
-                blocked |= {
-                    action.key: "The last change of this setting is not confirmed yet." for action in own.actions
-                }
-        return blocked
+                found.update(action.key for action in own.actions)
+        return found
 
     def block_setting(self, key: str, why: str, now_s: float) -> None:
         """Do not let policies write a setting for a while, doubled with each consecutive refusal."""
@@ -106,9 +117,13 @@ class PolicyChanges:
                 is_own = held is None
             else:
                 is_own = held is not None and held.policy_id == own.policy_id
+            restart = change.ended_by is EndedBy.AGENT_RESTART  # not because of its effect
+            if own.again and restart and is_own and action.key not in stuck:
+                self.set_memory(record_reverted(self.state.memory, action.key))
+                continue
             if is_own and action.key not in stuck:
                 self.set_memory(record_write(self.state.memory, own.policy_id, action, now_s))
-            if change.ended_by is EndedBy.AGENT_RESTART:  # not because of its effect, so it may be tried again at once
+            if restart:  # so it may be tried again at once
                 earlier = self.state.memory.recent_values
                 others = {key: values for key, values in earlier.items() if key != action.key}
                 self.set_memory(replace(self.state.memory, recent_values=others))

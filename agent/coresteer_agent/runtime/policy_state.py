@@ -10,12 +10,14 @@ class PolicyChange(Struct, frozen=True):
     """A change made for a policy, and what it wrote.
 
     actions: those that wrote, with the values that they found. restored: keys that got their original values.
+    again: it wrote the values from before a holdout.
     """
 
     policy_id: str
     actions: list[Action]
     restored: list[str] = []
     confirmed: bool = False
+    again: bool = False
 
 
 class Refusal(Struct, frozen=True):

@@ -17,6 +17,7 @@ from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
 from coresteer_core.changes.report import ChangeMessage
+from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
 from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
@@ -89,6 +90,7 @@ class SimulatedAgent:
         self._next_classes_s = 0.0
         self._class_policy: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
+        self._lost_since_s: float | None = None
 
     async def maintain_connection(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
         """Connect, and reconnect after growing random pauses, until cancelled or rejected by the backend."""
@@ -116,6 +118,8 @@ class SimulatedAgent:
         """Sample the interval that ends at now_s (Unix time), and send and buffer it until it is acknowledged."""
         self._changes.advance(self.node.sample(now_s))
         learned = None
+        if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
+            self._policies.end_leases()
         if now_s >= self._next_step_s:
             self._next_step_s = now_s + ROUND_PERIOD_S
             learned = self.node.learn(time.monotonic())
@@ -189,6 +193,7 @@ class SimulatedAgent:
     def _lost(self) -> None:
         self.connected = False
         self._link = None
+        self._lost_since_s = self._lost_since_s or time.monotonic()
         self._changes.handle_disconnected()
         self._settled.set()
         self._ended.set()
@@ -210,7 +215,7 @@ class SimulatedAgent:
                 self._send(TopologyMessage(self.node.machine.topology))
                 self._send(InventoryMessage(self.node.inventory))
                 self._send(LearnedMessage(self.node.learned))
-                self.connected = True
+                self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
                 self._send_pending()
                 self._settled.set()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias  # Any: each 
 
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import Name, PolicyId, Value, Version
+from coresteer_core.bounds import Name, PolicyId, Sentence, UnixMs, Value, Version
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.schema import labelled
@@ -205,6 +205,33 @@ class Evaluation(Struct, frozen=True):
     skipped: Annotated[list[Skipped], Meta(max_length=MAX_REASONS)] = []
     drifts: Annotated[list[Drift], Meta(max_length=MAX_ACTIONS)] = []
     controllers: Annotated[list[Name], Meta(max_length=64)] = []
+
+
+class HoldoutState(StrEnum):
+    """State of a policy's holdout: its settings are being restored, are restored, being written again, in force.
+
+    refused: it cannot be held out, so it is in force.
+    """
+
+    ENTERING = "entering"
+    HELD_OUT = "held_out"
+    LEAVING = "leaving"
+    IN_FORCE = "in_force"
+    REFUSED = "refused"
+
+
+class HoldoutReport(Struct, frozen=True):
+    """State of a policy's holdout on a node, and since when.
+
+    since_ms: Unix time of the node's clock at which the state was reached. excepted: settings that are not in this
+    state, with the reason. why: a sentence for refused, in which the policy is in force; else empty.
+    """
+
+    state: HoldoutState
+    version: Version
+    since_ms: UnixMs
+    excepted: Annotated[list[Skipped], Meta(max_length=MAX_REASONS)] = []
+    why: Sentence = ""
 
 
 class PolicyKind(NamedTuple):

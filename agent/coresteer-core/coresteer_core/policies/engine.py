@@ -14,6 +14,7 @@ from coresteer_core.policies import Memory, decide
 from coresteer_core.policies.base import Decision, Deferred, Drift, Evaluation, Mode, Ownership, Proposal
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 from coresteer_core.policies.flap_damping import why_damped
+from coresteer_core.policies.holdout import as_evaluated
 from coresteer_core.policies.ownership import (
     controllers_of,
     current_value,
@@ -45,12 +46,13 @@ def evaluate_round(
     An action becomes a holding only by record_write(). A policy overrules those after it in rank for a setting that it
     wants now or holds, but none with a stronger mode (an observing policy never blocks an enforcing one). Later
     policies see the actions of earlier ones as if they were written, so that two do not fill the same CPU at once.
-    moves_per_step limits what is written, so it does not shorten a recommendation.
+    moves_per_step limits what is written, so it does not shorten a recommendation. A policy that is held out is
+    evaluated as in mode recommend, but keeps its claim to the settings that it had set, so that no other takes them.
     """
-    ranked = sorted(policies, key=lambda policy: policy.precedence)
+    ranked = sorted((as_evaluated(policy, memory) for policy in policies), key=lambda policy: policy.precedence)
     round_ = _Round(view, prune_memory(view, ranked, memory))
     drifts = {policy.policy_id: round_.drifts(policy) for policy in ranked}
-    by_id = {policy.policy_id: policy for policy in ranked}
+    by_id = {policy.policy_id: policy for policy in policies}
     for key, holding in round_.holdings.items():
         holder = by_id.get(holding.policy_id)
         if holder is not None and holder.mode is Mode.ENFORCE:
@@ -132,7 +134,8 @@ class _Round:
             seen.add(proposal.key)
             if refused is None and was == value:
                 continue
-            undamped = restores or proposal.key in decision.reverts
+            holding = self.holdings.get(proposal.key)
+            undamped = restores or proposal.key in decision.reverts or (holding is not None and holding.held_out)
             reason = (
                 refused
                 or self._overruled(policy, proposal)

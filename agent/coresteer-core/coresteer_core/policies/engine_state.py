@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Action
 from coresteer_core.policies import Memory, Spec
-from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
+from coresteer_core.policies.base import Damping, HoldoutReport, Mode, Ownership, Scope
 
 _MAX_FLAPS = 5
 """Maximum doublings of the minimum time before reverting: from 180 s to 96 minutes."""
@@ -19,6 +19,9 @@ class PolicyInForce(Struct, frozen=True):
     on_controller: reaction while irqbalance or TuneD runs; on_drift: reaction when something else changed a setting
     that the policy had set. guardrails: a violation shortly after a move rolls it back. leased: in force, or paused,
     only for an experiment. Without the backend and after a restart, an agent uses the last list without a lease.
+    holdout: hold the policy out for a comparison, if its mode is enforce: the settings that it set are restored, it is
+    evaluated as in mode recommend, and afterwards the values that were in force are written again. Without the backend
+    and after a restart, nothing is held out.
     """
 
     policy_id: str
@@ -33,6 +36,7 @@ class PolicyInForce(Struct, frozen=True):
     on_drift: Ownership = Ownership.WARN
     guardrails: list[Guardrail] = []
     leased: bool = False
+    holdout: bool = False
 
     @property
     def precedence(self) -> tuple[int, int, str]:
@@ -45,6 +49,7 @@ class Holding(Struct, frozen=True):
 
     original: its value before any policy set it. value: as written last, at since_s (view time).
     reasserted: consecutive times that it was written again because something else had changed it.
+    held_out: restored to its original while its policy is held out; value is written again afterwards.
     """
 
     policy_id: str
@@ -52,10 +57,22 @@ class Holding(Struct, frozen=True):
     value: str
     since_s: float
     reasserted: int = 0
+    held_out: bool = False
+
+
+class Holdout(Struct, frozen=True):
+    """The engine's memory of a policy's holdout.
+
+    keys: the settings that were restored. memory: the policy's own memory from before the holdout.
+    """
+
+    report: HoldoutReport
+    keys: list[str] = []
+    memory: Memory | None = None
 
 
 class EngineMemory(Struct, frozen=True):
-    """The engine's state between two rounds. memories: by policy id; all other fields: by setting key.
+    """The engine's state between two rounds. memories, holdouts: by policy id; all other fields: by setting key.
 
     recent_values: values that a setting had, with the view time at which each ended, for flap damping.
     flaps: consecutive returns to such a value; each doubles the damping window.
@@ -73,6 +90,7 @@ class EngineMemory(Struct, frozen=True):
     yielded: dict[str, str] = {}
     processes: dict[str, int] = {}
     refused: dict[str, str] = {}
+    holdouts: dict[str, Holdout] = {}
 
 
 def record_write(memory: EngineMemory, policy_id: str, action: Action, time_s: float) -> EngineMemory:

@@ -61,8 +61,8 @@ def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding])
     if policy.mode is not Mode.ENFORCE:
         return found
     for key, holding in holdings.items():
-        if holding.policy_id != policy.policy_id or view.time_s <= holding.since_s:
-            continue  # not its own, or a view from before the write
+        if holding.policy_id != policy.policy_id or holding.held_out or view.time_s <= holding.since_s:
+            continue  # not its own, restored for a holdout, or a view from before the write
         if has_value(view, key, holding.value) is False:
             current = current_value(view, key) or ""
             found.append(Drift(key, holding.value, current, drift_cause(view, key), policy.on_drift))
@@ -77,7 +77,7 @@ def restore_actions(
     policies: all that are in force. A setting that something else has changed since, or that has its original value
     again, is not written but removed from the memory returned; each of the others is removed by record_write() once it
     is restored, or by forget() when it no longer exists. In reverse order of writing: some drivers refuse rx-usecs
-    while adaptive-rx is on.
+    while adaptive-rx is on. A policy that is held out still has its settings.
     """
     enforcing = {policy.policy_id for policy in policies if policy.mode is Mode.ENFORCE}
     memory = replace(memory, holdings=_without_reused_pids(view, memory))
@@ -85,12 +85,13 @@ def restore_actions(
     for key, holding in reversed(memory.holdings.items()):
         if holding.policy_id in enforcing:
             continue
-        if has_value(view, key, holding.value) is False:
+        if holding.held_out or has_value(view, key, holding.value) is False:
             memory = forget_holding(memory, key)
             continue
         reason = "The policy that set this is no longer enforced here; its value from before the policy is restored."
         actions.append((holding.policy_id, Action(key, holding.value, holding.original, reason)))
-    return actions, memory
+    holdouts = {policy_id: holdout for policy_id, holdout in memory.holdouts.items() if policy_id in enforcing}
+    return actions, replace(memory, holdouts=holdouts)
 
 
 def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> EngineMemory:

@@ -61,7 +61,8 @@ class Setting(Struct, frozen=True):
 
     forms: the keys of the kind. placeholders: in capitals in a form's syntax, with what may stand for each.
     complete_in_view: a View lists all of them that the node has; one of a process that does not communicate at the
-    moment is not in it. moves_pages: a write moves memory, which takes about a second for each GiB.
+    moment is not in it. moves_pages: a write moves memory, which takes about a second for each GiB. Settings whose
+    write does that or interrupts traffic stay in force while a policy is held out.
 
     Every kind defines the members that raise NotImplementedError here.
     """
@@ -100,6 +101,11 @@ class Setting(Struct, frozen=True):
     def location(self) -> Location:
         """The place in a View of the node that holds the setting's value."""
         raise NotImplementedError
+
+    @property
+    def interrupts_traffic(self) -> bool:
+        """Whether a write of the setting interrupts traffic: its network device may restart."""
+        return False
 
     @property
     def interrupt(self) -> int | None:

@@ -220,6 +220,11 @@ class Channels(_OfNetdev, frozen=True):
             return []
         return [("channels", f"{self.netdev} has channels for {netdev.channels_max} at the most, not {value}.")]
 
+    @property
+    def interrupts_traffic(self) -> bool:
+        """True: the network device restarts when its channels change."""
+        return True
+
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return code ``restart`` and a sentence: the network device restarts when its channels change."""
         sentence = (

@@ -255,9 +255,14 @@ class NetdevParam(_OfParam, frozen=True):
         """The name of the parameter's file in /sys/class/net/NAME, for those in NAPI_PARAMS."""
         return self.param
 
+    @property
+    def interrupts_traffic(self) -> bool:
+        """True for a ring size, whose change may restart the NIC."""
+        return self.param.startswith("ring/")
+
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return code ``restart`` and a sentence for a ring size, whose change may restart the NIC."""
-        if not self.param.startswith("ring/"):
+        if not self.interrupts_traffic:
             return []
         return [("restart", f"{self.netdev} may restart when its ring size changes: packets are lost for a moment.")]
 
