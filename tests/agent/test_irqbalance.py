@@ -108,6 +108,20 @@ def test_affinities_moved_by_irqbalance_are_restored_after_the_run_without_a_cha
     journal.close()
 
 
+def test_irqbalance_is_restricted_to_cpus_by_its_own_environment(
+    root: Path, changes: NodeChanges, install: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda _: 40)
+    install(
+        "import os; (root / 'banned').write_text(os.environ['IRQBALANCE_BANNED_CPULIST'] + ' '"
+        " + os.environ['IRQBALANCE_BANNED_CPUS']); time.sleep(60)"
+    )
+    irqbalance = Irqbalance(changes, view(root).inventory, frozenset({1, 33}))
+    poll(lambda: (root / "banned").exists() and (root / "banned").read_text() != "")
+    assert (root / "banned").read_text() == "0,2-32,34-39 fd,fffffffd"
+    irqbalance.end()
+
+
 def test_irqbalance_ignores_settings_of_open_changes(
     root: Path, changes: NodeChanges, told: list[ChangeMessage], install: Callable[[], None]
 ) -> None:

@@ -38,7 +38,12 @@ def no_effect(_: str, __: tuple[int, ...]) -> float:
 
 def rx_usecs(values: Sequence[float]) -> Factor:
     levels = [
-        Level(f"{value:g} µs", [DesiredValue("netdev/eth0/coalesce/rx-usecs", f"{value:g}")], value=value)
+        Level(
+            f"{value:g} µs",
+            [DesiredValue("netdev/eth0/coalesce/rx-usecs", f"{value:g}")],
+            value=value,
+            role=f"usecs/{value:g}",
+        )
         for value in values
     ]
     return Factor("rx-usecs", levels, "µs")

@@ -9,11 +9,12 @@ from tests.backend.policy_node import asked, created, policy_node
 from tests.core.policy_machines import CAPTURED, captured
 from tests.support.views import make_topology
 
+from coresteer.experiments.analysis import analyse
 from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
-from coresteer.experiments.schedule import all_arms, arm_name, estimate_duration_s, run_count
+from coresteer.experiments.schedule import estimate_duration_s, run_count
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.spec import PolicyLevel, Spec
-from coresteer.experiments.templates import TEMPLATES, NodeFacts, find_template, templates
+from coresteer.experiments.templates import TEMPLATES, NodeFacts, find_template, published_by, templates
 from coresteer.experiments.validation import check_on_node
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_core.changes.plan import DesiredValue
@@ -162,16 +163,17 @@ def test_local_traffic_changes_no_network_card() -> None:
 def test_two_cpus_are_compared_as_a_and_b() -> None:
     spec = spec_of(THIS, "m-n")
     assert spec.kind == "ab"
-    baseline, same = spec.factors[0].levels
-    assert (baseline.name, same.name) == ("⟨0-1⟩ shares L3", "⟨0-0⟩ the same CPU")
-    assert baseline.settings == same.settings == [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps", "0")]
-    assert (baseline.workload, same.workload) == ({"server_cpus": "1"}, {"server_cpus": "0"})
+    baseline, near = spec.factors[0].levels
+    assert (baseline.name, near.name) == ("⟨0-0⟩ the same CPU", "⟨0-1⟩ shares L3")
+    assert (baseline.role, near.role) == ("n/same", "n/cache")
+    assert baseline.settings == near.settings == [DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps", "0")]
+    assert (baseline.workload, near.workload) == ({"server_cpus": "0"}, {"server_cpus": "1"})
 
 
 def test_the_interrupt_cpu_is_near_the_card_and_clients_are_on_other_cpus() -> None:
     with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "m-n")
     assert [desired_value.value for desired_value in with_peer.factors[0].levels[0].settings] == ["4"] * 8
-    assert [level.name[:5] for level in with_peer.factors[0].levels][:2] == ["⟨4-5⟩", "⟨4-4⟩"]
+    assert [level.name[:5] for level in with_peer.factors[0].levels][:2] == ["⟨4-4⟩", "⟨4-5⟩"]
     assert len(with_peer.factors[0].levels) == 8
     assert with_peer.peer_node_id == 2
     alone = spec_of(TWO_SOCKET, "m-n")
@@ -184,7 +186,7 @@ def test_the_interrupt_cpu_is_near_the_card_and_clients_are_on_other_cpus() -> N
 def test_large_machines_measure_some_cpus_at_each_distance() -> None:
     names = [level.name.partition("⟩ ")[2] for level in spec_of(simulated(256), "m-n").factors[0].levels]
     far = ["shares no cache"] * 2 + ["on another NUMA node"] * 2
-    assert names == ["shares L3", "the same CPU", "shares L3", "the same core", *far]
+    assert names == ["the same CPU", "shares L3", "shares L3", "the same core", *far]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +195,40 @@ def test_large_machines_measure_some_cpus_at_each_distance() -> None:
 )
 def test_few_interrupt_cores_share_a_cache_or_none(slug: str, used: set[int]) -> None:
     spec = spec_of(replace(TWO_SOCKET, peer_id=2), f"few-interrupt-cores-{slug}")
-    kernel, policy = spec.factors[0].levels
+    kernel, irqbalance, policy = spec.factors[0].levels
     assert {int(desired_value.value) for desired_value in kernel.settings} == used
     assert kernel.settings == policy.settings
     assert (kernel.policy, policy.policy) == (None, POLICY[1])
+    assert (irqbalance.irqbalance, irqbalance.settings) == (True, [])
+    assert parse_cpu_list(irqbalance.irqbalance_cpus) == used
+    assert [level.role for level in spec.factors[0].levels] == ["kernel", "irqbalance", "policy"]
+
+
+@pytest.mark.parametrize(
+    ("node", "connections"),
+    [(TWO_SOCKET, 4), (replace(TWO_SOCKET, peer_id=2), 8), (facts(cpus(16)), 8), (THIS, 4)],
+    ids=["8 CPUs, alone", "8 CPUs, a peer", "16 CPUs, alone", "2 CPUs"],
+)
+def test_there_are_the_authors_8_connections_where_the_node_has_the_cpus(node: NodeFacts, connections: int) -> None:
+    slug = "few-interrupt-cores-2s" if node.peer_id is not None else "few-interrupt-cores"
+    workload = spec_of(node, slug).workload
+    assert isinstance(workload, TcpStream)
+    assert workload.connections == connections
+
+
+def test_without_movable_interrupts_irqbalance_is_not_compared() -> None:
+    found = of(THIS, "few-interrupt-cores")
+    assert found.spec is not None
+    assert [level.name for level in found.spec.factors[0].levels] == ["kernel default", "network-process"]
+    assert "irqbalance is not compared, as there is no interrupt." in found.differs
+
+
+@pytest.mark.parametrize("ending", ["", "-4s", "-4n"])
+def test_what_the_paper_does_not_have_is_stated_as_not_reported(ending: str) -> None:
+    kind = find_template(f"few-interrupt-cores{ending}")
+    assert kind is not None and kind.paper is not None
+    texts = {row.metric: row.text for row in kind.paper.rows if row.role == "policy"}
+    assert texts == {"throughput_bit_per_s": "not reported", "gbit_per_cpu_s": "not reported"}
 
 
 def test_without_a_peer_there_is_one_interrupt_cpu() -> None:
@@ -264,7 +296,8 @@ def test_rx_frames_are_swept_below_and_above_the_packet_gap() -> None:
     mlx5 = card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128")[0]
     mlx5 = replace(mlx5, params=mlx5.params | {"coalesce/adaptive-rx": "on"})
     spec = spec_of(facts(cpus(4), (mlx5, [])), "rx-frames")
-    assert [len(factor.levels) for factor in spec.factors] == [2, 4]
+    assert [level.value for level in spec.factors[1].levels] == [6, 12, 18, 24, 30, 36, 42, 48]
+    assert [level.role for level in spec.factors[0].levels] == ["usecs/18", "usecs/90"]
     assert spec.factors[0].levels[0].settings[0] == DesiredValue("netdev/eth0/coalesce/adaptive-rx", "off")
     assert "rx-frames" in str(of(TWO_SOCKET, "rx-frames").unavailable_because)
 
@@ -320,7 +353,7 @@ def test_parallel_jobs_are_compared_without_and_with_boosts_and_reordering() -> 
     assert [level.policy for level in levels] == [None, BOOST[1], REORDERING[1]]
     response = next(row for row in of(TWO_SOCKET, "coscheduling").published if row.metric == spec.primary)
     assert (response.role, response.against) == ("reordered", "boost")
-    assert "21.4 % shorter at most" in response.text
+    assert "by 21.4 % at most" in response.text
 
 
 def test_contention_is_swept_over_cores_of_one_numa_node() -> None:
@@ -362,10 +395,11 @@ def test_published_values_belong_to_arms_of_the_experiment() -> None:
     """Reports draw them beside the measured values."""
     mlx5 = facts(cpus(4), card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128"))
     for kind in TEMPLATES:
-        valued = {row.arm for row in kind.paper.rows if row.value is not None} if kind.paper is not None else set()
+        valued = [row for row in kind.paper.rows if row.value is not None] if kind.paper is not None else []
         if valued:
             spec = spec_of(mlx5, kind.slug)
-            assert valued <= {arm_name(spec, arm) for arm in all_arms(spec)}
+            results = published_by(spec, analyse(spec, 1, []))
+            assert all(result.arms for result in results if result.value is not None)
     assert find_template("") is None
 
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.backend.simulated_experiments import Effect, ab_spec, simulated
-from tests.backend.test_experiment_templates import TWO_SOCKET, spec_of
+from tests.backend.test_experiment_templates import THIS, TWO_SOCKET, spec_of
 
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.findings import findings
 from coresteer.experiments.predictor import prediction_of
 from coresteer.experiments.published import published_results
 from coresteer.experiments.schemas import Experiment, PublishedRow
-from coresteer.experiments.spec import Factor, Level, RecordedRun
-from coresteer.experiments.templates.declaration import published_row
+from coresteer.experiments.spec import Factor, Level, RecordedRun, Spec
+from coresteer.experiments.templates import published_by, unmeasured_by
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.model import Lines, Table
 from coresteer_core.experiments.model import Memory
@@ -36,15 +36,21 @@ NS = ab_spec(
 )
 
 
+def published_row(arm: str, *, role: str = "", against: str = "", direction: str = "") -> PublishedRow:
+    return PublishedRow(
+        id=arm, arm=arm, metric=METRIC, text="", value=None, role=role, against=against, direction=direction
+    )
+
+
 @pytest.mark.parametrize(
     ("row", "arms"),
     [
-        (published_row("any n", METRIC, "", role="n/*"), [0, 1, 2, 3]),
-        (published_row("an n that shares no cache", METRIC, "", role="n/none"), [2, 3]),
-        (published_row("the same", METRIC, "", role="n/same"), [0]),
-        (published_row("⟨0-1⟩", METRIC, ""), [1]),
-        (published_row("⟨0-1⟩", METRIC, "", role="m"), []),
-        (published_row("of the paper only", METRIC, ""), []),
+        (published_row("any n", role="n/*"), [0, 1, 2, 3]),
+        (published_row("an n that shares no cache", role="n/none"), [2, 3]),
+        (published_row("the same", role="n/same"), [0]),
+        (published_row("⟨0-1⟩"), []),
+        (published_row("⟨0-1⟩", role="m"), []),
+        (published_row("of the paper only"), []),
     ],
     ids=lambda value: value.arm if isinstance(value, PublishedRow) else "",
 )
@@ -61,7 +67,7 @@ def test_the_arms_of_two_factors_have_the_roles_of_both_levels() -> None:
             Factor("frames", [Level("c", role="few"), Level("d")]),
         ],
     )
-    rows = [published_row("", METRIC, "", role=role) for role in ("short, few", "short", "long*", "long, few")]
+    rows = [published_row("", role=role) for role in ("short, few", "short", "long*", "long, few")]
     assert [found.arms for found in published_results(spec, simulated(spec).analysis, rows)] == [[0], [1], [2, 3], [2]]
 
 
@@ -72,15 +78,48 @@ def unas(effect: Effect) -> Experiment:
 
 def test_a_relative_value_is_compared_with_the_arm_in_its_role() -> None:
     found = unas(lambda _, arm: (1.0, 0.9, 1.25, 0.75)[arm[0]] if arm else 1.0)
-    rows = [
-        published_row("UNAS", METRIC, "", role="policy", against=role)
-        for role in ("kernel", "automatic", "pins", "none")
-    ]
+    rows = [published_row("UNAS", role="policy", against=role) for role in ("kernel", "automatic", "pins", "none")]
     effects = [each.effect for each in published_results(found.spec, found.analysis, rows)]
     assert [None if effect is None else pytest.approx(effect.value, abs=0.01) for effect in effects] == [
         -0.25, -1 / 6, -0.4, None
     ]  # fmt: skip
     assert all(effect is None or effect.low < effect.value < effect.high for effect in effects)
+
+
+@pytest.mark.parametrize(("direction", "expected"), [("lower", -0.25), ("higher", 0.25), ("unchanged", -1 / 6)])
+def test_of_several_arms_the_largest_effect_in_the_published_direction_is_compared(
+    direction: str, expected: float
+) -> None:
+    against = "pins" if direction == "unchanged" else "kernel"
+    found = unas(lambda _, arm: (1.0, 0.9, 1.25 if direction == "higher" else 0.9, 0.75)[arm[0]] if arm else 1.0)
+    row = published_row("any", role="*", against=against, direction=direction)
+    (result,) = published_results(found.spec, found.analysis, [row])
+    assert result.arms == [0, 1, 2, 3]
+    assert result.effect is not None and result.effect.value == pytest.approx(expected, abs=0.01)
+
+
+def test_a_metric_that_says_nothing_about_the_load_has_the_reason_and_no_arm() -> None:
+    spec = spec_of(THIS, "rx-usecs")
+    unmeasured = unmeasured_by(spec)
+    assert unmeasured.keys() == {"interrupts_per_s", "packets_per_interrupt"}
+    made = simulated(spec)
+    analysis = analyse(spec, made.seed, made.runs, unmeasured=unmeasured.keys())
+    assert "interrupts_per_s" in made.analysis.metrics and "interrupts_per_s" not in analysis.metrics
+    rows = {row.id: row for row in published_by(spec, analysis)}
+    assert (rows["usecs-18"].arms, rows["usecs-18"].unmeasured_because) == (
+        [], "The load passes a veth pair, which raises no interrupt."
+    )  # fmt: skip
+    assert rows["usecs-90-throughput"].arms and rows["usecs-90-throughput"].unmeasured_because is None
+    report = experiment_report(made.model_copy(update={"analysis": analysis}), "ko")
+    section = next(s for s in report.sections if s.title == "논문 결과와의 비교")
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert table.rows[0][-1] == "부하가 인터럽트를 발생시키지 않는 veth 쌍을 지난다."
+    assert not any(isinstance(block, Lines) for block in section.blocks)
+
+
+@pytest.mark.parametrize("spec", [spec_of(TWO_SOCKET, "rx-usecs"), spec_of(TWO_SOCKET, "m-n")], ids=["nic", "m-n"])
+def test_existing_traffic_and_other_templates_measure_every_metric(spec: Spec) -> None:
+    assert unmeasured_by(spec) == {}
 
 
 def contention(*, factors: list[float] | None, slow: list[float], reason: str = "") -> Experiment:

@@ -70,6 +70,7 @@ def test_every_figure_of_a_run_is_what_was_counted_between_its_readings() -> Non
             "pages_moved": 4096,
             "throughput_bit_per_s": 5e8,
             "cpu_s_per_gbit": 0.65 / 0.5,
+            "gbit_per_cpu_s": 0.5 / 0.65,
         }
     )
     assert run.steal_percent == pytest.approx(2.5)

@@ -11,6 +11,7 @@ from coresteer_core.metrics import (
     METRICS,
     SCALAR_SOURCES,
     cpu_s_per_gbit,
+    gbit_per_cpu_s,
 )
 from coresteer_core.node.metric_values import (
     SCALAR_READERS,
@@ -98,3 +99,8 @@ def test_sums_and_maxima_leave_out_what_is_unknown() -> None:
 @pytest.mark.parametrize(("percent", "bits", "expected"), [(50.0, 2e9, 0.25), (None, 1.0, None), (50.0, 0.0, None)])
 def test_cpu_seconds_for_a_gigabit(percent: float | None, bits: float, expected: float | None) -> None:
     assert cpu_s_per_gbit(percent, bits) == expected
+
+
+@pytest.mark.parametrize(("percent", "bits", "expected"), [(50.0, 2e9, 4.0), (None, 1.0, None), (0.0, 1e9, None)])
+def test_gigabits_for_a_cpu_second(percent: float | None, bits: float, expected: float | None) -> None:
+    assert gbit_per_cpu_s(percent, bits) == expected

@@ -146,6 +146,10 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             formula="CPU seconds / gigabits moved (coresteer_core.metrics.cpu_s_per_gbit)",
             experiment=True, report=True,
         ),
+        "gbit_per_cpu_s": Metric(
+            "CPU effectiveness", "Gbit/s per CPU", "more", label_ko="CPU 효율(CPU 시간당 전송량)",
+            formula="gigabits moved / CPU seconds (coresteer_core.metrics.gbit_per_cpu_s)", experiment=True,
+        ),
         "busiest_cpu_percent": Metric(
             "Busiest CPU", "%", "less", label_ko="가장 바쁜 CPU 사용률", formula="largest busy share of a CPU",
             short="busiest CPU", fleet=True, guardrail="busiest CPU in percent",
@@ -319,6 +323,14 @@ def cpu_s_per_gbit(cpu_percent: float | None, bit_per_s: float | None) -> float 
     cpu_percent: of one CPU, over all CPUs.
     """
     return cpu_percent / 100 / (bit_per_s / 1e9) if cpu_percent is not None and bit_per_s else None
+
+
+def gbit_per_cpu_s(cpu_percent: float | None, bit_per_s: float | None) -> float | None:
+    """Return gigabits transferred per CPU second; None where either is unknown or no CPU time was used.
+
+    cpu_percent: of one CPU, over all CPUs.
+    """
+    return bit_per_s / 1e9 / (cpu_percent / 100) if cpu_percent and bit_per_s is not None else None
 
 
 def packets_per_interrupt(packets: float | None, interrupts: float | None) -> float | None:

@@ -17,6 +17,7 @@ from coresteer_agent.runtime.commands import CommandsError, allowed_command
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
 from coresteer_agent.workloads.load import Load, Prepared
+from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiments.model import Command, Finite, Observe, Run, RunResult, RunState, Workload
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory
@@ -194,7 +195,11 @@ class ExperimentSession:
         if run.irqbalance:
             if self._refuses is not None:
                 raise RunError(f"This agent changes nothing, so irqbalance is not started. {self._refuses}")
-            running.irqbalance = Irqbalance(self._changes, self._inventory())
+            try:
+                cpus = parse_cpu_list(run.irqbalance_cpus)
+            except CpuListError as error:
+                raise RunError(f"The CPUs of irqbalance are invalid: {error}") from None
+            running.irqbalance = Irqbalance(self._changes, self._inventory(), cpus)
         if running.is_finite:
             running.begin_window()
         running.load.start(run.workload, run.role, run.address)

@@ -9,6 +9,7 @@ from coresteer_agent.apply.journal import JournalError
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.supervisor import Config
+from coresteer_core.cpuset import format_cpu_list, format_cpu_mask
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.settings import IrqAffinity
 
@@ -24,12 +25,12 @@ class IrqbalanceError(Exception):
 class Irqbalance:
     """irqbalance as a child process; all IRQ affinities are restored by stop() or end(). Raises IrqbalanceError.
 
-    If the agent is killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open
-    changes are not delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child). Raises
-    IrqbalanceError.
+    cpus: to which alone it may move interrupts; empty for its own choice, which excludes isolated ones. If the agent is
+    killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open changes are not
+    delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child).
     """
 
-    def __init__(self, changes: NodeChanges, inventory: Inventory) -> None:
+    def __init__(self, changes: NodeChanges, inventory: Inventory, cpus: frozenset[int] = frozenset()) -> None:
         program = shutil.which("irqbalance", path=f"{os.environ.get('PATH', '')}:{_PATH}")
         if program is None:
             raise IrqbalanceError("irqbalance is not installed on this node.")
@@ -46,7 +47,7 @@ class Irqbalance:
             raise IrqbalanceError(why) from None
         banned = [irq for irq in movable if IrqAffinity(irq).key not in self.delegated]
         try:
-            self._child = _start(program, banned)
+            self._child = _start(program, banned, cpus)
         except OSError as error:
             self._restore()
             raise IrqbalanceError(f"{program} cannot be started: {error.strerror}.") from None
@@ -74,6 +75,10 @@ class Irqbalance:
         return [result.sentence for result in results if result.stuck]
 
 
-def _start(program: str, banned: Iterable[int]) -> Child:
+def _start(program: str, banned: Iterable[int], cpus: frozenset[int]) -> Child:
     argv = [program, "--foreground", *(f"--banirq={irq}" for irq in banned)]
+    if cpus:
+        others = frozenset(range(os.sysconf("SC_NPROCESSORS_CONF"))) - cpus
+        cpu_list, mask = format_cpu_list(others), format_cpu_mask(others)  # only the mask before irqbalance 1.8
+        argv = ["env", f"IRQBALANCE_BANNED_CPULIST={cpu_list}", f"IRQBALANCE_BANNED_CPUS={mask}", *argv]
     return Child("workloads.supervisor", Config(os.getpid(), argv, "irqbalance"))

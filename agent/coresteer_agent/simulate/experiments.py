@@ -32,7 +32,8 @@ from coresteer_core.experiments.model import (
     Workload,
 )
 from coresteer_core.experiments.parallel_jobs import Bsp
-from coresteer_core.metrics import cpu_s_per_gbit, packets_per_interrupt
+from coresteer_core.experiments.run_metrics import cost_of_traffic
+from coresteer_core.metrics import packets_per_interrupt
 from coresteer_core.node.nic_model import HostCosts, QueueTraffic, predict
 from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
@@ -293,5 +294,4 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
     if found.rtt_us is not None:
         figures["requests_per_s"] = found.works
         figures |= zip(("rtt_p50_us", "rtt_p95_us", "rtt_p99_us"), found.rtt_us, strict=True)
-    effort = cpu_s_per_gbit(figures["cpu_busy_percent"], figures.get("throughput_bit_per_s"))
-    return figures if effort is None else figures | {"cpu_s_per_gbit": effort}
+    return figures | cost_of_traffic(figures["cpu_busy_percent"], figures.get("throughput_bit_per_s"))

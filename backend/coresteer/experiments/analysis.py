@@ -10,7 +10,7 @@ its runs have it.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -39,15 +39,16 @@ _NOTHING = 1e-12
 _IMPLAUSIBLE = 1e30
 
 
-def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
+def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun], *, unmeasured: Set[str] = frozenset()) -> Analysis:
     """Return the analysis of an experiment's runs so far, in any order; discarded ones are only counted.
 
+    unmeasured: metrics to omit, because they say nothing about the experiment's load.
     The error rates hold for the analysis after the last run: stopping at the first significant difference increases
     the rate of false positives.
     """
     by_number = {run.planned.number: run for run in runs if run.discarded is None}
     counted = [run for _, run in sorted(by_number.items())]
-    found = {metric for run in counted for metric in run.figures}
+    found = {metric for run in counted for metric in run.figures} - unmeasured
     metrics = [metric for metric in EXPERIMENT_METRICS if metric in found] + sorted(found - set(EXPERIMENT_METRICS))
     arms = arms_of(spec)
     noise_runs = _cube(counted, "aa", 2, 2, metrics)

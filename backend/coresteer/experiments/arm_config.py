@@ -52,6 +52,11 @@ def runs_irqbalance(spec: Spec, arm: Arm) -> bool:
     return any(level.irqbalance for level in levels_of(spec, arm))
 
 
+def irqbalance_cpus(spec: Spec, arm: Arm) -> str:
+    """Return the CPU list to which irqbalance is restricted in the arm of the experiment, empty for its own choice."""
+    return next((level.irqbalance_cpus for level in levels_of(spec, arm) if level.irqbalance), "")
+
+
 def warmup_s(spec: Spec, arm: Arm) -> float:
     """Return how long the arm's runs warm up under load, s, including the settling time of policies and irqbalance."""
     settles = runs_irqbalance(spec, arm) or bool(policies_of(spec, arm))

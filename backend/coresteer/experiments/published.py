@@ -1,25 +1,23 @@
 """Values of a paper next to those of an experiment that repeats it, matched by the roles of arms. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
-from coresteer.experiments import schedule
 from coresteer.experiments.arm_config import levels_of
 from coresteer.experiments.schemas import PublishedResult, PublishedRow
 from coresteer.experiments.spec import Analysis, Arm, Interval, Spec
 
 
-def published_results(spec: Spec, analysis: Analysis, rows: Sequence[PublishedRow]) -> list[PublishedResult]:
-    """Return each published value with the arms of the experiment that it belongs to."""
-    return [
-        PublishedResult(
-            **row.model_dump(),
-            arms=(arms := _arms_of(spec, analysis, row)),
-            effect=_effect(spec, analysis, row, analysis.arms[arms[0]]) if arms and row.against else None,
-        )
-        for row in rows
-    ]
+def published_results(
+    spec: Spec, analysis: Analysis, rows: Sequence[PublishedRow], unmeasured: Mapping[str, str] = MappingProxyType({})
+) -> list[PublishedResult]:
+    """Return each published value with the arms of the experiment that it belongs to.
+
+    unmeasured: metrics that say nothing about the experiment's load, with the reason.
+    """
+    return [_result(spec, analysis, row, unmeasured.get(row.metric)) for row in rows]
 
 
 def role_of(spec: Spec, arm: Arm) -> str:
@@ -27,19 +25,33 @@ def role_of(spec: Spec, arm: Arm) -> str:
     return ", ".join(level.role for level in levels_of(spec, arm) if level.role)
 
 
-def _arms_of(spec: Spec, analysis: Analysis, row: PublishedRow) -> list[int]:
-    """Return the indices of the arms that a row belongs to: by role, without one by name."""
-    if row.role:
-        return [at for at, arm in enumerate(analysis.arms) if fnmatchcase(role_of(spec, arm), row.role)]
-    return [at for at, arm in enumerate(analysis.arms) if row.arm == schedule.arm_name(spec, arm)]
+def _result(spec: Spec, analysis: Analysis, row: PublishedRow, unmeasured_because: str | None) -> PublishedResult:
+    arms = [] if unmeasured_because else [at for at, arm in enumerate(analysis.arms) if _has_role(spec, arm, row.role)]
+    effects = [_effect(spec, analysis, row, analysis.arms[at]) for at in arms] if row.against else []
+    return PublishedResult(
+        **row.model_dump(),
+        arms=arms,
+        effect=_largest([effect for effect in effects if effect is not None], row.direction),
+        unmeasured_because=unmeasured_because,
+    )
+
+
+def _has_role(spec: Spec, arm: Arm, role: str) -> bool:
+    return bool(role) and fnmatchcase(role_of(spec, arm), role)
+
+
+def _largest(effects: list[Interval], direction: str) -> Interval | None:
+    """Return the largest effect in the published direction, because papers print the largest of several cases."""
+    sign = {"higher": 1, "lower": -1}.get(direction)
+    return max(effects, key=lambda each: abs(each.value) if sign is None else sign * each.value, default=None)
 
 
 def _effect(spec: Spec, analysis: Analysis, row: PublishedRow, arm: Arm) -> Interval | None:
     """Return the relative difference of an arm from the arm in the role `against`, in the row's metric."""
     effects = {one.arm: one.effect for one in analysis.comparisons if one.metric == row.metric}
-    other = next((each for each in analysis.arms if fnmatchcase(role_of(spec, each), row.against)), None)
-    effect = effects.get(arm)
-    if other is None or effect is None:
+    other = next((each for each in analysis.arms if _has_role(spec, each, row.against)), None)
+    effect = Interval(0.0, 0.0, 0.0) if arm == analysis.arms[0] else effects.get(arm)
+    if other is None or other == arm or effect is None:
         return None
     if other == analysis.arms[0]:
         return effect

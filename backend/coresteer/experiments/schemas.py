@@ -89,16 +89,19 @@ class SettingsBeforeAfter(BaseModel):
 
 
 class PublishedRow(BaseModel):
-    """A published value of a metric for an arm, for comparison. text: as printed in the paper.
+    """A published value of a metric for an arm, for comparison. arm: of what; text: as printed in the paper.
 
-    role: of the arms it belongs to, as a shell pattern; empty for the arm of the name `arm`. against: role of the arm
-    that the value is relative to, empty for an absolute value.
+    id: in docs/papers.toml. direction: higher, lower or unchanged, empty if the paper states none. role: of the arms it
+    belongs to, as a shell pattern; empty for none. against: role of the arm that the value is relative to, empty for an
+    absolute value.
     """
 
+    id: str
     arm: str
     metric: str
     text: str
     value: float | None
+    direction: str = ""
     role: str = ""
     against: str = ""
 
@@ -106,11 +109,13 @@ class PublishedRow(BaseModel):
 class PublishedResult(PublishedRow):
     """A published value next to this node's. arms: indices of the arms it belongs to, empty if there are none.
 
-    effect: of the first one relative to the arm `against`, None without one or before its result.
+    effect: relative to the arm `against`, of several arms the largest in the paper's direction; None without one or
+    before its result. unmeasured_because: why this experiment cannot measure it, None if it can.
     """
 
     arms: list[int]
     effect: Annotated[Interval, AsStruct()] | None
+    unmeasured_because: str | None
 
 
 class Experiment(ExperimentSummary):

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from coresteer.experiments import next_step, schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.findings import findings
-from coresteer.experiments.published import published_results
 from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsBeforeAfter
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
-from coresteer.experiments.templates import find_template
+from coresteer.experiments.templates import published_by, unmeasured_by
 from coresteer_core.metrics import EXPERIMENT_METRICS, MetricLabel
 
 _CACHED = 32
@@ -65,9 +64,7 @@ def to_experiment(
         metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()},
     )
     experiment.findings = findings(experiment, "en")
-    template = find_template(spec.template)
-    if template is not None and template.paper is not None:
-        experiment.published = published_results(spec, experiment.analysis, template.paper.rows)
+    experiment.published = published_by(spec, experiment.analysis)
     return experiment
 
 
@@ -75,7 +72,7 @@ def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun]) -> An
     # created_at: another database has other experiments with the same ids
     key = (row.id, row.created_at, len(runs))
     if (found := _analyses.get(key)) is None:
-        found = analyse(spec, row.seed, runs)
+        found = analyse(spec, row.seed, runs, unmeasured=unmeasured_by(spec).keys())
         _analyses[key] = found
         while len(_analyses) > _CACHED:
             _analyses.popitem(last=False)

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from coresteer_core.changes.guardrail import VIOLATION_PERIOD, Guardrail
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Workload
+from coresteer_core.experiments.workload_spec import CpuText
 from coresteer_core.metrics import EXPERIMENT_METRICS
 from coresteer_core.policies.base import MODE_FIELD, Mode
 from coresteer_core.schema import labelled
@@ -37,15 +38,19 @@ class PolicyLevel(Struct, frozen=True):
 class Level(Struct, frozen=True):
     """One of the compared conditions. All fields empty: the node as it is, without any enforced policy.
 
-    settings: applied for the duration of a run. workload: fields of the workload that differ, such as server_cpus.
-    value: position of the level on a numeric axis, None if it has none. role: part of the level in a template, by which
-    published values find it; its name may change.
+    settings: applied for the duration of a run. irqbalance_cpus: to which alone irqbalance may move interrupts.
+    workload: fields of the workload that differ, such as server_cpus. value: position of the level on a numeric axis,
+    None if it has none. role: part of the level in a template, by which published values find it; its name may change.
     """
 
     name: Annotated[Name, labelled("Level name")]
     settings: Annotated[list[DesiredValue], Meta(max_length=64), labelled("Settings")] = []
     policy: Annotated[PolicyLevel | None, labelled("Policy")] = None
     irqbalance: Annotated[bool, labelled("irqbalance runs")] = False
+    irqbalance_cpus: Annotated[
+        CpuText,
+        labelled("CPUs of irqbalance", "To which alone it moves interrupts.", format="cpu-list", placeholder="any"),
+    ] = ""
     workload: Annotated[dict[str, str | int | bool], Meta(max_length=8), labelled("Workload")] = {}
     value: Annotated[float | None, labelled("Value on the axis", placeholder="none")] = None
     role: Annotated[str, Meta(max_length=80), labelled("Role")] = ""

@@ -170,6 +170,7 @@ class StepActions:
             warmup_s=arm_config.warmup_s(spec, planned.arm),
             measure_s=spec.measure_s,
             irqbalance=role != "client" and arm_config.runs_irqbalance(spec, planned.arm),
+            irqbalance_cpus=arm_config.irqbalance_cpus(spec, planned.arm),
             address="" if message is None or role != "client" else message.address,
             netdevs=[facts.netdev] if facts.netdev and role != "client" else [],
         )

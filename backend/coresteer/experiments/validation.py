@@ -16,6 +16,7 @@ from coresteer.experiments.arm_config import (
     changes_nothing,
     desired_of,
     has_client,
+    irqbalance_cpus,
     levels_of,
     policies_of,
     runs_irqbalance,
@@ -88,6 +89,9 @@ def _names(spec: Spec) -> list[tuple[str, str]]:
 def _check_levels(spec: Spec, view: View) -> None:
     kind = type(spec.workload).__struct_config__.tag
     for path, level in all_levels(spec):
+        _check_cpus(level.irqbalance_cpus, f"{path}.irqbalance_cpus", view.topology)
+        if level.irqbalance_cpus and not level.irqbalance:
+            raise Invalid("CPUs of irqbalance have no effect without it.", field=f"{path}.irqbalance_cpus")
         for place, desired_value in enumerate(level.settings):
             _check_desired_value(desired_value, f"{path}.settings[{place}]", view, traffic=has_client(spec.workload))
         known = {field.encode_name for field in msgspec.structs.fields(spec.workload)}
@@ -127,13 +131,16 @@ def _check_workload(workload: Workload, path: str, topology: Topology, peer: Top
     ends = dict.fromkeys(("server_cpus", "compute_cpus", "memory_cpus"), topology)
     ends["client_cpus"] = peer or topology
     for name, where in ends.items():
-        cpus = getattr(workload, name, "")
-        try:
-            offline = parse_cpu_list(cpus) - where.online() if cpus else frozenset()
-        except CpuListError as error:
-            raise Invalid(str(error), field=f"{path}.{name}") from None
-        if offline:
-            raise Invalid(f"CPU {min(offline)} is not online.", field=f"{path}.{name}")
+        _check_cpus(getattr(workload, name, ""), f"{path}.{name}", where)
+
+
+def _check_cpus(cpus: str, path: str, topology: Topology) -> None:
+    try:
+        offline = parse_cpu_list(cpus) - topology.online() if cpus else frozenset()
+    except CpuListError as error:
+        raise Invalid(str(error), field=path) from None
+    if offline:
+        raise Invalid(f"CPU {min(offline)} is not online.", field=path)
 
 
 def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
@@ -164,7 +171,8 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
         for policy in policies_of(spec, arm)
     ]
     if runs_irqbalance(spec, arm):
-        parts.append("irqbalance runs; the affinities that it changes are restored afterwards.")
+        only = f" on CPU {cpus} only" if (cpus := irqbalance_cpus(spec, arm)) else ""
+        parts.append(f"irqbalance runs{only}; the affinities that it changes are restored afterwards.")
     for level in levels_of(spec, arm):
         parts += [f"Workload: {name.replace('_', ' ')} {value}." for name, value in level.workload.items()]
     if changes_nothing(spec, arm):

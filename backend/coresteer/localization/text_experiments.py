@@ -228,6 +228,7 @@ EXPERIMENT = {
     "arm.unchanged": ("as it is", "현재 상태"),
     "arm.as_it_is": ("The node as it is, without enforced policies", "적용 중인 정책을 뺀 노드의 현재 상태"),
     "arm.irqbalance": ("irqbalance runs", "irqbalance 실행"),
+    "arm.irqbalance_cpus": ("irqbalance runs, on CPU {cpus} only", "irqbalance 실행(CPU {cpus}만 사용)"),
     "arm.policy": ("policy {id}, version {version}, {mode}", "정책 {id}, 버전 {version}, {mode}"),
     "arm.workload": ("workload: {fields}", "부하: {fields}"),
     # figures and tables

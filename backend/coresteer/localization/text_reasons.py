@@ -86,6 +86,10 @@ REASONS = {
         "{node} did not report that the settings of the run were rolled back.",
         "{node} 노드가 실행의 설정을 되돌렸는지 알리지 않았다.",
     ),
+    "reason.no_interrupt": (
+        "The load passes a veth pair, which raises no interrupt.",
+        "부하가 인터럽트를 발생시키지 않는 veth 쌍을 지난다.",
+    ),
     "reason.of_node": (
         "{node}: {sentence}",
         "{node}: {sentence}",

@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from coresteer.experiments.findings import Phrases, findings, label_in_sentence, primary_comparisons
-from coresteer.experiments.published import published_results
 from coresteer.experiments.schemas import Experiment, PublishedResult
 from coresteer.experiments.spec import Comparison, Level
-from coresteer.experiments.templates import Paper, find_template
+from coresteer.experiments.templates import Paper, find_template, published_by
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import (
     format_amount,
@@ -21,6 +20,7 @@ from coresteer.localization.numbers import (
     format_range,
     format_time,
 )
+from coresteer.localization.text import translate
 from coresteer.reports.charts import cpu_heats, effects_chart, grid_chart, line_charts, published_chart, runs_chart
 from coresteer.reports.experiment_method import (
     format_fact,
@@ -41,7 +41,7 @@ _COLUMNS = 4
 _MAX_HEAD_LENGTH = 24
 _FIRST = (
     *("throughput_bit_per_s", "requests_per_s", "interrupts_per_s", "packets_per_s", "cpu_busy_percent"),
-    *("cpu_s_per_gbit", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
+    *("cpu_s_per_gbit", "gbit_per_cpu_s", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
 )
 CSV_COLUMNS = [
     *("experiment", "node", "run", "attempt", "stage", "block", "label", "setting", "started", "duration_s"),
@@ -165,7 +165,8 @@ def level_effects(phrases: Phrases, level: Level) -> list[str]:
         policy = level.policy
         effects.append(phrases.text("arm.policy", id=policy.policy_id, version=policy.version, mode=policy.mode.value))
     if level.irqbalance:
-        effects.append(phrases.text("arm.irqbalance"))
+        only = phrases.text("arm.irqbalance_cpus", cpus=level.irqbalance_cpus) if level.irqbalance_cpus else ""
+        effects.append(only or phrases.text("arm.irqbalance"))
     if level.workload:
         fields = ", ".join(f"{name} {value}" for name, value in level.workload.items())
         effects.append(phrases.text("arm.workload", fields=fields))
@@ -280,7 +281,7 @@ def _published(phrases: Phrases) -> list[Block]:
     if template is None or template.paper is None:
         return []
     paper = template.paper
-    published = published_results(experiment.spec, experiment.analysis, paper.rows)
+    published = published_by(experiment.spec, experiment.analysis)
     rows = [[row.arm, phrases.label(row.metric), row.text, _here(phrases, row)] for row in published]
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "published", "here")]
     return [
@@ -294,6 +295,8 @@ def _published(phrases: Phrases) -> list[Block]:
 
 def _here(phrases: Phrases, row: PublishedResult) -> str:
     """Return this node's value for a published one: an effect, an estimate, or the range of several arms."""
+    if row.unmeasured_because is not None:
+        return translate(phrases.language, row.unmeasured_because)
     if row.against:
         return format_effect(row.effect, phrases.language)
     means = phrases.experiment.analysis.means.get(row.metric, [])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from coresteer.papers import figure
 from coresteer.simulation.results import Result
 from coresteer.simulation.study import Cell, Run, Variant
 
@@ -58,16 +59,22 @@ class Verdict(Struct, frozen=True):
     effects: list[Effect]
 
 
+_REORDERED, _ALL = ("SB+RO", "PB+RO"), ("SB", "SB+RO", "PB", "PB+RO")
+
+
+def _stated(figure_id: str, metric: str, schemes: tuple[str, ...], *, by_imbalance: bool = False) -> Statement:
+    """Return a figure of docs/papers.toml as a statement about these schemes."""
+    stated = figure(figure_id)
+    return Statement(stated.text, metric, schemes, stated.direction == "lower", stated.change, by_imbalance)
+
+
 STATEMENTS = (
-    Statement("Reordering shortens response time in every cell, by 21.4 % at most.", "response time",
-              ("SB+RO", "PB+RO"), True, -0.214),
-    Statement("SB+RO has less idle time than SB, by 55.6 % at most.", "idle time", ("SB+RO",), True, -0.556),
-    Statement("PB+RO has less spin time than PB, by 31.8 % at most.", "spin time", ("PB+RO",), True, -0.318),
-    Statement("Reordering adds overhead and context switches.", "overhead and context switches",
-              ("SB+RO", "PB+RO"), False),
-    Statement("v = 1.5 is slower than v = 0.5.", "response time", ("SB", "SB+RO", "PB", "PB+RO"), False,
-              by_imbalance=True),
-)  # fmt: skip
+    _stated("fig4-response", "response time", _REORDERED),
+    _stated("fig4-idle", "idle time", ("SB+RO",)),
+    _stated("fig4-spin", "spin time", ("PB+RO",)),
+    _stated("fig4-overhead", "overhead and context switches", _REORDERED),
+    _stated("fig5-imbalance", "response time", _ALL, by_imbalance=True),
+)
 """Figures 4 and 5. The reductions at v = 1.5 are printed as “??%” in the paper."""
 
 

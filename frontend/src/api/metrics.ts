@@ -26,6 +26,7 @@ export const METRICS = {
   cpu_user_percent: {"label": "CPU in user space", "unit": "% of one CPU", "better": "", "short": "", "chart": "", "history": false, "fleet": false, "experiment": true, "guardrail": false},
   cpu_system_percent: {"label": "CPU in the kernel", "unit": "% of one CPU", "better": "", "short": "", "chart": "", "history": false, "fleet": false, "experiment": true, "guardrail": false},
   cpu_s_per_gbit: {"label": "CPU per gigabit", "unit": "s/Gbit", "better": "less", "short": "", "chart": "", "history": false, "fleet": false, "experiment": true, "guardrail": false},
+  gbit_per_cpu_s: {"label": "CPU effectiveness", "unit": "Gbit/s per CPU", "better": "more", "short": "", "chart": "", "history": false, "fleet": false, "experiment": true, "guardrail": false},
   busiest_cpu_percent: {"label": "Busiest CPU", "unit": "%", "better": "less", "short": "busiest CPU", "chart": "", "history": false, "fleet": true, "experiment": false, "guardrail": true},
   softirq_cpu_percent: {"label": "Softirq on its busiest CPU", "unit": "%", "better": "less", "short": "softirq, hottest", "chart": "", "history": false, "fleet": true, "experiment": false, "guardrail": false},
   rtt_p50_us: {"label": "Response time, median", "unit": "µs", "better": "less", "short": "RTT p50", "chart": "round-trip", "history": true, "fleet": false, "experiment": true, "guardrail": false},

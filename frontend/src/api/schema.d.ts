@@ -2407,6 +2407,13 @@ export interface components {
                          */
                         irqbalance: boolean;
                         /**
+                         * CPUs of irqbalance
+                         * Format: cpu-list
+                         * @description To which alone it moves interrupts.
+                         * @default
+                         */
+                        irqbalance_cpus: string;
+                        /**
                          * Workload
                          * @default {}
                          */
@@ -3029,6 +3036,13 @@ export interface components {
                          * @default false
                          */
                         irqbalance: boolean;
+                        /**
+                         * CPUs of irqbalance
+                         * Format: cpu-list
+                         * @description To which alone it moves interrupts.
+                         * @default
+                         */
+                        irqbalance_cpus: string;
                         /**
                          * Workload
                          * @default {}
@@ -4901,9 +4915,12 @@ export interface components {
          * PublishedResult
          * @description A published value next to this node's. arms: indices of the arms it belongs to, empty if there are none.
          *
-         *     effect: of the first one relative to the arm `against`, None without one or before its result.
+         *     effect: relative to the arm `against`, of several arms the largest in the paper's direction; None without one or
+         *     before its result. unmeasured_because: why this experiment cannot measure it, None if it can.
          */
         PublishedResult: {
+            /** Id */
+            id: string;
             /** Arm */
             arm: string;
             /** Metric */
@@ -4912,6 +4929,11 @@ export interface components {
             text: string;
             /** Value */
             value: number | null;
+            /**
+             * Direction
+             * @default
+             */
+            direction: string;
             /**
              * Role
              * @default
@@ -4930,15 +4952,20 @@ export interface components {
                 low: number;
                 high: number;
             } | null;
+            /** Unmeasured Because */
+            unmeasured_because: string | null;
         };
         /**
          * PublishedRow
-         * @description A published value of a metric for an arm, for comparison. text: as printed in the paper.
+         * @description A published value of a metric for an arm, for comparison. arm: of what; text: as printed in the paper.
          *
-         *     role: of the arms it belongs to, as a shell pattern; empty for the arm of the name `arm`. against: role of the arm
-         *     that the value is relative to, empty for an absolute value.
+         *     id: in docs/papers.toml. direction: higher, lower or unchanged, empty if the paper states none. role: of the arms it
+         *     belongs to, as a shell pattern; empty for none. against: role of the arm that the value is relative to, empty for an
+         *     absolute value.
          */
         PublishedRow: {
+            /** Id */
+            id: string;
             /** Arm */
             arm: string;
             /** Metric */
@@ -4947,6 +4974,11 @@ export interface components {
             text: string;
             /** Value */
             value: number | null;
+            /**
+             * Direction
+             * @default
+             */
+            direction: string;
             /**
              * Role
              * @default
@@ -6412,6 +6444,13 @@ export interface components {
                          * @default false
                          */
                         irqbalance: boolean;
+                        /**
+                         * CPUs of irqbalance
+                         * Format: cpu-list
+                         * @description To which alone it moves interrupts.
+                         * @default
+                         */
+                        irqbalance_cpus: string;
                         /**
                          * Workload
                          * @default {}

@@ -8,6 +8,7 @@ export const level = (name: string, value: number | null = null): Level => ({
   settings: [],
   policy: null,
   irqbalance: false,
+  irqbalance_cpus: "",
   workload: {},
   value,
   role: "",

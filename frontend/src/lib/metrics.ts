@@ -63,6 +63,7 @@ const FORMATS: Record<Rows[MetricName]["unit"], Format> = {
   "%": percent,
   "% of one CPU": withUnit("%"),
   "s/Gbit": withUnit("s/Gbit"),
+  "Gbit/s per CPU": withUnit("Gbit/s per CPU"),
   s: withUnit("s"),
   "": ratio,
 };

@@ -11,7 +11,7 @@ export function shareText(share: number): string {
   return `${value === 0 || value >= 0.095 ? value.toFixed(1) : value.toPrecision(1)} %`;
 }
 
-/** A relative change with one decimal, as the paper prints it: `−21.4 %`, `+6.9 %`; a dash without one. */
+/** A relative change with one decimal, as the paper prints it: `−12.3 %`, `+6.9 %`; a dash without one. */
 export function changeText(change: number | null): string {
   if (change === null) return UNKNOWN;
   const size = Math.abs(change * 100).toFixed(1);

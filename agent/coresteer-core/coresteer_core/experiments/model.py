@@ -52,7 +52,7 @@ class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
     label = "TCP stream"
     label_ko = "TCP 스트림"
     summary = "TCP connections that send as fast as the rate limit allows; the node under test discards the data."
-    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *CPU_METRICS)
+    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", "gbit_per_cpu_s", *_RX_METRICS, *CPU_METRICS)
 
     connections: Annotated[Connections, labelled("Connections", "TCP connections that send at the same time.")] = 4
     limit_mbit_per_s: MbitLimit = 400_000
@@ -114,7 +114,7 @@ class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
     label = "iperf3"
     label_ko = "iperf3"
     summary = "Runs the program iperf3 if it is installed."
-    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *CPU_METRICS)
+    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", "gbit_per_cpu_s", *_RX_METRICS, *CPU_METRICS)
 
     udp: Annotated[bool, labelled("UDP instead of TCP")] = False
     streams: Annotated[Connections, labelled("Streams", "Connections or flows that send at the same time.")] = 4
@@ -273,9 +273,10 @@ class Run(Struct, frozen=True, kw_only=True):
     """Request for one run of an experiment: start the workload, warm up, measure, stop the workload.
 
     measure_s: also the most that a Finite workload may take.
-    irqbalance: let it run meanwhile; every affinity that it changes is restored. address, netdev: of the server, for a
-    client. netdevs: those whose packets count; empty for all NICs that are up (Inventory.active_nics()), or where there
-    is none for all netdevs but loopback: on bridges and the ends of veth pairs a packet would count again.
+    irqbalance: let it run meanwhile; every affinity that it changes is restored. irqbalance_cpus: to which alone it may
+    move interrupts; empty for its own choice. address, netdev: of the server, for a client. netdevs: those whose
+    packets count; empty for all NICs that are up (Inventory.active_nics()), or where there is none for all netdevs but
+    loopback: on bridges and the ends of veth pairs a packet would count again.
     """
 
     run_id: str
@@ -284,6 +285,7 @@ class Run(Struct, frozen=True, kw_only=True):
     warmup_s: float
     measure_s: float
     irqbalance: bool = False
+    irqbalance_cpus: CpuText = ""
     address: str = ""
     netdevs: list[str] = []
 

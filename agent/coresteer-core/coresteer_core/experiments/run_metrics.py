@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import RunResult
-from coresteer_core.metrics import EXPERIMENT_METRICS, cpu_s_per_gbit, packets_per_interrupt
+from coresteer_core.metrics import EXPERIMENT_METRICS, cpu_s_per_gbit, gbit_per_cpu_s, packets_per_interrupt
 from coresteer_core.node.derive import CpuTimes, Sample, derive_rates
 from coresteer_core.node.metric_values import counted_netdevs, metric_values, netdev_drops
 from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency, unpack_column
@@ -65,8 +65,7 @@ def run_result(
         figures |= _counted(rates, before, after, counted, irqs)
         figures |= {} if tcp is None else _own_traffic(rates, counted, tcp)
         figures |= _of_load(load)
-        effort = cpu_s_per_gbit(figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s"))
-        figures |= {} if effort is None else {"cpu_s_per_gbit": effort}
+        figures |= cost_of_traffic(figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s"))
     return RunResult(
         started_ms=before.sample.time_ms,
         duration_s=seconds,
@@ -76,6 +75,15 @@ def run_result(
         steal_percent=_mean(cpus["steal"]),
         disturbed=[*_gone(before.sample, after.sample, netdevs), *disturbed],
     )
+
+
+def cost_of_traffic(cpu_percent: float | None, bit_per_s: float | None) -> dict[str, float]:
+    """Return CPU seconds per gigabit and gigabits per CPU second by metric, without those that are unknown."""
+    found = {
+        "cpu_s_per_gbit": cpu_s_per_gbit(cpu_percent, bit_per_s),
+        "gbit_per_cpu_s": gbit_per_cpu_s(cpu_percent, bit_per_s),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 _OWN = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)

@@ -1,6 +1,8 @@
 """Experiment templates. A new one is a module beside these with its texts, and its entry in TEMPLATES. Pure."""
 
-from coresteer.experiments.schemas import Template
+from coresteer.experiments.published import published_results
+from coresteer.experiments.schemas import PublishedResult, Template
+from coresteer.experiments.spec import Analysis, Spec
 from coresteer.experiments.templates.coalescing import RX_FRAMES, RX_USECS
 from coresteer.experiments.templates.coscheduling import COSCHEDULING
 from coresteer.experiments.templates.declaration import Paper, TemplateKind
@@ -10,7 +12,16 @@ from coresteer.experiments.templates.placement import FEW_INTERRUPT_CORES, M_N
 from coresteer.experiments.templates.rps import RPS
 from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
 
-__all__ = ["TEMPLATES", "NodeFacts", "Paper", "TemplateKind", "find_template", "templates"]
+__all__ = [
+    "TEMPLATES",
+    "NodeFacts",
+    "Paper",
+    "TemplateKind",
+    "find_template",
+    "published_by",
+    "templates",
+    "unmeasured_by",
+]
 
 TEMPLATES = (
     M_N,
@@ -36,3 +47,18 @@ def templates(facts: NodeFacts) -> list[Template]:
 def find_template(slug: str) -> TemplateKind | None:
     """Return the template with this slug, None for an experiment without one."""
     return _BY_SLUG.get(slug)
+
+
+def unmeasured_by(spec: Spec) -> dict[str, str]:
+    """Return the metrics that say nothing about an experiment's load, with the reason; never its primary metric."""
+    template = find_template(spec.template)
+    found = {} if template is None else template.unmeasured(spec)
+    return {metric: reason for metric, reason in found.items() if metric != spec.primary}
+
+
+def published_by(spec: Spec, analysis: Analysis) -> list[PublishedResult]:
+    """Return the published values of an experiment's template next to its own; none without a paper."""
+    template = find_template(spec.template)
+    if template is None or template.paper is None:
+        return []
+    return published_results(spec, analysis, template.paper.rows, unmeasured_by(spec))

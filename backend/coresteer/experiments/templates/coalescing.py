@@ -2,7 +2,7 @@
 
 from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
 from coresteer.experiments.spec import Factor, Level, Spec
-from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import (
     NodeFacts,
     TemplateUnavailable,
@@ -10,26 +10,25 @@ from coresteer.experiments.templates.parts import (
     tcp_stream,
     traffic_sentence,
 )
-from coresteer.localization.text import BilingualText
+from coresteer.localization.text import text
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import Observe, Workload
+from coresteer_core.experiments.model import Observe, Traffic, Workload
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Timer, Verdict, interrupt_timer
 from coresteer_core.node.nic_model import frame_wire_time_us
 
-_PAPER_MACHINE = BilingualText(
-    "The authors used one link of 1 Gbit/s with frames of 9000 B.",
-    "논문의 환경: 9000바이트 프레임을 쓰는 1 Gbit/s 링크 하나.",
-)
+_PAPER = paper_of("rx-usecs")
 _GAP_US = 72
 USECS, FRAMES = "coalesce/rx-usecs", "coalesce/rx-frames"
 _ADAPTIVE = "coalesce/adaptive-rx"
 _SWEPT_USECS = (18, 36, 54, 72, 90, 250)
 """Those of the paper, and one far above every packet gap."""
-_SWEPT_FRAMES = (6, 18, 42, 48)
+_SWEPT_FRAMES = (6, 12, 18, 24, 30, 36, 42, 48)
+"""Those of the paper."""
 _BELOW_THE_GAP, _PAST_THE_GAP = 18, 90
 _FRAMES_OF_USECS = 6
 _POLLS = 1
+_INTERRUPT_METRICS = ("interrupts_per_s", "packets_per_interrupt")
 _RARELY_SUPPORTED = frozenset({"virtio_net", "vmxnet3"})
 """Drivers that report the values but accept them only if the host has the feature."""
 
@@ -59,7 +58,12 @@ def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         )
     times = [_time(facts, nic, value, []) for value in _values(facts, nic, USECS, (_BELOW_THE_GAP, _PAST_THE_GAP))]
     counts = [
-        Level(f"{requested} frames", [DesiredValue(_key(facts, nic, FRAMES), str(value))], value=float(value))
+        Level(
+            f"{requested} frames",
+            [DesiredValue(_key(facts, nic, FRAMES), str(value))],
+            value=float(value),
+            role=f"frames/{requested}",
+        )
         for requested, value in _values(facts, nic, FRAMES, _SWEPT_FRAMES)
     ]
     workload = _traffic(facts)
@@ -81,6 +85,7 @@ def _software(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
                 DesiredValue(f"netdev/{NETDEV_PLACEHOLDER}/gro_flush_timeout", str(value * 1000)),
             ],
             value=float(value),
+            role=f"usecs/{value}",
         )
         for value in _SWEPT_USECS
     ]
@@ -100,7 +105,7 @@ def _software(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
 
 
 def _differs(facts: NodeFacts) -> str:
-    return machine_sentence(facts, _PAPER_MACHINE.en)
+    return machine_sentence(facts, _PAPER.machine.en)
 
 
 def _traffic(facts: NodeFacts) -> Workload:
@@ -148,12 +153,21 @@ def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[Desi
     requested, stands = value
     steady = [DesiredValue(_key(facts, nic, _ADAPTIVE), "off")] if nic.params.get(_ADAPTIVE) == "on" else []
     return Level(
-        f"{requested} µs", [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more], value=float(stands)
+        f"{requested} µs",
+        [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more],
+        value=float(stands),
+        role=f"usecs/{requested}",
     )
 
 
 def _key(facts: NodeFacts, nic: Netdev, name: str) -> str:
     return f"netdev/{NETDEV_PLACEHOLDER if facts.peer_id is not None else nic.name}/{name}"
+
+
+def _without_interrupts(spec: Spec) -> dict[str, str]:
+    """Return the metrics of interrupts with the reason, where the load passes a veth pair instead of a NIC."""
+    passes_nic = spec.peer_node_id is not None or not isinstance(spec.workload, Traffic)
+    return {} if passes_nic else dict.fromkeys(_INTERRUPT_METRICS, text("en", "reason.no_interrupt"))
 
 
 def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
@@ -176,24 +190,13 @@ def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
     return differs
 
 
-_CITATION = "Park, Woo, Lee, Kim: interrupt coalescing parameters"
-
 RX_USECS = TemplateKind(
     "rx-usecs",
     "rx-usecs: time until an interrupt",
     "The longer the NIC waits for more packets, the fewer interrupts it raises. From which value on, and at what cost?",
     _usecs,
-    Paper(
-        _CITATION,
-        _PAPER_MACHINE,
-        [
-            published_row("18 µs", "interrupts_per_s", "~20,000", 20_000),
-            published_row("36 µs", "interrupts_per_s", "not fewer yet", 20_000),
-            published_row("54 µs", "interrupts_per_s", "coalescing sets in"),
-            published_row("90 µs", "interrupts_per_s", "~4,000", 4_000),
-            published_row("90 µs", "throughput_bit_per_s", "unaffected"),
-        ],
-    ),
+    _PAPER,
+    unmeasured=_without_interrupts,
 )
 
 RX_FRAMES = TemplateKind(
@@ -202,19 +205,5 @@ RX_FRAMES = TemplateKind(
     "A packet count ends the wait early. It matters only where the time is longer than the gap between packets, so "
     "both a shorter and a longer time are measured.",
     _frames,
-    Paper(
-        _CITATION,
-        _PAPER_MACHINE,
-        [
-            published_row("18 µs, 6 frames", "interrupts_per_s", "~20,000", 20_000),
-            published_row("18 µs, 18 frames", "interrupts_per_s", "nothing changes", 20_000),
-            published_row("18 µs, 42 frames", "interrupts_per_s", "nothing changes", 20_000),
-            published_row("90 µs, 6 frames", "interrupts_per_s", "~4,000", 4_000),
-            published_row("90 µs, 18 frames", "interrupts_per_s", "cut further"),
-            published_row("90 µs, 42 frames", "interrupts_per_s", "cut further"),
-            published_row("90 µs, 42 frames", "throughput_bit_per_s", "not fallen yet"),
-            published_row("90 µs, 42 frames", "cpu_busy_percent", "less than half of the 11 % before"),
-            published_row("90 µs, 48 frames", "throughput_bit_per_s", "begins to fall past 42"),
-        ],
-    ),
+    paper_of("rx-frames"),
 )

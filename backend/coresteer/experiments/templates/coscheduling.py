@@ -1,16 +1,12 @@
 """Template of the paper on coscheduling by reordering: parallel jobs without and with periodic boosts. Pure."""
 
 from coresteer.experiments.spec import Factor, Level, Spec
-from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
-from coresteer.localization.text import BilingualText
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp
 
-_PAPER_MACHINE = BilingualText(
-    "The authors simulated a cluster with the Solaris scheduler; most constants of their simulator are unknown.",
-    "논문의 환경: Solaris 스케줄러를 사용하는 클러스터의 시뮬레이션. 시뮬레이터 상수는 대부분 알려지지 않음.",
-)
+_PAPER = paper_of("coscheduling")
 _PROCESSES, _MPL, _LOOPS = 2, 3, 250
 """Half a minute of work: a policy finds the processes only 5 s after their start."""
 _MAX_RUN_S = 300.0
@@ -45,7 +41,7 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     )
     spec = kind.spec(facts, workload, [Factor("scheduling", levels)], primary="job_response_s", measure_s=_MAX_RUN_S)
     return spec, [
-        machine_sentence(facts, _PAPER_MACHINE.en),
+        machine_sentence(facts, _PAPER.machine.en),
         f"{_MPL} jobs of {_PROCESSES} processes share CPUs {' and '.join(map(str, cpus))}, instead of 200 jobs on a "
         "cluster; I/O is a sleep, as in the authors' simulator.",
         f"PB is the policy “{boost_name}”, version {boost.version}; PB+RO is “{name}”, version {reordered.version}. "
@@ -60,24 +56,5 @@ COSCHEDULING = TemplateKind(
     "take where the kernel alone schedules them, where processes with messages are boosted, and where the one whose "
     "peer runs soonest is boosted first?",
     _make,
-    Paper(
-        "Yu, Azougagh, Kim, Maeng: coscheduling by reordering (PROC)",
-        _PAPER_MACHINE,
-        [
-            published_row(
-                "PB+RO against PB",
-                "job_response_s",
-                "21.4 % shorter at most (simulated in 2007, constants unknown)",
-                role=REORDERED,
-                against=BOOST,
-            ),
-            published_row(
-                "PB+RO against PB, spinning",
-                "spin_s",
-                "31.8 % less at most (simulated in 2007, constants unknown)",
-                role=REORDERED,
-                against=BOOST,
-            ),
-        ],
-    ),
+    _PAPER,
 )

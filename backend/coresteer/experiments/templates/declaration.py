@@ -1,8 +1,9 @@
 """Declaration of an experiment template: its texts, the paper that it repeats, and how it is made for a node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from coresteer import papers
 from coresteer.experiments.schedule import check_spec
 from coresteer.experiments.schemas import PublishedRow, Template
 from coresteer.experiments.spec import Factor, Spec
@@ -19,9 +20,8 @@ _SETTLE_S = 15.0
 class Paper(NamedTuple):
     """A published measurement that a template repeats.
 
-    machine: the authors', as a sentence in English and in Korean. rows: the published values; one that belongs to no
-    arm of the experiment is of the paper only. Effects that are published in percent have no value, so they are listed
-    but not drawn.
+    machine: the authors', as a sentence in English and in Korean. rows: the published values; one without a role
+    belongs to no arm of the experiment. Only values in a metric's unit are drawn.
     """
 
     citation: str
@@ -29,12 +29,32 @@ class Paper(NamedTuple):
     rows: list[PublishedRow]
 
 
+def paper_of(slug: str) -> Paper:
+    """Return the paper with the figures that docs/papers.toml declares for a template."""
+    measured = [figure for figure in papers.figures() if slug in figure.templates]
+    paper = papers.papers()[measured[0].system]
+    return Paper(paper.citation, BilingualText(paper.machine, paper.machine_ko), [_row(figure) for figure in measured])
+
+
+def _row(figure: papers.Figure) -> PublishedRow:
+    return PublishedRow(
+        id=figure.id,
+        arm=figure.figure,
+        metric=figure.metric,
+        text=figure.text,
+        value=figure.value,
+        direction=figure.direction,
+        role=figure.role,
+        against="" if figure.value is not None else figure.against,
+    )
+
+
 class TemplateKind(NamedTuple):
     """An experiment template: its texts, paper, and the function that makes its experiment for a node.
 
     make: returns the experiment for a node and how it differs from the paper's; raises TemplateUnavailable. applies:
     whether the template is offered for a node at all. predictor: metric that should rank the arms as the primary metric
-    does; the report shows how well.
+    does; the report shows how well. unmeasured: metrics that say nothing about an experiment's load, with the reason.
     """
 
     slug: str
@@ -44,6 +64,7 @@ class TemplateKind(NamedTuple):
     paper: Paper | None = None
     applies: Callable[[NodeFacts], bool] = lambda _: True
     predictor: str = ""
+    unmeasured: Callable[[Spec], Mapping[str, str]] = lambda _: {}
 
     def for_node(self, facts: NodeFacts) -> Template:
         """Return the template with its experiment for a node, or the reason why the node cannot have it."""
@@ -91,13 +112,3 @@ class TemplateKind(NamedTuple):
         if (why := check_spec(spec)) is not None:
             raise TemplateUnavailable(why)
         return spec
-
-
-def published_row(
-    arm: str, metric: str, text: str, value: float | None = None, *, role: str = "", against: str = ""
-) -> PublishedRow:
-    """Return a published value of a metric for an arm.
-
-    text: as printed; value: in the metric's unit, None for other statements. role, against: as in PublishedRow.
-    """
-    return PublishedRow(arm=arm, metric=metric, text=text, value=value, role=role, against=against)

@@ -1,20 +1,15 @@
 """Templates of the paper on NUMA scheduling: four ways to place processes, and the contention factor. Pure."""
 
 from coresteer.experiments.spec import Factor, Level, Spec
-from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
-from coresteer.localization.text import BilingualText
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.experiments.model import Memory
 from coresteer_core.node.topology import NumaNode
 from coresteer_core.settings.base import format_cpus
 
-_PAPER_MACHINE = BilingualText(
-    "The authors used 40 cores of Intel Xeon and the programs of PARSEC, half of them memory-intensive.",
-    "논문의 환경: Intel Xeon 40코어, 절반이 메모리 집약적인 PARSEC 프로그램.",
-)
-_CITATION = "Lim, Eom: user-space NUMA-aware scheduler (UNAS)"
+_UNAS, _CONTENTION_FACTOR = paper_of("unas"), paper_of("contention-factor")
 _BALANCING = "kernel/numa_balancing"
 _MOST_PROCESSES = 64
 _MOST_MIB, _LEAST_MIB = 256, 32
@@ -56,7 +51,7 @@ def _unas(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     workload = Memory(compute_processes=half, memory_processes=half, mib=_mib(nodes[0], half), work_s=_WORK_S)
     spec = kind.spec(facts, workload, [Factor("placement", levels)], primary="makespan_s", measure_s=_MAX_RUN_S)
     return spec, [
-        machine_sentence(facts, _PAPER_MACHINE.en),
+        machine_sentence(facts, _UNAS.machine.en),
         f"{half} processes compute and {half} copy {workload.mib} MiB each, instead of PARSEC. All memory is first "
         f"touched on NUMA node {nodes[0].id}, an adverse start; with static pins it is touched by the pinned process.",
         f"Static pins: memory processes on {format_cpus(parse_cpu_list(memory))}, the others on "
@@ -95,7 +90,7 @@ def _contention(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     )
     spec = kind.spec(facts, workload, [Factor("co-runners", levels)], primary="memory_run_s", measure_s=_MAX_RUN_S)
     return spec, [
-        machine_sentence(facts, _PAPER_MACHINE.en),
+        machine_sentence(facts, _UNAS.machine.en),
         f"One process to {most + 1} copy {workload.mib} MiB each in the memory of NUMA node {node.id}, each on a core "
         "of its own there. The difference from the first arm is the slow-down by contention, minus 1.",
     ]
@@ -143,28 +138,7 @@ UNAS = TemplateKind(
     "Half of the processes compute, half use memory that is on one NUMA node at first. How long do they all take where "
     "the kernel, automatic NUMA balancing, static pins or the policy place them?",
     _unas,
-    Paper(
-        _CITATION,
-        _PAPER_MACHINE,
-        [
-            published_row(
-                "UNAS against the kernel",
-                "makespan_s",
-                "25 % shorter total run time (40 cores, PARSEC)",
-                role=POLICY,
-                against=KERNEL,
-            ),
-            published_row(
-                "UNAS against automatic balancing",
-                "makespan_s",
-                "better than automatic",
-                role=POLICY,
-                against=AUTOMATIC,
-            ),
-            published_row("UNAS against static pins", "makespan_s", "better than static", role=POLICY, against=PINS),
-            published_row("UNAS, Apache and MySQL", "requests_per_s", "improves"),
-        ],
-    ),
+    _UNAS,
 )
 
 CONTENTION_FACTOR = TemplateKind(
@@ -173,14 +147,6 @@ CONTENTION_FACTOR = TemplateKind(
     "More and more processes copy memory of the same NUMA node. How much slower does each become, and does the "
     "policy's contention factor rank the loads in the same order?",
     _contention,
-    Paper(
-        _CITATION,
-        _PAPER_MACHINE,
-        [
-            published_row(
-                "any", "memory_run_s", "the factor follows the measured slow-down (Fig. 3)", role="co-runners/*"
-            )
-        ],
-    ),
+    _CONTENTION_FACTOR,
     predictor="contention_factor",
 )

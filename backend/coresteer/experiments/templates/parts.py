@@ -60,10 +60,15 @@ class TemplateUnavailable(Exception):  # noqa: N818 - no error: a template says 
 
 
 def tcp_stream(facts: NodeFacts, *, limited: bool, server_cpus: str = "", client_cpus: str = "") -> TcpStream:
-    """Return a TCP workload from the peer or the node itself. limited: to 1 Gbit/s per client, as in the papers."""
+    """Return a TCP workload from the peer or the node itself, with the authors' 8 connections where it has the CPUs.
+
+    limited: to 1 Gbit/s per client, as in the papers. Senders on the node itself need CPUs, too.
+    """
     clients = max(1, min(_MOST_CLIENTS, len(facts.usable_cpus) // 2))
     limit = {"limit_mbit_per_s": clients * _MBIT_PER_S_A_CLIENT} if limited else {}
-    return TcpStream(connections=max(4, clients), server_cpus=server_cpus, client_cpus=client_cpus, **limit)
+    enough = len(facts.usable_cpus) >= _MOST_CLIENTS * (1 if facts.peer_id is not None else 2)
+    connections = _MOST_CLIENTS if enough else max(4, clients)
+    return TcpStream(connections=connections, server_cpus=server_cpus, client_cpus=client_cpus, **limit)
 
 
 def receive_settings(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue]:

@@ -3,9 +3,8 @@
 from functools import partial
 from itertools import groupby
 
-from coresteer.experiments.schemas import PublishedRow
 from coresteer.experiments.spec import Factor, Level, Spec
-from coresteer.experiments.templates.declaration import Paper, TemplateKind, published_row
+from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import (
     NodeFacts,
     TemplateUnavailable,
@@ -14,15 +13,12 @@ from coresteer.experiments.templates.parts import (
     tcp_stream,
     traffic_sentence,
 )
-from coresteer.localization.text import BilingualText
+from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.policies.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.settings.base import format_cpus
 
-_PAPER_MACHINE = BilingualText(
-    "The authors used 8 cores (each cache shared by two), Linux 2.6.18 and 2.6.28, and 8 clients of 1 Gbit/s.",
-    "논문의 환경: 둘씩 캐시를 공유하는 8코어, Linux 2.6.18과 2.6.28, 1 Gbit/s 클라이언트 8대.",
-)
+_PAPER = paper_of("m-n")
 _MAX_CPUS_MEASURED = 8
 _CPUS_PER_DISTANCE = 2
 _CACHE = (DISTANCE[Locality.L2], DISTANCE[Locality.L3])
@@ -34,6 +30,15 @@ _DISTANCE_TEXT = {
     DISTANCE[Locality.NUMA]: "shares no cache",
     REMOTE_DISTANCE: "on another NUMA node",
 }
+_ROLES = {
+    0: "n/same",
+    DISTANCE[Locality.L2]: "n/cache",
+    DISTANCE[Locality.L3]: "n/cache",
+    SMT_LAST_DISTANCE: "n/core",
+    DISTANCE[Locality.NUMA]: "n/none",
+    REMOTE_DISTANCE: "n/none/remote",
+}
+"""Role of an arm by the distance of its CPU."""
 _FEW_VARIANTS = {"": (1, True), "-2s": (2, True), "-2n": (2, False), "-4s": (4, True), "-4n": (4, False)}
 """Number of interrupt CPUs and whether they share a cache, by the end of the slug."""
 
@@ -41,7 +46,7 @@ _FEW_VARIANTS = {"": (1, True), "-2s": (2, True), "-2n": (2, False), "-4s": (4, 
 def _m_n(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     """Return the process on every CPU or, on large machines, on some at each distance. Raises TemplateUnavailable.
 
-    The baseline shares a cache with the interrupt's CPU if possible, as in the paper.
+    The baseline is the interrupt's CPU itself, as in the paper: ⟨0-0⟩.
     """
     home = _home(facts)
     row = cpu_distances(facts.topology, Smt.LAST).rows[home]
@@ -51,11 +56,14 @@ def _m_n(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         raise TemplateUnavailable(f"{facts.name} has one usable CPU; the process cannot run elsewhere.")
     if len(servers) > _MAX_CPUS_MEASURED:
         servers = [cpu for _, ring in groupby(servers, lambda cpu: row[cpu]) for cpu in list(ring)[:_CPUS_PER_DISTANCE]]
-    near = next((cpu for cpu in servers if row[cpu] in _CACHE), home)
-    servers.sort(key=lambda cpu: (cpu != near, row[cpu], cpu))
     settings = receive_settings(facts, [home])
     levels = [
-        Level(f"⟨{home}-{cpu}⟩ {_distance(facts, row[cpu])}", settings, workload={"server_cpus": str(cpu)})
+        Level(
+            f"⟨{home}-{cpu}⟩ {_distance(facts, row[cpu])}",
+            settings,
+            workload={"server_cpus": str(cpu)},
+            role=_ROLES[row[cpu]],
+        )
         for cpu in servers
     ]
     workload = tcp_stream(facts, limited=True, client_cpus=format_cpu_list(clients))
@@ -88,7 +96,11 @@ def _few_cores(facts: NodeFacts, kind: TemplateKind, ending: str) -> tuple[Spec,
     cpus = _few(facts, count, near=near)
     settings = receive_settings(facts, cpus)
     name, policy = facts.network_process
-    levels = [Level("kernel default", settings), Level("network-process", settings, policy=policy)]
+    levels = [
+        Level("kernel default", settings, role="kernel"),
+        *([_irqbalance(cpus)] if _has_interrupts(settings) else []),
+        Level("network-process", settings, policy=policy, role="policy"),
+    ]
     workload = tcp_stream(facts, limited=False)
     factor = Factor("placement", levels)
     spec = kind.spec(facts, workload, [factor], primary="cpu_s_per_gbit")
@@ -96,6 +108,7 @@ def _few_cores(facts: NodeFacts, kind: TemplateKind, ending: str) -> tuple[Spec,
         _differs(facts),
         traffic_sentence(facts, workload),
         *_about_interrupts(facts, cpus),
+        _about_irqbalance(facts, settings),
         f"The policy is “{name}”, version {policy.version}; the authors changed the kernel.",
     ]
     return spec, differs
@@ -139,7 +152,7 @@ def _few(facts: NodeFacts, count: int, *, near: bool) -> list[int]:
 
 
 def _differs(facts: NodeFacts) -> str:
-    return machine_sentence(facts, _PAPER_MACHINE.en)
+    return machine_sentence(facts, _PAPER.machine.en)
 
 
 def _distance(facts: NodeFacts, distance: int) -> str:
@@ -164,19 +177,32 @@ def _client_cpus(facts: NodeFacts) -> list[int]:
     return sorted(cpu for core in kept for cpu in core)
 
 
+def _irqbalance(cpus: list[int]) -> Level:
+    """Return irqbalance on the same CPUs, without settings: it moves only interrupts that no change has set."""
+    return Level("irqbalance", irqbalance=True, irqbalance_cpus=format_cpu_list(cpus), role="irqbalance")
+
+
+def _has_interrupts(settings: list[DesiredValue]) -> bool:
+    """Return whether the placement of packets is that of interrupts, instead of RPS."""
+    return all(desired.key.startswith("irq/") for desired in settings)
+
+
+def _about_irqbalance(facts: NodeFacts, settings: list[DesiredValue]) -> str:
+    if _has_interrupts(settings):
+        return "irqbalance may use the same CPUs only (IRQBALANCE_BANNED_CPULIST); the kernel places the processes."
+    if facts.peer_id is None:
+        return "irqbalance is not compared, as there is no interrupt."
+    return "irqbalance is not compared, as the interrupts cannot be moved."
+
+
 def _about_interrupts(facts: NodeFacts, cpus: list[int]) -> list[str]:
     where = format_cpus(set(cpus))
     if facts.peer_id is None:
-        return [
-            f"A veth pair has no interrupt: {where}, selected by RPS, takes the place of the interrupt's CPU.",
-            "irqbalance is not compared, as there is no interrupt.",
-        ]
+        return [f"A veth pair has no interrupt: {where}, selected by RPS, takes the place of the interrupt's CPU."]
     wire = facts.receiving_netdev
     name = wire.name if wire is not None else "the card"
     return [f"The receive queues of {name} are on {where} in every run; the authors bound one port to each core."]
 
-
-_CITATION = "Jang, Jin, Kim: network-process scheduling for multicore systems, 2009"
 
 M_N = TemplateKind(
     "m-n",
@@ -184,33 +210,15 @@ M_N = TemplateKind(
     "Packets are received on CPU m in every run, and the process that consumes them runs on one CPU after another. How "
     "much CPU time does the distance cost?",
     _m_n,
-    Paper(
-        _CITATION,
-        _PAPER_MACHINE,
-        [
-            published_row("any n", "throughput_bit_per_s", "hardly changes with the core of the process"),
-            published_row("an n that shares no cache with m", "cpu_busy_percent", "up to 27 % more CPU"),
-        ],
-    ),
+    _PAPER,
 )
 
-
-def _against_linux(cores: str, throughput: str, effectiveness: str) -> list[PublishedRow]:
-    return [
-        published_row(cores, "throughput_bit_per_s", f"{throughput} against Linux 2.6.18 / 2.6.28"),
-        published_row(cores, "cpu_s_per_gbit", f"CPU effectiveness {effectiveness} against Linux 2.6.18 / 2.6.28"),
-    ]
-
-
-_SHARED = _against_linux("network-process, 2 cores that share a cache", "+21 % / +4 %", "+63 % / +59 %")
-_SEPARATE = _against_linux("network-process, 2 cores that share none", "+32 % / +20 %", "+43 % / +39 %")
-_TREND = published_row("any", "throughput_bit_per_s", "the fewer the interrupt cores, the larger the gain")
 _FEW_TITLES = {
-    "": ("One interrupt CPU: placement of the processes", [*_SHARED, *_SEPARATE, _TREND]),
-    "-2s": ("2S: two interrupt CPUs that share a cache", [*_SHARED, _TREND]),
-    "-2n": ("2N: two interrupt CPUs that share no cache", [*_SEPARATE, _TREND]),
-    "-4s": ("4S: four interrupt CPUs that share a cache", [*_SHARED, _TREND]),
-    "-4n": ("4N: four interrupt CPUs that share no cache", [*_SEPARATE, _TREND]),
+    "": "One interrupt CPU: placement of the processes",
+    "-2s": "2S: two interrupt CPUs that share a cache",
+    "-2n": "2N: two interrupt CPUs that share no cache",
+    "-4s": "4S: four interrupt CPUs that share a cache",
+    "-4n": "4N: four interrupt CPUs that share no cache",
 }
 
 FEW_INTERRUPT_CORES = tuple(
@@ -220,8 +228,8 @@ FEW_INTERRUPT_CORES = tuple(
         "Packets are received on few CPUs. The kernel's placement of processes is compared with a network-process "
         "policy, which places them on the CPUs that handle their packets or near them.",
         partial(_few_cores, ending=ending),
-        Paper(_CITATION, _PAPER_MACHINE, rows),
+        paper_of(f"few-interrupt-cores{ending}"),
         partial(_offers_few, ending=ending),
     )
-    for ending, (title, rows) in _FEW_TITLES.items()
+    for ending, title in _FEW_TITLES.items()
 )

@@ -23,13 +23,13 @@ export type SharedProps = {
 };
 
 /** A level's settings, policy and workload fields in one line. */
-function levelText({ settings, policy, irqbalance, workload }: LevelDraft): string {
+function levelText({ settings, policy, irqbalance, irqbalanceCpus, workload }: LevelDraft): string {
   const parts = [
     ...settings.filter(({ key }) => key !== "").map(({ key, value }) => `${settingName(key)} ${value}`),
     ...(policy === null
       ? []
       : [policy.id === 0 ? "a policy" : `policy ${policy.id} v${policy.version}, ${policy.mode}`]),
-    ...(irqbalance ? ["irqbalance runs"] : []),
+    ...(irqbalance ? [irqbalanceCpus === "" ? "irqbalance runs" : `irqbalance on CPU ${irqbalanceCpus} only`] : []),
     ...Object.entries(workload).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`),
   ];
   return parts.join(", ") || NO_CHANGE;
@@ -124,6 +124,16 @@ export function LevelEditor({ level, place, path, sweep, type, known, at, onChan
             </div>
           );
         })}
+        {level.irqbalance && (
+          <div className={experimentsStyles.row}>
+            <SchemaInput
+              schema={fieldAt(levelSchema(), "irqbalance_cpus")}
+              value={level.irqbalanceCpus}
+              error={at(`${path}.irqbalance_cpus`, level.irqbalanceCpus)}
+              onChange={(irqbalanceCpus) => onChange({ ...level, irqbalanceCpus })}
+            />
+          </div>
+        )}
         <AddToLevel level={level} type={type} called={called} onChange={onChange} />
       </details>
     </li>

@@ -24,6 +24,7 @@ export type LevelDraft = {
   settings: SettingDraft[];
   policy: { id: number; version: number; mode: Mode } | null;
   irqbalance: boolean;
+  irqbalanceCpus: string;
   /** The workload's fields that differ at this level. */
   workload: Values;
   value: string;
@@ -58,6 +59,7 @@ export const newLevel = (more: Partial<LevelDraft> = {}): LevelDraft => {
     settings: [],
     policy: null,
     irqbalance: false,
+    irqbalanceCpus: "",
     workload: {},
     value: "",
     role: "",
@@ -137,6 +139,7 @@ const levelDraft = (level: Level): LevelDraft =>
         ? null
         : { id: level.policy.policy_id, version: level.policy.version, mode: level.policy.mode as Mode },
     irqbalance: level.irqbalance,
+    irqbalanceCpus: level.irqbalance_cpus,
     workload: Object.fromEntries(
       Object.entries(level.workload).map(([name, value]) => [name, value === false ? "" : String(value)]),
     ),
@@ -186,7 +189,7 @@ class Reader {
   }
 
   level(one: LevelDraft, path: string, workload: Schema): SpecIn["factors"][number]["levels"][number] {
-    const read = (name: "name" | "value", text: string) =>
+    const read = (name: "name" | "value" | "irqbalance_cpus", text: string) =>
       this.field(fieldAt(levelSchema(), name), `${path}.${name}`, text);
     const fields = Object.entries(one.workload).flatMap(([name, text]) => {
       const field = workload.properties?.[name];
@@ -197,6 +200,7 @@ class Reader {
       settings: one.settings.map((setting, place) => this.setting(setting, `${path}.settings.${place}`)),
       policy: this.policy(one.policy, `${path}.policy`),
       irqbalance: one.irqbalance,
+      irqbalance_cpus: one.irqbalance ? (read("irqbalance_cpus", one.irqbalanceCpus) as string) : "",
       workload: Object.fromEntries(fields),
       value: read("value", one.value) as number | null,
       role: one.role,

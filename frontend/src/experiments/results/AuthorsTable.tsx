@@ -3,8 +3,9 @@ import { metricOf } from "../arms";
 import { effectWithInterval, figureText } from "../format";
 import type { Experiment, Published } from "../types";
 
-/** This node's value for a published one: an effect, a mean, or the range of the means of several arms. */
+/** This node's value for a published one: an effect, a mean, the range of several arms' means, or why there is none. */
 function hereText(experiment: Experiment, row: Published): string {
+  if (row.unmeasured_because !== null) return row.unmeasured_because;
   if (row.against !== "") return effectWithInterval(row.effect);
   const { unit } = metricOf(experiment, row.metric);
   const means = row.arms.flatMap((place) => experiment.analysis.means[row.metric]?.[place]?.value ?? []);
@@ -37,11 +38,11 @@ export function AuthorsTable({
           {rows.map((row) => {
             const { label } = metricOf(experiment, row.metric);
             return (
-              <tr key={`${row.arm} ${row.metric} ${row.text}`} title={paper}>
+              <tr key={row.id} title={paper}>
                 <td>{row.arm}</td>
                 <td>{label}</td>
                 <td className="wrap">{row.text}</td>
-                <td className="n">{hereText(experiment, row)}</td>
+                <td className={row.unmeasured_because === null ? "n" : "wrap"}>{hereText(experiment, row)}</td>
               </tr>
             );
           })}

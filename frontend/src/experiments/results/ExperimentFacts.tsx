@@ -98,7 +98,9 @@ function levelText(level: Level): string {
     ...(level.policy === null
       ? []
       : [`policy ${level.policy.policy_id} v${level.policy.version}, ${level.policy.mode}`]),
-    ...(level.irqbalance ? ["irqbalance runs"] : []),
+    ...(level.irqbalance
+      ? [level.irqbalance_cpus === "" ? "irqbalance runs" : `irqbalance runs, on CPU ${level.irqbalance_cpus} only`]
+      : []),
     ...Object.entries(level.workload).map(([name, value]) => `${name} ${value}`),
   ];
   return parts.length === 0 ? "the node as it is" : parts.join(", ");

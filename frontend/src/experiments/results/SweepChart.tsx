@@ -27,7 +27,9 @@ function Lines({ experiment, metric, paper }: Props) {
   const factor = experiment.spec.factors[0];
   const axis = [factor?.name, factor?.unit].filter(Boolean).join(", ");
   const trend = experiment.analysis.trends.find((one) => one.metric === metric);
-  const printed = experiment.published.filter((row) => row.metric === metric || row.value === null);
+  const printed = experiment.published.filter(
+    (row) => row.metric === metric || row.value === null || row.unmeasured_because !== null,
+  );
   const drawn = points.some((point) => point.authors !== null);
   return (
     <>

@@ -7,8 +7,16 @@ const METRIC = "throughput_bit_per_s";
 
 test("levels stand in order of their values, with the authors' beside", () => {
   const one = sweep([20, 90, 0]);
-  const row = { arm: "the longest", metric: METRIC, text: "~4,000", value: 4000, role: "c", against: "" };
-  one.published = [{ ...row, arms: [2], effect: null }];
+  const row = {
+    id: "longest",
+    arm: "the longest",
+    metric: METRIC,
+    text: "~4,000",
+    value: 4000,
+    role: "c",
+    against: "",
+  };
+  one.published = [{ ...row, direction: "", arms: [2], effect: null, unmeasured_because: null }];
   const { points, numeric } = sweepPoints(one, METRIC);
   expect(numeric).toBe(true);
   expect(points.map(({ name, x, y, authors: reported }) => [name, x, y?.value ?? null, reported])).toEqual([
