@@ -15,8 +15,8 @@ from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import THREADS_PER_CLASS, Result, Setup, WorkloadError
-from coresteer_core.experiments.model import ClassesMethod
+from coresteer_agent.workloads.classes_model import Result, Setup, WorkloadError
+from coresteer_core.experiments.model import THREADS_PER_CLASS, ClassesMethod
 from coresteer_core.metrics import CLASS_NAMES
 
 REQUESTS = 8

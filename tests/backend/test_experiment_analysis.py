@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
-from coresteer.experiments.spec import Analysis, Comparison, Factor, Kind, Level, PlannedRun, RecordedRun, Spec
+from coresteer.experiments.spec import (
+    Analysis,
+    Comparison,
+    Factor,
+    Interval,
+    Kind,
+    Level,
+    PlannedRun,
+    RecordedRun,
+    Spec,
+)
 from coresteer_core.experiments.model import Observe
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
@@ -251,3 +261,25 @@ def test_an_analysis_can_be_stored_as_json() -> None:
     spec = spec_of("sweep", 3, 3)
     analysis = analyse(spec, 1, runs_of(spec, planted(0.1), metrics=list(EXPERIMENT_METRICS)))
     assert msgspec.json.decode(msgspec.json.encode(analysis), type=Analysis) == analysis
+
+
+def test_kept_runs_have_means_even_without_a_complete_block() -> None:
+    spec = spec_of("ab", 2)
+    runs = [run for run in runs_of(spec, planted(0.1)) if run.planned.stage == "aa"][:20]
+    first = next(run for run in plan_runs(spec, 1) if run.arm == (1,))
+    found = analyse(spec, 1, [*runs, kept(first, {FIGURE: 7.0}), kept(first, {FIGURE: 9.0}, "It took too long.")])
+    baseline, level = found.means[FIGURE]
+    assert baseline is not None
+    assert baseline.low < baseline.value < baseline.high, "from the A/A runs"
+    assert level == Interval(7.0, 7.0, 7.0)
+    (comparison,) = found.comparisons
+    assert (comparison.verdict, comparison.effect) == ("too-few", None)
+    assert (comparison.baseline, comparison.level) == (baseline, level)
+
+
+def test_an_incomplete_block_counts_in_no_comparison() -> None:
+    spec = spec_of("ab", 2, blocks=8)
+    runs = runs_of(spec, planted(0.1))
+    last = max(run.planned.number for run in runs)
+    whole, part = analyse(spec, 1, runs), analyse(spec, 1, [run for run in runs if run.planned.number != last])
+    assert [one.comparisons[0].blocks for one in (whole, part)] == [8, 7]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coresteer.experiments.arm_config import measure_s
 from coresteer.experiments.schedule import (
     MAX_RUNS,
     RUN_OVERHEAD_S,
@@ -193,6 +194,20 @@ memory = msgspec.structs.replace(spec_of("aa"), workload=Memory())
 def test_a_run_is_discarded_by_rule(run: RunResult, spec: Spec, part: str | None) -> None:
     reason = discard_reason(run, spec)
     assert reason is None if part is None else part in (reason or "")
+
+
+@pytest.mark.parametrize(("requests", "limit_s"), [(50, 80.0), (100, 130.0), (1_000, 600.0)])
+def test_the_time_limit_of_service_classes_follows_their_requests(requests: int, limit_s: float) -> None:
+    spec = msgspec.structs.replace(classes, workload=Classes(requests=requests), measure_s=30.0)
+    assert measure_s(spec, ()) == pytest.approx(limit_s, abs=0.1)
+    assert measure_s(msgspec.structs.replace(spec, workload=Memory()), ()) == 30.0
+    assert estimate_run_s(spec, ()) == pytest.approx(RUN_OVERHEAD_S + requests / 10)
+
+
+def test_an_arm_with_more_requests_has_a_longer_limit() -> None:
+    factor = Factor("requests", [Level("few"), Level("many", workload={"requests": 200})])
+    spec = Spec(name="x", kind="ab", node_id=1, workload=Classes(requests=50), primary="c5_by_c1", factors=[factor])
+    assert measure_s(spec, (0,)) < measure_s(spec, (1,))
 
 
 @settings(max_examples=30)

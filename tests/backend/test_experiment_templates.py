@@ -307,6 +307,20 @@ def test_service_classes_compare_nice_values_with_the_gate() -> None:
     assert isinstance(spec.workload, Classes)
     assert (spec.kind, spec.primary) == ("ab", "c5_by_c1")
     assert [level.workload["method"] for level in spec.factors[0].levels] == ["nice", "gate"]
+    assert spec.measure_s == spec.workload.limit_s
+
+
+def test_the_deviations_of_service_classes_are_those_of_the_experiment_as_changed_in_the_form() -> None:
+    kind = find_template("service-classes")
+    assert kind is not None
+    spec = spec_of(THIS, "service-classes")
+    assert [each.en for each in kind.deviations(spec)] == of(THIS, "service-classes").differs[1:]
+    like_paper = " ".join(
+        each.en for each in kind.deviations(replace(spec, workload=Classes(requests=1000, window_s=10)))
+    )
+    assert "A run is 50,000 requests, as in the paper" in like_paper
+    assert "of the last 10 s" in like_paper
+    assert "after 64 admissions of others" in like_paper
 
 
 def test_rps_is_off_or_on_the_cpus_near_the_card() -> None:

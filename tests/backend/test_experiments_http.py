@@ -42,7 +42,8 @@ async def test_a_preview_describes_each_arm_and_the_duration(node: ExperimentNod
     as_it_is, irqbalance, coalescing, moved = preview["arms"]
     assert as_it_is == {"name": "as it is", "sentence": "The node as it is, without enforced policies.", "commands": []}
     assert "irqbalance runs" in irqbalance["sentence"]
-    assert coalescing["commands"] == ["ethtool -C NETDEV rx-usecs 96"]
+    assert coalescing["commands"] == ["ethtool -C coresteer0 rx-usecs 96"]
+    assert "{netdev}" not in coalescing["sentence"]
     assert "Workload: server cpus 3." in moved["sentence"]
     assert moved["commands"] == [f"echo 7 > /proc/irq/{node.irq}/smp_affinity_list"]
 

@@ -129,6 +129,34 @@ def test_a_run_has_three_attempts() -> None:
     assert (step.state, "It got lost." in step.sentence) == (ExperimentState.FAILED, True)
 
 
+def of_arm(arm: tuple[int, ...]) -> list[int]:
+    return [run.number for run in PLAN if run.arm == arm]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "fails"),
+    [
+        (of_arm((1,))[1:2], False),
+        (of_arm((1,))[1:3], True),
+        (of_arm((1,))[1:4:2], False),
+        (of_arm((1,))[:1], True),
+        (of_arm((0,))[3:4] + of_arm((1,))[2:3], False),
+    ],
+    ids=["one", "two in a row", "two apart", "the first of its arm", "one of each arm"],
+)
+def test_a_run_without_result_is_left_out_unless_its_arm_seems_impossible(left_out: list[int], fails: bool) -> None:
+    attempts: list[Attempt] = []
+    for run in PLAN:
+        step = next_step(facts(attempts=attempts))
+        if isinstance(step, StopMeasuring):
+            break
+        assert step == ApplySettings(run)
+        attempts += abandoned(run.number, 3) if run.number in left_out else [Attempt(run.number, 0, None)]
+    ended = next_step(facts(attempts=attempts))
+    assert isinstance(ended, StopMeasuring)
+    assert ended.state is (ExperimentState.FAILED if fails else ExperimentState.DONE)
+
+
 def test_a_result_counts_even_if_the_connection_was_lost_afterwards() -> None:
     measured = Participant("a", away_since_s=99.0, run_sent_at_s=80.0, run_message=DONE)
     assert next_step(facts(participants=[measured], failure="It was lost.", **ACTIVE)) == RecordRun(

@@ -10,7 +10,8 @@ import argparse
 from heapq import heappop, heappush
 from statistics import fmean
 
-from coresteer_agent.workloads.classes_model import TARGETS_PERCENT, THREADS_PER_CLASS
+from coresteer_agent.workloads.classes_model import TARGETS_PERCENT
+from coresteer_core.experiments.model import THREADS_PER_CLASS
 from coresteer_core.metrics import CLASS_NAMES
 from coresteer_core.policies.service_class.attainment import ClassTarget
 from coresteer_core.policies.service_class.gate import Gate

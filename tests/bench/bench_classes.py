@@ -22,8 +22,8 @@ from typing import get_args
 import msgspec
 
 from coresteer_agent.workloads.classes import run
-from coresteer_agent.workloads.classes_model import THREADS_PER_CLASS, Disturbance, Result, Setup
-from coresteer_core.experiments.model import ClassesMethod
+from coresteer_agent.workloads.classes_model import Disturbance, Result, Setup
+from coresteer_core.experiments.model import THREADS_PER_CLASS, ClassesMethod
 from coresteer_core.metrics import CLASS_NAMES
 
 RATIO_GOAL = 3.2

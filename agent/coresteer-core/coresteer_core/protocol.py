@@ -53,7 +53,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     """First message of an agent on a connection: its identity, versions and mode.
 
     stream: random, new for each agent process. first_seq: of the agent's oldest unacknowledged sample, or of the next.
-    observe_reason: why the mode is observe; None otherwise.
+    observe_reason: why the mode is observe; None otherwise. emulated: the machine's CPUs are emulated in software.
     """
 
     protocol: int
@@ -69,6 +69,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     observe_reason: Sentence | None = None
     simulated: bool = False
     labels: Annotated[dict[Name, Name], Meta(max_length=64)] = {}
+    emulated: bool = False
 
 
 class TopologyMessage(Struct, frozen=True, tag="topology"):

@@ -18,7 +18,7 @@ from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
-from coresteer_core.experiments.model import Command, Finite, Observe, Run, RunResult, RunState, Workload
+from coresteer_core.experiments.model import MAX_RUN_S, Command, Finite, Observe, Run, RunResult, RunState, Workload
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import TcpLatency
@@ -31,8 +31,6 @@ log = logging.getLogger("coresteer.experiment")
 STEP_S = 0.05
 READY_TIMEOUT_S = 30.0
 """Maximum time for the preparation, and for a run's load to start."""
-MAX_MEASURE_S = 600.0
-"""Maximum warm-up, and maximum measurement, of a run; longer than any that the backend plans."""
 
 MAX_SENTENCE_CHARS = 1000
 """Maximum length of a sentence, which may include a program's output."""
@@ -189,8 +187,8 @@ class ExperimentSession:
     def _start(self, run: Run) -> frozenset[str]:
         running, prepared = _Running(run, self._root), self._prepared
         self._run = running
-        if prepared is None or not (0 <= run.warmup_s <= MAX_MEASURE_S and 0 < run.measure_s <= MAX_MEASURE_S):
-            raise RunError(f"Warm-up and measurement of a run may each last at most {MAX_MEASURE_S:g} s.")
+        if prepared is None or not (0 <= run.warmup_s <= MAX_RUN_S and 0 < run.measure_s <= MAX_RUN_S):
+            raise RunError(f"Warm-up and measurement of a run may each last at most {MAX_RUN_S:g} s.")
         running.load = Load(prepared, self._check_workload(run.workload))
         if run.irqbalance:
             if self._refuses is not None:

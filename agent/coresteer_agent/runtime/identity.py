@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 from coresteer_agent.apply.journal import read_boot_id
+from coresteer_agent.collect.emulation import read_emulated
 from coresteer_agent.collect.files import read_text
 from coresteer_agent.version import VERSION
 from coresteer_core.protocol import PROTOCOL_VERSION, Hello
@@ -37,6 +38,7 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
         interval_s=interval_s,
         mode="control" if reason is None else "observe",
         observe_reason=reason,
+        emulated=read_emulated(root),
     )
 
 

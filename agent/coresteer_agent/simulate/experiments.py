@@ -163,7 +163,9 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
 
 def _measured_s(run: Run) -> float:
     """Return how long a run is measured; one with a fixed amount of work ends before the limit."""
-    return min(run.measure_s, run.workload.work_s) if isinstance(run.workload, Memory | Bsp) else run.measure_s
+    if isinstance(run.workload, Memory | Bsp | Classes):
+        return min(run.measure_s, run.workload.work_s)
+    return run.measure_s
 
 
 def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:

@@ -12,7 +12,6 @@ TARGETS_PERCENT = (90.0, 80.0, 70.0, 60.0, 50.0)
 NICE_VALUES = (-20, -19, -18, -17, -16)
 NICE_WEIGHTS = (88761, 71755, 56483, 46273, 36291)
 """The scheduler's weights of these nice values (kernel/sched/core.c, sched_prio_to_weight)."""
-THREADS_PER_CLASS = 10
 
 
 class WorkloadError(Exception):

@@ -22,11 +22,11 @@ from coresteer_agent.workloads.classes_model import (
     NICE_VALUES,
     NICE_WEIGHTS,
     TARGETS_PERCENT,
-    THREADS_PER_CLASS,
     Setup,
     WorkloadError,
 )
 from coresteer_agent.workloads.echo_client import ClientResult, Config
+from coresteer_core.experiments.model import THREADS_PER_CLASS
 from coresteer_core.metrics import CLASS_NAMES
 from coresteer_core.policies.service_class.attainment import Attainment
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, initial_weights, steer_weights

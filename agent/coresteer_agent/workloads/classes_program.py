@@ -29,7 +29,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     end_with_parent(config.parent, signal.SIGTERM)
     try:
-        result = run(Setup(method=config.workload.method, requests=config.workload.requests))
+        workload = config.workload
+        result = run(Setup(method=workload.method, requests=workload.requests, window_s=workload.window_s))
     except WorkloadError as error:
         exit_with_error(str(error))
     print_line(msgspec.json.encode(figures(result)).decode())

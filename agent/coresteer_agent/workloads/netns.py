@@ -25,6 +25,7 @@ from coresteer_agent.linux.addresses import parse_address
 from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, encode_attribute
 from coresteer_agent.workloads.process_control import end_with_parent, enter_new_network_namespace
 from coresteer_agent.workloads.traffic_protocol import READY, exit_with_error, print_line
+from coresteer_core.experiments.model import VETH_PREFIX
 
 _NEW_LINK, _GET_LINK, _NEW_ADDRESS, _GET_ADDRESS = 16, 18, 20, 22  # include/uapi/linux/rtnetlink.h
 _LINK = struct.Struct("=BxHiII")
@@ -112,14 +113,14 @@ def _make_pair(outside: Netlink) -> str:
     peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES
     kind = encode_attribute(_INFO_KIND, b"veth") + encode_attribute(_INFO_DATA, encode_attribute(_VETH_PEER, peer))
     for number in range(_MOST_NAMES):
-        name = f"coresteer{number}"
+        name = f"{VETH_PREFIX}{number}"
         link = encode_attribute(_NAME, _text(name)) + _QUEUES + encode_attribute(_LINK_INFO, kind)
         try:
             outside.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + link, create=True)
         except FileExistsError:
             continue
         return name
-    raise OSError(errno.EEXIST, f"{_MOST_NAMES} netdevs named coresteerN already exist")
+    raise OSError(errno.EEXIST, f"{_MOST_NAMES} netdevs named {VETH_PREFIX}N already exist")
 
 
 def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:

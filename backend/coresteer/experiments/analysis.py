@@ -64,10 +64,11 @@ def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun], *, unmeasured: S
     comparisons: list[Comparison] = []
     trends: list[Trend] = []
     for metric, itself, values in zip(metrics, noise_runs, main, strict=True):
-        (noise[metric],) = _compare(metric, [arms[0]], itself, seed, None)
-        means[metric] = [_mean(values[:, label]) for label in range(len(arms))]
+        (noise[metric],) = _compare(metric, [arms[0]], itself, seed, None, kept=_kept_means(itself))
+        means[metric] = _kept_means(values)
+        means[metric][0] = means[metric][0] or _mean(itself.reshape(len(itself), 4))
         if spec.kind != "aa":
-            comparisons += _compare(metric, arms[1:], values, seed, noise[metric].effect)
+            comparisons += _compare(metric, arms[1:], values, seed, noise[metric].effect, kept=means[metric])
         if spec.kind == "sweep":
             trends += _trends(metric, spec, values[:, :, 0], seed)
     return Analysis(
@@ -96,20 +97,38 @@ def _cube(runs: Sequence[RecordedRun], stage: str, labels: int, times: int, metr
     return cube
 
 
+def _kept_means(values: Numbers) -> list[Interval | None]:
+    """Return the mean of each label over all kept runs, also those of incomplete blocks."""
+    return [_mean(values[:, label]) for label in range(values.shape[1])]
+
+
 def _mean(values: Numbers) -> Interval | None:
-    blocks = values.mean(axis=1)
-    interval = mean_interval(blocks[np.isfinite(blocks)])
-    return Interval(*interval) if interval else None
+    """Return the mean over blocks of runs, an interval of no width with a single block; None without a run."""
+    blocks = np.array([block[known].mean() for block in values if (known := np.isfinite(block)).any()])
+    if not len(blocks):
+        return None
+    return Interval(*(mean_interval(blocks) or [float(blocks[0])] * 3))
 
 
-def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: Interval | None) -> list[Comparison]:
-    """Compare all labels with label 0 in one metric. values: blocks × labels × times; arms: of the labels from 1 on."""
+def _compare(
+    metric: str,
+    arms: list[Arm],
+    values: Numbers,
+    seed: int,
+    noise: Interval | None,
+    *,
+    kept: list[Interval | None],
+) -> list[Comparison]:
+    """Compare all labels with label 0 in one metric. values: blocks × labels × times; arms: of the labels from 1 on.
+
+    kept: means of the labels without complete blocks.
+    """
     has = np.asarray(np.isfinite(values).all(axis=2))
     usable = has.sum(axis=0) * 2 >= max(has[:, 0].sum(), 1)
     usable[0] = True
     values = values[has[:, usable].all(axis=1)]
     estimates, logarithms = _estimate(values[:, usable], seed)
-    means = [_mean(values[:, label]) for label in range(values.shape[1])]
+    means = [own or other for own, other in zip(_kept_means(values), kept, strict=True)]
     base = abs(float(values[:, 0].mean())) if len(values) else 0.0
     columns = np.cumsum(usable) - 2
     comparisons = []

@@ -9,7 +9,7 @@ import msgspec
 
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import Traffic, Workload
+from coresteer_core.experiments.model import Classes, Traffic, Workload
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -61,6 +61,12 @@ def warmup_s(spec: Spec, arm: Arm) -> float:
     """Return how long the arm's runs warm up under load, s, including the settling time of policies and irqbalance."""
     settles = runs_irqbalance(spec, arm) or bool(policies_of(spec, arm))
     return spec.warmup_s + (spec.settle_s if settles else 0.0)
+
+
+def measure_s(spec: Spec, arm: Arm) -> float:
+    """Return how long the arm's runs are measured, s; at most, where the workload ends by itself."""
+    workload = workload_of(spec, arm)
+    return max(spec.measure_s, workload.limit_s) if isinstance(workload, Classes) else spec.measure_s
 
 
 def has_client(workload: Workload) -> bool:

@@ -1,14 +1,17 @@
 """Findings of an experiment as sentences that follow from its confidence intervals. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from coresteer.experiments.arm_config import levels_of
 from coresteer.experiments.predictor import GOAL, prediction_of
+from coresteer.experiments.schedule import MAX_ATTEMPTS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import format_amount, format_correlation, format_p_value, format_percent
-from coresteer.localization.text import metric_label, text, translate
+from coresteer.localization.text import metric_label, text, translate, translate_name
 from coresteer_core.metrics import MetricLabel
 
 Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
@@ -28,7 +31,6 @@ class Phrases:
         self.experiment = experiment
         self.language: Language = language
         self.primary = experiment.primary
-        self._names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
 
     def text(self, key: str, **values: object) -> str:
         """Return the sentence of this key in the language, with its placeholders filled."""
@@ -36,8 +38,12 @@ class Phrases:
 
     def name(self, arm: Arm) -> str:
         """Return the name of an arm in the language, or "as it is"."""
-        found = self._names.get(arm, "as it is")
-        return self.text("arm.unchanged") if found == "as it is" else found
+        names = [self.translated(level.name) for level in levels_of(self.experiment.spec, arm)] if arm else []
+        return ", ".join(names) or self.text("arm.unchanged")
+
+    def translated(self, name: str) -> str:
+        """Return a name that a template or workload gives, such as of a factor, in the language."""
+        return translate_name(self.language, name)
 
     @property
     def baseline(self) -> str:
@@ -133,8 +139,17 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
         kept, sentence = experiment.analysis.counted, translate(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
         sentences.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+    if count := len(left_out_runs(experiment)):
+        sentences.append(phrases.text("found.left_out", count=count, planned=experiment.runs_planned))
     sentences += _unrestored(phrases)
     return sentences
+
+
+def left_out_runs(experiment: Experiment) -> list[int]:
+    """Return the numbers of the runs that were left out: discarded in as many attempts as a run has."""
+    counted = {run.planned.number for run in experiment.runs if run.discarded is None}
+    tried = Counter(run.planned.number for run in experiment.runs if run.planned.number not in counted)
+    return sorted(number for number, times in tried.items() if times >= MAX_ATTEMPTS)
 
 
 def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
@@ -151,7 +166,10 @@ def comparison_sentence(phrases: Phrases, found: Comparison) -> str:
     if found.verdict == "unsteady":
         return phrases.text("found.unsteady", **names | {"metric": phrases.label_in_sentence(found.metric)})
     if found.verdict == "too-few":
-        return phrases.text("found.too_few", **names | {"metric": phrases.label_in_sentence(found.metric)})
+        names |= {"metric": phrases.label_in_sentence(found.metric)}
+        if found.level is None or found.baseline is None:
+            return phrases.text("found.too_few", **names)
+        return phrases.text("found.too_few_means", **names, **_amounts(phrases, found))
     if found.effect is None:
         return _absolute(phrases, found, names)
     if found.verdict == "no-difference":
@@ -167,11 +185,15 @@ def comparison_sentence(phrases: Phrases, found: Comparison) -> str:
 
 def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str:
     """Return a finding without percentages: the baseline is 0."""
-    unit = phrases.unit(found.metric)
-    value = format_amount(found.level.value if found.level else None, unit, phrases.language)
-    base = format_amount(found.baseline.value if found.baseline else None, unit, phrases.language)
     key = "none" if found.verdict == "no-difference" else found.verdict
-    return _with_worth(phrases, found, phrases.text(f"found.{key}_absolute", **names, value=value, base=base))
+    return _with_worth(phrases, found, phrases.text(f"found.{key}_absolute", **names, **_amounts(phrases, found)))
+
+
+def _amounts(phrases: Phrases, found: Comparison) -> dict[str, str]:
+    """Return the means of an arm and of the baseline, by the placeholders value and base."""
+    means = {"value": found.level, "base": found.baseline}
+    unit = phrases.unit(found.metric)
+    return {name: format_amount(mean.value if mean else None, unit, phrases.language) for name, mean in means.items()}
 
 
 def _with_worth(phrases: Phrases, found: Comparison, sentences: str) -> str:
@@ -216,7 +238,7 @@ def _reach(effect: Interval) -> float:
 def _of_trends(phrases: Phrases) -> list[str]:
     factors = phrases.experiment.spec.factors
     return [
-        trend_sentence(phrases, trend, factors[trend.factor].name)
+        trend_sentence(phrases, trend, phrases.translated(factors[trend.factor].name))
         for trend in phrases.experiment.analysis.trends
         if trend.metric == phrases.primary and trend.p is not None and trend.p <= _RISES and trend.rho
     ]

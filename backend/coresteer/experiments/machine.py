@@ -13,6 +13,7 @@ def describe_machine(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts tha
     return {
         "name": node.name,
         "simulated": node.simulated,
+        "emulated": bool(hello.get("emulated")),
         "hostname": hello.get("hostname"),
         "kernel": hello.get("kernel"),
         "agent_version": hello.get("agent_version"),

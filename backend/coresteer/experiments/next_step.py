@@ -8,12 +8,13 @@ where the last one was interrupted: it rolls back open changes, then continues w
 has no counted attempt.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from coresteer.experiments import schedule
-from coresteer.experiments.arm_config import netdev_keys, warmup_s
+from coresteer.experiments.arm_config import measure_s, netdev_keys, warmup_s
 from coresteer.experiments.repository import UnfinishedExperiment
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import PlannedRun
@@ -40,7 +41,6 @@ from coresteer.experiments.steps import (
 from coresteer_core.changes.report import ChangeState, EndedBy
 from coresteer_core.experiments.model import RunResult, RunState
 
-MAX_ATTEMPTS = 3
 _PRIOR_RUNS = 2
 """Weight of the planned duration in the estimate of the remaining time, in runs."""
 _LISTED_SETTINGS = 5
@@ -53,18 +53,29 @@ def next_step(facts: Facts) -> Step:
     if facts.ending_state is not None:
         return _wind_down(facts)
     counted = {attempt.number for attempt in facts.attempts if attempt.discarded is None}
-    planned = next((run for run in facts.plan if run.number not in counted), None)
+    tried = Counter(attempt.number for attempt in facts.attempts if attempt.number not in counted)
+    left_out = {number for number, times in tried.items() if times >= schedule.MAX_ATTEMPTS}
+    if not facts.run_active and (hopeless := _hopeless(facts, counted, left_out)) is not None:
+        return StopMeasuring(ExperimentState.FAILED, hopeless)
+    planned = next((run for run in facts.plan if run.number not in counted | left_out), None)
     if planned is None:
         discarded = len(facts.attempts) - len(counted)
         sentence = f"{len(counted)} runs were measured; {discarded} were discarded."
         return StopMeasuring(ExperimentState.DONE, sentence)
-    failed = [attempt for attempt in facts.attempts if attempt.number == planned.number]
     if facts.run_active:
-        return _during_run(facts, planned, len(failed))
-    if len(failed) >= MAX_ATTEMPTS:
-        sentence = f"Run {planned.number + 1} was discarded in {len(failed)} attempts. Last reason: "
-        return StopMeasuring(ExperimentState.FAILED, sentence + (failed[-1].discarded or ""))
-    return _between_runs(facts, planned, len(failed))
+        return _during_run(facts, planned, tried[planned.number])
+    return _between_runs(facts, planned, tried[planned.number])
+
+
+def _hopeless(facts: Facts, counted: set[int], left_out: set[int]) -> str | None:
+    """Return why further runs of an arm are not worth their time: its last two were left out, or its only one."""
+    for number in sorted(left_out, reverse=True):
+        arm = facts.plan[number].arm
+        of_arm = [run.number for run in facts.plan if run.arm == arm and run.number in counted | left_out]
+        if left_out.issuperset(of_arm[-2:]):
+            reasons = [attempt.discarded or "" for attempt in facts.attempts if attempt.number == number]
+            return f"Run {number + 1} was discarded in {len(reasons)} attempts. Last reason: {reasons[-1]}"
+    return None
 
 
 def _between_runs(facts: Facts, planned: PlannedRun, attempt: int) -> Step:
@@ -192,7 +203,7 @@ def _participation(facts: Facts, planned: PlannedRun, attempt: int, index: int, 
 def _result_due_s(facts: Facts, planned: PlannedRun, participant: Participant) -> float:
     """Return when the result of a participant's run is overdue, s of time.monotonic()."""
     sent_at_s = facts.now_s if participant.run_sent_at_s is None else participant.run_sent_at_s
-    return sent_at_s + warmup_s(facts.spec, planned.arm) + facts.spec.measure_s + facts.timeouts.run_s
+    return sent_at_s + warmup_s(facts.spec, planned.arm) + measure_s(facts.spec, planned.arm) + facts.timeouts.run_s
 
 
 def _wind_down(facts: Facts) -> Step:  # noqa: PLR0911 - one return a step

@@ -65,7 +65,7 @@ async def apply(
         raise Problem(found.sentence)
     run = ActiveRun(uuid4().hex, leased=frozenset(int(policy.policy_id) for policy in leased))
     if found.plan.actions:
-        run_s = arm_config.warmup_s(spec, planned.arm) + spec.measure_s
+        run_s = arm_config.warmup_s(spec, planned.arm) + arm_config.measure_s(spec, planned.arm)
         change = await changes.apply(
             context.changes,
             node_id=spec.node_id,

@@ -10,7 +10,7 @@ from itertools import product
 from random import Random
 
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
-from coresteer_core.experiments.model import Command, Finite, Memory, RunResult
+from coresteer_core.experiments.model import Classes, Command, Finite, Memory, RunResult
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
@@ -22,6 +22,8 @@ DURATION_TOLERANCE_S = 2.0
 """Metrics are per second of the actual measuring time; a node that deviates by more is overloaded."""
 MIN_DURATION_S = 0.5
 """The kernel counts CPU time in steps of 10 ms, which is too coarse for shorter runs."""
+MAX_ATTEMPTS = 3
+"""A run that was discarded as often is left out."""
 _ORDERS = ((0, 1, 1, 0), (1, 0, 0, 1))
 
 
@@ -108,6 +110,8 @@ def estimate_run_s(spec: Spec, arm: Arm) -> float:
     """Return the estimated duration of one run in the arm, s."""
     if isinstance(spec.workload, Memory | Bsp):
         return RUN_OVERHEAD_S + min(spec.measure_s, spec.workload.work_s)
+    if isinstance(spec.workload, Classes):
+        return RUN_OVERHEAD_S + min(spec.workload.limit_s, spec.workload.work_s)
     levels = [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
     settles = any(level.policy or level.irqbalance for level in levels)
     return RUN_OVERHEAD_S + (spec.settle_s if settles else 0) + spec.warmup_s + spec.measure_s

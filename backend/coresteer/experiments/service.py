@@ -124,7 +124,8 @@ async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec,
     node, peer, view, names = await _validate(session, context, spec)
     warnings = await _warnings(session, spec, node, peer)
     blocked = _blocked_because(context, spec, node, peer, role)
-    arms = await asyncio.to_thread(validation.arm_previews, spec, view, names)
+    netdev = validation.expected_netdev(spec, view.inventory, simulated=node.simulated)
+    arms = await asyncio.to_thread(validation.arm_previews, spec, view, names, netdev)
     return ExperimentPreview(
         sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name),
         runs=schedule.run_count(spec),

@@ -99,7 +99,8 @@ class Spec(Struct, frozen=True, kw_only=True):
         Meta(ge=1, le=300),
         labelled(
             "Measurement",
-            "Duration of the measurement of each run; at most, where the workload ends by itself.",
+            "Duration of the measurement of each run; at most, where the workload ends by itself (service classes may "
+            "take longer, as their number of requests requires).",
             unit="s",
         ),
     ] = 10.0

@@ -103,13 +103,16 @@ class StepActions:
         is_first = not state.netdev_settings_before and not facts.end_sent
         if facts.netdev and is_first and all(key in found for key in netdev_keys):
             state.netdev_settings_before = {key: found[key] for key in netdev_keys}
-            if netdev_keys and len(state.participants) > 1:  # a NIC of the node, which also exists afterwards
-                await self._record_netdev_settings(state.netdev_settings_before)
+            if netdev_keys:
+                await self._record_netdev(facts.netdev)
 
-    async def _record_netdev_settings(self, found: Mapping[str, str]) -> None:
+    async def _record_netdev(self, netdev: str) -> None:
+        """Store the netdev by which the load arrives and, of a NIC, which also exists afterwards, its settings."""
+        found = self._state.netdev_settings_before if len(self._state.participants) > 1 else {}
         async with self._context.database.session() as session:
             row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
-            if row is not None:
+            if row is not None and row.machine.get("netdev") != netdev:
+                row.machine = row.machine | {"netdev": netdev}
                 row.settings_before = {**found, **(row.settings_before or {})}
 
     async def _current_view(self) -> View:
@@ -168,7 +171,7 @@ class StepActions:
             workload=arm_config.workload_of(spec, planned.arm),
             role=role,
             warmup_s=arm_config.warmup_s(spec, planned.arm),
-            measure_s=spec.measure_s,
+            measure_s=arm_config.measure_s(spec, planned.arm),
             irqbalance=role != "client" and arm_config.runs_irqbalance(spec, planned.arm),
             irqbalance_cpus=arm_config.irqbalance_cpus(spec, planned.arm),
             address="" if message is None or role != "client" else message.address,

@@ -5,6 +5,7 @@ Pure; raises Invalid.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 import msgspec
 
@@ -28,14 +29,15 @@ from coresteer.experiments.statistics import MIN_BLOCKS_OF_TWO_ARMS, min_blocks_
 from coresteer.structs import reason_and_path
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
-from coresteer_core.experiments.model import Workload
+from coresteer_core.experiments.model import VETH_PREFIX, Classes, Workload
 from coresteer_core.metrics import EXPERIMENT_METRICS, GUARDRAIL_METRICS
+from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
 _STAND_IN = "NETDEV"
-"""Name of a netdev in commands of a preview, where the real one is not known yet."""
+"""Name of a netdev in keys that are only checked."""
 
 
 def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
@@ -147,12 +149,25 @@ def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
     return [desired_value for desired_value in desired if NETDEV_PLACEHOLDER not in desired_value.key]
 
 
-def arm_previews(spec: Spec, view: View, policies: Mapping[int, str]) -> list[ArmPreview]:
-    """Return what each arm changes on the node. policies: names by id."""
-    return [_arm_preview(spec, arm, view, policies) for arm in schedule.all_arms(spec)]
+def arm_previews(spec: Spec, view: View, policies: Mapping[int, str], netdev: str) -> list[ArmPreview]:
+    """Return what each arm changes on the node. policies: names by id. netdev: by which the load will arrive."""
+    return [_arm_preview(spec, arm, view, policies, netdev) for arm in schedule.all_arms(spec)]
 
 
-def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) -> ArmPreview:
+def expected_netdev(spec: Spec, inventory: Inventory, *, simulated: bool) -> str:
+    """Return the name of the netdev by which the load will arrive, as the agent chooses it; empty where unknown.
+
+    simulated: a simulated node has no network namespaces, so the load arrives by its first NIC.
+    """
+    if simulated:
+        return next((netdev.name for netdev in inventory.netdevs), "")
+    if spec.peer_node_id is not None:
+        return next((netdev.name for netdev in inventory.active_nics()), "")
+    taken = {netdev.name for netdev in inventory.netdevs}
+    return next(name for number in count() if (name := f"{VETH_PREFIX}{number}") not in taken)
+
+
+def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str], netdev: str) -> ArmPreview:
     parts: list[str] = []
     commands: list[str] = []
     desired = desired_of(spec, arm, NETDEV_PLACEHOLDER)
@@ -162,9 +177,10 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
         commands += found.commands
     for desired_value in desired:
         if NETDEV_PLACEHOLDER in desired_value.key:
-            setting = parse_setting(desired_value.key.replace(NETDEV_PLACEHOLDER, _STAND_IN))
+            key = desired_value.key.replace(NETDEV_PLACEHOLDER, netdev or _STAND_IN)
+            setting = parse_setting(key)
             value = setting.canonical(desired_value.value)
-            parts.append(f"{desired_value.key} becomes {value}, for the netdev by which the load arrives.")
+            parts.append(f"{key} becomes {value}; {netdev or _STAND_IN} is the netdev by which the load arrives.")
             commands.append(setting.shell_command(value))
     parts += [
         f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."
@@ -195,7 +211,7 @@ def summary_sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
 
 
 def block_warnings(spec: Spec) -> list[str]:
-    """Return warnings about numbers of blocks that are too small for a result."""
+    """Return warnings about blocks that are too few for a result, and about runs that may be too long."""
     warnings = []
     minimum = MIN_BLOCKS_OF_TWO_ARMS
     fewest = min_blocks_of_many_arms(len(schedule.all_arms(spec))) if spec.kind == "sweep" else minimum
@@ -204,6 +220,11 @@ def block_warnings(spec: Spec) -> list[str]:
     if spec.kind != "aa" and spec.aa_blocks < minimum:
         warnings.append(
             f"With {spec.aa_blocks} A/A blocks the node's own variation cannot be determined; use {minimum}."
+        )
+    if isinstance(spec.workload, Classes) and spec.workload.work_s > spec.workload.limit_s / 2:
+        warnings.append(
+            f"A run of {spec.workload.total_requests:,} requests takes about {format_duration(spec.workload.work_s)}; "
+            f"one that takes longer than {format_duration(spec.workload.limit_s)} is discarded."
         )
     return warnings
 

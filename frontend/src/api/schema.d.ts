@@ -2206,10 +2206,16 @@ export interface components {
                     method: "default" | "nice" | "cgroup" | "gate" | "weight";
                     /**
                      * Requests
-                     * @description Requests of each thread; the workload ends when all are answered.
+                     * @description Of each of the ten threads of a class; a run ends when all are answered. In the paper 1,000.
                      * @default 100
                      */
                     requests: number;
+                    /**
+                     * Window
+                     * @description Of the gate and of weights by attainment: N and S count the requests of this time. With a longer window, the order approaches strict precedence.
+                     * @default 2
+                     */
+                    window_s: number;
                 } | {
                     /** @enum {string} */
                     type: "memory";
@@ -2442,7 +2448,7 @@ export interface components {
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Duration of the measurement of each run; at most, where the workload ends by itself.
+                 * @description Duration of the measurement of each run; at most, where the workload ends by itself (service classes may take longer, as their number of requests requires).
                  * @default 10
                  */
                 measure_s: number;
@@ -2836,10 +2842,16 @@ export interface components {
                     method: "default" | "nice" | "cgroup" | "gate" | "weight";
                     /**
                      * Requests
-                     * @description Requests of each thread; the workload ends when all are answered.
+                     * @description Of each of the ten threads of a class; a run ends when all are answered. In the paper 1,000.
                      * @default 100
                      */
                     requests: number;
+                    /**
+                     * Window
+                     * @description Of the gate and of weights by attainment: N and S count the requests of this time. With a longer window, the order approaches strict precedence.
+                     * @default 2
+                     */
+                    window_s: number;
                 } | {
                     /** @enum {string} */
                     type: "memory";
@@ -3072,7 +3084,7 @@ export interface components {
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Duration of the measurement of each run; at most, where the workload ends by itself.
+                 * @description Duration of the measurement of each run; at most, where the workload ends by itself (service classes may take longer, as their number of requests requires).
                  * @default 10
                  */
                 measure_s: number;
@@ -5007,7 +5019,7 @@ export interface components {
          * @description File format of a report.
          * @enum {string}
          */
-        ReportFormat: "html" | "pdf" | "csv" | "json";
+        ReportFormat: "html" | "pdf" | "csv" | "json" | "md";
         /**
          * Resolution
          * @description Resolution of the data read: samples, or one value per minute or hour.
@@ -6244,10 +6256,16 @@ export interface components {
                     method: "default" | "nice" | "cgroup" | "gate" | "weight";
                     /**
                      * Requests
-                     * @description Requests of each thread; the workload ends when all are answered.
+                     * @description Of each of the ten threads of a class; a run ends when all are answered. In the paper 1,000.
                      * @default 100
                      */
                     requests: number;
+                    /**
+                     * Window
+                     * @description Of the gate and of weights by attainment: N and S count the requests of this time. With a longer window, the order approaches strict precedence.
+                     * @default 2
+                     */
+                    window_s: number;
                 } | {
                     /** @enum {string} */
                     type: "memory";
@@ -6480,7 +6498,7 @@ export interface components {
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Duration of the measurement of each run; at most, where the workload ends by itself.
+                 * @description Duration of the measurement of each run; at most, where the workload ends by itself (service classes may take longer, as their number of requests requires).
                  * @default 10
                  */
                 measure_s: number;
@@ -8780,6 +8798,7 @@ export interface operations {
                     "application/pdf": string;
                     "text/csv": string;
                     "application/json": string;
+                    "text/markdown": string;
                 };
             };
             /** @description A problem */
@@ -8817,6 +8836,7 @@ export interface operations {
                     "application/pdf": string;
                     "text/csv": string;
                     "application/json": string;
+                    "text/markdown": string;
                 };
             };
             /** @description A problem */
@@ -8853,6 +8873,7 @@ export interface operations {
                     "application/pdf": string;
                     "text/csv": string;
                     "application/json": string;
+                    "text/markdown": string;
                 };
             };
             /** @description A problem */
@@ -8890,6 +8911,7 @@ export interface operations {
                     "application/pdf": string;
                     "text/csv": string;
                     "application/json": string;
+                    "text/markdown": string;
                 };
             };
             /** @description A problem */
@@ -8991,6 +9013,7 @@ export interface operations {
                     "application/pdf": string;
                     "text/csv": string;
                     "application/json": string;
+                    "text/markdown": string;
                 };
             };
             /** @description A problem */

@@ -15,6 +15,16 @@ from coresteer_core.schema import labelled
 _RX_METRICS = ("packets_per_s", "interrupts_per_s", "packets_per_interrupt", "dropped_per_s", "squeezed_per_s")
 _RTT_METRICS = ("rtt_p99_us", "rtt_p95_us", "rtt_p50_us")
 _CLASS_METRICS = tuple(f"{name}_mean_us" for name in CLASS_NAMES)
+VETH_PREFIX = "coresteer"
+"""Of the name of the netdev that receives a client's traffic from a network namespace; a number follows."""
+THREADS_PER_CLASS = 10
+"""Of the workload Classes."""
+MAX_RUN_S = 600.0
+"""Maximum duration of the measurement of a run, and of a workload that ends by itself."""
+_REQUESTS_PER_S = 500
+"""Of the workload Classes, about; a fork for each request limits it."""
+_SLOWEST = 10
+_START_S = 30.0
 
 ClassesMethod: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"]
 """Mechanism that prefers service classes in the workload Classes."""
@@ -151,8 +161,37 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
     requests: Annotated[
         int,
         Meta(ge=10, le=10_000),
-        labelled("Requests", "Requests of each thread; the workload ends when all are answered.", unit="per thread"),
+        labelled(
+            "Requests",
+            "Of each of the ten threads of a class; a run ends when all are answered. In the paper 1,000.",
+            unit="per thread",
+        ),
     ] = 100
+    window_s: Annotated[
+        float,
+        Meta(ge=0.1, le=3600),
+        labelled(
+            "Window",
+            "Of the gate and of weights by attainment: N and S count the requests of this time. With a longer window, "
+            "the order approaches strict precedence.",
+            unit="s",
+        ),
+    ] = 2.0
+
+    @property
+    def total_requests(self) -> int:
+        """Return the number of requests of all classes."""
+        return len(CLASS_NAMES) * THREADS_PER_CLASS * self.requests
+
+    @property
+    def work_s(self) -> float:
+        """Return about how long a run takes."""
+        return self.total_requests / _REQUESTS_PER_S
+
+    @property
+    def limit_s(self) -> float:
+        """Return how long a run may take: many times the usual duration, as a run that ends at its limit is lost."""
+        return min(MAX_RUN_S, _START_S + _SLOWEST * self.work_s)
 
 
 class Memory(WorkloadSpec, frozen=True, kw_only=True, tag="memory"):

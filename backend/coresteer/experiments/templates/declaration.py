@@ -55,6 +55,7 @@ class TemplateKind(NamedTuple):
     make: returns the experiment for a node and how it differs from the paper's; raises TemplateUnavailable. applies:
     whether the template is offered for a node at all. predictor: metric that should rank the arms as the primary metric
     does; the report shows how well. unmeasured: metrics that say nothing about an experiment's load, with the reason.
+    deviations: those from the paper that follow from the experiment, for forms and reports.
     """
 
     slug: str
@@ -65,6 +66,7 @@ class TemplateKind(NamedTuple):
     applies: Callable[[NodeFacts], bool] = lambda _: True
     predictor: str = ""
     unmeasured: Callable[[Spec], Mapping[str, str]] = lambda _: {}
+    deviations: Callable[[Spec], list[BilingualText]] = lambda _: []
 
     def for_node(self, facts: NodeFacts) -> Template:
         """Return the template with its experiment for a node, or the reason why the node cannot have it."""
@@ -73,6 +75,7 @@ class TemplateKind(NamedTuple):
         unavailable: str | None = None
         try:
             spec, differs = self.make(facts, self)
+            differs += [each.en for each in self.deviations(spec)]
         except TemplateUnavailable as why:
             unavailable = str(why)
         return Template(

@@ -3,10 +3,12 @@
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
+from coresteer.localization.text import BilingualText, bilingual
 from coresteer_core.experiments.model import Classes
+from coresteer_core.policies.service_class.gate import MAX_ADMISSIONS_OF_OTHERS
 
 _REQUESTS = 50
-_MAX_RUN_S = 30.0
+_PAPER_REQUESTS = 50_000
 PAPER = paper_of("service-classes")
 
 
@@ -20,12 +22,20 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     ]
     workload = Classes(method="nice", requests=_REQUESTS)
     factors = [Factor("scheduling", levels)]
-    spec = kind.spec(facts, workload, factors, primary="c5_by_c1", measure_s=_MAX_RUN_S)
-    requests = 5 * 10 * _REQUESTS
-    return spec, [
-        machine_sentence(facts, PAPER.machine.en),
-        f"A run is {requests:,} requests, not 50,000, because it is repeated; all servers share one CPU.",
-        "The authors' scheduler was in the kernel; here the servers request admission from the gate.",
+    spec = kind.spec(facts, workload, factors, primary="c5_by_c1", measure_s=workload.limit_s)
+    return spec, [machine_sentence(facts, PAPER.machine.en)]
+
+
+def _deviations(spec: Spec) -> list[BilingualText]:
+    workload = spec.workload
+    if not isinstance(workload, Classes):
+        return []
+    which = "requests" if workload.total_requests == _PAPER_REQUESTS else "fewer_requests"
+    return [
+        bilingual(f"deviation.classes.{which}", requests=f"{workload.total_requests:,}"),
+        bilingual("deviation.classes.gate"),
+        bilingual("deviation.classes.window", window=f"{workload.window_s:g}"),
+        bilingual("deviation.classes.admissions", most=MAX_ADMISSIONS_OF_OTHERS),
     ]
 
 
@@ -36,4 +46,5 @@ SERVICE_CLASSES = TemplateKind(
     "nice values or by how far each class is from its target: how different are the response times of the classes?",
     _make,
     PAPER,
+    deviations=_deviations,
 )
