@@ -20,10 +20,11 @@ from tests.backend.made_up_changes import CHANGE, minutes
 from tests.backend.simulated_experiments import ab_spec, cases, longer_coalescing, no_effect, simulated
 
 from coresteer.config import REPOSITORY
+from coresteer.experiments.analysis import analyse
 from coresteer.experiments.published import ratio_of
 from coresteer.experiments.schedule import discard_reason
 from coresteer.experiments.schemas import Experiment, ExperimentState
-from coresteer.experiments.spec import Interval
+from coresteer.experiments.spec import Factor, Interval, Level
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import format_amount, format_duration, format_number, format_percent
 from coresteer.localization.text import SENTENCES, text, translate
@@ -31,18 +32,20 @@ from coresteer.reports.change import change_report
 from coresteer.reports.comparison import comparison_report
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.minutes import compare
-from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
+from coresteer.reports.model import Dots, Heat, Lines, Report, Runs, Table
 from coresteer.reports.svg import PDF_PALETTE, draw
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
+from coresteer.reports.to_md import to_md
 from coresteer.reports.to_pdf import to_pdf
+from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Classes, RunResult
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 MEASURED = RunResult(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)
-FILES = (to_html, to_pdf, to_csv, to_json)
+FILES = (to_html, to_pdf, to_csv, to_json, to_md)
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +227,106 @@ def test_json_contains_the_spec_that_repeats_the_experiment(made: dict[str, Expe
     assert document["experiment"]["spec"] == msgspec.to_builtins(made["ab"].spec)
     assert document["experiment"]["seed"] == 7
     assert len(document["experiment"]["runs"]) == len(made["ab"].runs)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    ("machine", "origin"),
+    [
+        ({"simulated": True}, "simulated-node"),
+        ({"emulated": True}, "emulated-machine"),
+        ({"peer": {"simulated": True}}, "simulated-node"),
+    ],
+    ids=["simulated", "emulated", "simulated peer"],
+)
+def test_a_report_of_what_is_not_measured_says_so_in_every_format(
+    made: dict[str, Experiment], machine: dict[str, Any], origin: str, language: Language
+) -> None:
+    experiment = made["ab"].model_copy(update={"machine": made["ab"].machine | machine})
+    report, measured = (experiment_report(one, language) for one in (experiment, made["ab"]))
+    assert (report.origin, measured.mark) == (origin, "")
+    page = to_html(report).decode()
+    assert f'<div class="mark" role="note">{report.mark}</div>' in page, "stays in sight on the screen"
+    assert f'@top-center {{ content: "{report.mark}"' in page, "on every printed page"
+    assert 'class="mark"' not in to_html(measured).decode()
+    assert report.mark in to_md(report).decode().splitlines()[2]
+    document, other = (msgspec.json.decode(to_json(one)) for one in (report, measured))
+    assert (document["simulated"], document["report"]["origin"], other["simulated"]) == (True, origin, False)
+    rows = list(csv.reader(io.StringIO(to_csv(report).decode("utf-8-sig"))))
+    assert {row[-1] for row in rows[1:]} == {text(language, f"origin.{origin}")}
+    assert comparison_report(made["ab"], experiment, language).origin == origin
+
+
+def test_a_change_of_a_simulated_node_is_marked() -> None:
+    report = change_report(CHANGE, [], [], "en", "simulated-node")
+    assert report.mark.startswith("SIMULATED")
+
+
+@pytest.mark.parametrize(
+    ("machine", "peer", "expected"),
+    [
+        ({"netdev": "coresteer0"}, None, "netdev/coresteer0/coalesce/rx-usecs = 90"),
+        ({}, 4, "netdev/eth0/coalesce/rx-usecs = 90"),
+        ({}, None, "netdev/eth0/coalesce/rx-usecs = 90"),
+    ],
+    ids=["recorded", "by its settings, peer", "by its settings"],
+)
+def test_the_netdev_of_the_load_has_its_name(machine: dict[str, str], peer: int | None, expected: str) -> None:
+    levels = [Level("18 µs"), Level("90 µs", [DesiredValue("netdev/{netdev}/coalesce/rx-usecs", "90")])]
+    found = simulated(ab_spec(factors=[Factor("rx-usecs", levels)], peer_node_id=peer))
+    found = found.model_copy(update={"machine": found.machine | machine})
+    for write in (to_html, to_csv, to_md):
+        assert "{netdev}" not in write(experiment_report(found, "en")).decode()
+    assert expected in to_html(experiment_report(found, "en")).decode()
+
+
+def test_times_have_their_zone(made: dict[str, Experiment]) -> None:
+    report = experiment_report(made["ab"], "en")
+    assert dict(report.facts)["Started"] == "2026-03-01 09:00:00Z"
+    assert report.records[0][report.columns.index("started")] == "2026-03-01T09:00:00.000+00:00"
+
+
+def test_the_first_finding_is_bold_and_as_large_as_those_that_qualify_it(made: dict[str, Experiment]) -> None:
+    page = to_html(experiment_report(made["ab-nothing"], "en")).decode()
+    (rule,) = re.findall(r"\.findings p:first-of-type \{(.*?)\}", page)
+    assert "font-weight" in rule
+    assert "size" not in rule
+    lines = to_md(experiment_report(made["ab-nothing"], "en")).decode().splitlines()
+    assert any(line.startswith("**No difference in throughput") for line in lines)
+
+
+def test_markdown_has_findings_tables_and_escaped_names(made: dict[str, Experiment]) -> None:
+    page = to_md(experiment_report(made["ab"], "en")).decode()
+    assert page.startswith("# rx-usecs 18 against 90\n")
+    assert "**Device interrupts: 37.8 % lower with 90 µs than with 18 µs" in page
+    table = page[page.index("| Metric | 18 µs | 90 µs |") :].splitlines()
+    assert table[1] == "| --- | --: | --: | --: | --: | --: | --- |"
+    assert all(line.count("|") == 8 for line in table[: table.index("")])
+    hostile = to_md(experiment_report(made["hostile"], "en")).decode()
+    assert not re.search(r"(?<!\\)<(?!br>)", hostile)
+    assert "\\<script\\>" in hostile
+    assert "\\*b\\*" in hostile
+    assert not re.search(r"@\w", hostile), "nobody is mentioned"
+
+
+def test_a_failed_experiment_reports_the_runs_that_were_kept() -> None:
+    reason = "lab-3: The workload was not finished after 113.3 s, the maximum of a run."
+    spec = ab_spec()
+    found = simulated(spec, effect=longer_coalescing, most_runs=28, state=ExperimentState.FAILED)
+    slow = found.runs[-1]
+    slow_runs = [with_fields(slow, attempt=attempt, figures={}, discarded=reason) for attempt in range(3)]
+    runs = [*found.runs[:-1], *slow_runs]
+    sentence = f"Run {slow.planned.number + 1} was discarded in 3 attempts. Last reason: {reason}"
+    changes = {"runs": runs, "analysis": analyse(spec, found.seed, runs), "sentence": sentence}
+    found = found.model_copy(update=changes)
+    english, korean = (experiment_report(found, language) for language in LANGUAGES)
+    assert any("the mean of the kept runs is" in each for each in english.findings)
+    assert any("Runs left out after three discarded attempts: 1 of 48." in each for each in english.findings)
+    assert "제한 시간인 113.3초 안에 끝나지 않았다" in " ".join(korean.findings)
+    table = next(
+        block for section in english.sections for block in section.blocks if isinstance(block, Table) and block.numeric
+    )
+    assert "–" not in table.rows[0][1:3]
 
 
 def test_fields_that_change_over_time_are_not_in_a_report(made: dict[str, Experiment]) -> None:

@@ -139,7 +139,12 @@ async def test_a_viewer_can_export_the_report_in_every_format(backend: Backend, 
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert page.headers["content-disposition"].startswith("inline")
     assert "Device interrupts: 37.8 % lower with 90 µs than with 18 µs" in page.text
-    for kind, media in (("pdf", "application/pdf"), ("csv", "text/csv; charset=utf-8"), ("json", "application/json")):
+    for kind, media in (
+        ("pdf", "application/pdf"),
+        ("csv", "text/csv; charset=utf-8"),
+        ("json", "application/json"),
+        ("md", "text/markdown; charset=utf-8"),
+    ):
         answer = await viewer.get(f"{path}?format={kind}&language=ko")
         assert answer.headers["content-type"] == media
         name = f"experiment-{stored.experiments[0]}-ko.{kind}"

@@ -73,7 +73,8 @@ async def test_csv_and_json_have_every_run_and_pdf_is_one(backend: Backend, stud
         for kind in ("csv", "json", "pdf")
     }
     rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
-    assert rows[0] == RUN_COLUMNS
+    assert rows[0] == [*RUN_COLUMNS, "origin"]
+    assert {row[-1] for row in rows[1:]} == {"simulation"}
     assert len(rows) == 1 + len(tasks_of(SPEC))
     document = json.loads(files["json"])
     assert len(document["runs"]) == len(tasks_of(SPEC))

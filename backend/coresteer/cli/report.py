@@ -11,7 +11,7 @@ from coresteer.cli.experiment import EXIT_CODES, ExitCode, UsageError, add_outpu
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
 
-_FORMATS = ("html", "pdf", "csv", "json")
+_FORMATS = ("html", "pdf", "csv", "json", "md")
 _LANGUAGES = ("en", "ko")
 
 

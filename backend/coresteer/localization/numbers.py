@@ -119,8 +119,8 @@ def format_duration(seconds: float, language: Language) -> str:
 
 
 def format_time(at: datetime | None) -> str:
-    """Format a time in UTC, to the second."""
-    return _ABSENT if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Format a time in UTC, to the second (RFC 3339)."""
+    return _ABSENT if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _minus(text: str) -> str:

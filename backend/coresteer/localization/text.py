@@ -13,8 +13,10 @@ from typing import NamedTuple
 from coresteer.localization.language import Language
 from coresteer.localization.text_changes import CHANGE
 from coresteer.localization.text_comparisons import COMPARE
+from coresteer.localization.text_deviations import DEVIATIONS
 from coresteer.localization.text_experiment_method import METHOD
 from coresteer.localization.text_experiments import EXPERIMENT, WORKLOAD_LABELS
+from coresteer.localization.text_labels import CITATIONS, FIELDS, LABELS, TITLES
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 
@@ -29,7 +31,9 @@ class BilingualText(NamedTuple):
 SENTENCES: Mapping[str, BilingualText] = MappingProxyType(
     {
         key: BilingualText(*both)
-        for part in (FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, REASONS)
+        for part in (
+            *(FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, DEVIATIONS, REASONS),
+        )
         for key, both in part.items()
     }
 )
@@ -68,6 +72,11 @@ def text(language: Language, key: str, /, **values: object) -> str:
     return _formatter.vformat(getattr(SENTENCES[key], language), (), values)
 
 
+def bilingual(key: str, /, **values: object) -> BilingualText:
+    """Return the sentence of this key in both languages, with its placeholders filled."""
+    return BilingualText(text("en", key, **values), text("ko", key, **values))
+
+
 def _pattern(template: str) -> re.Pattern[str]:
     parts = _formatter.parse(template)
     return re.compile("".join(re.escape(text) + (f"(?P<{name}>.+?)" if name else "") for text, name, _, _ in parts))
@@ -91,6 +100,20 @@ def translate(language: Language, sentence: str) -> str:
                     values["sentence"] = translate(language, values["sentence"])
                 return text(language, key, **values)
     return sentence
+
+
+_NAMES = [
+    (_pattern(english), korean) for part in (TITLES, CITATIONS, LABELS, FIELDS) for english, korean in part.items()
+]
+
+
+def translate_name(language: Language, name: str) -> str:
+    """Return a name that a template or workload gives, such as of an arm, in the language; others are unchanged."""
+    if language != "en":
+        for pattern, korean in _NAMES:
+            if found := pattern.fullmatch(name):
+                return _formatter.vformat(korean, (), found.groupdict())
+    return name
 
 
 def metric_label(language: Language, metric: str, otherwise: str | None = None) -> str:

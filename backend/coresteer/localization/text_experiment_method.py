@@ -46,9 +46,16 @@ METHOD = {
     ),
     "method.discard": (
         "Runs are discarded by rules that do not use the measured values: the hypervisor stole more than 5 % of the "
-        "CPU time, {time}, the node changed during the run (e.g. a CPU went offline), or the run did not complete.",
+        "CPU time, {time}, the node changed during the run (e.g. a CPU went offline), or the run did not complete in "
+        "time.",
         "실행을 제외하는 규칙은 측정값을 보지 않는다: 호스트가 CPU 시간의 5% 넘게 가져간 경우, {time}, 측정 중 노드가 "
-        "달라진 경우(예: CPU 오프라인), 실행이 끝까지 진행되지 않은 경우.",
+        "달라진 경우(예: CPU 오프라인), 실행이 제한 시간 안에 끝나지 않은 경우.",
+    ),
+    "method.attempts": (
+        "A discarded run is repeated at once, at most {times} times in all; then it is left out. The experiment fails "
+        "if this happens to two runs of an arm in a row, or to its first one.",
+        "제외된 실행은 바로 다시 하며 모두 {times}회까지 시도한 뒤 건너뛴다. 같은 조건의 실행을 연달아 두 번 "
+        "건너뛰거나 첫 실행을 건너뛰면 실험은 실패한다.",
     ),
     "method.discard_off": ("the measuring time deviates by more than 2 s", "측정 시간이 2초 넘게 벗어난 경우"),
     "method.discard_short": ("the run took less than {shortest}", "{shortest} 안에 끝난 경우"),
@@ -88,6 +95,11 @@ METHOD = {
     "limit.early": (
         "The experiment ended early, so it has fewer blocks than planned.",
         "실험이 끝까지 진행되지 않아 블록 수가 계획보다 적다.",
+    ),
+    "limit.left_out": (
+        "Runs that exceed the time limit are left out: an arm that is slow more often than others appears faster than "
+        "it is.",
+        "제한 시간을 넘긴 실행은 빠진다. 따라서 다른 조건보다 자주 느려지는 조건은 실제보다 빠르게 보인다.",
     ),
     "limit.untranslated": (
         "Texts of agents, the kernel and users are not translated.",

@@ -93,6 +93,17 @@ EXPERIMENT = {
         "Too few runs for a result for {metric} with {arm}.",
         "{arm} 조건의 {metric}에 대해서는 실행 횟수가 부족하여 결론을 내릴 수 없다.",
     ),
+    "found.too_few_means": (
+        "Too few complete blocks for a result for {metric}: the mean of the kept runs is {value} with {arm} and {base} "
+        "with {baseline}.",
+        "{metric}에 대해 결론을 내리기에는 완전한 블록이 부족하다. 유효한 실행의 평균은 {arm} 조건에서 {value}, "
+        "{baseline} 조건에서 {base}이다.",
+    ),
+    "found.left_out": (
+        "Runs left out after three discarded attempts: {count} of {planned}. Incomplete blocks do not count in the "
+        "comparison.",
+        "세 번 시도해도 제외되어 건너뛴 실행: {planned}회 중 {count}회. 완전하지 않은 블록은 비교에 쓰지 않는다.",
+    ),
     # findings about the node against itself
     "aa.steady": (
         "The A/A runs show no difference in {metric}; it is at most {bound} "
@@ -298,6 +309,7 @@ EXPERIMENT = {
         "Here: {cpus} CPUs, Linux {kernel}, {workload}.",
         "이 노드의 환경: CPU {cpus}개, Linux {kernel}, {workload}.",
     ),
+    "published.deviations": ("Deviations from the paper", "논문과 다른 점"),
     "published.note": (
         "The authors used other machines and another kernel. The direction of a difference can be compared, and with "
         "caution its ratio; absolute values cannot.",

@@ -90,6 +90,42 @@ REASONS = {
         "The load passes a veth pair, which raises no interrupt.",
         "부하가 인터럽트를 발생시키지 않는 veth 쌍을 지난다.",
     ),
+    "reason.unfinished": (
+        "The workload was not finished after {seconds} s, the maximum of a run.",
+        "부하가 한 실행의 제한 시간인 {seconds}초 안에 끝나지 않았다.",
+    ),
+    "reason.no_traffic": (
+        "No traffic of the client arrived at the server within {seconds} s.",
+        "클라이언트의 트래픽이 {seconds}초 안에 서버에 도착하지 않았다.",
+    ),
+    "reason.not_started": (
+        "The load of the run did not start within {seconds} s.",
+        "실행의 부하가 {seconds}초 안에 시작되지 않았다.",
+    ),
+    "reason.not_prepared": (
+        "The experiment was not prepared on this node within {seconds} s.",
+        "이 노드에서 실험이 {seconds}초 안에 준비되지 않았다.",
+    ),
+    "reason.exit_code": (
+        "The workload's program ended with exit code {code}; its output is in the agent's log.",
+        "부하 프로그램이 종료 코드 {code:으로/로} 끝났다. 출력은 에이전트의 로그에 있다.",
+    ),
+    "reason.incomplete": (
+        "The service classes' workload was not complete after {seconds} s.",
+        "서비스 클래스 부하가 {seconds}초 안에 끝나지 않았다.",
+    ),
+    "reason.one_cpu": (
+        "This process has one CPU only; the servers require one that the clients do not use.",
+        "이 프로세스가 쓸 수 있는 CPU가 하나뿐이다. 서버에는 클라이언트가 쓰지 않는 CPU가 필요하다.",
+    ),
+    "reason.no_iperf3": (
+        "iperf3 is not installed on this node; install the package iperf3 or use another workload.",
+        "이 노드에 iperf3가 설치되어 있지 않다. iperf3 패키지를 설치하거나 다른 부하를 써야 한다.",
+    ),
+    "reason.no_command": (
+        "The configuration of this node allows no command {name}.",
+        "이 노드의 설정이 명령 {name:을/를} 허용하지 않는다.",
+    ),
     "reason.of_node": (
         "{node}: {sentence}",
         "{node}: {sentence}",

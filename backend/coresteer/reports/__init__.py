@@ -1,1 +1,1 @@
-"""Reports of experiments and changes: one model, written as HTML, PDF, CSV and JSON."""
+"""Reports of experiments and changes: one model, written as HTML, PDF, CSV, JSON and Markdown."""

@@ -12,7 +12,7 @@ from coresteer.localization.numbers import format_amount, format_effect, format_
 from coresteer.localization.text import metric_label, text
 from coresteer.reports.charts import cpu_heat, cpu_means
 from coresteer.reports.minutes import MIN_MINUTES, OBSERVED_METRICS, Minute, compare
-from coresteer.reports.model import Block, Dot, Dots, Heat, Line, Lines, Paragraph, Report, Section, Table
+from coresteer.reports.model import Block, Dot, Dots, Heat, Line, Lines, Origin, Paragraph, Report, Section, Table
 from coresteer.telemetry.repository import to_unix_ms
 
 WINDOW_MIN = 60
@@ -21,11 +21,20 @@ _IN_FINDINGS = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
 _DRAWN = ("rx_bit_per_s", "interrupts_per_s", "cpu_busy_percent", "cpu_s_per_gbit", "rtt_p99_us")
 _LOAD = "rx_bit_per_s"
 _HEATS = ("busy", "softirq")
-CSV_COLUMNS = ["change", "node", "period", "minute", "figure", "value", "unit"]
+_CSV_COLUMNS = ("change", "node", "period", "minute", "figure", "name", "value", "unit")
 
 
-def change_report(change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language) -> Report:
-    """Return the report of a change: the differences after it, and the limits of an observation."""
+def change_report(
+    change: Change,
+    before: Sequence[Minute],
+    after: Sequence[Minute],
+    language: Language,
+    origin: Origin = "measured",
+) -> Report:
+    """Return the report of a change: the differences after it, and the limits of an observation.
+
+    origin: of the node's values.
+    """
     present = [name for name in OBSERVED_METRICS if any(name in m.figures for m in (*before, *after))]
     found = {name: compare(name, before, after) for name in present}
     limits = _paragraphs(language, ("limit.one_node", "change.limit.once", "change.limit.others"))
@@ -45,13 +54,14 @@ def change_report(change: Change, before: Sequence[Minute], after: Sequence[Minu
     return Report(
         slug=f"change-{change.id}",
         language=language,
+        origin=origin,
         title=text(language, "change.title", node=change.node_name),
         kind=text(language, "change.kind"),
         findings=_findings(change, before, after, found, language),
         facts=_facts(change, before, after, language),
         sections=[Section(text(language, key), blocks) for key, blocks in sections if blocks],
-        columns=CSV_COLUMNS,
-        records=_records(change, periods),
+        columns=[text(language, f"csv.{name}") for name in _CSV_COLUMNS],
+        records=_records(change, periods, language),
         source={
             "change": change.model_dump(mode="json", exclude={"remaining_s"}),
             "minutes": {name: [minute._asdict() for minute in period] for name, period in periods.items()},
@@ -197,14 +207,17 @@ def _life(change: Change, language: Language) -> list[Block]:
     return [Table("", columns, rows)] if rows else []
 
 
-def _records(change: Change, periods: dict[str, Sequence[Minute]]) -> list[list[str | int | float | None]]:
+def _records(
+    change: Change, periods: dict[str, Sequence[Minute]], language: Language
+) -> list[list[str | int | float | None]]:
     rows: list[list[str | int | float | None]] = []
     for name, minutes in periods.items():
         for minute in minutes:
             at = datetime.fromtimestamp(minute.start_ms / 1000, UTC).isoformat(timespec="seconds")
+            head = [change.id, change.node_name, text(language, f"legend.{name}"), at]
             rows += [
-                [change.id, change.node_name, name, at, figure, minute.figures[figure], OBSERVED_METRICS[figure].unit]
-                for figure in OBSERVED_METRICS
+                [*head, figure, metric_label(language, figure), minute.figures[figure], metric.unit]
+                for figure, metric in OBSERVED_METRICS.items()
                 if figure in minute.figures
             ]
     return rows

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from coresteer.experiments.arm_config import levels_of
 from coresteer.experiments.findings import Phrases, primary_comparisons
 from coresteer.experiments.schemas import PublishedResult
-from coresteer.experiments.spec import Arm, Comparison, Interval
+from coresteer.experiments.spec import Arm, Comparison, Factor, Interval
 from coresteer.localization.numbers import axis_scale, format_amount, format_effect, format_number
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
 
@@ -68,12 +69,16 @@ def line_charts(phrases: Phrases, metrics: Sequence[str]) -> list[Lines]:
     for metric in metrics:
         lines = _lines(phrases, metric, over)
         if any(len(line.points) > 1 for line in lines):
-            factor = factors[over]
-            title = phrases.text("figure.lines", metric=phrases.label(metric), factor=factor.name)
-            axis = f"{factor.name}, {factor.unit}" if factor.unit else factor.name
+            factor = phrases.translated(factors[over].name)
+            title = phrases.text("figure.lines", metric=phrases.label(metric), factor=factor)
+            axis = _axis(phrases, factors[over])
             note, unit = phrases.text("figure.lines_note"), phrases.unit(metric)
             charts.append(Lines(title, note, lines, axis, phrases.label(metric), unit))
     return charts
+
+
+def _axis(phrases: Phrases, factor: Factor) -> str:
+    return ", ".join(phrases.translated(part) for part in (factor.name, factor.unit) if part)
 
 
 def _lines(phrases: Phrases, metric: str, over: int) -> list[Line]:
@@ -81,7 +86,7 @@ def _lines(phrases: Phrases, metric: str, over: int) -> list[Line]:
     points: dict[str, list[tuple[float, Interval]]] = {}
     for arm, mean in zip(analysis.arms, analysis.means.get(metric, []), strict=False):
         value = spec.factors[over].levels[arm[over]].value
-        others = [spec.factors[place].levels[at].name for place, at in enumerate(arm) if place != over]
+        others = [phrases.translated(level.name) for place, level in enumerate(levels_of(spec, arm)) if place != over]
         line = points.setdefault(", ".join(others) or phrases.label(metric), [])
         if mean is not None and value is not None:
             line.append((value, mean))
@@ -100,14 +105,15 @@ def grid_chart(phrases: Phrases) -> list[Heat]:
     known = [mean.value for line in cells for mean in line if mean]
     unit, language = phrases.unit(phrases.primary), phrases.language
     factor, _ = axis_scale(max(map(abs, known)), unit)
-    names = {"metric": phrases.label(phrases.primary), "rows": rows.name, "columns": columns.name}
+    row, column = phrases.translated(rows.name), phrases.translated(columns.name)
+    names = {"metric": phrases.label(phrases.primary), "rows": row, "columns": column}
     return [
         Heat(
             phrases.text("figure.grid", **names),
-            phrases.text("figure.grid_note", rows=rows.name, columns=columns.name),
-            [level.name for level in rows.levels],
-            [level.name for level in columns.levels],
-            columns.name,
+            phrases.text("figure.grid_note", rows=row, columns=column),
+            [phrases.translated(level.name) for level in rows.levels],
+            [phrases.translated(level.name) for level in columns.levels],
+            column,
             [[mean.value if mean else None for mean in line] for line in cells],
             [[format_number(mean.value / factor) if mean else "" for mean in line] for line in cells],
             min(known),
@@ -197,7 +203,7 @@ def published_chart(phrases: Phrases, published: Sequence[PublishedResult]) -> l
             Line(phrases.text("legend.here"), here),
         ]
         names = {"metric": phrases.label(metric), "baseline": phrases.baseline}
-        axis = f"{factors[0].name}, {factors[0].unit}" if factors[0].unit else factors[0].name
+        axis = _axis(phrases, factors[0])
         title, note = phrases.text("figure.published", **names), phrases.text("figure.published_note")
         charts.append(Lines(title, note, lines, axis, phrases.text("axis.relative", metric=phrases.label(metric)), "%"))
     return charts

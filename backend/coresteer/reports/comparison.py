@@ -13,7 +13,7 @@ from coresteer.localization.language import Language
 from coresteer.localization.numbers import format_effect, format_percent, format_time
 from coresteer.localization.text import text
 from coresteer.reports import experiment
-from coresteer.reports.model import Block, Dot, Dots, Facts, Paragraph, Report, Section, Table
+from coresteer.reports.model import Block, Dot, Dots, Facts, Origin, Paragraph, Report, Section, Table
 
 _MAX_ROWS = 400
 _LISTED = 3
@@ -42,15 +42,22 @@ def comparison_report(a: Experiment, b: Experiment, language: Language) -> Repor
     return Report(
         slug=f"experiments-{a.id}-{b.id}",
         language=language,
-        title=text(language, "compare.title", a=a.name, b=b.name),
+        origin=_origin(a, b),
+        title=text(language, "compare.title", a=first.translated(a.name), b=second.translated(b.name)),
         kind=text(language, "compare.kind"),
         findings=_findings(first, second, pairs),
         facts=[(text(language, f"compare.section.{key}"), f"{one.id}, {one.node_name}") for key, one in _both(a, b)],
         sections=[Section(text(language, key), blocks) for key, blocks in sections if blocks],
-        columns=experiment.CSV_COLUMNS,
-        records=experiment.csv_rows(a) + (experiment.csv_rows(b) if b.id != a.id else []),
+        columns=experiment.csv_columns(language),
+        records=experiment.csv_rows(first) + (experiment.csv_rows(second) if b.id != a.id else []),
         source={"a": experiment.json_source(a), "b": experiment.json_source(b)},
     )
+
+
+def _origin(a: Experiment, b: Experiment) -> Origin:
+    """Return the origin of the first experiment that is not measured."""
+    origins = [experiment.origin_of(one) for one in (a, b)]
+    return next((origin for origin in origins if origin != "measured"), "measured")
 
 
 def _both(a: Experiment, b: Experiment) -> list[tuple[str, Experiment]]:

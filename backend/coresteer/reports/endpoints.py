@@ -21,6 +21,7 @@ _MEDIA_TYPES = {
     ReportFormat.PDF: "application/pdf",
     ReportFormat.CSV: "text/csv; charset=utf-8",
     ReportFormat.JSON: "application/json",
+    ReportFormat.MARKDOWN: "text/markdown; charset=utf-8",
 }
 _HEADERS = {
     "cache-control": "no-store",

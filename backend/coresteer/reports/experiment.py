@@ -1,14 +1,14 @@
 """The report of an experiment. Pure: the same experiment gives the same report."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import msgspec
-
+from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER, all_levels
 from coresteer.experiments.findings import Phrases, findings, label_in_sentence, primary_comparisons
 from coresteer.experiments.schemas import Experiment, PublishedResult
 from coresteer.experiments.spec import Comparison, Level
-from coresteer.experiments.templates import Paper, find_template, published_by
+from coresteer.experiments.templates import Paper, TemplateKind, find_template, published_by
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import (
     format_amount,
@@ -20,7 +20,7 @@ from coresteer.localization.numbers import (
     format_range,
     format_time,
 )
-from coresteer.localization.text import translate
+from coresteer.localization.text import text, translate
 from coresteer.reports.charts import cpu_heats, effects_chart, grid_chart, line_charts, published_chart, runs_chart
 from coresteer.reports.experiment_method import (
     format_fact,
@@ -31,9 +31,9 @@ from coresteer.reports.experiment_method import (
     runs_section,
     settings_section,
 )
-from coresteer.reports.model import Block, Paragraph, Report, Section, Table
+from coresteer.reports.model import Block, Bullets, Origin, Paragraph, Report, Section, Table
 from coresteer.reports.predictor import predictor_blocks
-from coresteer_core.experiments.model import Command
+from coresteer.reports.workload_text import fields_text, workload_text
 
 _MAX_ARMS_WITH_ALL_METRICS = 24
 """Number of arms up to which the table of means has all metrics."""
@@ -43,10 +43,10 @@ _FIRST = (
     *("throughput_bit_per_s", "requests_per_s", "interrupts_per_s", "packets_per_s", "cpu_busy_percent"),
     *("cpu_s_per_gbit", "gbit_per_cpu_s", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
 )
-CSV_COLUMNS = [
+_CSV_COLUMNS = (
     *("experiment", "node", "run", "attempt", "stage", "block", "label", "setting", "started", "duration_s"),
-    *("discarded", "figure", "value", "unit"),
-]
+    *("discarded", "figure", "name", "value", "unit"),
+)
 
 
 def experiment_report(experiment: Experiment, language: Language) -> Report:
@@ -72,7 +72,8 @@ def experiment_report(experiment: Experiment, language: Language) -> Report:
     return Report(
         slug=f"experiment-{experiment.id}",
         language=language,
-        title=experiment.name,
+        origin=origin_of(experiment),
+        title=phrases.translated(experiment.name),
         kind=phrases.text("subtitle", kind=kind, node=experiment.node_name),
         findings=findings(experiment, language),
         facts=experiment_facts(phrases),
@@ -81,10 +82,18 @@ def experiment_report(experiment: Experiment, language: Language) -> Report:
             for key, blocks in sections
             if blocks
         ],
-        columns=CSV_COLUMNS,
-        records=csv_rows(experiment),
+        columns=csv_columns(language),
+        records=csv_rows(phrases),
         source={"experiment": json_source(experiment)},
     )
+
+
+def origin_of(experiment: Experiment) -> Origin:
+    """Return where the values of an experiment come from: from the least real one of its machines."""
+    machines = [experiment.machine, experiment.machine.get("peer") or {}]
+    if any(machine.get("simulated") for machine in machines):
+        return "simulated-node"
+    return "emulated-machine" if any(machine.get("emulated") for machine in machines) else "measured"
 
 
 def json_source(experiment: Experiment) -> dict[str, object]:
@@ -98,7 +107,7 @@ def experiment_facts(phrases: Phrases) -> list[tuple[str, str]]:
     analysis = experiment.analysis
     rows = [
         ("fact.node", experiment.node_name),
-        ("fact.workload", _workload(phrases)),
+        ("fact.workload", workload_text(phrases)),
         ("fact.primary", phrases.label(experiment.primary)),
         ("fact.state", phrases.text(f"state.{experiment.state}")),
         ("fact.runs", phrases.text("fact.runs_text", kept=analysis.counted, discarded=analysis.discarded)),
@@ -113,35 +122,29 @@ def experiment_facts(phrases: Phrases) -> list[tuple[str, str]]:
     return [(phrases.text(key), text) for key, text in rows]
 
 
-def csv_rows(experiment: Experiment) -> list[list[str | int | float | None]]:
-    """Return every metric of every run for the CSV file, including discarded runs, in rows of COLUMNS."""
-    names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
+def csv_columns(language: Language) -> list[str]:
+    """Return the headings of the CSV file of experiments."""
+    return [text(language, f"csv.{name}") for name in _CSV_COLUMNS]
+
+
+def csv_rows(phrases: Phrases) -> list[list[str | int | float | None]]:
+    """Return every metric of every run for the CSV file, including discarded runs, in rows of csv_columns()."""
+    experiment = phrases.experiment
     rows: list[list[str | int | float | None]] = []
     for run in sorted(experiment.runs, key=lambda run: (run.planned.number, run.attempt)):
         planned = run.planned
         started = datetime.fromtimestamp(run.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        stage = planned.stage if phrases.language == "en" else phrases.text(f"stage.{planned.stage}")
+        discarded = None if run.discarded is None else translate(phrases.language, run.discarded)
         head: list[str | int | float | None]
-        head = [experiment.id, experiment.node_name, planned.number, run.attempt, planned.stage, planned.block]
-        head += [planned.label, names.get(planned.arm, ""), started, run.duration_s, run.discarded]
-        for figure in (*experiment.metrics, *sorted(run.figures.keys() - experiment.metrics.keys())):
-            if figure in run.figures:
-                known = experiment.metrics.get(figure)
-                rows.append([*head, figure, run.figures[figure], known.unit if known else ""])
+        head = [experiment.id, experiment.node_name, planned.number, run.attempt, stage, planned.block]
+        head += [planned.label, phrases.name(planned.arm), started, run.duration_s, discarded]
+        rows += [
+            [*head, figure, phrases.label(figure), run.figures[figure], phrases.unit(figure)]
+            for figure in (*experiment.metrics, *sorted(run.figures.keys() - experiment.metrics.keys()))
+            if figure in run.figures
+        ]
     return rows
-
-
-def _workload(phrases: Phrases) -> str:
-    workload = phrases.experiment.spec.workload
-    fields = msgspec.to_builtins(workload)
-    kind = fields.pop("type")
-    named = phrases.text(f"workload.{kind}")
-    if isinstance(workload, Command):
-        return f"{named} {workload.name}"
-    unlimited = {field.name: field.default for field in msgspec.structs.fields(workload) if "limit" in field.name}
-    set_fields = ", ".join(
-        f"{name} {value}" for name, value in fields.items() if value not in ("", False) and value != unlimited.get(name)
-    )
-    return f"{named} ({set_fields})" if set_fields else named
 
 
 def _compared(phrases: Phrases) -> list[Block]:
@@ -160,17 +163,34 @@ def _compared(phrases: Phrases) -> list[Block]:
 
 def level_effects(phrases: Phrases, level: Level) -> list[str]:
     """Return what a level changes on the node, one sentence for each change."""
-    effects = [f"{desired_value.key} = {desired_value.value}" for desired_value in level.settings]
+    netdev = netdev_of(phrases)
+    effects = [
+        f"{desired_value.key.replace(NETDEV_PLACEHOLDER, netdev)} = {desired_value.value}"
+        for desired_value in level.settings
+    ]
     if level.policy:
-        policy = level.policy
-        effects.append(phrases.text("arm.policy", id=policy.policy_id, version=policy.version, mode=policy.mode.value))
+        policy, mode = level.policy, phrases.translated(level.policy.mode.value)
+        effects.append(phrases.text("arm.policy", id=policy.policy_id, version=policy.version, mode=mode))
     if level.irqbalance:
         only = phrases.text("arm.irqbalance_cpus", cpus=level.irqbalance_cpus) if level.irqbalance_cpus else ""
         effects.append(only or phrases.text("arm.irqbalance"))
     if level.workload:
-        fields = ", ".join(f"{name} {value}" for name, value in level.workload.items())
+        fields = fields_text(phrases, phrases.experiment.spec.workload, level.workload)
         effects.append(phrases.text("arm.workload", fields=fields))
     return effects
+
+
+def netdev_of(phrases: Phrases) -> str:
+    """Return the name of the netdev by which the load arrived; a description where it is not recorded."""
+    experiment = phrases.experiment
+    if netdev := experiment.machine.get("netdev"):
+        return str(netdev)
+    keys = {desired.key for _, level in all_levels(experiment.spec) for desired in level.settings}
+    for pattern in (re.escape(key).replace(re.escape(NETDEV_PLACEHOLDER), "([^/]+)") for key in sorted(keys)):
+        for key in experiment.settings.before:
+            if (found := re.fullmatch(pattern, key)) and found.groups():
+                return found[1]
+    return phrases.text("netdev.veth" if experiment.spec.peer_node_id is None else "netdev.unknown")
 
 
 def _primary(phrases: Phrases) -> list[Block]:
@@ -265,7 +285,7 @@ def _trends(phrases: Phrases) -> list[Block]:
     rows = [
         [
             phrases.label(trend.metric),
-            experiment.spec.factors[trend.factor].name,
+            phrases.translated(experiment.spec.factors[trend.factor].name),
             format_correlation(trend.rho),
             format_p_value(trend.p),
         ]
@@ -285,12 +305,24 @@ def _published(phrases: Phrases) -> list[Block]:
     rows = [[row.arm, phrases.label(row.metric), row.text, _here(phrases, row)] for row in published]
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "published", "here")]
     return [
-        Paragraph(phrases.text("published.source", title=template.title, paper=paper.citation)),
+        Paragraph(_source(phrases, template, paper)),
         Paragraph(_both_machines(phrases, paper)),
+        *_deviations(phrases, template),
         *published_chart(phrases, published),
         Table(phrases.text("table.published"), columns, rows, numeric=[3]),
         Paragraph(phrases.text("published.note")),
     ]
+
+
+def _source(phrases: Phrases, template: TemplateKind, paper: Paper) -> str:
+    names = {"title": phrases.translated(template.title), "paper": phrases.translated(paper.citation)}
+    return phrases.text("published.source", **names)
+
+
+def _deviations(phrases: Phrases, template: TemplateKind) -> list[Block]:
+    found = template.deviations(phrases.experiment.spec)
+    sentences = [getattr(each, phrases.language) for each in found]
+    return [Bullets(phrases.text("published.deviations"), sentences)] if sentences else []
 
 
 def _here(phrases: Phrases, row: PublishedResult) -> str:
@@ -311,7 +343,7 @@ def _here(phrases: Phrases, row: PublishedResult) -> str:
 def _both_machines(phrases: Phrases, paper: Paper) -> str:
     machine = phrases.experiment.machine
     known = {name: format_fact(phrases, machine.get(name)) or "?" for name in ("cpus", "kernel")}
-    here = phrases.text("published.here", **known, workload=label_in_sentence(_workload(phrases)))
+    here = phrases.text("published.here", **known, workload=label_in_sentence(workload_text(phrases)))
     return f"{getattr(paper.machine, phrases.language)} {here}"
 
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 
-from coresteer.experiments.arm_config import changes_nothing
-from coresteer.experiments.findings import Phrases, unrestored_settings
-from coresteer.experiments.schedule import MIN_DURATION_S
-from coresteer.localization.numbers import format_amount, format_duration, format_number
+from coresteer.experiments.arm_config import changes_nothing, measure_s
+from coresteer.experiments.findings import Phrases, label_in_sentence, left_out_runs, unrestored_settings
+from coresteer.experiments.schedule import MAX_ATTEMPTS, MIN_DURATION_S, all_arms
+from coresteer.localization.numbers import format_amount, format_duration
 from coresteer.localization.text import SENTENCES, translate
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
 from coresteer_core.experiments.model import Finite, Observe, Traffic
@@ -17,7 +17,7 @@ _MAX_DISCARDED = 40
 def method_sentences(phrases: Phrases) -> list[str]:
     """Return the report's sentences about the method of the experiment."""
     spec, text = phrases.experiment.spec, phrases.text
-    measure = format_duration(spec.measure_s, phrases.language)
+    measure = format_duration(max(measure_s(spec, arm) for arm in all_arms(spec)), phrases.language)
     if isinstance(spec.workload, Finite):
         run = text("method.run_whole", measure=measure)
         time = text("method.discard_short", shortest=format_duration(MIN_DURATION_S, phrases.language))
@@ -31,9 +31,13 @@ def method_sentences(phrases: Phrases) -> list[str]:
     sentences.append(text("method.test"))
     if spec.kind == "sweep":
         sentences.append(text("method.many"))
-    sentences += [text("method.discard", time=time), text("method.seed", seed=phrases.experiment.seed)]
+    sentences += [text("method.discard", time=time), text("method.attempts", times=MAX_ATTEMPTS)]
+    sentences.append(text("method.seed", seed=phrases.experiment.seed))
     if spec.guardrails:
-        rails = ", ".join(f"{rail.metric} > {format_number(rail.max)}" for rail in spec.guardrails)
+        rails = ", ".join(
+            f"{phrases.label(rail.metric)} > {format_amount(rail.max, phrases.unit(rail.metric), phrases.language)}"
+            for rail in spec.guardrails
+        )
         sentences.append(text("method.guardrails", guardrails=rails))
     return sentences
 
@@ -46,12 +50,17 @@ def machine_table(phrases: Phrases) -> Block:
 
 def _of_machine(phrases: Phrases, key: str, value: object) -> list[tuple[str, str]]:
     """Return the table rows of one fact about the machine: one for each item of a list, else one."""
-    known = f"machine.{key}"
-    name = phrases.text(known) if known in SENTENCES else key.replace("_", " ")
+    name = _fact_name(phrases, key)
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return [(name if place == 0 else "", format_fact(phrases, item)) for place, item in enumerate(value)]
     text = format_fact(phrases, value)
     return [(name, text)] if text else []
+
+
+def _fact_name(phrases: Phrases, key: str, *, in_sentence: bool = False) -> str:
+    known = f"machine.{key}"
+    name = phrases.text(known) if known in SENTENCES else key.replace("_", " ")
+    return label_in_sentence(name) if in_sentence else name
 
 
 def format_fact(phrases: Phrases, value: object) -> str:
@@ -66,7 +75,9 @@ def format_fact(phrases: Phrases, value: object) -> str:
             if speed := value.get("speed_bits_per_s"):
                 parts.append(("", format_amount(speed, "bit/s", phrases.language)))
             return ", ".join(
-                f"{key.replace('_', ' ')} {text}" if key not in ("", "name") else text for key, text in parts if text
+                f"{_fact_name(phrases, key, in_sentence=True)} {text}" if key not in ("", "name") else text
+                for key, text in parts
+                if text
             )
         case list():
             return ", ".join(format_fact(phrases, item) for item in value)
@@ -138,6 +149,8 @@ def limit_sentences(phrases: Phrases) -> list[str]:
         sentences.append(phrases.text("limit.alone"))
     if experiment.state in ("stopped", "cancelled", "failed"):
         sentences.append(phrases.text("limit.early"))
+    if left_out_runs(experiment) and isinstance(spec.workload, Finite):
+        sentences.append(phrases.text("limit.left_out"))
     if len(experiment.analysis.metrics) > 1 and experiment.kind != "aa":
         sentences.append(phrases.text("limit.many", count=len(experiment.analysis.metrics)))
     if phrases.language != "en":

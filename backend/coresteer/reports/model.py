@@ -1,18 +1,26 @@
 """Model of a report: HTML and PDF render it in the same order, JSON contains it unchanged."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from coresteer.experiments.findings import Tone
 from coresteer.experiments.spec import Interval
 from coresteer.localization.language import Language
+from coresteer.localization.text import text
 
 
 class Paragraph(Struct, frozen=True, tag="paragraph"):
     """Block of a report: one or more sentences."""
 
     text: str
+
+
+class Bullets(Struct, frozen=True, tag="bullets"):
+    """Block of a report: a list of sentences under a title."""
+
+    title: str
+    items: list[str]
 
 
 class Facts(Struct, frozen=True, tag="facts"):
@@ -137,7 +145,9 @@ class Bars(Struct, frozen=True, tag="bars"):
 
 
 Figure: TypeAlias = Dots | Runs | Lines | Heat | Bars
-Block: TypeAlias = Paragraph | Facts | Code | Table | Figure
+Block: TypeAlias = Paragraph | Bullets | Facts | Code | Table | Figure
+Origin: TypeAlias = Literal["measured", "simulated-node", "emulated-machine", "simulation"]
+"""Where the values of a report come from; every page of a report that is not measured says so."""
 
 
 class Section(Struct, frozen=True):
@@ -148,7 +158,7 @@ class Section(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A report in one language. slug: for file names.
+    """A report in one language. slug: for file names. origin: where its values come from.
 
     findings: results in sentences that follow from the intervals. facts: place, time and size. records: every single
     value, a row each, under the names of columns, for CSV. source: the data from which it was made, as JSON values.
@@ -156,6 +166,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     slug: str
     language: Language
+    origin: Origin
     title: str
     kind: str
     findings: list[str]
@@ -164,3 +175,8 @@ class Report(Struct, frozen=True, kw_only=True):
     columns: list[str]
     records: list[list[str | int | float | None]]
     source: dict[str, object]
+
+    @property
+    def mark(self) -> str:
+        """Return the sentence on every page that says that nothing was measured; empty for a measured report."""
+        return "" if self.origin == "measured" else text(self.language, f"mark.{self.origin}")

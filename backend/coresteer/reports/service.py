@@ -21,17 +21,19 @@ from coresteer.errors import Conflict, NotFound
 from coresteer.experiments import service as experiments
 from coresteer.localization.language import Language
 from coresteer.nodes import service as nodes
+from coresteer.nodes.tables import NodeRow
 from coresteer.reports import repository
 from coresteer.reports.change import WINDOW_MIN, change_report
 from coresteer.reports.comparison import comparison_report
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.minutes import Minute, observed_minutes
-from coresteer.reports.model import Report
+from coresteer.reports.model import Origin, Report
 from coresteer.reports.simulation import simulation_report
 from coresteer.reports.tables import ReportShareRow
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
+from coresteer.reports.to_md import to_md
 from coresteer.reports.to_pdf import to_pdf
 from coresteer.simulation import service as simulations
 from coresteer.simulation.schemas import SimulationState
@@ -53,6 +55,7 @@ class ReportFormat(StrEnum):
     PDF = "pdf"
     CSV = "csv"
     JSON = "json"
+    MARKDOWN = "md"
 
 
 _WRITERS: Mapping[ReportFormat, Callable[[Report], bytes]] = MappingProxyType(
@@ -61,6 +64,7 @@ _WRITERS: Mapping[ReportFormat, Callable[[Report], bytes]] = MappingProxyType(
         ReportFormat.PDF: to_pdf,
         ReportFormat.CSV: to_csv,
         ReportFormat.JSON: to_json,
+        ReportFormat.MARKDOWN: to_md,
     }
 )
 
@@ -99,7 +103,10 @@ async def change_file(
     """Return the report of a change's effect on its node's real traffic as a file. Raises NotFound."""
     change = await change_service.get_change(database, change_id)
     before, after = await _around(database, ingest, change)
-    return await _file(kind, lambda: change_report(change, before, after, language))
+    async with database.session() as session:
+        node = await nodes.find_node(session, change.node_id)
+    origin = _origin(node)
+    return await _file(kind, lambda: change_report(change, before, after, language, origin))
 
 
 async def simulation_file(database: Database, simulation_id: int, kind: ReportFormat) -> ReportFile:
@@ -120,6 +127,12 @@ async def _file(kind: ReportFormat, make: Callable[[], Report]) -> ReportFile:
         return ReportFile(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
 
     return await asyncio.get_running_loop().run_in_executor(_executor, write)
+
+
+def _origin(node: NodeRow) -> Origin:
+    if node.simulated:
+        return "simulated-node"
+    return "emulated-machine" if (node.hello or {}).get("emulated") else "measured"
 
 
 async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[list[Minute], list[Minute]]:

@@ -41,6 +41,7 @@ def simulation_report(found: Simulation, runs: Sequence[Run]) -> Report:
     return Report(
         slug=f"simulation-{found.id}",
         language="en",
+        origin="simulation",
         title=f"Coscheduling study {found.id}",
         kind="Simulation of coscheduling with process reordering (PROC)",
         findings=[f"The paper: “{each.statement.text}” {verdict_line(each)}" for each in found.verdicts],

@@ -3,21 +3,23 @@
 import csv
 import io
 
+from coresteer.localization.text import text
 from coresteer.reports.model import Report
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(report: Report) -> bytes:
-    """Return a report's values as CSV, one row per value; absent values are empty.
+    """Return a report's values as CSV, one row per value, with where it comes from; absent values are empty.
 
     The encoding is UTF-8 with a byte order mark, by which spreadsheets detect it. A text that a spreadsheet would
     interpret as a formula is prefixed with an apostrophe (OWASP, CSV Injection).
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
-    writer.writerow(report.columns)
-    writer.writerows([[_cell(value) for value in row] for row in report.records])
+    origin = text(report.language, f"origin.{report.origin}")
+    writer.writerow([*report.columns, text(report.language, "csv.origin")])
+    writer.writerows([[*map(_cell, row), origin] for row in report.records])
     return file.getvalue().encode("utf-8-sig")
 
 

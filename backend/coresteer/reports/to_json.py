@@ -8,9 +8,10 @@ FORMAT = "coresteer-report-1"
 
 
 def to_json(report: Report) -> bytes:
-    """Return a report as JSON: ``format``, ``report`` (titles, sentences, tables, charts) and its ``source``."""
+    """Return a report as JSON: ``format``, ``simulated``, ``report`` (sentences, tables, charts) and its ``source``."""
     built = msgspec.to_builtins(report)
     source = built.pop("source")
     for part in ("columns", "records"):  # which the source contains already
         del built[part]
-    return msgspec.json.format(msgspec.json.encode({"format": FORMAT, "report": built, **source}), indent=1) + b"\n"
+    document = {"format": FORMAT, "simulated": report.origin != "measured", "report": built, **source}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

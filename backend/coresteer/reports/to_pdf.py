@@ -28,6 +28,7 @@ def to_pdf(report: Report) -> bytes:
     """Return a report as PDF/UA-1. Texts are passed to typst as data, never as its markup."""
     data = {
         "language": report.language,
+        "mark": report.mark,
         "title": report.title,
         "kind": report.kind,
         "heading": text(report.language, "findings"),

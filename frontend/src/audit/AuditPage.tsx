@@ -27,18 +27,19 @@ export function startedChange({ action, target }: { action: string; target: stri
 
 const TONES: Record<string, string> = { ok: "ok", requested: "muted" };
 
-/** Link to the report on a change. */
-function ReportLink({ change }: { change: string | null }) {
+/** Links to the report on a change: the page, and Markdown for a ticket. */
+function ReportLinks({ change }: { change: string | null }) {
   if (change === null) return null;
+  const address = (format: string) => `/api/changes/${change}/report?format=${format}&language=en`;
   return (
-    <a
-      href={`/api/changes/${change}/report?format=html&language=en`}
-      target="_blank"
-      rel="noreferrer"
-      aria-label={`Report of change ${change}`}
-    >
-      Report
-    </a>
+    <>
+      <a href={address("html")} target="_blank" rel="noreferrer" aria-label={`Report of change ${change}`}>
+        Report
+      </a>{" "}
+      <a href={address("md")} download aria-label={`Report of change ${change} in Markdown`}>
+        Markdown
+      </a>
+    </>
   );
 }
 
@@ -162,7 +163,7 @@ function EntryTable({ entries, names }: TableProps) {
               <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
               <td className={`muted wrap ${styles.detail}`}>{detailText(entry.detail)}</td>
               <td>
-                <ReportLink change={startedChange(entry)} />
+                <ReportLinks change={startedChange(entry)} />
               </td>
             </tr>
           ))}

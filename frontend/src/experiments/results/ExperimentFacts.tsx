@@ -92,9 +92,10 @@ export function Discarded({ experiment }: { experiment: Experiment }) {
   );
 }
 
-function levelText(level: Level): string {
+/** What a level changes. netdev: by which the load arrives, if that is recorded. */
+function levelText(level: Level, netdev: string): string {
   const parts = [
-    ...level.settings.map(({ key, value }) => `${settingName(key)} = ${value}`),
+    ...level.settings.map(({ key, value }) => `${settingName(key.replace("{netdev}", netdev))} = ${value}`),
     ...(level.policy === null
       ? []
       : [`policy ${level.policy.policy_id} v${level.policy.version}, ${level.policy.mode}`]),
@@ -129,6 +130,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
   const { spec, seed, machine } = experiment;
   const { type, ...fields } = spec.workload;
   const workload = workloadSchema(type);
+  const netdev = typeof machine.netdev === "string" ? machine.netdev : "{netdev}";
   const facts: [string, string][] = [
     ["Kind", kindLabel(spec.kind)],
     ["Workload", workload.title ?? type],
@@ -143,7 +145,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
     ...spec.factors.flatMap((factor) =>
       factor.levels.map((level, place): [string, string] => [
         `${factor.name}, ${place === 0 ? "baseline" : level.name}`,
-        place === 0 ? `${level.name}: ${levelText(level)}` : levelText(level),
+        place === 0 ? `${level.name}: ${levelText(level, netdev)}` : levelText(level, netdev),
       ]),
     ),
     ...scheduleFields().map(([name, field]): [string, string] => [

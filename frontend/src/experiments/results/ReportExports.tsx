@@ -12,7 +12,7 @@ import { experimentsQuery } from "../queries";
 import type { Experiment } from "../types";
 import styles from "./results.module.css";
 
-const FORMATS = ["html", "pdf", "csv", "json"] as const;
+const FORMATS = { html: "HTML", pdf: "PDF", csv: "CSV", json: "JSON", md: "Markdown" };
 const LANGUAGES = [
   { value: "en", label: "English" },
   { value: "ko", label: "한국어" },
@@ -44,15 +44,15 @@ export function ReportExports({ experiment }: { experiment: Experiment }) {
 export function Formats({ label, address }: { label: string; address: (format: string) => string }) {
   return (
     <p className={styles.formats}>
-      {FORMATS.map((format) => (
+      {Object.entries(FORMATS).map(([format, name]) => (
         <a
           key={format}
           className={styles.button}
           href={address(format)}
-          aria-label={`${format.toUpperCase()} report of ${label}`}
+          aria-label={`${name} report of ${label}`}
           {...(format === "html" ? { target: "_blank", rel: "noreferrer" } : { download: true })}
         >
-          {format.toUpperCase()}
+          {name}
         </a>
       ))}
     </p>

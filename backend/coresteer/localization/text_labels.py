@@ -1,0 +1,118 @@
+"""Names that templates and workloads give to arms, factors and fields, in English and Korean.
+
+The English ones are stored with an experiment, where a person may change them; reports in Korean translate those that
+are still as here. ``{n}`` is any text.
+"""
+
+TITLES = {
+    "⟨m-n⟩: interrupt on CPU m, process on CPU n": "⟨m-n⟩: 인터럽트는 CPU m, 프로세스는 CPU n",
+    "One interrupt CPU: placement of the processes": "인터럽트 CPU 1개: 프로세스 배치",
+    "2S: two interrupt CPUs that share a cache": "2S: 캐시를 공유하는 인터럽트 CPU 2개",
+    "2N: two interrupt CPUs that share no cache": "2N: 캐시를 공유하지 않는 인터럽트 CPU 2개",
+    "4S: four interrupt CPUs that share a cache": "4S: 캐시를 공유하는 인터럽트 CPU 4개",
+    "4N: four interrupt CPUs that share no cache": "4N: 캐시를 공유하지 않는 인터럽트 CPU 4개",
+    "rx-usecs: time until an interrupt": "rx-usecs: 인터럽트까지의 시간",
+    "rx-frames: number of packets until an interrupt": "rx-frames: 인터럽트까지의 패킷 수",
+    "RPS: packets on one CPU or on several": "RPS: 패킷을 CPU 1개 또는 여러 개에서 처리",
+    "Service classes: nice values or percentile scheduling": "서비스 클래스: nice 값 또는 백분위 스케줄링",
+    "NUMA: kernel, automatic balancing, static pins or policy": "NUMA: 커널, 자동 균형 조정, 고정 배치 또는 정책",
+    "NUMA: contention on one node's memory": "NUMA: 한 노드의 메모리 경합",
+    "Coscheduling: kernel, periodic boost, or boost with reordering": (
+        "협력 스케줄링: 커널, 주기적 우선순위 상승, 또는 재배열을 더한 상승"
+    ),
+}
+CITATIONS = {
+    "Jang, Jin, Kim: network-process scheduling for multicore systems, 2009": (
+        "Jang, Jin, Kim: 멀티코어 시스템을 위한 네트워크 프로세스 스케줄링, 2009"
+    ),
+    "Park, Woo, Lee, Kim: interrupt coalescing parameters": "Park, Woo, Lee, Kim: 인터럽트 병합 매개변수",
+    "Kim, Song, Lee: percentile scheduling for differentiated services": (
+        "Kim, Song, Lee: 차등 서비스를 위한 백분위 스케줄링"
+    ),
+    "Lim, Eom: user-space NUMA-aware scheduler (UNAS)": "Lim, Eom: 사용자 영역 NUMA 인지 스케줄러(UNAS)",
+}
+LABELS = {
+    "CPU of the process": "프로세스의 CPU",
+    "placement": "배치",
+    "scheduling": "스케줄링",
+    "co-runners": "동시 실행 프로세스 수",
+    "frames": "프레임",
+    "{n} frames": "{n}프레임",
+    "⟨{n}⟩ the same CPU": "⟨{n}⟩ 같은 CPU",
+    "⟨{n}⟩ shares L2": "⟨{n}⟩ L2 공유",
+    "⟨{n}⟩ shares L3": "⟨{n}⟩ L3 공유",
+    "⟨{n}⟩ the same core": "⟨{n}⟩ 같은 코어",
+    "⟨{n}⟩ shares no cache": "⟨{n}⟩ 캐시 비공유",
+    "⟨{n}⟩ on another NUMA node": "⟨{n}⟩ 다른 NUMA 노드",
+    "kernel default": "커널 기본값",
+    "kernel alone": "커널만",
+    "automatic balancing": "자동 균형 조정",
+    "static pins": "고정 배치",
+    "numa policy": "numa 정책",
+    "{n} co-runner": "동시 실행 {n}개",
+    "{n} co-runners": "동시 실행 {n}개",
+    "percentile": "백분위",
+    "RPS off": "RPS 사용 안 함",
+    "RPS on {n} CPUs": "CPU {n}개에서 RPS",
+    "as it is": "현재 상태",
+}
+FIELDS = {
+    "Server CPUs": "서버 CPU",
+    "Client CPUs": "클라이언트 CPU",
+    "Connections": "연결 수",
+    "Rate limit": "속도 제한",
+    "Request size": "요청 크기",
+    "Response size": "응답 크기",
+    "Server work": "서버 작업 시간",
+    "Flows": "플로 수",
+    "Payload size": "페이로드 크기",
+    "Packet rate": "패킷 속도",
+    "UDP instead of TCP": "TCP 대신 UDP",
+    "Streams": "스트림 수",
+    "Method": "방식",
+    "Requests": "요청 수",
+    "Window": "구간 길이",
+    "Computing processes": "연산 프로세스",
+    "Memory processes": "메모리 프로세스",
+    "Access": "접근 방식",
+    "Memory": "메모리",
+    "Work": "작업량",
+    "First touch": "최초 접근",
+    "CPUs of computing processes": "연산 프로세스의 CPU",
+    "CPUs of memory processes": "메모리 프로세스의 CPU",
+    "Seed": "시드",
+    "Jobs": "작업 수",
+    "Processes of a job": "작업당 프로세스",
+    "Multiprogramming level": "다중 프로그래밍 수준",
+    "Loops": "루프 수",
+    "Job type": "작업 유형",
+    "Pattern": "통신 형태",
+    "Waiting": "대기 방식",
+    "Spin time": "스핀 시간",
+    "Imbalance v": "불균형 v",
+    "Communication of a loop": "루프당 통신 시간",
+    "CPUs": "CPU",
+    "Name": "이름",
+    # values
+    "nice values": "nice 값",
+    "cpu.weight of cgroups": "cgroup의 cpu.weight",
+    "gate": "게이트",
+    "weights by attainment": "달성률에 따른 가중치",
+    "streaming": "순차 복사",
+    "pointer chasing": "포인터 추적",
+    "lowest NUMA node": "가장 낮은 NUMA 노드",
+    "where the process runs": "프로세스가 실행되는 곳",
+    "nearest neighbors (NN)": "최근접 이웃(NN)",
+    "all to all (AA)": "전체 대 전체(AA)",
+    "block": "블록",
+    "spin, then block": "스핀 후 블록",
+    "busy-wait": "바쁜 대기",
+    "observe": "관찰",
+    "recommend": "추천",
+    "enforce": "시행",
+    # units
+    "bytes": "바이트",
+    "requests/s": "요청/초",
+    "packets/s": "패킷/초",
+    "per thread": "(스레드당)",
+}
