@@ -137,7 +137,7 @@ def test_every_template_is_valid_on_a_node_or_has_a_reason_against_it(node: Node
         kind = find_template(each.slug)
         assert kind is not None
         assert (each.paper, each.published) == (
-            ("", []) if kind.paper is None else (kind.paper.citation, kind.paper.rows)
+            ("", []) if kind.paper is None else (kind.paper.citation.en, kind.paper.rows)
         )
         if each.spec is None:
             continue

@@ -263,7 +263,7 @@ def prediction_sentences(phrases: Phrases) -> list[str]:
         return [phrases.text("predictor.reached" if found.rho >= GOAL else "predictor.missed", **names, **rho)]
     if any(each.predicted for each in found.arms):
         return [phrases.text("predictor.too_few", **names)]
-    reason = str(phrases.experiment.machine.get("bandwidth_unknown") or "")
+    reason = translate(phrases.language, str(phrases.experiment.machine.get("bandwidth_unknown") or ""))
     return [phrases.text("predictor.unknown", **names, reason=reason).rstrip()]
 
 

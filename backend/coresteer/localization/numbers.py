@@ -72,6 +72,11 @@ def axis_scale(highest: float, unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
+def unit_text(language: Language, unit: str) -> str:
+    """Return a metric's unit in the language."""
+    return text(language, "unit.one_cpu") if unit == "% of one CPU" else unit
+
+
 def format_estimate(found: Interval | None, unit: str, language: Language) -> str:
     """Format an estimate with its confidence interval and unit."""
     if found is None:

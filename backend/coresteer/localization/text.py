@@ -11,12 +11,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from coresteer.localization.language import Language
+from coresteer.localization.text_change_steps import STEPS
 from coresteer.localization.text_changes import CHANGE
 from coresteer.localization.text_comparisons import COMPARE
 from coresteer.localization.text_deviations import DEVIATIONS
 from coresteer.localization.text_experiment_method import METHOD
 from coresteer.localization.text_experiments import EXPERIMENT, WORKLOAD_LABELS
-from coresteer.localization.text_labels import CITATIONS, FIELDS, LABELS, TITLES
+from coresteer.localization.text_labels import FIELDS, LABELS, TITLES
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 
@@ -32,7 +33,7 @@ SENTENCES: Mapping[str, BilingualText] = MappingProxyType(
     {
         key: BilingualText(*both)
         for part in (
-            *(FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, DEVIATIONS, REASONS),
+            *(FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, DEVIATIONS, REASONS, STEPS),
         )
         for key, both in part.items()
     }
@@ -78,20 +79,25 @@ def bilingual(key: str, /, **values: object) -> BilingualText:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
+    """Return a template's pattern; a placeholder is within one sentence, except {sentence}."""
     parts = _formatter.parse(template)
-    return re.compile("".join(re.escape(text) + (f"(?P<{name}>.+?)" if name else "") for text, name, _, _ in parts))
+    groups = {None: "", "sentence": "(?P<sentence>.+)"}
+    return re.compile(
+        "".join(re.escape(text) + groups.get(name, rf"(?P<{name}>(?:(?!\. ).)+?)") for text, name, _, _ in parts)
+    )
 
 
+_NEXT_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9])")
 _MAX_LENGTH = 500
 """A longer sentence is a text of an agent, not one of REASONS."""
 _REASONS = [
     *((key, _pattern(english)) for key, english in EARLIER_REASONS.items()),
-    *((key, _pattern(english)) for key, (english, _) in REASONS.items()),
+    *((key, _pattern(english)) for key, (english, _) in (*STEPS.items(), *REASONS.items())),
 ]
 
 
 def translate(language: Language, sentence: str) -> str:
-    """Return a stored English reason in the language; a sentence that is none of REASONS is returned unchanged."""
+    """Return a stored English reason in the language; sentences that are none of REASONS and STEPS are unchanged."""
     if language != "en" and len(sentence) <= _MAX_LENGTH:
         for key, pattern in _REASONS:
             if found := pattern.fullmatch(sentence):
@@ -99,12 +105,13 @@ def translate(language: Language, sentence: str) -> str:
                 if "sentence" in values:
                     values["sentence"] = translate(language, values["sentence"])
                 return text(language, key, **values)
+        first, *others = _NEXT_SENTENCE.split(sentence, maxsplit=1)
+        if others:
+            return f"{translate(language, first)} {translate(language, others[0])}"
     return sentence
 
 
-_NAMES = [
-    (_pattern(english), korean) for part in (TITLES, CITATIONS, LABELS, FIELDS) for english, korean in part.items()
-]
+_NAMES = [(_pattern(english), korean) for part in (TITLES, LABELS, FIELDS) for english, korean in part.items()]
 
 
 def translate_name(language: Language, name: str) -> str:

@@ -36,6 +36,7 @@ CHANGE = {
         "부하가 달랐다: {metric} {change}({low} ~ {high}). 패킷당 또는 기가비트당 지표가 아니면 이를 고려하지 않고 "
         "비교할 수 없다.",
     ),
+    "change.did": ("Changed settings: {count}.", "변경한 설정: {count}개."),
     "change.section.did": ("What was changed", "변경 내용"),
     "change.section.effect": ("Before and after", "변경 전후"),
     "change.section.life": ("History of the change", "변경의 경과"),

@@ -21,16 +21,6 @@ TITLES = {
         "협력 스케줄링: 커널, 주기적 우선순위 상승, 또는 재배열을 더한 상승"
     ),
 }
-CITATIONS = {
-    "Jang, Jin, Kim: network-process scheduling for multicore systems, 2009": (
-        "Jang, Jin, Kim: 멀티코어 시스템을 위한 네트워크 프로세스 스케줄링, 2009"
-    ),
-    "Park, Woo, Lee, Kim: interrupt coalescing parameters": "Park, Woo, Lee, Kim: 인터럽트 병합 매개변수",
-    "Kim, Song, Lee: percentile scheduling for differentiated services": (
-        "Kim, Song, Lee: 차등 서비스를 위한 백분위 스케줄링"
-    ),
-    "Lim, Eom: user-space NUMA-aware scheduler (UNAS)": "Lim, Eom: 사용자 영역 NUMA 인지 스케줄러(UNAS)",
-}
 LABELS = {
     "CPU of the process": "프로세스의 CPU",
     "placement": "배치",

@@ -90,6 +90,26 @@ REASONS = {
         "The load passes a veth pair, which raises no interrupt.",
         "부하가 인터럽트를 발생시키지 않는 veth 쌍을 지난다.",
     ),
+    "reason.change": (
+        "Experiment {name}.",
+        "실험 {name}.",
+    ),
+    "reason.no_resctrl": (
+        "resctrl is not mounted, or this machine does not have it.",
+        "resctrl이 마운트되어 있지 않거나 이 장비에 없다.",
+    ),
+    "reason.no_bandwidth": (
+        "resctrl of this machine does not monitor memory bandwidth.",
+        "이 장비의 resctrl은 메모리 대역폭을 측정하지 않는다.",
+    ),
+    "reason.no_counters": (
+        "This machine's performance counters do not count {events}.",
+        "이 장비의 성능 카운터는 {events:을/를} 세지 못한다.",
+    ),
+    "reason.no_hmat": (
+        "The firmware does not state what the memory can transfer (HMAT).",
+        "펌웨어가 메모리의 전송 능력(HMAT)을 알려 주지 않는다.",
+    ),
     "reason.unfinished": (
         "The workload was not finished after {seconds} s, the maximum of a run.",
         "부하가 한 실행의 제한 시간인 {seconds}초 안에 끝나지 않았다.",

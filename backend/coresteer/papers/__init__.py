@@ -41,9 +41,10 @@ class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class System(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A paper: its citation, the authors' machine as a sentence in English and Korean, and its figures."""
+    """A paper: its citation and the authors' machine, each in English and Korean, and its figures."""
 
     citation: str
+    citation_ko: str
     machine: str
     machine_ko: str
     figures: tuple[Figure, ...]

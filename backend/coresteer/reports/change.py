@@ -8,8 +8,15 @@ from coresteer.experiments import findings
 from coresteer.experiments.findings import Tone
 from coresteer.experiments.spec import Comparison, Interval
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import format_amount, format_effect, format_p_value, format_percent, format_time
-from coresteer.localization.text import metric_label, text
+from coresteer.localization.numbers import (
+    format_amount,
+    format_effect,
+    format_p_value,
+    format_percent,
+    format_time,
+    unit_text,
+)
+from coresteer.localization.text import metric_label, text, translate
 from coresteer.reports.charts import cpu_heat, cpu_means
 from coresteer.reports.minutes import MIN_MINUTES, OBSERVED_METRICS, Minute, compare
 from coresteer.reports.model import Block, Dot, Dots, Heat, Line, Lines, Origin, Paragraph, Report, Section, Table
@@ -123,9 +130,11 @@ def _facts(
 
 
 def _did(change: Change, language: Language) -> list[Block]:
-    rows = [[action.key, action.was, action.becomes, action.reason] for action in change.plan.actions]
+    actions = change.plan.actions
+    rows = [[each.key, each.was, each.becomes, translate(language, each.reason)] for each in actions]
     columns = [text(language, f"column.{name}") for name in ("key", "was", "becomes", "reason")]
-    return [Paragraph(change.sentence), Table("", columns, rows)]
+    sentence = change.sentence if language == "en" else text(language, "change.did", count=len(rows))
+    return [Paragraph(sentence), Table("", columns, rows)]
 
 
 def _effect(
@@ -200,7 +209,7 @@ def _heats(before: Sequence[Minute], after: Sequence[Minute], language: Language
 
 def _life(change: Change, language: Language) -> list[Block]:
     rows = [
-        [format_time(step.at), text(language, f"change.state.{step.state}"), step.sentence]
+        [format_time(step.at), text(language, f"change.state.{step.state}"), translate(language, step.sentence)]
         for step in sorted(change.steps, key=lambda step: step.at)
     ]
     columns = [text(language, key) for key in ("change.column.when", "change.fact.state", "change.column.what")]
@@ -210,14 +219,18 @@ def _life(change: Change, language: Language) -> list[Block]:
 def _records(
     change: Change, periods: dict[str, Sequence[Minute]], language: Language
 ) -> list[list[str | int | float | None]]:
+    named = {
+        figure: (metric_label(language, figure), unit_text(language, metric.unit))
+        for figure, metric in OBSERVED_METRICS.items()
+    }
     rows: list[list[str | int | float | None]] = []
-    for name, minutes in periods.items():
+    for period, minutes in periods.items():
         for minute in minutes:
             at = datetime.fromtimestamp(minute.start_ms / 1000, UTC).isoformat(timespec="seconds")
-            head = [change.id, change.node_name, text(language, f"legend.{name}"), at]
+            head = [change.id, change.node_name, text(language, f"legend.{period}"), at]
             rows += [
-                [*head, figure, metric_label(language, figure), minute.figures[figure], metric.unit]
-                for figure, metric in OBSERVED_METRICS.items()
+                [*head, figure, label, minute.figures[figure], unit]
+                for figure, (label, unit) in named.items()
                 if figure in minute.figures
             ]
     return rows

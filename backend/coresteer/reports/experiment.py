@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from coresteer import papers
 from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER, all_levels
 from coresteer.experiments.findings import Phrases, findings, label_in_sentence, primary_comparisons
 from coresteer.experiments.schemas import Experiment, PublishedResult
@@ -19,6 +20,7 @@ from coresteer.localization.numbers import (
     format_percent,
     format_range,
     format_time,
+    unit_text,
 )
 from coresteer.localization.text import text, translate
 from coresteer.reports.charts import cpu_heats, effects_chart, grid_chart, line_charts, published_chart, runs_chart
@@ -129,18 +131,18 @@ def csv_columns(language: Language) -> list[str]:
 
 def csv_rows(phrases: Phrases) -> list[list[str | int | float | None]]:
     """Return every metric of every run for the CSV file, including discarded runs, in rows of csv_columns()."""
-    experiment = phrases.experiment
+    experiment, language = phrases.experiment, phrases.language
     rows: list[list[str | int | float | None]] = []
     for run in sorted(experiment.runs, key=lambda run: (run.planned.number, run.attempt)):
         planned = run.planned
         started = datetime.fromtimestamp(run.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        stage = planned.stage if phrases.language == "en" else phrases.text(f"stage.{planned.stage}")
-        discarded = None if run.discarded is None else translate(phrases.language, run.discarded)
+        stage = planned.stage if language == "en" else phrases.text(f"stage.{planned.stage}")
+        discarded = None if run.discarded is None else translate(language, run.discarded)
         head: list[str | int | float | None]
         head = [experiment.id, experiment.node_name, planned.number, run.attempt, stage, planned.block]
         head += [planned.label, phrases.name(planned.arm), started, run.duration_s, discarded]
         rows += [
-            [*head, figure, phrases.label(figure), run.figures[figure], phrases.unit(figure)]
+            [*head, figure, phrases.label(figure), run.figures[figure], unit_text(language, phrases.unit(figure))]
             for figure in (*experiment.metrics, *sorted(run.figures.keys() - experiment.metrics.keys()))
             if figure in run.figures
         ]
@@ -302,7 +304,7 @@ def _published(phrases: Phrases) -> list[Block]:
         return []
     paper = template.paper
     published = published_by(experiment.spec, experiment.analysis)
-    rows = [[row.arm, phrases.label(row.metric), row.text, _here(phrases, row)] for row in published]
+    rows = [_published_row(phrases, row) for row in published]
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "published", "here")]
     return [
         Paragraph(_source(phrases, template, paper)),
@@ -315,8 +317,16 @@ def _published(phrases: Phrases) -> list[Block]:
 
 
 def _source(phrases: Phrases, template: TemplateKind, paper: Paper) -> str:
-    names = {"title": phrases.translated(template.title), "paper": phrases.translated(paper.citation)}
+    names = {"title": phrases.translated(template.title), "paper": getattr(paper.citation, phrases.language)}
     return phrases.text("published.source", **names)
+
+
+def _published_row(phrases: Phrases, row: PublishedResult) -> list[str]:
+    """Return a published value as a row: of what, the metric, what the paper states, and this node's value."""
+    printed = papers.figure(row.id)
+    of, stated = (printed.figure, printed.text) if phrases.language == "en" else (printed.figure_ko, printed.text_ko)
+    of, stated = of or phrases.translated(printed.figure), stated or printed.text
+    return [of, phrases.label(row.metric), stated, _here(phrases, row)]
 
 
 def _deviations(phrases: Phrases, template: TemplateKind) -> list[Block]:

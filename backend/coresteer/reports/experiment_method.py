@@ -54,7 +54,7 @@ def _of_machine(phrases: Phrases, key: str, value: object) -> list[tuple[str, st
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return [(name if place == 0 else "", format_fact(phrases, item)) for place, item in enumerate(value)]
     text = format_fact(phrases, value)
-    return [(name, text)] if text else []
+    return [(name, translate(phrases.language, text))] if text else []
 
 
 def _fact_name(phrases: Phrases, key: str, *, in_sentence: bool = False) -> str:

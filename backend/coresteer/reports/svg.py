@@ -7,7 +7,7 @@ from functools import singledispatch
 from xml.sax.saxutils import escape, quoteattr
 
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import axis_scale, percent_sign
+from coresteer.localization.numbers import axis_scale, percent_sign, unit_text
 from coresteer.localization.text import text
 from coresteer.reports.model import Bars, Dots, Figure, Heat, Line, Lines, Runs
 
@@ -296,8 +296,7 @@ def _frame(
     """Return a chart's grid and ticks, the scales of x and y, and the bottom."""
     bottom = top + 190
     factor, printed = axis_scale(max(abs(along[0]), abs(along[1])), unit)
-    if printed == "% of one CPU":
-        printed = text(language, "unit.one_cpu")
+    printed = unit_text(language, printed)
     y = _scale(along[0], along[1], bottom, top + 14)
     left = 60.0
     pad = (across[1] - across[0]) * 0.02 or 1.0

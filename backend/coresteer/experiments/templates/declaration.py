@@ -18,13 +18,13 @@ _SETTLE_S = 15.0
 
 
 class Paper(NamedTuple):
-    """A published measurement that a template repeats.
+    """A published measurement that a template repeats, its texts in English and in Korean.
 
-    machine: the authors', as a sentence in English and in Korean. rows: the published values; one without a role
+    machine: the authors', as a sentence. rows: the published values; one without a role
     belongs to no arm of the experiment. Only values in a metric's unit are drawn.
     """
 
-    citation: str
+    citation: BilingualText
     machine: BilingualText
     rows: list[PublishedRow]
 
@@ -33,7 +33,11 @@ def paper_of(slug: str) -> Paper:
     """Return the paper with the figures that docs/papers.toml declares for a template."""
     measured = [figure for figure in papers.figures() if slug in figure.templates]
     paper = papers.papers()[measured[0].system]
-    return Paper(paper.citation, BilingualText(paper.machine, paper.machine_ko), [_row(figure) for figure in measured])
+    return Paper(
+        BilingualText(paper.citation, paper.citation_ko),
+        BilingualText(paper.machine, paper.machine_ko),
+        [_row(figure) for figure in measured],
+    )
 
 
 def _row(figure: papers.Figure) -> PublishedRow:
@@ -81,7 +85,7 @@ class TemplateKind(NamedTuple):
         return Template(
             slug=self.slug,
             title=self.title,
-            paper="" if self.paper is None else self.paper.citation,
+            paper="" if self.paper is None else self.paper.citation.en,
             explains=self.explains,
             spec=spec,
             unavailable_because=unavailable,
