@@ -53,6 +53,9 @@ from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeRegistry
+from coresteer.proof.context import ProofContext
+from coresteer.proof.endpoints import router as proof_router
+from coresteer.proof.monitor import ProofMonitor, held_out
 from coresteer.reports.endpoints import router as reports_router
 from coresteer.simulation import endpoints as simulation
 from coresteer.simulation.runner import SimulationRunner
@@ -70,6 +73,7 @@ _FEATURE_ROUTERS = (
     live_router,
     changes_router,
     policies_router,
+    proof_router,
     coalescing_router,
     numa_router,
     classes_router,
@@ -113,7 +117,10 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
-    publisher = PolicyPublisher(database, bus, connections, registry, experiments.running_experiment_by_node)
+    in_use = experiments.running_experiment_by_node
+    publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
+    app.state.proof = ProofContext(app.state.policies, publisher.schedule, in_use, config.chunk_seconds)
+    app.state.proof_monitor = ProofMonitor(app.state.proof)
     app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
     app.state.runner = ExperimentRunner(app.state.experiments)
     app.state.simulations = SimulationRunner(database)
@@ -147,6 +154,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.class_reports.start()
     app.state.agents.publisher.start()
     app.state.rollout_monitor.start()
+    app.state.proof_monitor.start()
     app.state.runner.start()
     app.state.live.start()
     app.state.is_ready = True
@@ -157,6 +165,7 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.live.stop()
     await app.state.simulations.stop()
     await app.state.runner.stop()
+    await app.state.proof_monitor.stop()
     await app.state.rollout_monitor.stop()
     await app.state.agents.publisher.stop()
     await app.state.agents.class_reports.stop()

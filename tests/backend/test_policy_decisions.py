@@ -105,6 +105,7 @@ async def test_a_change_of_another_node_is_ignored(node: PolicyNode) -> None:
     change_id = str(uuid4())
     await node.evaluate(policy, node.action(), change_id=change_id)
     async with policy_node(node.backend) as other:
+        await other.told()
         await other.evaluate(policy, other.action(to=5), change_id=change_id)
         (decision,) = await other.get("decisions")
     assert decision["change_id"] is None

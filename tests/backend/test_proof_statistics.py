@@ -140,11 +140,8 @@ def test_the_washout_covers_the_decay_that_past_episodes_show(constant_s: float,
 @pytest.mark.parametrize(
     "past",
     [
-        pytest.param([], id="no episode"),
-        pytest.param(switches(60, effect_log=0.5, count=20, noise=0.01), id="too few"),
         pytest.param(switches(0, effect_log=0.0, count=500, noise=0.1), id="no effect"),
         pytest.param(switches(0, effect_log=0.0, count=500, noise=0.05, drift=0.02), id="drift alone"),
-        pytest.param([Switch(True, [math.nan] * 10)] * 40, id="nothing known"),
     ],
 )
 def test_without_a_visible_decay_one_part_of_the_block_is_left_out(past: list[Switch]) -> None:
@@ -152,8 +149,17 @@ def test_without_a_visible_decay_one_part_of_the_block_is_left_out(past: list[Sw
     assert washout(past, 60.0, 10) == 60.0
 
 
-def test_the_washout_is_half_of_a_block_at_most() -> None:
-    assert washout(switches(300, effect_log=0.5, count=400, noise=0.01), 60.0, 10) == 300.0
+@pytest.mark.parametrize(
+    "past",
+    [
+        pytest.param([], id="no episode"),
+        pytest.param(switches(5, effect_log=0.5, count=20, noise=0.01), id="too few"),
+        pytest.param([Switch(True, [math.nan] * 10)] * 40, id="nothing known"),
+        pytest.param(switches(300, effect_log=0.5, count=400, noise=0.01), id="slow"),
+    ],
+)
+def test_the_washout_is_half_of_a_block_at_most_and_until_enough_is_known(past: list[Switch]) -> None:
+    assert washout(past, 60.0, 10) == 300.0
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def _one_with_carry_over(
     # before an episode the policy is enforced, so that an enforced block at its beginning follows no switch
     holdout = episodes.holdout[0][:, None] + own[1] + true * decay
     day = (episodes.ends_s[0] // DAY_S).astype(np.int64)
-    washed, length_s = np.empty(count), DESIGN.bucket_s
+    washed, length_s = np.empty(count), 0.0
     for today in range(int(day[-1]) + 1):
         now, past = day == today, np.flatnonzero(day < today)[-1000:]
         switches = [Switch(False, holdout[at].tolist()) for at in past]

@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from coresteer_agent.collect import interrupts, irq, netdev
+from coresteer_agent.collect.conditions import read_conditions
 from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_text
@@ -79,6 +80,7 @@ class InventoryReader:
         self._steering: dict[tuple[str, str], str | None] = {}
         self._scaling: dict[str, netdev_settings.EthtoolSettings] = {}
         self._machine_settings: dict[str, str] = {}
+        self._conditions: dict[str, str] = {}
 
     def rescan(self) -> None:
         """Make the next read() list devices and interrupts again, e.g. after a hot-plug."""
@@ -166,6 +168,7 @@ class InventoryReader:
             self._numa_nodes[number] = self._read_or_log(irq.read_numa_node, root, number)
             self._reread_irq(number)
         self._controllers = find_controllers(root)
+        self._conditions = read_conditions(root)
         self._default_routes = self._read_or_log(netdev.read_default_routes, root) or frozenset()
         self._read_devices()
         for key in MACHINE_SETTINGS:
@@ -291,6 +294,7 @@ class InventoryReader:
             ],
             controllers=[*self._controllers, *kernel_controllers(self._machine_settings)],
             settings=dict(sorted(self._machine_settings.items())),
+            conditions=self._conditions,
         )
 
     def _netdev(self, device: netdev.Device) -> Netdev:

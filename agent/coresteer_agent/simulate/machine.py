@@ -20,6 +20,7 @@ _FIRST_MSI = 24
 _ROLES = ("web", "cache", "storage", "database")
 _NODES_PER_RACK = 20
 _KINDS = 12
+_CONDITIONS = {"governor": "performance", "idle driver": "intel_idle", "smt": "on", "vulnerable": "none"}
 
 
 class Fault(StrEnum):
@@ -106,7 +107,7 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = F
     settings = {key: str(setting.schema["default"]) for key, setting in MACHINE_SETTINGS.items()}
     if len(topology.numa_nodes) < 2:
         settings["kernel/numa_balancing"] = "0"  # the kernel turns it on at boot only with several NUMA nodes
-    inventory = Inventory(netdevs, rows, kernel_controllers(settings), settings)
+    inventory = Inventory(netdevs, rows, kernel_controllers(settings), settings, _CONDITIONS)
     return Machine(f"{seed}/{kind}", nic, fault, topology, inventory)
 
 

@@ -42,8 +42,10 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
             return
         before = await repository.last_decision(session, node_id, policy_id)
         encoded = msgspec.to_builtins(evaluation)
+        holdout = None if message.holdout is None else msgspec.to_builtins(message.holdout)
         change_id = UUID(message.change_id) if message.change_id is not None else None
-        if before is not None and (before.evaluation, before.change_id) == (encoded, change_id):
+        known = None if before is None else (before.evaluation, before.change_id, before.holdout)
+        if known == (encoded, change_id, holdout):
             return
         name = await repository.policy_name(session, policy_id)
         policy_name = name or evaluation.policy_id
@@ -71,6 +73,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
                 mode=evaluation.mode,
                 evaluation=encoded,
                 change_id=None if adopted is None else change_id,
+                holdout=holdout,
             )
         )
         _store_drifts(session, node, at, evaluation, before)

@@ -50,6 +50,17 @@ def in_force(policies: Iterable[EnabledPolicy], attributes: NodeAttributes) -> l
     return sorted(found, key=lambda policy: policy.precedence)
 
 
+def holding_out(policies: list[PolicyInForce], held_out: tuple[int, int] | None) -> list[PolicyInForce]:
+    """Return the policies in force on a node that holds one of them out. held_out: its id and version, or None."""
+    if held_out is None:
+        return policies
+    policy_id, version = str(held_out[0]), held_out[1]
+    return [
+        replace(policy, holdout=True) if (policy.policy_id, policy.version) == (policy_id, version) else policy
+        for policy in policies
+    ]
+
+
 def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[PolicyInForce]) -> list[PolicyInForce]:
     """Return the policies in force on a node while an experiment runs there: only leased ones enforce, others pause.
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
 from coresteer.policies import repository
-from coresteer.policies.in_force import during_experiment, in_force
+from coresteer.policies.in_force import during_experiment, holding_out, in_force
 from coresteer.presence.connections import AgentConnection, Connections
 from coresteer.presence.registry import NodeRegistry
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -29,6 +29,8 @@ _NODES_PER_BATCH = 500
 
 NodesInUse: TypeAlias = Callable[[AsyncSession, Sequence[int]], Awaitable[Collection[int]]]
 """Returns those of the nodes on which an experiment runs: there only the policies that it leased may write."""
+HeldOut: TypeAlias = Callable[[AsyncSession, Sequence[int]], Awaitable[Mapping[int, tuple[int, int]]]]
+"""Returns policy and version that are held out on each of the nodes now, to measure their effect."""
 
 
 class PolicyPublisher:
@@ -43,13 +45,16 @@ class PolicyPublisher:
         bus: Bus,
         connections: Connections,
         registry: NodeRegistry,
+        *,
         nodes_in_use: NodesInUse,
+        held_out: HeldOut,
     ) -> None:
         self._database = database
         self._bus = bus
         self._connections = connections
         self._registry = registry
         self._nodes_in_use = nodes_in_use
+        self._held_out = held_out
         self._last_sent: dict[int, tuple[AgentConnection, Policies]] = {}
         self._leased: dict[int, list[PolicyInForce]] = {}
         self._waiting: set[int] = set()
@@ -129,9 +134,10 @@ class PolicyPublisher:
             policies = await repository.enabled_policies(session)
             attributes = await repository.node_attributes(session, list(peers))
             in_use = await self._nodes_in_use(session, list(peers))
+            held_out = await self._held_out(session, list(peers))
             leave_pages = await repository.policies_leaving_pages(session)
         for one in attributes:
-            peer, now = peers[one.node_id], in_force(policies, one)
+            peer, now = peers[one.node_id], holding_out(in_force(policies, one), held_out.get(one.node_id))
             if one.node_id in in_use:
                 now = during_experiment(now, self._leased.get(one.node_id, ()))
             message = Policies(now, leave_pages)

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies.in_force import UNFINISHED_STATES, EnabledPolicy, PartialRollout
-from coresteer.policies.schemas import PolicyBody, TimeFilter
+from coresteer.policies.schemas import PolicyBody, RolloutState, TimeFilter
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.changes.report import ChangeState, EndedBy
@@ -71,6 +71,14 @@ async def unfinished_rollouts(session: AsyncSession) -> dict[int, RolloutRow]:
     """Return every rollout that is in progress or stopped, by policy id."""
     query = select(RolloutRow).where(RolloutRow.state.in_(UNFINISHED_STATES))
     return {row.policy_id: row for row in await session.scalars(query)}
+
+
+async def version_before(session: AsyncSession, policy_id: int, version: int) -> int | None:
+    """Return the version that a completed rollout of this one replaced, None if there was none."""
+    query = select(RolloutRow.from_version).where(
+        RolloutRow.policy_id == policy_id, RolloutRow.to_version == version, RolloutRow.state == RolloutState.DONE
+    )
+    return await session.scalar(query.order_by(RolloutRow.id.desc()).limit(1))
 
 
 async def enabled_policies(session: AsyncSession) -> list[EnabledPolicy]:

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.changes.schemas import GuardrailIn, Reason
 from coresteer.inputs import STORABLE, RequestBody, RowId, TextPattern
+from coresteer.policies.proof_settings import ProofSettings
 from coresteer.structs import AsStruct, FormField, FromStruct
 from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.changes.report import ChangeState
@@ -125,6 +126,12 @@ class PolicyBody(RequestBody):
             labelled("Guardrails", f"A new change is rolled back if a metric exceeds its bound {VIOLATION_PERIOD}.")
         ),
     ] = Field(default=[])
+    proof: Annotated[
+        ProofSettings,
+        FormField(
+            labelled("Proof", "While it is enforced, the policy is held out at random moments to measure its effect.")
+        ),
+    ] = ProofSettings()
 
 
 class PolicyVersionCreate(RequestBody):

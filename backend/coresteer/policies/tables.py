@@ -66,7 +66,10 @@ class RolloutRow(Base):
 
 
 class DecisionRow(Base):
-    """A decision of a policy on a node. policy_id is the agent's: the policy may belong to another database."""
+    """A decision of a policy on a node. policy_id is the agent's: the policy may belong to another database.
+
+    holdout: a HoldoutReport, NULL for a policy that was never held out.
+    """
 
     __tablename__ = "decision"
 
@@ -79,6 +82,7 @@ class DecisionRow(Base):
     mode: Mapped[str] = mapped_column(Text)
     evaluation: Mapped[dict[str, Any]] = mapped_column(JSONB)
     change_id: Mapped[UUID | None] = mapped_column(ForeignKey("change.id"))
+    holdout: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class DriftRow(Base):

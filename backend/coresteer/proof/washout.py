@@ -49,12 +49,7 @@ def measured_decay(switches: Sequence[Switch], bucket_s: float) -> Decay | None:
     Least squares of an exponential curve on the mean course after switches, whose sign is that of the switch: drift
     and daily cycles cancel because a coin decided which switches there are.
     """
-    if len(switches) < MIN_SWITCHES:
-        return None
-    parts = np.array([switch.parts for switch in switches], np.float64)
-    signs = np.array([1.0 if switch.to_enforced else -1.0 for switch in switches])
-    signed = (parts - parts.mean(axis=1, keepdims=True)) * signs[:, None]
-    signed = signed[np.isfinite(signed).all(axis=1)]  # without those of which a part is unknown
+    signed = _signed_courses(switches)
     if len(signed) < MIN_SWITCHES:
         return None
     course = signed.mean(axis=0)
@@ -70,14 +65,28 @@ def measured_decay(switches: Sequence[Switch], bucket_s: float) -> Decay | None:
 
 
 def washout(switches: Sequence[Switch], bucket_s: float, buckets: int) -> float:
-    """Return the wash-out in seconds for episodes to come: whole parts of a block, half of the block at most."""
+    """Return the wash-out in seconds for episodes to come: whole parts of a block, half of the block at most.
+
+    Half of the block while there are too few switches; one part, and time for the agent to switch, without a decay.
+    """
+    if len(_signed_courses(switches)) < MIN_SWITCHES:
+        return bucket_s * int(_LONGEST * buckets)
     decay = measured_decay(switches, bucket_s)
-    return max(least_washout(bucket_s, buckets), 0.0 if decay is None else decay.washout_s)
+    return max(_whole_buckets(SWITCH_S, bucket_s, buckets), 0.0 if decay is None else decay.washout_s)
 
 
-def least_washout(bucket_s: float, buckets: int) -> float:
-    """Return the wash-out without a visible decay: one part of a block, and time for the agent to switch."""
-    return _whole_buckets(SWITCH_S, bucket_s, buckets)
+def _signed_courses(switches: Sequence[Switch]) -> F64:
+    """Return the course of the metric about its mean in each block, with the sign of the switch; switches × parts.
+
+    Blocks of which a part is unknown are left out.
+    """
+    if not switches:
+        return np.empty((0, 1))
+    parts = np.array([switch.parts for switch in switches], np.float64)
+    signs = np.array([1.0 if switch.to_enforced else -1.0 for switch in switches])
+    signed: F64 = (parts - parts.mean(axis=1, keepdims=True)) * signs[:, None]
+    known: F64 = signed[np.isfinite(signed).all(axis=1)]
+    return known
 
 
 def _whole_buckets(seconds: float, bucket_s: float, buckets: int) -> float:

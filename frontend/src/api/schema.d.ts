@@ -840,6 +840,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/policies/{policy_id}/proof": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Policy Proof
+         * @description Return the measured effect of each version of a policy: over time, on each metric, by group of nodes.
+         */
+        get: operations["get_policy_proof"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/proof": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Fleet Proof
+         * @description Return the measured effect of each policy that is enforced, and the CPUs that all of them together save.
+         */
+        get: operations["get_fleet_proof"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/proof/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause Proof
+         * @description Pause all holdouts at once: every node enforces its policies again, and nothing is measured.
+         */
+        post: operations["pause_proof"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/proof/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume Proof
+         * @description Resume the holdouts of all policies.
+         */
+        post: operations["resume_proof"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/netdevs/{netdev}/coalescing": {
         parameters: {
             query?: never;
@@ -1915,6 +1995,25 @@ export interface components {
             policy_id: number;
         };
         /**
+         * EffectAt
+         * @description The effect as it was known at a time.
+         */
+        EffectAt: {
+            /** Estimate */
+            estimate: number;
+            /** Low */
+            low: number | null;
+            /** High */
+            high: number | null;
+            /** Episodes */
+            episodes: number;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+        };
+        /**
          * EndedBy
          * @description Why a change ended: a user, the confirmation timeout, a guardrail, lost backend, agent restart, or an error.
          * @enum {string}
@@ -1980,6 +2079,36 @@ export interface components {
              * @default 60
              */
             expires_in_minutes: number;
+        };
+        /**
+         * ExcludedCount
+         * @description Number of episodes that do not count for a reason.
+         */
+        ExcludedCount: {
+            reason: components["schemas"]["Exclusion"];
+            /** Sentence */
+            sentence: string;
+            /** Episodes */
+            episodes: number;
+        };
+        /**
+         * Exclusion
+         * @description Reason for which an episode is left out.
+         * @enum {string}
+         */
+        Exclusion: "disconnected" | "interrupted" | "paused" | "version" | "experiment" | "change" | "drift" | "not_switched" | "missing_data" | "little_traffic";
+        /**
+         * ExpectedDetection
+         * @description A relative effect that will have been detected by a time, if it is there.
+         */
+        ExpectedDetection: {
+            /** Effect */
+            effect: number;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
         };
         /**
          * Experiment
@@ -3211,6 +3340,29 @@ export interface components {
             };
         };
         /**
+         * Finding
+         * @description What the evidence says about one metric.
+         *
+         *     higher and lower: than without the policy, for metrics of which neither is better.
+         * @enum {string}
+         */
+        Finding: "no_evidence" | "none_yet" | "improves" | "worsens" | "higher" | "lower";
+        /**
+         * FleetProof
+         * @description The proofs of all policies in force. cores: saved by all together; None where no policy has an interval.
+         */
+        FleetProof: {
+            /** Paused At */
+            paused_at: string | null;
+            /** Paused By */
+            paused_by: string | null;
+            /** Sentence */
+            sentence: string;
+            cores: components["schemas"]["SavedCores"] | null;
+            /** Policies */
+            policies: components["schemas"]["PolicyProofLine"][];
+        };
+        /**
          * FormSchemas
          * @description JSON Schemas (2020-12) without references, with the labels, units and help texts of ``coresteer_core.schema``.
          */
@@ -3231,6 +3383,18 @@ export interface components {
             simulation: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * GroupProof
+         * @description The effect on the primary metric on the nodes with one value of a label. It has an interval of its own.
+         */
+        GroupProof: {
+            /** Value */
+            value: string;
+            finding: components["schemas"]["Finding"];
+            effect: components["schemas"]["ProvenEffect"] | null;
+            /** Sentence */
+            sentence: string;
         };
         /**
          * GuardrailIn
@@ -3563,6 +3727,33 @@ export interface components {
             predicted_interrupts_per_s: number | null;
         };
         /**
+         * MetricProof
+         * @description What the evidence says about one metric of a version.
+         *
+         *     primary: otherwise a guardrail. alpha: probability that the interval ever excludes the true effect. finding_since:
+         *     when the finding became what it is. detectable: the effect that would have been detected by now. course: the effect
+         *     over time, at most 200 points.
+         */
+        MetricProof: {
+            /** Metric */
+            metric: string;
+            /** Primary */
+            primary: boolean;
+            /** Alpha */
+            alpha: number;
+            finding: components["schemas"]["Finding"];
+            /** Finding Since */
+            finding_since: string | null;
+            effect: components["schemas"]["ProvenEffect"] | null;
+            /** Detectable */
+            detectable: number | null;
+            expected: components["schemas"]["ExpectedDetection"] | null;
+            /** Sentence */
+            sentence: string;
+            /** Course */
+            course: components["schemas"]["EffectAt"][];
+        };
+        /**
          * Mode
          * @description How far a policy goes: show its decisions, propose plans, or write them.
          * @enum {string}
@@ -3689,6 +3880,10 @@ export interface components {
                 controllers: string[];
                 /** @default {} */
                 settings: {
+                    [key: string]: string;
+                };
+                /** @default {} */
+                conditions: {
                     [key: string]: string;
                 };
             } | null;
@@ -4629,6 +4824,79 @@ export interface components {
              * @default []
              */
             guardrails: components["schemas"]["GuardrailIn"][];
+            /**
+             * Proof
+             * @description While it is enforced, the policy is held out at random moments to measure its effect.
+             * @default {
+             *       "holdout_percent": 5,
+             *       "block_s": 600,
+             *       "metric": "cpu_s_per_gbit",
+             *       "guardrails": [
+             *         "cpu_softirq_percent",
+             *         "rtt_p99_us",
+             *         "softnet_dropped_per_s"
+             *       ],
+             *       "min_bit_per_s": 1000000,
+             *       "domain_label": "",
+             *       "domain_percent": 25,
+             *       "roll_back": false
+             *     }
+             */
+            proof: {
+                /**
+                 * Holdout
+                 * @description Share of each node's time in which the policy is held out to measure its effect; 0: no proof.
+                 * @default 5
+                 */
+                holdout_percent: number;
+                /**
+                 * Block length
+                 * @description Length of a holdout block and of the enforced one next to it; later effects are not seen.
+                 * @default 600
+                 */
+                block_s: number;
+                /**
+                 * Primary metric
+                 * @description The metric that the policy should improve.
+                 * @default cpu_s_per_gbit
+                 * @enum {string}
+                 */
+                metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s";
+                /**
+                 * Metrics it must not worsen
+                 * @description Measured in the same blocks; they share one error probability of 5 %.
+                 * @default [
+                 *       "cpu_softirq_percent",
+                 *       "rtt_p99_us",
+                 *       "softnet_dropped_per_s"
+                 *     ]
+                 */
+                guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s")[];
+                /**
+                 * Minimum traffic
+                 * @description Blocks in which the node receives and sends less are left out.
+                 * @default 1000000
+                 */
+                min_bit_per_s: number;
+                /**
+                 * Failure domain
+                 * @description Label whose values are failure domains, for example rack; empty: the whole fleet is one.
+                 * @default
+                 */
+                domain_label: string;
+                /**
+                 * Most of a failure domain
+                 * @description Share of a failure domain's nodes that may be compared at the same time; one node always may.
+                 * @default 25
+                 */
+                domain_percent: number;
+                /**
+                 * Roll back when it worsens a metric
+                 * @description The version before is put in force again; without one the policy is disabled.
+                 * @default false
+                 */
+                roll_back: boolean;
+            };
         };
         /**
          * PolicyBound
@@ -4810,6 +5078,49 @@ export interface components {
             node_ids: number[];
         };
         /**
+         * PolicyProof
+         * @description The proof of a policy, newest version first. label: by whose values the groups are; labels: the others.
+         */
+        PolicyProof: {
+            /** Policy Id */
+            policy_id: number;
+            /** Paused At */
+            paused_at: string | null;
+            /** Paused By */
+            paused_by: string | null;
+            /** Sentence */
+            sentence: string;
+            /** Label */
+            label: string | null;
+            /** Labels */
+            labels: string[];
+            /** Versions */
+            versions: components["schemas"]["VersionProof"][];
+        };
+        /**
+         * PolicyProofLine
+         * @description One line about an enabled policy in mode enforce. since: beginning of the proof of its version.
+         */
+        PolicyProofLine: {
+            /** Policy Id */
+            policy_id: number;
+            /** Name */
+            name: string;
+            /** Version */
+            version: number;
+            /** Nodes */
+            nodes: number;
+            /** Since */
+            since: string | null;
+            /** Metric */
+            metric: string;
+            finding: components["schemas"]["Finding"];
+            effect: components["schemas"]["ProvenEffect"] | null;
+            cores: components["schemas"]["SavedCores"] | null;
+            /** Sentence */
+            sentence: string;
+        };
+        /**
          * PolicyVersion
          * @description One version of a policy; it never changes.
          */
@@ -4922,6 +5233,83 @@ export interface components {
             can_apply: boolean;
             /** Blocked Because */
             blocked_because: string | null;
+        };
+        /**
+         * ProofSettings
+         * @description How a policy in mode enforce is compared with its own absence, on all of its nodes, at random moments.
+         *
+         *     holdout_percent: of each node's time, 0 for none. roll_back: on a metric that the version worsens.
+         */
+        ProofSettings: {
+            /**
+             * Holdout
+             * @description Share of each node's time in which the policy is held out to measure its effect; 0: no proof.
+             * @default 5
+             */
+            holdout_percent: number;
+            /**
+             * Block length
+             * @description Length of a holdout block and of the enforced one next to it; later effects are not seen.
+             * @default 600
+             */
+            block_s: number;
+            /**
+             * Primary metric
+             * @description The metric that the policy should improve.
+             * @default cpu_s_per_gbit
+             * @enum {string}
+             */
+            metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s";
+            /**
+             * Metrics it must not worsen
+             * @description Measured in the same blocks; they share one error probability of 5 %.
+             * @default [
+             *       "cpu_softirq_percent",
+             *       "rtt_p99_us",
+             *       "softnet_dropped_per_s"
+             *     ]
+             */
+            guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s")[];
+            /**
+             * Minimum traffic
+             * @description Blocks in which the node receives and sends less are left out.
+             * @default 1000000
+             */
+            min_bit_per_s: number;
+            /**
+             * Failure domain
+             * @description Label whose values are failure domains, for example rack; empty: the whole fleet is one.
+             * @default
+             */
+            domain_label: string;
+            /**
+             * Most of a failure domain
+             * @description Share of a failure domain's nodes that may be compared at the same time; one node always may.
+             * @default 25
+             */
+            domain_percent: number;
+            /**
+             * Roll back when it worsens a metric
+             * @description The version before is put in force again; without one the policy is disabled.
+             * @default false
+             */
+            roll_back: boolean;
+        };
+        /**
+         * ProvenEffect
+         * @description A relative effect with its interval, which is valid at any time: −0.031 is 3.1 % less than without the policy.
+         *
+         *     low, high: None while there are too few episodes for an interval.
+         */
+        ProvenEffect: {
+            /** Estimate */
+            estimate: number;
+            /** Low */
+            low: number | null;
+            /** High */
+            high: number | null;
+            /** Episodes */
+            episodes: number;
         };
         /**
          * PublishedResult
@@ -5131,6 +5519,18 @@ export interface components {
         RolloutStop: {
             /** Roll Back */
             roll_back: boolean;
+        };
+        /**
+         * SavedCores
+         * @description CPUs that a policy saves, with their interval; negative where it costs CPU.
+         */
+        SavedCores: {
+            /** Estimate */
+            estimate: number;
+            /** Low */
+            low: number;
+            /** High */
+            high: number;
         };
         /**
          * Selector
@@ -6616,6 +7016,53 @@ export interface components {
             disabled?: boolean | null;
             /** Password */
             password?: string | null;
+        };
+        /**
+         * VersionProof
+         * @description The proof of one version of a policy.
+         *
+         *     nodes: with episodes that count. running, waiting: episodes in progress, and those whose samples are not complete
+         *     yet. washout_s: what is left out at the beginning of each block. cores: None unless the primary metric is about CPU
+         *     time and its interval is known. factors: what else was recorded with the blocks, each value with its number of
+         *     episodes.
+         */
+        VersionProof: {
+            /** Version */
+            version: number;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Nodes */
+            nodes: number;
+            /** Episodes */
+            episodes: number;
+            /** Running */
+            running: number;
+            /** Waiting */
+            waiting: number;
+            /** Excluded */
+            excluded: components["schemas"]["ExcludedCount"][];
+            /** Block S */
+            block_s: number;
+            /** Washout S */
+            washout_s: number;
+            /** Metrics */
+            metrics: components["schemas"]["MetricProof"][];
+            /** Groups */
+            groups: components["schemas"]["GroupProof"][];
+            cores: components["schemas"]["SavedCores"] | null;
+            /** Factors */
+            factors: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /** Rolled Back At */
+            rolled_back_at: string | null;
+            /** Sentence */
+            sentence: string;
         };
         /**
          * Problem
@@ -8180,6 +8627,127 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeFlows"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_policy_proof: {
+        parameters: {
+            query?: {
+                /** @description Label by whose values nodes are grouped. */
+                label?: string | null;
+            };
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyProof"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_fleet_proof: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetProof"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pause_proof: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetProof"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_proof: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetProof"];
                 };
             };
             /** @description A problem */

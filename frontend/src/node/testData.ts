@@ -79,7 +79,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     ...{ channels: null, channels_max: null, rss: null, params: {}, params_max: {} },
     queues,
   };
-  return { netdevs: [eth0], irqs, controllers, settings: {} };
+  return { netdevs: [eth0], irqs, controllers, settings: {}, conditions: {} };
 }
 
 export function change(over: Partial<Change> & { becomes?: string; key?: string }): Change {

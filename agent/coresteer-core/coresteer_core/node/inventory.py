@@ -80,13 +80,15 @@ class Inventory(Struct, frozen=True, dict=True):
 
     controllers: what else moves interrupts, processes or their memory: running programs (``irqbalance``, ``tuned``,
     ``numad``), and the kernel's automatic NUMA balancing while it is on. settings: values of the machine's own settings
-    by key; those that the node does not have are not in it.
+    by key; those that the node does not have are not in it. conditions: what else determines how fast the machine is,
+    such as governor, SMT and mitigations, by name.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
     irqs: Annotated[list[Irq], Meta(max_length=MAX_IRQS)]
     controllers: Annotated[list[Name], Meta(max_length=64)] = []
     settings: Annotated[dict[Name, Name], Meta(max_length=256)] = {}
+    conditions: Annotated[dict[Name, Value], Meta(max_length=64)] = {}
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device of this name; None where the node has none."""

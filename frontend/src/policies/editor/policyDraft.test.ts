@@ -27,6 +27,16 @@ const BODY: PolicyBody = {
   on_controller: "yield",
   on_drift: "reassert",
   guardrails: [{ metric: "rtt_p99_us", max: 500 }],
+  proof: {
+    holdout_percent: 10,
+    block_s: 1200,
+    metric: "rtt_p99_us",
+    guardrails: ["cpu_s_per_gbit"],
+    min_bit_per_s: 5e6,
+    domain_label: "rack",
+    domain_percent: 50,
+    roll_back: true,
+  },
 };
 
 test("a body that is shown and read again is the same body", () => {

@@ -1,0 +1,106 @@
+"""Metrics of a block of time of one node from its roll-ups: ratios of sums, never means of ratios. Pure."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from coresteer.telemetry.rollup import Rollup
+from coresteer_core.metrics import REPORT_METRICS, Metric
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
+
+Counted = Callable[[str], bool]
+"""Whether the traffic of the netdev with that name counts."""
+
+_CPU_KINDS = {f"cpu_{kind}_percent": kind for kind in ("busy", "softirq", "irq", "user", "system")}
+_BITS = tuple(REPORT_METRICS[name] for name in ("rx_bit_per_s", "tx_bit_per_s"))
+_ONE_EVENT = 1.0
+"""Added to counts of events, of which a block may have none: a difference then still only depends on both blocks."""
+
+
+class Sums(NamedTuple):
+    """A metric in a block as amount ÷ base. event: the amount counts events that may be none."""
+
+    amount: float
+    base: float
+    event: bool = False
+
+    @property
+    def value(self) -> float:
+        """Return the metric's value."""
+        return self.amount / self.base
+
+    @property
+    def log(self) -> float | None:
+        """Return the logarithm of the metric, None where it has none."""
+        amount = self.amount + (_ONE_EVENT if self.event else 0.0)
+        return math.log(amount / self.base) if amount > 0 else None
+
+
+class BlockFigures(NamedTuple):
+    """What was measured in a block. duration_s: of the samples in it; sums: by metric, those that are known."""
+
+    duration_s: float
+    sums: dict[str, Sums]
+
+    @property
+    def bit_per_s(self) -> float | None:
+        """Return the traffic, None where it is unknown."""
+        bits = [self.sums[name].value for name in ("rx_bit_per_s", "tx_bit_per_s") if name in self.sums]
+        return sum(bits) if bits else None
+
+
+def between(rollups: Iterable[Rollup], start_ms: float, end_ms: float) -> list[Rollup]:
+    """Return the roll-ups whose middle lies in a range of the node's time."""
+    return [one for one in rollups if start_ms <= (one.start_ms + one.end_ms) / 2 < end_ms]
+
+
+def block_figures(rollups: Sequence[Rollup], metrics: Iterable[str], counted: Counted) -> BlockFigures:
+    """Return the metrics of a block, always with traffic and busy CPUs; those unknown in any roll-up are absent."""
+    names = dict.fromkeys((*metrics, "rx_bit_per_s", "tx_bit_per_s", "cpu_busy_percent"))
+    sums: dict[str, Sums] = {}
+    for name in names:
+        parts = [_sums(name, REPORT_METRICS[name], rollup, counted) for rollup in rollups]
+        known = [part for part in parts if part is not None]
+        if known and len(known) == len(parts):
+            amount, base = sum(part.amount for part in known), sum(part.base for part in known)
+            if base > 0:
+                sums[name] = Sums(amount, base, known[0].event)
+    return BlockFigures(sum(rollup.duration_s for rollup in rollups), sums)
+
+
+def difference(enforced: BlockFigures, holdout: BlockFigures, metric: str) -> float | None:
+    """Return log(enforced / holdout) of a metric, None where a block has no value of it."""
+    if metric not in enforced.sums or metric not in holdout.sums:
+        return None
+    there, without = enforced.sums[metric].log, holdout.sums[metric].log
+    return None if there is None or without is None else there - without
+
+
+def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums | None:
+    if name in _CPU_KINDS:
+        cpus = _cpus(rollup, _CPU_KINDS[name])
+        return None if cpus is None else Sums(100 * cpus * rollup.duration_s, rollup.duration_s)
+    if name == "cpu_s_per_gbit":
+        cpus, bits = _cpus(rollup, "busy"), _bits(rollup, counted)
+        return None if cpus is None or bits is None else Sums(cpus * rollup.duration_s, bits / 1e9)
+    if name == "packets_per_interrupt":
+        source = REPORT_METRICS["packets_per_s"].source, REPORT_METRICS["interrupts_per_s"].source
+        packets, interrupts = (None if one is None else rollup.amount(one, counted) for one in source)
+        return None if packets is None or interrupts is None else Sums(packets, interrupts)
+    if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
+        return None
+    if metric.source.level:
+        return Sums(amount * metric.factor * rollup.duration_s, rollup.duration_s)
+    return Sums(amount * metric.factor, rollup.duration_s, event=metric.source.kind != "netdev")
+
+
+def _bits(rollup: Rollup, counted: Counted) -> float | None:
+    amounts = [rollup.amount(metric.source, counted) for metric in _BITS if metric.source is not None]
+    return None if any(amount is None for amount in amounts) else 8 * sum(amount or 0 for amount in amounts)
+
+
+def _cpus(rollup: Rollup, kind: str) -> float | None:
+    """Return the CPU seconds per second of a kind of time, None where it is unknown."""
+    shares = rollup.means[CPU_SHARES.index(kind)]
+    known = shares[shares != ABSENT_SHARE]
+    return float(known.sum(dtype=float)) / SHARES_PER_UNIT if known.size else None

@@ -1,0 +1,20 @@
+"""The parts of the application that the proof of policies uses; stored in app.state.proof."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coresteer.policies.context import PolicyContext
+from coresteer.policies.publisher import NodesInUse
+
+
+@dataclass(frozen=True)
+class ProofContext:
+    """The parts of the application that the proof of policies uses.
+
+    publish: sends a node its policies. chunk_s: seconds within which samples of connected nodes are stored.
+    """
+
+    policies: PolicyContext
+    publish: Callable[[int], None]
+    nodes_in_use: NodesInUse
+    chunk_s: float

@@ -1,0 +1,70 @@
+"""Findings about versions: what the sequences say, recorded when it changes; a harmful version is rolled back."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.bus import PoliciesEvent
+from coresteer.policies import repository as policies
+from coresteer.policies.proof_settings import ProofSettings
+from coresteer.policies.reversal import reverse
+from coresteer.policies.schemas import PolicyBody
+from coresteer.proof import repository
+from coresteer.proof.confidence_sequence import Evidence
+from coresteer.proof.context import ProofContext
+from coresteer.proof.repository import Sum
+from coresteer.proof.tables import ProofVersionRow
+from coresteer.proof.verdict import Finding, Verdict, alphas, harmful, judge
+
+_UNDECIDED = (Finding.NO_EVIDENCE, Finding.NONE_YET)
+
+
+def verdicts(
+    settings: ProofSettings, version: ProofVersionRow, sums: Mapping[str, Sum], now: datetime
+) -> dict[str, Verdict]:
+    """Return the verdicts on a version's metrics, the primary one first. sums: by metric, over all nodes."""
+    age_s = max(1.0, (now - version.started_at).total_seconds())
+    found = {}
+    for metric, alpha in alphas(settings.metric, settings.guardrails).items():
+        one = sums.get(metric, Sum(0, 0.0, 0.0))
+        found[metric] = judge(metric, Evidence.of(*one), version.rho, alpha=alpha, per_s=one.episodes / age_s, now=now)
+    return found
+
+
+async def update(session: AsyncSession, version: ProofVersionRow, body: PolicyBody, now: datetime) -> bool:
+    """Record findings that have changed; return whether the version was rolled back."""
+    sums = await repository.totals(session, version.policy_id, version=version.version)
+    found = verdicts(body.proof, version, sums.get((version.policy_id, version.version), {}), now)
+    name = await policies.policy_name(session, version.policy_id)
+    before = version.findings
+    for metric, verdict in found.items():
+        was = before.get(metric, {}).get("finding", Finding.NO_EVIDENCE)
+        if was == verdict.finding:
+            continue
+        version.findings = version.findings | {metric: {"finding": verdict.finding, "at": now.isoformat()}}
+        if verdict.finding in _UNDECIDED and was in _UNDECIDED:
+            continue
+        detail = {
+            "version": version.version,
+            "metric": metric,
+            "finding": verdict.finding,
+            "sentence": verdict.sentence,
+        }
+        record(session, actor="coresteer", action="policy.find_effect", target=f"policy {name}", detail=detail)
+    harm = harmful(found)
+    if harm is None or not body.proof.roll_back or version.rolled_back_at is not None:
+        return False
+    if (
+        await reverse(session, version.policy_id, version.version, f"Version {version.version}: {harm.sentence}")
+        is None
+    ):
+        return False
+    version.rolled_back_at = now
+    return True
+
+
+def publish(context: ProofContext) -> None:
+    """Send agents the policies in force, and let browsers read them again."""
+    context.policies.bus.publish(PoliciesEvent(None))

@@ -1,0 +1,201 @@
+"""Begins episodes, switches nodes between their blocks, watches them, and hands the finished ones to the analysis."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.background import cancel, repeat
+from coresteer.bus import NodeEvent, PoliciesEvent
+from coresteer.policies import repository as policies
+from coresteer.proof import repository
+from coresteer.proof.analysis import Analysis
+from coresteer.proof.candidates import NOBODY, Candidates, design_of, find_candidates
+from coresteer.proof.confidence_sequence import PLANNED_S, rho_for
+from coresteer.proof.context import ProofContext
+from coresteer.proof.exclusion import Exclusion
+from coresteer.proof.schedule import BUCKETS, Episode, Subject, begin_now, in_holdout
+from coresteer.proof.switching import end_of
+from coresteer.proof.tables import ProofEpisodeRow, ProofVersionRow
+from coresteer.proof.washout import washout
+
+log = logging.getLogger("coresteer.proof")
+
+_TICK_S = 1.0
+_REFRESH_S = 30.0
+_LONGEST_GAP_S = 5.0
+"""Longest time between two checks in which a block cannot have begun too late; a bucket, if that is longer."""
+
+
+class ProofMonitor:
+    """Runs the episodes of all policies; a check every second.
+
+    Episodes are in the database; those that ran while no backend watched them are left out.
+    """
+
+    def __init__(self, context: ProofContext) -> None:
+        self._context = context
+        self._analysis = Analysis(context)
+        self._candidates: Candidates = NOBODY
+        self._since: dict[Subject, datetime] = {}
+        self._refresh_at: datetime | None = None
+        self._last: datetime | None = None
+        self._held: dict[int, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start running episodes."""
+        failure = "The check of the proofs of policies failed; retrying."
+        self._tasks = [
+            asyncio.create_task(self._listen()),
+            asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure)),
+        ]
+
+    async def stop(self) -> None:
+        """Stop running episodes; those in progress will be left out."""
+        await cancel(self._tasks)
+
+    async def _listen(self) -> None:
+        with self._context.policies.bus.subscribe() as events:
+            async for event in events:
+                if isinstance(event, NodeEvent) or event == PoliciesEvent(None):
+                    self._refresh_at = None
+
+    async def check(self, now: datetime) -> None:
+        """Bring all episodes to a moment."""
+        async with self._context.policies.database.session() as session:
+            fleet = await repository.fleet(session)
+            await self._refresh(session, now)
+            running = [row for row in await repository.open_episodes(session) if row.state == "running"]
+            await self._watch(session, running, now, paused=fleet.paused_at is not None)
+            if fleet.paused_at is None:
+                running += await self._begin(session, fleet.seed, running, now)
+            held = {
+                row.node_id: row.id
+                for row in running
+                if row.node_id is not None and row.state == "running" and is_held_out(row, now)
+            }
+        for node_id in {node for node, _ in self._held.items() ^ held.items()}:
+            self._context.publish(node_id)
+        self._held, self._last = held, now
+        await self._analysis.run(now, self._candidates)
+
+    async def _refresh(self, session: AsyncSession, now: datetime) -> None:
+        if self._refresh_at is not None and now < self._refresh_at:
+            return
+        self._refresh_at = now + timedelta(seconds=_REFRESH_S)
+        self._candidates = find_candidates(
+            await policies.enabled_policies(session),
+            await policies.node_attributes(session),
+            await repository.controllable_nodes(session),
+        )
+        self._since = {subject: self._since.get(subject, now) for subject in self._candidates.subjects}
+
+    async def _watch(
+        self, session: AsyncSession, running: Sequence[ProofEpisodeRow], now: datetime, *, paused: bool
+    ) -> None:
+        """Exclude running episodes that something disturbs, and let those that have ended wait for their samples."""
+        nodes = [row.node_id for row in running if row.node_id is not None]
+        in_use = await self._context.nodes_in_use(session, nodes) if nodes else ()
+        for row in running:
+            if (reason := self._disturbance(row, now, paused, row.node_id in in_use)) is not None:
+                row.state, row.reason, row.ended_at = "excluded", reason, now
+            elif now >= end_of(row):
+                row.state = "waiting"
+
+    def _disturbance(self, row: ProofEpisodeRow, now: datetime, paused: bool, in_use: bool) -> Exclusion | None:
+        gap_s = None if self._last is None else (now - self._last).total_seconds()
+        if paused:
+            return Exclusion.PAUSED
+        if gap_s is None or gap_s > max(_LONGEST_GAP_S, row.block_s / BUCKETS):
+            return Exclusion.INTERRUPTED
+        if row.node_id is None or Subject(row.policy_id, row.version, row.node_id) not in self._candidates.subjects:
+            return Exclusion.VERSION
+        if in_use:
+            return Exclusion.EXPERIMENT
+        return None if self._context.policies.registry.get(row.node_id).connected else Exclusion.DISCONNECTED
+
+    async def _begin(
+        self, session: AsyncSession, seed: int, running: Sequence[ProofEpisodeRow], now: datetime
+    ) -> list[ProofEpisodeRow]:
+        registry = self._context.policies.registry
+        connected = [
+            candidate
+            for subject, candidate in self._candidates.subjects.items()
+            if registry.get(subject.node_id).connected
+            # a policy that has just come into force still moves
+            and (now - self._since[subject]).total_seconds() >= candidate.design.block_s
+        ]
+        if not connected:
+            return []
+        longest_s = max(candidate.design.bucket_s for candidate in connected)
+        begun = await repository.begun_since(session, now - timedelta(seconds=2 * longest_s))
+        episodes = begin_now(
+            seed,
+            connected,
+            running=[row.node_id for row in running if row.node_id is not None and row.state == "running"],
+            nodes_by_domain=self._candidates.nodes_by_domain,
+            begun=frozenset(
+                (Subject(policy_id, version, node_id), period)
+                for policy_id, version, node_id, period in begun
+                if node_id is not None
+            ),
+            now_s=now.timestamp(),
+        )
+        in_use = await self._context.nodes_in_use(session, [one.subject.node_id for one in episodes])
+        rows = [await self._add(session, one, now) for one in episodes if one.subject.node_id not in in_use]
+        await session.flush()
+        return rows
+
+    async def _add(self, session: AsyncSession, episode: Episode, now: datetime) -> ProofEpisodeRow:
+        policy_id, number, node_id = episode.subject
+        version = await repository.find_version(session, policy_id, number)
+        if version is None:
+            version = self._new_version(policy_id, number, now)
+            session.add(version)
+            await session.flush()
+        row = ProofEpisodeRow(
+            policy_id=policy_id,
+            version=number,
+            node_id=node_id,
+            period=episode.period,
+            started_at=datetime.fromtimestamp(episode.start_s, UTC),
+            block_s=episode.block_s,
+            washout_s=version.washout_s,
+            holdout_first=episode.holdout_first,
+            labels=self._candidates.labels[node_id],
+            state="running",
+            differences={},
+        )
+        session.add(row)
+        return row
+
+    def _new_version(self, policy_id: int, number: int, now: datetime) -> ProofVersionRow:
+        """Return the row of a version whose proof begins, with what must be fixed in advance."""
+        design = design_of(self._candidates.bodies[policy_id, number].proof)
+        nodes = sum(subject[:2] == (policy_id, number) for subject in self._candidates.subjects)
+        return ProofVersionRow(
+            policy_id=policy_id,
+            version=number,
+            started_at=now,
+            rho=rho_for(nodes * PLANNED_S / design.period_s),
+            washout_s=washout((), design.bucket_s, BUCKETS),
+            washout_at=now,
+            findings={},
+        )
+
+
+def is_held_out(row: ProofEpisodeRow, now: datetime) -> bool:
+    """Return whether a running episode's node holds the policy out at this moment."""
+    return in_holdout(row.started_at.timestamp(), row.block_s, row.holdout_first, now.timestamp())
+
+
+async def held_out(session: AsyncSession, node_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return policy and version that are held out on each node now, for nodes that hold one out."""
+    now = datetime.now(UTC)
+    rows: Iterable[ProofEpisodeRow] = await repository.running_on(session, node_ids)
+    return {
+        row.node_id: (row.policy_id, row.version) for row in rows if row.node_id is not None and is_held_out(row, now)
+    }
