@@ -10,10 +10,13 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
+
+papers: .venv/.installed  ## repeat the papers' measurements here, about 45 min; ARGUMENTS="--quick --to FILE.md"
+	@exec $(BIN)/coresteer papers $(ARGUMENTS)
 
 test: check test-python test-frontend test-browser lab-test  ## everything that CI runs
 

@@ -2,7 +2,7 @@
 
     python -m tests.bench.bench_nic_model
 
-tests/core/coalescing_sweep.py says what was assumed of their machine and what was not fitted. Then the CPU time of a
+coresteer/papers/nic_model.py says what was assumed of their machine and what was not fitted. Then the CPU time of a
 surface of 14 values of rx-usecs and 12 of rx-frames, the slowest of some traffics. Exits with 1 where a figure does not
 bear out what they say, or where a surface is over its budget.
 """
@@ -10,8 +10,10 @@ bear out what they say, or where a surface is over its budget.
 import sys
 import time
 
-from tests.core.coalescing_sweep import HOST, POINTS, RING, TOLERANCE
+from tests.core.coalescing_sweep import POINTS
 
+from coresteer.papers.nic_model import HOST, RING
+from coresteer.papers.verdicts import TOLERANCE
 from coresteer_core.node.nic import Timer
 from coresteer_core.node.nic_model import QueueTraffic, TimerParams, predict
 

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.coalescing_sweep import GAP_US, HOST, POINTS, TOLERANCE, Point, sweep
+from tests.core.coalescing_sweep import POINTS, Point
 
+from coresteer.papers.nic_model import GAP_US, HOST, sweep
+from coresteer.papers.verdicts import TOLERANCE
 from coresteer_core.node.nic import Timer, interrupt_timer, max_added_wait_us, product_bound_us
 from coresteer_core.node.nic_model import (
     TYPICAL_HOST_COSTS,
@@ -41,7 +43,7 @@ steady = st.builds(
 """Back to back."""
 
 
-# --- the authors' sweep (PAPERS 4) -------------------------------------------------------------------------------
+# --- the authors' sweep -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.stated)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import urllib.error
 import urllib.request
 from http.client import HTTPException
@@ -44,7 +45,7 @@ class ApiClient:
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
         self._token = token
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects(), urllib.request.HTTPCookieProcessor()]
         if is_loopback(urlsplit(url).hostname or ""):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy in the environment is for other hosts
         self._opener = urllib.request.build_opener(*handlers)
@@ -53,9 +54,10 @@ class ApiClient:
         """Return the JSON response to a GET of path. query: None values are omitted."""
         return self._json(self.fetch(path, **query))
 
-    def post(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON response to a POST of body to path."""
-        return self._json(self._send("POST", path, None if body is None else json.dumps(body).encode()))
+    def post(self, path: str, body: object = None, *, csrf_token: str = "") -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON response to a POST of body to path. csrf_token: of the session, where there is no token."""
+        content = None if body is None else json.dumps(body).encode()
+        return self._json(self._send("POST", path, content, csrf_token))
 
     def fetch(self, path: str, **query: object) -> bytes:
         """Return the raw bytes of the response to a GET of path."""
@@ -68,8 +70,10 @@ class ApiClient:
         except ValueError:
             raise ApiError(f"{self.url} answered something other than JSON; is it Coresteer's address?", 200) from None
 
-    def _send(self, method: str, path: str, body: bytes | None) -> bytes:
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+    def _send(self, method: str, path: str, body: bytes | None, csrf_token: str = "") -> bytes:
+        headers = {"Content-Type": "application/json", "X-CSRF-Token": csrf_token}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(  # noqa: S310 - environment_client admits http and https only
             self.url + path, body, headers, method=method
         )
@@ -91,8 +95,6 @@ def environment_client(config: Config) -> ApiClient:
     """Return a client for the backend and token that the environment names, by default this machine's backend.
 
     Raises UnknownBackendError.
-
-    Raises UnknownBackendError.
     """
     url = os.environ.get(URL) or running_address(config.state_dir) or config.public_address
     parts = urlsplit(url)
@@ -106,6 +108,19 @@ def environment_client(config: Config) -> ApiClient:
             f"{TOKEN} is not set; create an API token in the settings under API tokens and set it there."
         )
     return ApiClient(url, token)
+
+
+def sign_up(address: str, set_up_token: str) -> ApiClient:
+    """Create the first administrator of a backend on this machine; return a client with an API token of theirs.
+
+    Their password is random and not kept. Raises ApiError and UnreachableError.
+    """
+    client = ApiClient(address, "")
+    me = client.post(
+        "/api/auth/setup", {"token": set_up_token, "username": "local", "password": secrets.token_urlsafe(24)}
+    )
+    body = {"name": "local command", "role": "admin", "expires_in_days": 1}
+    return ApiClient(address, client.post("/api/tokens", body, csrf_token=me["csrf_token"])["token"])
 
 
 def _refused(error: urllib.error.HTTPError, url: str) -> ApiError | UnreachableError:

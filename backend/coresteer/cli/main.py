@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pydantic
 
 from coresteer.cli import experiment as experiments
+from coresteer.cli import papers, simulation, supervisor
 from coresteer.cli import report as reports
-from coresteer.cli import simulation, supervisor
 from coresteer.config import Config
 from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         ListenError,
         supervisor.StartError,
         simulation.SimulationError,
+        papers.PapersError,
         OSError,
     ) as error:
         print(f"coresteer: {error}", file=sys.stderr)
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     experiments.add_commands(commands)
     reports.add_commands(commands)
     simulation.add_commands(commands)
+    papers.add_commands(commands)
     return parser
 
 
@@ -170,6 +172,8 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
             _with_database(config, lambda database: _reset_password(database, arguments.user, password))
         case "simulation":
             return simulation.run(arguments)
+        case "papers":
+            return papers.run(arguments)
         case "experiment" | "report":
             return _through_the_api(arguments, config)
     return 0

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         if trace is not None:
             jobs, facts = trace.jobs, replace(trace.facts, usable=usable_jobs(spec, trace.jobs))
         started = time.monotonic()
-        runs = _with_progress(spec, run_study(spec, jobs, arguments.workers), started)
+        runs = with_progress(spec, run_study(spec, jobs, arguments.workers), started)
     except (msgspec.ValidationError, TraceError) as error:
         raise SimulationError(str(error).replace("`", "")) from None
     wall_s = time.monotonic() - started
@@ -119,7 +119,7 @@ def _listed(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "list[Run]":
+def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "list[Run]":
     """Return all runs; write progress to stderr: over one line on a terminal, else a line every 10 s."""
     from coresteer.simulation.study import tasks_of, weight
     from coresteer.simulation.summary import remaining_s

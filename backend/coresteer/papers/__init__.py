@@ -37,6 +37,7 @@ class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     against: str = ""
     templates: tuple[str, ...] = ()
     model: Model = ""
+    needs: str = ""
     caveat: str = ""
 
 

@@ -36,11 +36,14 @@ def paper_of(slug: str) -> Paper:
     return Paper(
         BilingualText(paper.citation, paper.citation_ko),
         BilingualText(paper.machine, paper.machine_ko),
-        [_row(figure) for figure in measured],
+        [published_row(figure) for figure in measured],
     )
 
 
-def _row(figure: papers.Figure) -> PublishedRow:
+def published_row(figure: papers.Figure, *, against: str | None = None) -> PublishedRow:
+    """Return a published figure as a row. against: as in PublishedRow; by default a figure with a value is absolute."""
+    if against is None:
+        against = "" if figure.value is not None else figure.against
     return PublishedRow(
         id=figure.id,
         arm=figure.figure,
@@ -49,7 +52,7 @@ def _row(figure: papers.Figure) -> PublishedRow:
         value=figure.value,
         direction=figure.direction,
         role=figure.role,
-        against="" if figure.value is not None else figure.against,
+        against=against,
     )
 
 

@@ -1,0 +1,108 @@
+"""The sweep of Park, Woo, Lee and Kim by the model of the NIC's timer, with what was assumed of their machine. Pure.
+
+Back-to-back frames of 9000 B at 1 Gb/s are 13,889 a second, 72 µs apart, so that not all of the interrupts that they
+count while nothing is coalesced can be of frames. Assumed, besides the restarting timer that they describe:
+
+- The receiver's acknowledgements. TCP sends one for every second full segment (RFC 1122, 4.2.3.2), and sending one
+  ends in an interrupt of the same vector; those of one poll leave together and end in one. An interrupt that brings n
+  packets so causes min(1, n/2) more. Nothing is fitted here: 13,889 × 1.5 = 20,833, and 13,889 / 6 × 2 = 4,630.
+- HOST, from the interrupt until the host has taken one frame: 20 µs. It says where coalescing sets in: a frame that
+  arrives while the host still polls needs no interrupt, so that 54 + 20 µs are past the gap of 72 and 36 + 20 are not.
+  Every time from 18 to below 36 µs gives the same points. How it is divided between interrupt and frame decides over
+  CPU time, and whether a seventh frame joins the six of rx-frames (4,630 or 3,968 interrupts/s).
+- RING, the buffer: 42 frames, 378 kB. With rx-frames 42 the count is full and the host takes the first frame before
+  the next one comes. With more the buffer is full before the count is, and what arrives until rx-usecs has passed is
+  lost. Were the authors' steps of 6 frames, 42 to 47 would give the same points.
+
+Not fitted, and not in the model: their CPU share, as neither the host's cores nor its cost of copying are told (CPU
+time in arbitrary units is for its direction only); what TCP makes of losses (the model says which share of the packets
+is lost, not how throughput falls further); acknowledgements that share a poll with packets that wait.
+"""
+
+import re
+
+from msgspec import Struct
+
+from coresteer.papers import Figure
+from coresteer.papers.verdicts import Estimate, Measured
+from coresteer_core.node.nic import Timer, product_bound_us
+from coresteer_core.node.nic_model import HostCosts, Prediction, QueueTraffic, TimerParams, frame_wire_time_us, predict
+
+FRAME_BYTES, LINK_BITS_PER_S = 9000, 10**9
+GAP_US = frame_wire_time_us(FRAME_BYTES, LINK_BITS_PER_S)
+RING = 42
+HOST = HostCosts(ring=RING, entry_us=14.0, packet_us=6.0)
+_FRAMES_OF_USECS = 6
+"""Of the sweep over rx-usecs."""
+_MORE_FRAMES = (12, 18, 24, 30, 36, 42, 48)
+_NOTE = (
+    f"predict() with assumptions: host {HOST.entry_us:.0f} µs to enter, {HOST.packet_us:.0f} µs a frame, buffer of "
+    f"{RING} frames, an acknowledgement for every second frame."
+)
+
+
+class ModelFigures(Struct, frozen=True):
+    """What the model says of one setting. cpu_share: of one CPU, in its own units."""
+
+    interrupts_per_s: float
+    received_per_s: float
+    cpu_share: float
+
+
+def sweep(rx_usecs: float, rx_frames: int, host: HostCosts = HOST) -> ModelFigures:
+    """Return interrupts of packets and of acknowledgements, and packets received, of the authors' traffic."""
+    found = model(rx_usecs, rx_frames, host)
+    interrupts_per_s = found.interrupts_per_s * (1 + min(1.0, found.packets_per_interrupt / 2))
+    received_per_s = 1e6 / GAP_US * (1 - found.dropped_share)
+    cpu_us = interrupts_per_s * host.entry_us + received_per_s * host.packet_us
+    return ModelFigures(interrupts_per_s, received_per_s, cpu_us * 1e-6)
+
+
+def model(rx_usecs: float, rx_frames: int, host: HostCosts = HOST) -> Prediction:
+    """Return what predict() says of the authors' queue."""
+    arrivals = QueueTraffic(1e6 / GAP_US, FRAME_BYTES, LINK_BITS_PER_S)
+    return predict(arrivals, TimerParams(Timer.RESTARTING, rx_usecs, rx_frames), host)
+
+
+def measure(figure: Figure) -> Measured:
+    """Return the model's figure for a published one of interrupt coalescing."""
+    if figure.metric == "added_worst_us":
+        usecs, frames = _settings(figure.role)[0]
+        worst, bound = model(usecs, frames).added_worst_us, product_bound_us(usecs, frames)
+        note = f"{_NOTE} The authors' product is {bound:,.0f} µs."
+        return Measured(source="NIC model", simulated=True, value=_exact(worst), note=note)
+    values = [_amount(figure.metric, *each) for each in _settings(figure.role)]
+    value = values[0] if len(values) == 1 and figure.metric != "cpu_busy_percent" else None  # in units of its own
+    change = None
+    if figure.against:
+        base = _amount(figure.metric, *_settings(figure.against)[0])
+        change = max((each / base - 1 for each in values), key=abs)
+    return Measured(
+        source="NIC model",
+        simulated=True,
+        value=None if value is None else _exact(value),
+        change=None if change is None else _exact(change),
+        note=_NOTE,
+    )
+
+
+def _settings(role: str) -> list[tuple[int, int]]:
+    """Return the values of rx-usecs and rx-frames of a role: `usecs/90, frames/6`; `frames/*` has several."""
+    found = re.fullmatch(r"usecs/(\d+)(?:, frames/(\d+|\*))?", role)
+    if found is None:
+        raise ValueError(f"“{role}” is not a role of the coalescing sweep.")
+    frames = found[2] or str(_FRAMES_OF_USECS)
+    return [(int(found[1]), count) for count in (_MORE_FRAMES if frames == "*" else (int(frames),))]
+
+
+def _amount(metric: str, rx_usecs: int, rx_frames: int) -> float:
+    found = sweep(rx_usecs, rx_frames)
+    return {
+        "interrupts_per_s": found.interrupts_per_s,
+        "throughput_bit_per_s": found.received_per_s * FRAME_BYTES * 8,
+        "cpu_busy_percent": 100 * found.cpu_share,
+    }[metric]
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value, value, value)
