@@ -18,7 +18,8 @@ from tests.support.polling import poll
 from coresteer_agent.__main__ import main
 from coresteer_agent.collect.process_identity import parse_command
 from coresteer_agent.workloads import bsp
-from coresteer_agent.workloads.bsp import Outcome, cpu_groups, figures
+from coresteer_agent.workloads.bsp import Outcome, figures
+from coresteer_agent.workloads.bsp_machine import cpu_groups
 from coresteer_agent.workloads.bsp_process import Exchange, Report, neighbours_of, run_loops
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp, JobType, MessageWait
@@ -144,7 +145,7 @@ def test_jobs_that_take_too_long_end_with_the_reason(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(bsp, "exit_with_error", fail)
     with pytest.raises(SystemExit):
-        next(bsp._reports(reading, 0.0))
+        next(bsp._reports([reading], 1, 0.0))
     os.close(writing)
     os.close(reading)
     assert sentences == ["The parallel jobs were not finished after 600 s."]

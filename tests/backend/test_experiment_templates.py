@@ -370,6 +370,15 @@ def test_parallel_jobs_are_compared_without_and_with_boosts_and_reordering() -> 
     assert "by 21.4 % at most" in response.text
 
 
+def test_parallel_jobs_with_a_peer_run_on_both_nodes() -> None:
+    spec = spec_of(replace(TWO_SOCKET, peer_id=2), "coscheduling")
+    assert isinstance(spec.workload, Bsp)
+    assert (spec.peer_node_id, spec.workload.machines, spec.workload.cpus) == (2, 2, "")
+    assert "a CPU of this node and one of its peer" in " ".join(
+        of(replace(TWO_SOCKET, peer_id=2), "coscheduling").differs
+    )
+
+
 def test_contention_is_swept_over_cores_of_one_numa_node() -> None:
     spec = spec_of(TWO_SOCKET, "contention-factor")
     assert isinstance(spec.workload, Memory)

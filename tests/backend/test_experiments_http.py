@@ -93,6 +93,13 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
     (spec(workload={"type": "tcp-request", "client_cpus": "3-1"}), "spec.workload.client_cpus", ""),
     (spec(workload={"type": "memory", "memory_cpus": "99"}), "spec.workload.memory_cpus", "CPU 99 is not online"),
     (spec(workload={"type": "memory", "compute_cpus": "3-1"}), "spec.workload.compute_cpus", ""),
+    (spec(workload={"type": "bsp", "cpus": "99"}), "spec.workload.cpus", "CPU 99 is not online"),
+    (spec(workload={"type": "bsp"}, peer_node_id=1), "spec.peer_node_id", "set Machines to 2"),
+    (
+        lambda node: level(workload={"machines": 2})(node) | {"workload": {"type": "bsp"}},
+        f"{LEVEL}.workload",
+        "the same number of machines",
+    ),
     (spec(workload={"type": "tcp-request", "connection": 4}), "spec.workload.connection", "connection is not a field"),
     (level(setting=[]), f"{LEVEL}.setting", "setting is not a field here"),
     (spec(name="a\nb"), "spec.name", "control characters"),

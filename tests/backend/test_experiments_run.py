@@ -395,6 +395,35 @@ async def test_a_peer_generates_the_load_and_measures_it(backend: Backend, node:
         assert done["machine"]["peer"]["name"] != done["machine"]["name"]
 
 
+async def test_a_policy_of_parallel_jobs_on_two_nodes_is_leased_on_both(backend: Backend, node: ExperimentNode) -> None:
+    body = {"name": f"jobs {node.id}", "spec": {"type": "coscheduling"}, "mode": "enforce"}
+    made = (await node.operator.post("/api/policies", body)).json()
+    level = {"name": "PB+RO", "policy": {"policy_id": made["id"], "version": 1, "mode": "enforce"}}
+    at_run: dict[int, list[list[Mode]]] = {}
+
+    def notes(n: ExperimentNode, request: RunExperiment) -> list[ExperimentMessage]:
+        at_run.setdefault(n.id, []).append([policy.mode for policy in n.policies if policy.leased])
+        return n.complete(request)
+
+    async with experiment_node(backend) as peer:
+        node.answer = peer.answer = notes
+        spec = node.spec(
+            peer_node_id=peer.id,
+            workload={"type": "bsp", "machines": 2},
+            primary="cpu_busy_percent",
+            factors=[{"name": "policy", "levels": [{"name": "none"}, level]}],
+            settle_s=0,
+        )
+        previewed = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()
+        assert "in the mode enforce, on both nodes." in previewed["arms"][1]["sentence"]
+        done = await node.ended((await node.start(spec))["id"])
+        assert done["state"] == "done", done["sentence"]
+        arms = [[Mode.ENFORCE] if run["planned"]["arm"] == [1] else [] for run in done["runs"]]
+        assert at_run == {node.id: arms, peer.id: arms}
+        assert {run.role for run in peer.runs()} == {"client"}
+        await peer.until(lambda: peer.policies == [])
+
+
 async def test_settings_of_the_nic_by_which_a_peers_load_arrives_are_recorded_and_verified(
     backend: Backend, node: ExperimentNode
 ) -> None:

@@ -30,6 +30,7 @@ from coresteer_core.experiments.model import (
     Traffic,
     UdpFlood,
     Workload,
+    has_client,
 )
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.experiments.run_metrics import cost_of_traffic
@@ -101,7 +102,7 @@ class SimulatedExperiments:
         match message:
             case BeginExperiment(experiment_id, workload, role):
                 self._open, self._run = experiment_id, None
-                serves = isinstance(workload, Traffic) and role != "client"
+                serves = has_client(workload) and role != "client"
                 netdev = self._node.inventory.netdevs[0].name if serves else ""
                 address = _ADDRESS if serves else ""
                 self._send(ExperimentMessage(experiment_id, RunState.READY, address=address, netdev=netdev))

@@ -14,8 +14,8 @@ from coresteer_agent.workloads.bsp import LIMIT_S
 from coresteer_agent.workloads.classes import run
 from coresteer_agent.workloads.classes_model import Disturbance, Setup, WorkloadError
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_agent.workloads.traffic_protocol import parse_cpus
-from coresteer_core.experiments.model import ClassesMethod, Traffic
+from coresteer_agent.workloads.traffic_protocol import join_address, parse_cpus, split_address
+from coresteer_core.experiments.model import ClassesMethod, Role, Traffic
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.experiments.workload_spec import WorkloadSpec
 from coresteer_core.schema import json_schema
@@ -54,9 +54,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         traffic = workloads.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         traffic.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measuring time, 0.1 to 300 s")
         _add_fields(traffic, workload)
-    what = "parallel jobs of processes that exchange messages over TCP on this machine's loopback"
+    what = "parallel jobs of processes that exchange messages over TCP, on this machine or two"
     bsp = workloads.add_parser("bsp", help=what, description=what[0].upper() + what[1:] + ".")
+    machine = bsp.add_mutually_exclusive_group()
+    machine.add_argument(
+        "--listen", type=_address, metavar="HOST:PORT", default="", help="be the first of two machines, here"
+    )
+    machine.add_argument(
+        "--join",
+        type=_address,
+        metavar="HOST:PORT",
+        default="",
+        help="be the second machine; all other arguments as on the first",
+    )
     _add_fields(bsp, Bsp)
+
+
+def _address(text: str) -> str:
+    """Return HOST:PORT, or nothing, as it is. Raises ArgumentTypeError for anything else."""
+    try:
+        return text and join_address(*split_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT") from None
 
 
 def _add_fields(parser: argparse.ArgumentParser, workload: type[WorkloadSpec]) -> None:
@@ -118,14 +137,20 @@ def _traffic(args: argparse.Namespace) -> int:
 
 
 def _bsp(args: argparse.Namespace) -> int:
+    role: Role = "server" if args.listen else "client" if args.join else "alone"
+    if role != "alone":
+        args.machines = 2
     workload = _from_fields(args, Bsp)
-    load = Load(Prepared(workload, "alone"))
+    prepared = Prepared(workload, role, address=args.listen)
+    load = Load(prepared)
     try:
-        load.start(workload, "alone")
+        _until(lambda: prepared.ready, prepared)
+        load.start(workload, role, args.join)
         _until(lambda: load.done, load, LIMIT_S + _END_S)
         figures = load.figures()
     finally:
         load.stop()
+        prepared.close()
     _print({"workload": workload, "figures": figures})
     return 0
 

@@ -1,34 +1,41 @@
-"""Program that runs parallel jobs of processes that exchange messages over TCP on loopback, and prints their times.
+"""Program that runs parallel jobs of processes that exchange messages over TCP, and prints their times.
 
 python -m coresteer_agent.workloads.bsp CONFIG            (BspConfig as JSON)
 
 All jobs arrive at once. The first ``mpl`` jobs share one group of CPUs, the next ones another, as long as there are
 groups; further jobs wait for one of their group to end, which counts in their response time. Each CPU of a group
 belongs to one process of each job, so it has the role of a node with a run queue of its own.
+
+With two machines, a second program of this kind runs every other process: on another node, or in a network namespace
+of this one. The first program decides when jobs start and collects all results.
 """
 
-import gc
 import os
 import select
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.stat import PATH as STAT_PATH
 from coresteer_agent.collect.stat import parse_stat
-from coresteer_agent.workloads.bsp_process import Report, neighbours_of, run_loops
-from coresteer_agent.workloads.process_control import end_with_parent, minimize_timer_slack, rename_process
-from coresteer_agent.workloads.traffic_protocol import exit_with_error, parse_cpus, print_line
-from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp
+from coresteer_agent.workloads.bsp_links import CONTROL, Link, accept_links, links_of
+from coresteer_agent.workloads.bsp_machine import cpus_of_jobs, fork_jobs, run_second_machine
+from coresteer_agent.workloads.bsp_process import Report
+from coresteer_agent.workloads.process_control import end_with_parent, enter_network_namespace
+from coresteer_agent.workloads.traffic_protocol import exit_with_error, parse_cpus, print_line, split_address
+from coresteer_core.experiments.model import Role
+from coresteer_core.experiments.parallel_jobs import Bsp
 
 LIMIT_S = 600.0
 """Longest time of all jobs together."""
@@ -38,10 +45,18 @@ _IDLE = slice(3, 5)
 
 
 class BspConfig(Struct):
-    """Configuration of the program. parent: PID of the process with which it ends."""
+    """Configuration of the program. parent: PID of the process with which it ends. role: client is the second machine.
+
+    address: of the first machine. listeners: descriptor of its listening socket. network: path of the network namespace
+    that is the second machine, empty if that is another node, or if there is none.
+    """
 
     parent: int
     workload: Bsp
+    role: Role = "alone"
+    address: str = ""
+    listeners: list[int] = []
+    network: str = ""
 
 
 class Outcome(NamedTuple):
@@ -53,11 +68,18 @@ class Outcome(NamedTuple):
 
 
 def main() -> None:
-    """Run all jobs once and print the metrics as JSON."""
-    config = msgspec.json.decode(sys.argv[1], type=BspConfig)
+    """Run all jobs once and print the metrics as JSON; on the second machine, take part in them."""
+    _play_role(msgspec.json.decode(sys.argv[1], type=BspConfig))
+
+
+def _play_role(config: BspConfig) -> None:
     end_with_parent(config.parent)
     try:
-        outcome = run(config.workload)
+        if config.role == "client":
+            enter_network_namespace(config.network)
+            run_second_machine(config.workload, split_address(config.address), _cpus_of(config, 1))
+            return
+        outcome = run(config)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         exit_with_error(f"The parallel jobs failed: {reason}.")
@@ -80,47 +102,69 @@ def figures(workload: Bsp, outcome: Outcome) -> dict[str, float]:
     return found if outcome.idle_percent is None else found | {"idle_percent": outcome.idle_percent}
 
 
-def cpu_groups(workload: Bsp, cpus: list[int]) -> list[list[int]]:
-    """Return each job's CPUs, one for each of its processes. cpus: those that may be used."""
-    count = workload.processes
-    groups = max(1, len(cpus) // count)
-    firsts = [(job // workload.mpl % groups) * count for job in range(workload.jobs)]
-    return [[cpus[(first + rank) % len(cpus)] for rank in range(count)] for first in firsts]
-
-
-def run(workload: Bsp) -> Outcome:
+def run(config: BspConfig) -> Outcome:
     """Fork the processes of all jobs, run the jobs and return their results. Raises OSError and ValueError."""
-    cpus = parse_cpus(workload.cpus) or sorted(os.sched_getaffinity(0))
-    groups = cpu_groups(workload, cpus)
-    used = frozenset(cpu for group in groups for cpu in group)
-    gc.freeze()  # avoids copies of pages by the garbage collector
-    gc.disable()
+    workload, own = config.workload, _cpus_of(config, 0)
+    used = frozenset(chain(*own, *(_cpus_of(config, 1) if config.network else [])))
+    links = _connect_second_machine(config)
     results, result = os.pipe()
-    starts = [_fork_job(workload, job, group, result) for job, group in enumerate(groups)]
+    starts = fork_jobs(workload, 0, own, links, result)
     os.close(result)
-    reports = _reports(results, time.monotonic() + LIMIT_S)
+    control = links.get(CONTROL)
+    sources = [results] if control is None else [results, control.fileno()]
+    reports = _reports(sources, workload.jobs, time.monotonic() + LIMIT_S)
     for _ in range(workload.jobs * workload.processes):
         next(reports)  # each is ready
     before = _idle_and_all(used)
     start_s = time.monotonic()
-    finished = _run_jobs(workload, groups, starts, reports)
+    finished = _run_jobs(workload, own, starts, reports, control)
     after = _idle_and_all(used)
-    for _ in finished:
-        os.wait()
+    if control is not None:
+        control.close()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
     elapsed = after[1] - before[1]
     return Outcome(start_s, finished, 100 * (after[0] - before[0]) / elapsed if elapsed else None)
 
 
-def _run_jobs(workload: Bsp, groups: list[list[int]], starts: list[int], reports: Iterator[Report]) -> list[Report]:
+def _cpus_of(config: BspConfig, machine: int) -> list[list[int]]:
+    cpus = parse_cpus(config.workload.cpus) or sorted(os.sched_getaffinity(0))
+    one_node = config.role == "alone" or bool(config.network)
+    return cpus_of_jobs(config.workload, cpus, machine, one_node=one_node)
+
+
+def _connect_second_machine(config: BspConfig) -> dict[Link, socket.socket]:
+    """Return the connections with the second machine, which begins here if it is a namespace; none with one machine."""
+    if config.workload.machines == 1:
+        return {}
+    own = os.getpid()
+    if config.network and os.fork() == 0:
+        _play_role(replace(config, parent=own, role="client"))
+        os._exit(0)
+    [descriptor] = config.listeners
+    with socket.socket(fileno=descriptor) as listener:
+        return accept_links(listener, links_of(config.workload))
+
+
+def _run_jobs(
+    workload: Bsp,
+    cpus: list[list[int]],
+    starts: list[int],
+    reports: Iterator[Report],
+    control: socket.socket | None = None,
+) -> list[Report]:
     """Start each job as soon as fewer than ``mpl`` jobs run on its CPUs; return the results of all processes."""
     waiting, finished = [*range(workload.jobs)], list[Report]()
     running = dict[int, int]()
     while waiting or running:
         for job in [*waiting]:
-            if sum(groups[other] == groups[job] for other in running) < workload.mpl:
+            if sum(cpus[other] == cpus[job] for other in running) < workload.mpl:
                 waiting.remove(job)
                 running[job] = workload.processes
-                os.write(starts[job], bytes(workload.processes))
+                os.write(starts[job], bytes(len(cpus[job])))
+                if control is not None:
+                    control.sendall(bytes([job]))
         report = next(reports)
         finished.append(report)
         running[report.job] -= 1
@@ -129,97 +173,35 @@ def _run_jobs(workload: Bsp, groups: list[list[int]], starts: list[int], reports
     return finished
 
 
-def _reports(results: int, until_s: float) -> Iterator[Report]:
-    """Yield the reports of the processes as they arrive. Exits with the reason if one failed or the time is over."""
-    decoder, rest = msgspec.json.Decoder(Report), b""
+def _reports(sources: list[int], jobs: int, until_s: float) -> Iterator[Report]:
+    """Yield the reports of the processes as they arrive. Exits with the reason if one failed or the time is over.
+
+    sources: descriptors, first that of this machine's processes, then CONTROL. The clock of another machine is not
+    comparable: its processes end when their reports arrive.
+    """
+    decoder, rests = msgspec.json.Decoder(Report), dict.fromkeys(sources, b"")
     watch = select.poll()
-    watch.register(results, select.POLLIN)
-    while watch.poll(max(0.0, until_s - time.monotonic()) * 1000):
-        read = os.read(results, _READ_BYTES)
-        if not read:
-            exit_with_error("The processes of the parallel jobs ended before their work was done.")
-        *lines, rest = (rest + read).split(b"\n")
-        for line in lines:
-            report = decoder.decode(line)
-            if report.error:
-                exit_with_error(report.error)
-            yield report
-    exit_with_error(f"The parallel jobs were not finished after {LIMIT_S:g} s.")
-
-
-def _fork_job(workload: Bsp, job: int, cpus: list[int], result: int) -> int:
-    """Fork the processes of a job, connected with each other; return a pipe that starts one with each byte."""
-    own = os.getpid()
-    start, starts = os.pipe()
-    ends = _connect(workload)
-    for rank, cpu in enumerate(cpus):
-        if os.fork() == 0:
-            os.close(starts)
-            peers = ends.pop(rank)
-            for others in ends.values():
-                for unused in others:
-                    unused.close()
-            _process(own, workload, job, rank, cpu, peers, start, result)
-    os.close(start)
-    for peers in ends.values():
-        for peer in peers:
-            peer.close()
-    return starts
-
-
-def _connect(workload: Bsp) -> dict[int, list[socket.socket]]:
-    """Return each process's connections to its peers within a job, by rank."""
-    ranks = range(workload.processes)
-    ends: dict[int, list[socket.socket]] = {rank: [] for rank in ranks}
-    pairs = [(rank, other) for rank in ranks for other in neighbours_of(workload, rank) if rank < other]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        for rank, other in pairs:
-            near = socket.create_connection(listener.getsockname())
-            far, address = listener.accept()
-            while address != near.getsockname():  # another program's connection
-                far.close()
-                far, address = listener.accept()
-            ends[rank].append(near)
-            ends[other].append(far)
-    for peer in (peer for peers in ends.values() for peer in peers):
-        peer.setblocking(False)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return ends
-
-
-def _process(  # noqa: PLR0917 - what a process has of its own, each once
-    parent: int,
-    workload: Bsp,
-    job: int,
-    rank: int,
-    cpu: int,
-    peers: list[socket.socket],
-    start: int,
-    result: int,
-) -> None:
-    """Be one of the processes; never returns."""
-    reason: object = "an internal error, which is in the agent's log"
-    try:
-        end_with_parent(parent)
-        rename_process(COMMAND)
-        minimize_timer_slack()
-        os.sched_setaffinity(0, {cpu})
-        _send(result, Report(job))
-        os.read(start, 1)
-        _send(result, run_loops(workload, job, rank, peers))
-        os._exit(0)
-    except ConnectionError:
-        reason = "another process of its job ended"
-    except OSError as error:
-        reason = error.strerror or error
-    except Exception:
-        traceback.print_exc()
-    _send(result, Report(job, error=f"Process {rank} of job {job} failed on CPU {cpu}: {reason}."))
-    os._exit(1)
-
-
-def _send(result: int, report: Report) -> None:
-    os.write(result, msgspec.json.encode(report) + b"\n")  # shorter than PIPE_BUF: in one piece
+    for source in sources:
+        watch.register(source, select.POLLIN)
+    while rests and (ready := watch.poll(max(0.0, until_s - time.monotonic()) * 1000)):
+        for source, _ in ready:
+            read = os.read(source, _READ_BYTES)
+            *lines, rests[source] = (rests[source] + read).split(b"\n")
+            if len(rests[source]) > _READ_BYTES:
+                raise ValueError("something else than a report arrived")
+            for line in lines:
+                report = decoder.decode(line)
+                if report.error:
+                    exit_with_error(report.error)
+                if report.job not in range(jobs):
+                    raise ValueError("a report of none of the jobs arrived")
+                yield report if source == sources[0] else replace(report, end_s=time.monotonic())
+            if not read:
+                watch.unregister(source)
+                del rests[source]
+    if rests:
+        exit_with_error(f"The parallel jobs were not finished after {LIMIT_S:g} s.")
+    exit_with_error("The processes of the parallel jobs ended before their work was done.")
 
 
 def _idle_and_all(cpus: frozenset[int]) -> tuple[int, int]:

@@ -14,6 +14,8 @@ from coresteer_core.experiments.parallel_jobs import Bsp
 POWERS_PER_S = 50_000
 EXCHANGED_BYTES_PER_S = 4 << 30
 """Work of a nominal second: what a core of 3 GHz computes, and what two exchange over loopback, each way."""
+LINK_BYTES_PER_S = 100_000_000
+"""What two machines exchange in a nominal second: the bandwidth of the simulated network, close to 1 Gbit/s."""
 _PRIME = (1 << 127) - 1
 _BUFFER_BYTES = 1 << 20
 _PAYLOAD = memoryview(bytes(_BUFFER_BYTES))
@@ -45,7 +47,8 @@ def run_loops(workload: Bsp, job: int, rank: int, peers: Collection[socket.socke
     """Run all loops of a process and return its result. Raises ConnectionError if a peer ends before."""
     seeded = random.Random(f"{workload.seed} {job} {rank}")  # noqa: S311 - no secret
     compute_s, io_s, exchange_s = workload.loop_s
-    exchange = Exchange(workload, peers, round(exchange_s * EXCHANGED_BYTES_PER_S / len(peers)))
+    bytes_per_s = EXCHANGED_BYTES_PER_S if workload.machines == 1 else LINK_BYTES_PER_S
+    exchange = Exchange(workload, peers, round(exchange_s * bytes_per_s / len(peers)))
     low, high = 1 - workload.imbalance / 2, 1 + workload.imbalance / 2
     before = getrusage(RUSAGE_SELF)
     for _ in range(workload.loops):

@@ -16,10 +16,20 @@ from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.iperf3 import Iperf3Load
 from coresteer_agent.workloads.netns import NetnsConfig
-from coresteer_agent.workloads.program_load import ProgramLoad, start_command, start_program
+from coresteer_agent.workloads.program_load import ProgramLoad, start_command, start_jobs, start_program
 from coresteer_agent.workloads.traffic_load import TrafficLoad
-from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets
-from coresteer_core.experiments.model import Classes, Command, Iperf3, Memory, Observe, Role, Traffic, Workload
+from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets, split_address
+from coresteer_core.experiments.model import (
+    Classes,
+    Command,
+    Iperf3,
+    Memory,
+    Observe,
+    Role,
+    Traffic,
+    Workload,
+    has_client,
+)
 from coresteer_core.experiments.parallel_jobs import Bsp
 
 _ANYWHERE = "192.0.2.1"
@@ -34,8 +44,11 @@ class Prepared:
     namespace, empty for this one. sockets: the server's. Valid once ready.
     """
 
-    def __init__(self, workload: Workload, role: Role, netdevs: Sequence[str] = ()) -> None:
-        """netdevs: by which another node's traffic should arrive, the best first."""
+    def __init__(self, workload: Workload, role: Role, netdevs: Sequence[str] = (), address: str = "") -> None:
+        """netdevs: by which another node's traffic should arrive, the best first. address: of Bsp's server, if given.
+
+        Raises ValueError for an address without port.
+        """
         self.address = ""
         self.netdev = ""
         self.network = ""
@@ -44,10 +57,12 @@ class Prepared:
         self._workload = workload
         self._netns_process: Child | None = None
         self._is_ready = False
-        if not isinstance(workload, Traffic) or role == "client":
+        if not has_client(workload) or role == "client":
             self._is_ready = True
         elif role == "alone":
             self._netns_process = Child("workloads.netns", NetnsConfig(os.getpid()))
+        elif address:
+            self._listen(*split_address(address))
         else:
             self._listen(_server_address(netdevs))
 
@@ -86,7 +101,7 @@ class Prepared:
                 f"The client's network namespace was removed: its process ended with exit code {holder.code}."
             )
 
-    def _listen(self, host: str | None) -> None:
+    def _listen(self, host: str | None, port: int = 0) -> None:
         if host is None:
             self._failed = "This node has no IPv4 address by which another node could reach it."
             return
@@ -94,6 +109,9 @@ class Prepared:
             if isinstance(self._workload, Iperf3):
                 with socket.create_server((host, 0)) as probe:
                     port = probe.getsockname()[1]
+            elif isinstance(self._workload, Bsp):
+                self.sockets = [socket.create_server((host, port))]
+                port = self.sockets[0].getsockname()[1]
             elif isinstance(self._workload, Traffic):
                 self.sockets, port = open_sockets(self._workload, host)
             self.netdev = self.netdev or Addresses().netdev(socket.inet_aton(host), b"", 0)
@@ -150,7 +168,7 @@ class Load:
                 self._ready = True
                 return None
             case Classes() | Memory() | Bsp():
-                return ProgramLoad(start_program(workload))
+                return ProgramLoad(self._start_program(workload, role, address))
             case Command():
                 argv = self._commands.get(workload.name)
                 if argv is None:
@@ -161,6 +179,11 @@ class Load:
                 return Iperf3Load(workload, role, address, self._prepared.network)
             case _:
                 return TrafficLoad(workload, role, address, self._prepared.network, self._prepared.sockets)
+
+    def _start_program(self, workload: Classes | Memory | Bsp, role: Role, address: str) -> Child:
+        if isinstance(workload, Bsp):
+            return start_jobs(workload, role, address, self._prepared.network, self._prepared.sockets)
+        return start_program(workload)
 
     @property
     def ready(self) -> bool:

@@ -42,6 +42,7 @@ _RANGE = IPv4Network("198.18.0.0/15")
 """Networks for benchmarks of network devices (RFC 2544, RFC 6890), not used elsewhere."""
 _PREFIX = 30
 _CLIENT_END = "client0"
+_LOOPBACK = "lo"
 _MOST_NAMES = 100
 
 
@@ -64,6 +65,7 @@ def main() -> None:
         inside = Netlink(NETLINK_ROUTE)
         _bring_up(outside, netdev, server)
         _bring_up(inside, _CLIENT_END, client)
+        _bring_up(inside, _LOOPBACK)
         with server_end, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client_end:
             _packets_as_on_a_wire(client_end, netdev, server_end)
     except OSError as error:
@@ -123,13 +125,12 @@ def _make_pair(outside: Netlink) -> str:
     raise OSError(errno.EEXIST, f"{_MOST_NAMES} netdevs named {VETH_PREFIX}N already exist")
 
 
-def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
+def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address | None = None) -> None:
     query = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + encode_attribute(_NAME, _text(netdev))
     index = _LINK.unpack_from(netlink.exchange(_GET_LINK, query))[2]
-    address_attributes = encode_attribute(_IFA_LOCAL, address.packed) + encode_attribute(_IFA_ADDRESS, address.packed)
-    netlink.exchange(
-        _NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + address_attributes, create=True
-    )
+    if address is not None:  # the kernel gives the loopback its own
+        attributes = encode_attribute(_IFA_LOCAL, address.packed) + encode_attribute(_IFA_ADDRESS, address.packed)
+        netlink.exchange(_NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + attributes, create=True)
     netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
 
 

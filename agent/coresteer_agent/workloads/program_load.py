@@ -1,6 +1,7 @@
 """Loads that end by themselves and then report their metrics: this package's programs, and a command."""
 
 import os
+import socket
 from collections.abc import Sequence
 
 import msgspec
@@ -11,19 +12,27 @@ from coresteer_agent.workloads.classes_program import ClassesConfig
 from coresteer_agent.workloads.memory import MemoryConfig
 from coresteer_agent.workloads.supervisor import Config
 from coresteer_agent.workloads.traffic_protocol import FAILED
-from coresteer_core.experiments.model import Classes, Command, Memory
+from coresteer_core.experiments.model import Classes, Command, Memory, Role
 from coresteer_core.experiments.parallel_jobs import Bsp
 
 
-def start_program(workload: Classes | Memory | Bsp) -> Child:
+def start_program(workload: Classes | Memory) -> Child:
     """Start this package's program for a workload that ends by itself as a child process."""
     match workload:
         case Classes():
             return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
         case Memory():
             return Child("workloads.memory", MemoryConfig(os.getpid(), workload))
-        case Bsp():
-            return Child("workloads.bsp", BspConfig(os.getpid(), workload))
+
+
+def start_jobs(workload: Bsp, role: Role, address: str, network: str, listeners: Sequence[socket.socket]) -> Child:
+    """Start the program of parallel jobs on one of the machines as a child process.
+
+    address: of the first machine. network, listeners: the second one's namespace and the first one's socket, if any.
+    """
+    descriptors = [listener.fileno() for listener in listeners]
+    config = BspConfig(os.getpid(), workload, role, address, descriptors, network)
+    return Child("workloads.bsp", config, descriptors)
 
 
 def start_command(workload: Command, argv: Sequence[str]) -> Child:

@@ -9,7 +9,8 @@ import msgspec
 
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import Classes, Traffic, Workload
+from coresteer_core.experiments.model import Classes, Workload
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -69,9 +70,9 @@ def measure_s(spec: Spec, arm: Arm) -> float:
     return max(spec.measure_s, workload.limit_s) if isinstance(workload, Classes) else spec.measure_s
 
 
-def has_client(workload: Workload) -> bool:
-    """Return whether the workload is traffic between a server and a client."""
-    return isinstance(workload, Traffic)
+def runs_on_both_nodes(spec: Spec) -> bool:
+    """Return whether the processes under test are on the peer too, as those of parallel jobs; so are then policies."""
+    return isinstance(spec.workload, Bsp)
 
 
 def changes_nothing(spec: Spec, arm: Arm) -> bool:

@@ -23,6 +23,7 @@ from coresteer.nodes.tables import NodeRow
 from coresteer_core.experiments.model import Role as RunRole
 from coresteer_core.experiments.model import Run, RunResult
 from coresteer_core.node.view import View
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import BeginExperiment, EndExperiment, RunExperiment, ToAgent
 
 SYSTEM_ACTOR = "coresteer"
@@ -156,9 +157,8 @@ class StepActions:
             return
         self._state.set_active_run(run)
         if leased:
-            self._context.publisher.lease(self._state.node_id, leased)
             self._state.leased = True
-            await self._context.publisher.publish_now(self._state.node_id)
+            await self._lease(leased)
 
     def start_run(self, planned: PlannedRun, index: int, facts: Facts) -> None:
         """Request that a participant (by its index) carries out the active run."""
@@ -220,9 +220,14 @@ class StepActions:
 
     async def end_policy_lease(self) -> None:
         """End the lease of the run's policies."""
-        self._context.publisher.lease(self._state.node_id, [])
-        await self._context.publisher.publish_now(self._state.node_id)
+        await self._lease([])
         self._state.leased, self._state.settings = False, None
+
+    async def _lease(self, policies: list[PolicyInForce]) -> None:
+        both = arm_config.runs_on_both_nodes(self._definition.spec)
+        for node_id in self._state.participants if both else [self._state.node_id]:
+            self._context.publisher.lease(node_id, policies)
+            await self._context.publisher.publish_now(node_id)
 
     async def roll_back(self, change_id: UUID) -> None:
         """Roll back a change of the experiment; the facts show whether it succeeded."""
@@ -247,7 +252,8 @@ class StepActions:
 
     async def finish(self, after: Mapping[str, str] | None, note: str) -> None:
         """Store that the experiment has ended, with its settings now (None: not read) and a note about problems."""
-        self._context.publisher.lease(self._state.node_id, [])
+        for node_id in self._state.participants:
+            self._context.publisher.lease(node_id, [])
         async with self._context.database.session() as session:
             row = await repository.find_experiment(session, self._definition.experiment_id, lock=True)
             if row is None or row.ending_state is None:

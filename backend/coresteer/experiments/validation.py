@@ -16,11 +16,11 @@ from coresteer.experiments.arm_config import (
     all_levels,
     changes_nothing,
     desired_of,
-    has_client,
     irqbalance_cpus,
     levels_of,
     policies_of,
     runs_irqbalance,
+    runs_on_both_nodes,
     workload_of,
 )
 from coresteer.experiments.schemas import ArmPreview
@@ -29,7 +29,8 @@ from coresteer.experiments.statistics import MIN_BLOCKS_OF_TWO_ARMS, min_blocks_
 from coresteer.structs import reason_and_path
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
-from coresteer_core.experiments.model import VETH_PREFIX, Classes, Workload
+from coresteer_core.experiments.model import VETH_PREFIX, Classes, Workload, has_client
+from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import EXPERIMENT_METRICS, GUARDRAIL_METRICS
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
@@ -47,13 +48,7 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
             raise Invalid("Names must not contain control characters.", field=path)
     if (wrong := schedule.check_spec(spec)) is not None:
         raise Invalid(wrong, field="spec")
-    if spec.peer_node_id is not None and not has_client(spec.workload):
-        raise Invalid("This workload has no client that could run on another node.", field="spec.peer_node_id")
-    if spec.peer_node_id == spec.node_id:
-        raise Invalid(
-            "The peer must be another node; without a peer the client runs on the node itself.",
-            field="spec.peer_node_id",
-        )
+    _check_peer(spec)
     for place, guardrail in enumerate(spec.guardrails):
         if guardrail.metric not in GUARDRAIL_METRICS:
             sentence = (
@@ -73,6 +68,8 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
             reason, where = reason_and_path(error)
             raise Invalid(reason, field=f"{_workload_path(spec, arm)}{where}") from None
         _check_workload(workload, _workload_path(spec, arm), view.topology, peer)
+        if has_client(workload) != has_client(spec.workload):
+            raise Invalid("All levels must have the same number of machines.", field=_workload_path(spec, arm))
         if refused := preview(view, _known(desired_of(spec, arm, NETDEV_PLACEHOLDER)), reason="").refused:
             raise Invalid(f"{schedule.arm_name(spec, arm)}: {refused[0].sentence}", field="spec.factors")
         ids = [level.policy_id for level in policies_of(spec, arm)]
@@ -80,6 +77,19 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
             raise Invalid(
                 "The same policy is in levels of both factors; use it in one factor only.", field="spec.factors"
             )
+
+
+def _check_peer(spec: Spec) -> None:
+    if spec.peer_node_id is not None and not has_client(spec.workload):
+        sentence = "This workload has no client that could run on another node."
+        if isinstance(spec.workload, Bsp):
+            sentence = "Parallel jobs on one machine have no processes on another node; set Machines to 2."
+        raise Invalid(sentence, field="spec.peer_node_id")
+    if spec.peer_node_id == spec.node_id:
+        raise Invalid(
+            "The peer must be another node; without a peer the client runs on the node itself.",
+            field="spec.peer_node_id",
+        )
 
 
 def _names(spec: Spec) -> list[tuple[str, str]]:
@@ -130,9 +140,9 @@ def _workload_path(spec: Spec, arm: Arm) -> str:
 
 
 def _check_workload(workload: Workload, path: str, topology: Topology, peer: Topology | None) -> None:
-    ends = dict.fromkeys(("server_cpus", "compute_cpus", "memory_cpus"), topology)
-    ends["client_cpus"] = peer or topology
-    for name, where in ends.items():
+    ends = [(name, topology) for name in ("server_cpus", "compute_cpus", "memory_cpus", "cpus")]
+    ends += [(name, peer or topology) for name in ("client_cpus", "cpus")]
+    for name, where in ends:
         _check_cpus(getattr(workload, name, ""), f"{path}.{name}", where)
 
 
@@ -182,8 +192,9 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str], 
             value = setting.canonical(desired_value.value)
             parts.append(f"{key} becomes {value}; {netdev or _STAND_IN} is the netdev by which the load arrives.")
             commands.append(setting.shell_command(value))
+    where = ", on both nodes" if spec.peer_node_id is not None and runs_on_both_nodes(spec) else ""
     parts += [
-        f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."
+        f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}{where}."
         for policy in policies_of(spec, arm)
     ]
     if runs_irqbalance(spec, arm):

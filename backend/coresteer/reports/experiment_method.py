@@ -9,7 +9,7 @@ from coresteer.experiments.schedule import MAX_ATTEMPTS, MIN_DURATION_S, all_arm
 from coresteer.localization.numbers import format_amount, format_duration
 from coresteer.localization.text import SENTENCES, translate
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
-from coresteer_core.experiments.model import Finite, Observe, Traffic
+from coresteer_core.experiments.model import Finite, Observe, has_client
 
 _MAX_DISCARDED = 40
 
@@ -145,7 +145,7 @@ def limit_sentences(phrases: Phrases) -> list[str]:
         sentences.append(phrases.text("limit.simulated"))
     if isinstance(spec.workload, Observe):
         sentences.append(phrases.text("limit.observe"))
-    elif isinstance(spec.workload, Traffic) and spec.peer_node_id is None:
+    elif has_client(spec.workload) and spec.peer_node_id is None:
         sentences.append(phrases.text("limit.alone"))
     if experiment.state in ("stopped", "cancelled", "failed"):
         sentences.append(phrases.text("limit.early"))

@@ -2421,6 +2421,12 @@ export interface components {
                      */
                     processes: number;
                     /**
+                     * Machines
+                     * @description With 2, every other process of a job runs on the traffic source, or in a network namespace of this node.
+                     * @default 1
+                     */
+                    machines: number;
+                    /**
                      * Multiprogramming level
                      * @description Jobs on the same CPUs at a time; further jobs use other CPUs, or wait.
                      * @default 3
@@ -3056,6 +3062,12 @@ export interface components {
                      * @default 2
                      */
                     processes: number;
+                    /**
+                     * Machines
+                     * @description With 2, every other process of a job runs on the traffic source, or in a network namespace of this node.
+                     * @default 1
+                     */
+                    machines: number;
                     /**
                      * Multiprogramming level
                      * @description Jobs on the same CPUs at a time; further jobs use other CPUs, or wait.
@@ -6741,6 +6753,12 @@ export interface components {
                      * @default 2
                      */
                     processes: number;
+                    /**
+                     * Machines
+                     * @description With 2, every other process of a job runs on the traffic source, or in a network namespace of this node.
+                     * @default 1
+                     */
+                    machines: number;
                     /**
                      * Multiprogramming level
                      * @description Jobs on the same CPUs at a time; further jobs use other CPUs, or wait.

@@ -28,7 +28,10 @@ export const workloadTypes = (): WorkloadType[] =>
 export const workloadSchema = (type: WorkloadType): Schema => memberOf(experimentSchema("workload"), type);
 
 /** Whether a workload has a client that can run on another node (the peer). */
-export const hasPeer = (type: WorkloadType): boolean => "server_cpus" in (workloadSchema(type).properties ?? {});
+export const hasPeer = (type: WorkloadType): boolean => {
+  const fields = workloadSchema(type).properties ?? {};
+  return "server_cpus" in fields || "machines" in fields;
+};
 
 /** The metrics of a workload that may be the primary metric, the default first. */
 export const primaryMetrics = (type: WorkloadType): string[] => workloadSchema(type).metrics ?? [];

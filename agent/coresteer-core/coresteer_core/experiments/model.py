@@ -299,13 +299,18 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
 
 
 Traffic: TypeAlias = TcpStream | TcpRequest | UdpFlood | Iperf3
-"""Workloads with a server, the node under test, and a client in a network namespace of it or on another node."""
+"""Workloads of traffic from a client, which is on another node or in a network namespace, to the node under test."""
 Finite: TypeAlias = Classes | Memory | Bsp | Command
 """Workloads that end by themselves; a run is measured from their start to their end, without a warm-up."""
 Workload: TypeAlias = Traffic | Finite | Observe
 
 Role: TypeAlias = Literal["alone", "server", "client"]
 """Part of a node in a workload. alone: server and client, the latter in a network namespace of its own."""
+
+
+def has_client(workload: Workload) -> bool:
+    """Return whether a part of the workload, its client, runs on another node or in a network namespace of its own."""
+    return isinstance(workload, Traffic) or (isinstance(workload, Bsp) and workload.machines > 1)
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ MessageWait: TypeAlias = Literal["block", "spin-block", "busy-wait"]
 class Bsp(WorkloadSpec, frozen=True, kw_only=True, tag="bsp"):
     """Workload: bulk-synchronous parallel jobs, whose processes compute, sleep as in I/O, and exchange messages by TCP.
 
-    It ends with the last job (coresteer_agent.workloads.bsp). Each CPU has the role of a node of its own. imbalance: v
-    of the paper; computation and I/O of each loop are multiplied by uniform numbers in [1 − v/2, 1 + v/2]. seed: of
-    these.
+    It ends with the last job (coresteer_agent.workloads.bsp). Each CPU has the role of a node of its own; with two
+    machines, so has each machine. imbalance: v of the paper; computation and I/O of each loop are multiplied by uniform
+    numbers in [1 − v/2, 1 + v/2]. seed: of these.
     """
 
     label = "Parallel jobs"
@@ -50,6 +50,14 @@ class Bsp(WorkloadSpec, frozen=True, kw_only=True, tag="bsp"):
         Meta(ge=2, le=8),
         labelled("Processes of a job", "Each on a CPU of its own; with too few CPUs they share them."),
     ] = 2
+    machines: Annotated[
+        int,
+        Meta(ge=1, le=2),
+        labelled(
+            "Machines",
+            "With 2, every other process of a job runs on the traffic source, or in a network namespace of this node.",
+        ),
+    ] = 1
     mpl: Annotated[
         int,
         Meta(ge=1, le=16),

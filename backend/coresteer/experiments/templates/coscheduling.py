@@ -16,8 +16,9 @@ KERNEL, BOOST, REORDERED = "kernel", "boost", "reordered"
 
 def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     """Return kernel default, periodic boost, and periodic boost with reordering. Raises TemplateUnavailable."""
-    cpus = facts.usable_cpus[:_PROCESSES]
-    if len(cpus) < _PROCESSES:
+    machines = 1 if facts.peer_id is None else 2
+    cpus = facts.usable_cpus[: _PROCESSES // machines]
+    if len(cpus) < _PROCESSES // machines:
         raise TemplateUnavailable(f"{facts.name} has one usable CPU; the two processes of a job need one each.")
     if facts.coscheduling is None or facts.periodic_boost is None:
         what = "with" if facts.coscheduling is None else "without"
@@ -35,15 +36,17 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         jobs=_MPL,
         mpl=_MPL,
         processes=_PROCESSES,
+        machines=machines,
         loops=_LOOPS,
         wait="busy-wait",
-        cpus=format_cpu_list(cpus),
+        cpus=format_cpu_list(cpus) if machines == 1 else "",
     )
     spec = kind.spec(facts, workload, [Factor("scheduling", levels)], primary="job_response_s", measure_s=_MAX_RUN_S)
+    where = f"CPUs {' and '.join(map(str, cpus))}" if machines == 1 else "a CPU of this node and one of its peer"
     return spec, [
         machine_sentence(facts, _PAPER.machine.en),
-        f"{_MPL} jobs of {_PROCESSES} processes share CPUs {' and '.join(map(str, cpus))}, instead of 200 jobs on a "
-        "cluster; I/O is a sleep, as in the authors' simulator.",
+        f"{_MPL} jobs of {_PROCESSES} processes share {where}, instead of 200 jobs on a cluster; I/O is a sleep, as in "
+        "the authors' simulator.",
         f"PB is the policy “{boost_name}”, version {boost.version}; PB+RO is “{name}”, version {reordered.version}. "
         "A boost is a nice value for a period, not a priority of Solaris.",
     ]

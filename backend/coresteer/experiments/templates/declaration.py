@@ -9,7 +9,7 @@ from coresteer.experiments.schemas import PublishedRow, Template
 from coresteer.experiments.spec import Factor, Spec
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable
 from coresteer.localization.text import BilingualText
-from coresteer_core.experiments.model import TcpStream, Workload
+from coresteer_core.experiments.model import Workload, has_client
 
 _WARMUP_S, _MEASURE_S = 1.0, 5.0
 """Short, so that the fifty to seventy runs of a template take minutes."""
@@ -110,7 +110,7 @@ class TemplateKind(NamedTuple):
             name=self.title,
             kind="ab" if [len(factor.levels) for factor in factors] == [2] else "sweep",
             node_id=facts.node_id,
-            peer_node_id=facts.peer_id if isinstance(workload, TcpStream) else None,
+            peer_node_id=facts.peer_id if has_client(workload) else None,
             workload=workload,
             primary=primary,
             factors=factors,
