@@ -27,8 +27,8 @@ _STUDIES = ("full", "quick", "none")
 _STUDY_CPU_S = {"full": 900.0, "quick": 180.0, "none": 0.0}
 """CPU time of a study; of this machine's processor, so an estimate."""
 _SILENT_S = 30.0
-_SLACK, _GRACE_S = 1.5, 60.0
-"""The experiments end after this many times their estimate and this time, the study after twice its estimate."""
+_SLACK, _STUDY_SLACK, _GRACE_S = 2.0, 4.0, 60.0
+"""The experiments end after this many times their estimate and this time, the study after this many times its own."""
 
 
 class PapersError(Exception):
@@ -139,7 +139,7 @@ def _experiments(systems: Sequence[str], study: str, *, quick: bool) -> "tuple[P
 
 def _say_estimate(experiments_s: float, study: str, count: int) -> None:
     study_s = _study_s(study)
-    most_s = _SLACK * experiments_s + _GRACE_S + 2 * study_s
+    most_s = _SLACK * experiments_s + _GRACE_S + _STUDY_SLACK * study_s
     print(
         f"{count} experiment{'' if count == 1 else 's'} of about {experiments_s / 60:.0f} min together and a simulated "
         f"study of about {study_s / 60:.0f} min, at most {most_s / 60:.0f} min in all. Ctrl-C ends it and restores "
@@ -184,7 +184,7 @@ def _study(scale: str) -> "tuple[list[Run], str]":
     if (why := unavailable_because()) is not None:
         return [], why
     spec, stop = study_spec(scale), Event()
-    limit = Timer(2 * _study_s(scale), stop.set)
+    limit = Timer(_STUDY_SLACK * _study_s(scale), stop.set)
     limit.daemon = True
     limit.start()
     runs = with_progress(spec, run_study(spec, stop=stop), time.monotonic())
