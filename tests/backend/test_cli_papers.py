@@ -1,5 +1,6 @@
 """`coresteer papers`: the verdicts, the table, and the command from its start until everything is restored."""
 
+import fcntl
 import json
 import os
 import re
@@ -184,6 +185,18 @@ def test_an_ordinary_user_gets_the_simulated_figures(
 def test_a_wrong_option_is_explained(options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["papers", *options]) == 1
     assert sentence in capsys.readouterr().err
+
+
+def test_a_coresteer_that_runs_here_is_not_disturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CORESTEER_STATE_DIR", str(tmp_path))
+    with (tmp_path / "lock").open("w") as lock:
+        lock.write("http://127.0.0.1:8420")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["papers", "--systems", "coalescing"]) == 1
+    assert "Coresteer runs here at http://127.0.0.1:8420" in capsys.readouterr().err
 
 
 def test_every_figure_has_a_row_even_where_nothing_ran() -> None:

@@ -173,7 +173,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "simulation":
             return simulation.run(arguments)
         case "papers":
-            return papers.run(arguments)
+            return papers.run(arguments, config)
         case "experiment" | "report":
             return _through_the_api(arguments, config)
     return 0

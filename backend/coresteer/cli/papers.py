@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from coresteer.cli.papers_experiments import Outcome, Plan
+    from coresteer.config import Config
     from coresteer.papers import Figure
     from coresteer.papers.verdicts import Measured, Row
     from coresteer.simulation.study import Run, StudySpec
@@ -60,8 +61,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     command.add_argument("--to", metavar="FILE", help="also write the table to a .md or .json file")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, config: "Config") -> int:
     """Run `coresteer papers`; return its exit code. Raises PapersError and OSError."""
+    from coresteer.cli.supervisor import running_address
     from coresteer.papers.table import table_json, table_markdown
 
     if arguments.to is not None and Path(arguments.to).suffix not in _FORMATS:
@@ -70,6 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     for name in systems:
         if name not in _SYSTEMS:
             raise PapersError(f"--systems: there is no system {name}; choose from {', '.join(_SYSTEMS)}.")
+    if (address := running_address(config.state_dir)) is not None:
+        raise PapersError(
+            f"Coresteer runs here at {address}; its policies would act on the measurements. Stop it first."
+        )
     study = arguments.study or ("quick" if arguments.quick else "full")
     try:
         found = _repeat(systems, study, quick=arguments.quick)
