@@ -26,6 +26,8 @@ def test_a_study_prints_parameters_cells_and_verdicts(tmp_path: Path, capsys: py
     assert "No trace was used." in printed
     assert re.search(r"nn +swl1 +0.5 SB\+RO +\d", printed)
     assert "Reordering shortens response time in every cell, by 21.4 % at most." in printed
+    assert "Not judged: 2 of the 10 seeds that a verdict needs. Largest change here: " in printed
+    assert re.search(r"^4 runs, [\d,]+ messages and [\d,]+ events in ", printed, re.M)
     found = json.loads(file.read_text())
     assert len(found["runs"]) == 4
     assert [cell["seeds"] for cell in found["cells"]] == [2, 2]

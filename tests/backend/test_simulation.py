@@ -87,31 +87,57 @@ def test_a_study_has_the_same_jobs_for_all_schemes_and_judges_every_statement() 
     assert len(runs) == len(cells_of(spec)) * 3
     messages = {(each.cell.imbalance, each.seed): each.result.messages for each in runs}
     assert all(messages[each.cell.imbalance, each.seed] == each.result.messages for each in runs)
-    assert [verdict.of for verdict in judge(runs)] == [4, 2, 2, 4, 4]
+    verdicts = judge(spec, runs)
+    assert [verdict.of for verdict in verdicts] == [4, 2, 2, 4, 4]
+    assert {verdict.sentence for verdict in verdicts} == {"Not judged: 3 of the 10 seeds that a verdict needs."}
+    assert all(len(verdict.effects) == verdict.of for verdict in verdicts)
 
 
-def result(response_s: float) -> Result:
-    return Result(response_s, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+ONE_CELL = StudySpec(patterns=(Pattern.ALL_TO_ALL,), job_types=(JobType.SWL3,), imbalances=(0.5,))
+
+
+def runs_of(responses_s: dict[tuple[str, float], list[float]]) -> list[Run]:
+    """Runs with these response times, by scheme and v, one of each seed."""
+    return [
+        Run(Cell(scheme, Pattern.ALL_TO_ALL, JobType.SWL3, v), seed, Result(response_s, 1, 1, 1, 1, 1, 1, 1, 1, 1))
+        for (scheme, v), values in responses_s.items()
+        for seed, response_s in enumerate(values)
+    ]
 
 
 @pytest.mark.parametrize(
     ("with_reordering", "sentence"),
     [
-        ([0.7, 0.8], "Reproduced in all 1 cells."),
-        ([1.2, 1.3], "Not reproduced."),
-        ([0.5, 1.6], "Not reproduced."),
+        ([0.7, 0.8] * 5, "Reproduced in its only cell."),
+        ([1.2, 1.3] * 5, "Not reproduced."),
+        ([0.5, 1.6] * 5, "Not reproduced."),
+        ([0.7] * 9, "Not judged: 9 of the 10 seeds that a verdict needs."),
+        ([], "Not judged: 0 of the 10 seeds that a verdict needs."),
     ],
-    ids=["shorter with every seed", "longer", "uncertain"],
+    ids=["shorter with every seed", "longer", "uncertain", "too few seeds", "cancelled before"],
 )
 def test_a_statement_is_reproduced_where_the_interval_has_its_sign(with_reordering: list[float], sentence: str) -> None:
-    runs = [
-        Run(Cell(scheme, Pattern.ALL_TO_ALL, JobType.SWL3, 0.5), seed, result(value))
-        for scheme, values in (("SB", [1.0, 1.0]), ("SB+RO", with_reordering))
-        for seed, value in enumerate(values)
-    ]
-    assert judge(runs)[0].sentence == sentence
-    assert judge(runs)[2].sentence == "Not examined: the study has no cell that it is about."
-    assert [each.statement for each in judge(runs)] == list(STATEMENTS)
+    spec = replace(ONE_CELL, schemes=("SB", "SB+RO"))
+    verdicts = judge(spec, runs_of({("SB", 0.5): [1.0] * 10, ("SB+RO", 0.5): with_reordering}))
+    assert verdicts[0].sentence == sentence
+    assert verdicts[0].is_reproduced is (None if len(with_reordering) < 10 else "Not" not in sentence)
+    assert verdicts[2].sentence == "Not examined: the study has no cell that it is about."
+    assert [each.statement for each in verdicts] == list(STATEMENTS)
+
+
+def test_a_statement_about_two_imbalances_compares_only_these() -> None:
+    spec = replace(ONE_CELL, schemes=("SB",), imbalances=(0.0, 0.5, 1.5))
+    runs = runs_of({("SB", 0.0): [9.0] * 10, ("SB", 0.5): [1.0] * 10, ("SB", 1.5): [2.0] * 10})
+    verdict = judge(spec, runs)[4]
+    assert (verdict.sentence, verdict.best) == ("Reproduced in its only cell.", 1.0)
+
+
+def test_one_cell_with_too_few_seeds_leaves_a_statement_unjudged_with_its_changes() -> None:
+    spec = replace(ONE_CELL, schemes=("SB", "SB+RO"), imbalances=(0.5, 1.5))
+    pairs = {("SB", 0.5): [1.0] * 10, ("SB+RO", 0.5): [0.8] * 10, ("SB", 1.5): [1.0] * 10, ("SB+RO", 1.5): [0.7] * 4}
+    verdict = judge(spec, runs_of(pairs))[0]
+    assert (verdict.is_reproduced, verdict.seeds, verdict.of) == (None, 4, 2)
+    assert [each.change for each in verdict.effects] == pytest.approx([-0.2, -0.3])
 
 
 TRACE = """; a comment

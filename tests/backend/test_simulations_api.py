@@ -51,6 +51,7 @@ async def test_a_study_runs_in_the_background_and_has_results(backend: Backend) 
         assert cell["low_s"] < cell["response_s"] < cell["high_s"]
         assert sum(cell["shares"].values()) == pytest.approx(1)
     assert [verdict["of"] for verdict in found["verdicts"]] == [1, 1, 0, 1, 0]
+    assert found["verdicts"][0]["sentence"] == "Not judged: 2 of the 10 seeds that a verdict needs."
     assert {row["parameter"] for row in found["sensitivities"]} == {
         "switch_s", "spin_factor", "boost_period_s", "nodes"
     }  # fmt: skip

@@ -68,7 +68,7 @@ test("a small study is started, and shows its results when it is done", async ()
   await region("State").getByText("done", { exact: true }).waitFor({ timeout: 280_000 });
   await region("State").getByText("4 of 4 runs").waitFor();
   await region("The authors' statements")
-    .getByRole("cell", { name: /eproduced/ })
+    .getByRole("cell", { name: "Not judged: 2 of the 10 seeds that a verdict needs." })
     .first()
     .waitFor();
   await page.getByRole("img", { name: /^Response time, NN, SWL1, v 0.5: SB [\d.]+ m?s, SB\+RO/ }).waitFor();

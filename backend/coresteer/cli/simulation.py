@@ -38,7 +38,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     run.add_argument("--patterns", default="nn,aa", metavar="LIST", help="nn: nearest neighbor, aa: all to all")
     run.add_argument("--workloads", default="swl1,swl2,swl3", metavar="LIST", help="default swl1,swl2,swl3")
     run.add_argument("--v", default="0.5,1.5", metavar="LIST", help="imbalance, 0 to 2 (default 0.5,1.5)")
-    run.add_argument("--seeds", type=int, default=10, help="runs of each cell (default 10)")
+    run.add_argument("--seeds", type=int, default=10, help="runs of each cell (default 10; with fewer, the paper's statements are not judged)")
     run.add_argument("--nodes", type=int, help="default 16")
     run.add_argument("--mpl", type=int, help="processes on a node at most (default 5)")
     run.add_argument("--jobs", type=int, help="default 200")
@@ -121,6 +121,7 @@ def _listed(text: str) -> list[str]:
 
 def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "list[Run]":
     """Return all runs; write progress to stderr: over one line on a terminal, else a line every 10 s."""
+    from coresteer.localization.numbers import counted
     from coresteer.simulation.study import tasks_of, weight
     from coresteer.simulation.summary import remaining_s
 
@@ -135,14 +136,15 @@ def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "
         if now - said >= (0.2 if is_terminal else 10.0):
             said = now
             left = remaining_s(now - started, done, total)
-            line = f"{len(finished)} of {len(tasks)} runs" + ("" if left is None else f", about {left:.0f} s left")
+            line = f"{len(finished)} of {counted(len(tasks), 'run')}" + ("" if left is None else f", about {left:.0f} s left")
             print(f"\r{line}   " if is_terminal else line, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
     if is_terminal:
-        print(f"\r{len(finished)} runs{' ' * 40}", file=sys.stderr)
+        print(f"\r{counted(len(finished), 'run')}{' ' * 40}", file=sys.stderr)
     return finished
 
 
 def _lines(spec: "StudySpec", facts: "TraceFacts | None", runs: "Sequence[Run]", wall_s: float) -> list[str]:
+    from coresteer.localization.numbers import counted
     from coresteer.simulation.parameters import describe
     from coresteer.simulation.statements import judge, verdict_line
     from coresteer.simulation.summary import PARTS, sensitivities, sensitivity_sentence, summarize
@@ -151,7 +153,7 @@ def _lines(spec: "StudySpec", facts: "TraceFacts | None", runs: "Sequence[Run]",
     lines = ["Parameters. The paper states none of the machine's constants: all are assumptions."]
     lines += [f"  {each.label:34} {each.text:>8}   {each.help}".rstrip() for each in describe(spec.parameters)]
     lines += [*trace_sentences(facts, spec.parameters), ""]
-    lines.append(f"Every cell: means over {spec.seeds} seeds, 95 % interval; shares of system time in percent.")
+    lines.append(f"Every cell: means over {counted(spec.seeds, 'seed')}, 95 % interval; shares of system time in percent.")
     lines.append(
         f"{'pattern':7} {'jobs':4} {'v':>4} {'scheme':10} {'response time, s':>26} "
         + " ".join(f"{part:>8}" for part in PARTS)
@@ -164,13 +166,14 @@ def _lines(spec: "StudySpec", facts: "TraceFacts | None", runs: "Sequence[Run]",
             + " ".join(f"{getattr(one.shares, part):8.2%}".replace("%", "") + " " for part in PARTS).rstrip()
         )
     lines += ["", "The paper's statements:"]
-    for verdict in judge(runs):
+    for verdict in judge(spec, runs):
         lines.append(f"  {verdict.statement.text}\n    {verdict_line(verdict)}")
     if spec.sensitivity:
         lines += ["", "Sensitivity:", *(f"  {sensitivity_sentence(each)}" for each in sensitivities(spec, runs))]
     messages = sum(each.result.messages for each in runs)
     events = sum(each.result.events for each in runs)
-    lines += ["", f"{len(runs)} runs, {messages:,} messages and {events:,} events in {wall_s:.1f} s."]
+    done = f"{counted(len(runs), 'run')}, {counted(messages, 'message')} and {counted(events, 'event')}"
+    lines += ["", f"{done} in {wall_s:.1f} s."]
     return lines
 
 
@@ -192,7 +195,7 @@ def _write(path: Path, spec: "StudySpec", facts: "TraceFacts | None", runs: "Seq
         "trace": facts,
         "jobs": trace_sentences(facts, spec.parameters),
         "cells": summarize(spec, runs),
-        "verdicts": judge(runs),
+        "verdicts": judge(spec, runs),
         "sensitivities": sensitivities(spec, runs),
         "wall_s": wall_s,
         "runs": runs,

@@ -27,6 +27,11 @@ class Interval(Protocol):
         """Return the upper end of the confidence interval."""
 
 
+def counted(amount: int, noun: str) -> str:
+    """Return an English count with its noun: 1 run, 4 runs, 1,000 runs."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+
+
 def format_number(value: float) -> str:
     """Format a number with about three significant digits: 0.0123, 1.23, 12.3, 123, 1,234."""
     size = abs(value)

@@ -6,11 +6,11 @@ from itertools import groupby
 import msgspec
 
 from coresteer.experiments.spec import Interval
-from coresteer.localization.numbers import format_time
+from coresteer.localization.numbers import counted, format_time
 from coresteer.reports.model import Bar, Bars, Block, Facts, Paragraph, Report, Section, Table
 from coresteer.simulation.parameters import Pattern
 from coresteer.simulation.schemas import Simulation
-from coresteer.simulation.statements import Effect, percent, verdict_line
+from coresteer.simulation.statements import VERDICT_SEEDS, Effect, percent, verdict_line
 from coresteer.simulation.study import Cell, Run
 from coresteer.simulation.summary import PARTS, RUN_COLUMNS, CellSummary, run_rows, sensitivity_sentence
 
@@ -21,7 +21,8 @@ _LIMITS = (
     "An interval is a 95 % interval over the seeds: of a mean by Student's t, of an effect by the bootstrap in pairs, "
     "because all schemes of a cell have the same jobs and random numbers for a seed. It says nothing about other "
     "constants; the sensitivity analysis does.",
-    "A statement is reproduced where the interval of the effect has its sign in every cell that it is about.",
+    "A statement is reproduced where the interval of the effect has its sign in every cell that it is about. It is "
+    f"judged only if each of these cells has at least {VERDICT_SEEDS} seeds.",
 )
 
 
@@ -57,7 +58,7 @@ def _facts(found: Simulation) -> list[tuple[str, str]]:
     spec = found.spec
     return [
         ("State", f"{found.state}. {found.sentence}".strip() if found.sentence else found.state.value),
-        ("Runs", f"{found.runs_done} of {found.runs_planned}, {spec.seeds} seeds"),
+        ("Runs", f"{found.runs_done} of {found.runs_planned}, {counted(spec.seeds, 'seed')}"),
         ("Schemes", ", ".join(spec.schemes)),
         ("Trace", spec.trace if found.trace else "none: generated jobs"),
         ("Started", format_time(found.created_at)),
@@ -75,7 +76,8 @@ def _statements(found: Simulation) -> Table:
     for one in found.verdicts:
         paper = "no number" if one.statement.change is None else percent(one.statement.change)
         here = "–" if one.best is None else percent(one.best)
-        rows.append([one.statement.text, paper, here, f"{one.holds} of {one.of}", one.sentence])
+        cells = "–" if one.is_reproduced is None else f"{one.holds} of {one.of}"
+        rows.append([one.statement.text, paper, here, cells, one.sentence])
     return Table("", ["statement", "paper", "largest here", "cells", "verdict"], rows, numeric=[1, 2, 3])
 
 

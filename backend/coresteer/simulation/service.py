@@ -220,6 +220,6 @@ def _to_simulation(row: SimulationRow, runs: Sequence[Run]) -> Simulation:
         jobs=trace_sentences(facts, entry.spec.parameters),
         parameters=[ParameterValue(**each._asdict()) for each in describe(entry.spec.parameters)],
         cells=summarize(entry.spec, runs),
-        verdicts=judge(runs) if has_ended else [],
+        verdicts=judge(entry.spec, runs) if has_ended else [],
         sensitivities=sensitivities(entry.spec, runs) if has_ended else [],
     )

@@ -1,7 +1,7 @@
 """The statements of the PROC paper about its figures 4 and 5, and whether a study reproduces them.
 
 An effect is the relative change of a metric's mean, with a 95 % bootstrap interval over the seeds, in pairs. A
-statement is reproduced where the interval has its sign in every cell that it is about.
+statement is reproduced where the interval has its sign in every cell that it is about, each with enough seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,8 +11,14 @@ from msgspec import Struct
 
 from coresteer.papers import figure
 from coresteer.simulation.results import Result
-from coresteer.simulation.study import Cell, Run, Variant
+from coresteer.simulation.study import Cell, Run, StudySpec, Variant, cells_of
 
+VERDICT_SEEDS = 10
+"""Seeds that every cell of a statement needs for a verdict; fixed before the first study was run.
+
+The bootstrap's interval of a few seeds is too narrow: of two it has a sign whenever both agree, half of all cases by
+chance.
+"""
 RESAMPLES = 2000
 METRICS: dict[str, Callable[[Result], float]] = {
     "response time": lambda result: result.response_s,
@@ -47,11 +53,13 @@ class Statement(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     """A statement next to a study. holds: cells whose interval has its sign; of: cells that it is about.
 
-    is_reproduced: None where no cell is about it. best: the largest change in its direction. effects: of every cell.
+    seeds: the fewest of a cell that it is about. is_reproduced: None without such a cell, or with too few seeds.
+    best: the largest change in its direction. effects: of every cell that has seeds.
     """
 
     statement: Statement
     sentence: str
+    seeds: int
     is_reproduced: bool | None
     holds: int
     of: int
@@ -78,9 +86,9 @@ STATEMENTS = (
 """Figures 4 and 5. The reductions at v = 1.5 are printed as “??%” in the paper."""
 
 
-def judge(runs: Sequence[Run]) -> list[Verdict]:
-    """Return the verdict on each statement."""
-    by_cell = results_by_cell(runs)
+def judge(spec: StudySpec, runs: Sequence[Run]) -> list[Verdict]:
+    """Return the verdict on each statement. runs: those that are done, all unless the study was cancelled or failed."""
+    by_cell: dict[Cell, dict[int, Result]] = {cell: {} for cell in cells_of(spec)} | results_by_cell(runs)
     return [_verdict(statement, by_cell) for statement in STATEMENTS]
 
 
@@ -93,29 +101,38 @@ def results_by_cell(runs: Sequence[Run], variant: Variant | None = None) -> dict
     return by_cell
 
 
+def _against(statement: Statement, cell: Cell) -> Cell | None:
+    """Return the cell that a statement compares a cell with, None if it is not about it."""
+    if cell.scheme not in statement.schemes:
+        return None
+    if not statement.by_imbalance:
+        return Cell(cell.scheme.removesuffix("+RO"), cell.pattern, cell.job_type, cell.imbalance)
+    return Cell(cell.scheme, cell.pattern, cell.job_type, 0.5) if cell.imbalance == 1.5 else None
+
+
 def _verdict(statement: Statement, by_cell: dict[Cell, dict[int, Result]]) -> Verdict:
-    effects = []
-    for cell, results in by_cell.items():
-        if cell.scheme not in statement.schemes:
-            continue
-        if statement.by_imbalance:
-            against = Cell(cell.scheme, cell.pattern, cell.job_type, 0.5)
-        else:
-            against = Cell(cell.scheme.removesuffix("+RO"), cell.pattern, cell.job_type, cell.imbalance)
-        if against != cell and results.keys() & by_cell.get(against, {}).keys():
-            effects.append(compare(cell, against, statement.metric, results, by_cell[against]))
+    pairs = [(cell, other) for cell in by_cell if (other := _against(statement, cell)) and other in by_cell]
+    seeds = [len(by_cell[cell].keys() & by_cell[other].keys()) for cell, other in pairs]
+    effects = [
+        compare(cell, other, statement.metric, by_cell[cell], by_cell[other])
+        for (cell, other), common in zip(pairs, seeds, strict=True)
+        if common
+    ]
     signed = [(each.high < 0) if statement.reduces else (each.low > 0) for each in effects]
     changes = [each.change for each in effects]
     best = (min if statement.reduces else max)(changes, default=None)
-    holds, of = sum(signed), len(effects)
-    return Verdict(statement, _sentence(holds, of), holds == of if of else None, holds, of, best, effects)
+    holds, of, fewest = sum(signed), len(seeds), min(seeds, default=0)
+    is_reproduced = holds == of if fewest >= VERDICT_SEEDS else None
+    return Verdict(statement, _sentence(fewest, holds, of), fewest, is_reproduced, holds, of, best, effects)
 
 
-def _sentence(holds: int, of: int) -> str:
+def _sentence(seeds: int, holds: int, of: int) -> str:
     if not of:
         return "Not examined: the study has no cell that it is about."
+    if seeds < VERDICT_SEEDS:
+        return f"Not judged: {seeds} of the {VERDICT_SEEDS} seeds that a verdict needs."
     if holds == of:
-        return f"Reproduced in all {of} cells."
+        return f"Reproduced in {f'all {of} cells' if of > 1 else 'its only cell'}."
     return f"Not reproduced{f': in {holds} of {of} cells only' if holds else ''}."
 
 

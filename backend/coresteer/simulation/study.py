@@ -55,7 +55,11 @@ class StudySpec(Struct, frozen=True):
     imbalances: Annotated[
         tuple[Imbalance, ...], Meta(min_length=1, max_length=4), labelled("Imbalance v", "0: phases of equal length.")
     ] = (0.5, 1.5)
-    seeds: Annotated[int, Meta(ge=1, le=100), labelled("Seeds", "Runs of each cell.")] = 10
+    seeds: Annotated[
+        int,
+        Meta(ge=1, le=100),
+        labelled("Seeds", "Runs of each cell. With fewer than the default, the paper's statements are not judged."),
+    ] = 10
     parameters: Parameters = Parameters()
     trace: Annotated[str, Meta(min_length=1, max_length=100), labelled("Jobs", "Generated, or a trace.")] = GENERATED
     sensitivity: Annotated[

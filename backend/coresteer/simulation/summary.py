@@ -150,7 +150,9 @@ def remaining_s(elapsed_s: float, done: float, total: float) -> float | None:
 def sensitivity_sentence(found: Sensitivity) -> str:
     """Return whether the sign of reordering's effect holds, in words."""
     word = "halved" if found.factor < 1 else "doubled"
-    verdict = "holds" if found.holds == found.of else f"holds in {found.holds} of {found.of} cells only"
+    verdict = f"holds in {found.holds} of {found.of} cells only" if found.holds else "does not hold"
+    if found.holds == found.of:
+        verdict = "holds"
     return (
         f"{found.scheme}, {found.parameter} {word} to {found.value:g}: the sign of reordering's effect on response "
         f"time {verdict} (mean {percent(found.change)}; with the study's own value {percent(found.base_change)})."

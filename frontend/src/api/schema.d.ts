@@ -5717,7 +5717,7 @@ export interface components {
                 imbalances: number[];
                 /**
                  * Seeds
-                 * @description Runs of each cell.
+                 * @description Runs of each cell. With fewer than the default, the paper's statements are not judged.
                  * @default 10
                  */
                 seeds: number;
@@ -5934,6 +5934,7 @@ export interface components {
                     by_imbalance: boolean;
                 };
                 sentence: string;
+                seeds: number;
                 is_reproduced: boolean | null;
                 holds: number;
                 of: number;
@@ -6107,7 +6108,7 @@ export interface components {
                 imbalances: number[];
                 /**
                  * Seeds
-                 * @description Runs of each cell.
+                 * @description Runs of each cell. With fewer than the default, the paper's statements are not judged.
                  * @default 10
                  */
                 seeds: number;
@@ -6288,7 +6289,7 @@ export interface components {
                 imbalances: number[];
                 /**
                  * Seeds
-                 * @description Runs of each cell.
+                 * @description Runs of each cell. With fewer than the default, the paper's statements are not judged.
                  * @default 10
                  */
                 seeds: number;

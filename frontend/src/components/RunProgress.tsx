@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { type ReactNode, useState } from "react";
 import { useHasRole } from "../auth/me";
-import { remainingText } from "../lib/format";
+import { formatCount, remainingText } from "../lib/format";
 import { useRemaining } from "../shell/ChangeBanner";
 import { ConfirmDialog } from "./ConfirmDialog";
 import { Moment } from "./Moment";
@@ -51,7 +51,7 @@ export function RunProgress({ runs, state, tone, ended, activity, cancel, again 
       </span>
       <progress aria-label="Runs done" max={Math.max(1, runs_planned)} value={runs_done} />
       <span className={styles.runs}>
-        {runs_done} of {runs_planned} runs
+        {runs_done.toLocaleString("en")} of {formatCount(runs_planned, "run")}
         {runs_discarded > 0 && <span className="muted">, {runs_discarded} discarded</span>}
       </span>
       <span className={styles.left}>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { changeText, intervalText, placeText, seconds, shareText, specText, traceName } from "./format";
+import { changeText, holdsText, intervalText, placeText, seconds, shareText, specText, traceName } from "./format";
 import { readStudy, studyValues } from "./studyForm";
 import type { Spec } from "./types";
 
@@ -28,6 +28,16 @@ test.each([
   [null, "–"],
 ])("the change %d is shown as %s", (change, text) => {
   expect(changeText(change)).toBe(text);
+});
+
+test.each([
+  [8, 8, "holds in all 8 cells"],
+  [3, 8, "holds in 3 of 8 cells"],
+  [0, 8, "holds in none of 8 cells"],
+  [1, 1, "holds in its only cell"],
+  [0, 1, "does not hold in its only cell"],
+])("a sign that holds in %i of %i cells %s", (holds, of, text) => {
+  expect(holdsText({ holds, of })).toBe(text);
 });
 
 test("a study is described by what it simulates, and a trace by the file's name", () => {

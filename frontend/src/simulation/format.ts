@@ -25,6 +25,12 @@ export function intervalText({ low_s, high_s }: Pick<CellSummary, "low_s" | "hig
     : `${significant(low_s)} to ${significant(high_s)} s`.replace("-", "−");
 }
 
+/** In how many cells the sign of an effect holds: `holds in 3 of 4 cells`, `does not hold in its only cell`. */
+export function holdsText({ holds, of }: { holds: number; of: number }): string {
+  if (of === 1) return holds === 1 ? "holds in its only cell" : "does not hold in its only cell";
+  return holds === of ? `holds in all ${of} cells` : `holds in ${holds === 0 ? "none" : holds} of ${of} cells`;
+}
+
 /** A cell's combination without its scheme: `NN SWL1, v 0.5`. */
 export const placeText = ({ pattern, job_type, imbalance }: Cell): string =>
   `${pattern.toUpperCase()} ${job_type.toUpperCase()}, v ${imbalance}`;

@@ -1,5 +1,5 @@
 import { Scroll } from "../../components/Scroll";
-import { changeText } from "../format";
+import { changeText, holdsText } from "../format";
 import { parameterText } from "../studyForm";
 import type { Study } from "../types";
 import styles from "./results.module.css";
@@ -22,7 +22,6 @@ export function SensitivityTable({ study: { sensitivities, parameters } }: { stu
         <tbody>
           {sensitivities.map((one) => {
             const parameter = parameters.find(({ name }) => name === one.parameter);
-            const holds = one.holds === one.of;
             return (
               <tr key={`${one.parameter} ${one.factor} ${one.scheme}`}>
                 <td>{parameter?.label ?? one.parameter}</td>
@@ -32,9 +31,8 @@ export function SensitivityTable({ study: { sensitivities, parameters } }: { stu
                 <td>{one.scheme}</td>
                 <td className="n">{changeText(one.change)}</td>
                 <td className="n">{changeText(one.base_change)}</td>
-                <td className={`${styles.verdict} ${holds ? "ok" : "warn"}`}>
-                  <span aria-hidden="true">{holds ? "✓" : "✗"}</span>{" "}
-                  {holds ? `holds in all ${one.of} cells` : `holds in ${one.holds} of ${one.of} cells`}
+                <td className={`${styles.verdict} ${one.holds === one.of ? "ok" : "warn"}`}>
+                  <span aria-hidden="true">{one.holds === one.of ? "✓" : "✗"}</span> {holdsText(one)}
                 </td>
               </tr>
             );
