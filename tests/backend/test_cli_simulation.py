@@ -1,5 +1,6 @@
 """`coresteer simulation run`: a study without a backend."""
 
+import argparse
 import csv
 import json
 import re
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from coresteer import simulation
+from coresteer.cli import simulation as command
 from coresteer.cli.main import main
+from coresteer.simulation.study import StudySpec
 from coresteer.simulation.summary import RUN_COLUMNS
+from coresteer_core.schema import json_schema
 
 TINY = [
     "simulation", "run", "--schemes", "SB", "--patterns", "nn", "--workloads", "swl1", "--v", "0.5", "--seeds", "2",
@@ -44,6 +48,15 @@ def test_a_study_of_a_trace_writes_its_runs_as_csv(tmp_path: Path, capsys: pytes
     rows = list(csv.reader(file.open()))
     assert rows[0] == RUN_COLUMNS
     assert [row[0] for row in rows[1:]] == ["SB+RO", "SB+RO"]
+
+
+@pytest.mark.parametrize("name", ["enp", "ert_sign", "imbalance"])
+def test_every_form_of_an_assumption_is_an_option(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    command.add_commands(parser.add_subparsers())
+    for value in json_schema(StudySpec)["properties"]["parameters"]["properties"][name]["enum"]:
+        given = parser.parse_args(["simulation", "run", f"--{name.replace('_', '-')}", value])
+        assert getattr(given, name) == value
 
 
 @pytest.mark.parametrize(

@@ -28,22 +28,55 @@ def jobs_of(parameters: Parameters, pattern: Pattern, job_type: JobType, seed: i
     return prepare(trace, parameters, pattern=pattern, job_type=job_type, imbalance=imbalance, seed=seed)
 
 
+Slices = list[tuple[float, int, int, int]]
+
+
+def compared(parameters: Parameters, name: str, jobs: Jobs) -> Slices:
+    """The time slices of a scheme, after comparing all that the two models do."""
+    machine = empty_machine(parameters, jobs, traced=1_000_000)
+    simulate(costs_of(parameters, SCHEMES[name], jobs), machine)
+    reference = Reference(parameters, SCHEMES[name], jobs)
+    reference.run()
+    slices = machine.trace[: machine.totals["traced"][0]]
+    found = sorted((round(at, ROUNDED), *rest) for at, *rest in slices.tolist())
+    assert found == sorted((round(at, ROUNDED), *rest) for at, *rest in reference.trace), name
+    assert machine.totals["messages"][0] == reference.messages
+    for spent in ("compute", "spin", "switch", "overhead"):
+        expected = sum(node.spent[spent] for node in reference.nodes)
+        assert machine.node[f"{spent}_s"].sum() == pytest.approx(expected, abs=1e-9), (name, spent)
+    return found
+
+
 @pytest.mark.slow("the first test compiles the engine")
 @pytest.mark.parametrize("pattern", list(Pattern))
 def test_the_engine_does_what_the_readable_model_does_time_slice_by_time_slice(pattern: Pattern) -> None:
-    for name, scheme in SCHEMES.items():
-        jobs = jobs_of(SMALL, pattern, JobType.SWL3, seed=1)
-        machine = empty_machine(SMALL, jobs, traced=1_000_000)
-        simulate(costs_of(SMALL, scheme, jobs), machine)
-        reference = Reference(SMALL, scheme, jobs)
-        reference.run()
-        slices = machine.trace[: machine.totals["traced"][0]]
-        found = sorted((round(at, ROUNDED), *rest) for at, *rest in slices.tolist())
-        assert found == sorted((round(at, ROUNDED), *rest) for at, *rest in reference.trace), name
-        assert machine.totals["messages"][0] == reference.messages
-        for spent in ("compute", "spin", "switch", "overhead"):
-            expected = sum(node.spent[spent] for node in reference.nodes)
-            assert machine.node[f"{spent}_s"].sum() == pytest.approx(expected, abs=1e-9), (name, spent)
+    for name in SCHEMES:
+        compared(SMALL, name, jobs_of(SMALL, pattern, JobType.SWL3, seed=1))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{"enp": "sum"}, {"ert_sign": "printed"}, {"imbalance": "per_process"}, {"imbalance": "gamma"}],
+    ids=lambda form: " ".join(*form.items()),
+)
+def test_both_models_have_every_form_of_the_assumptions(form: dict[str, str]) -> None:
+    defaults, changed = (
+        [
+            compared(parameters, name, jobs_of(parameters, Pattern.NEAREST_NEIGHBOR, JobType.SWL3, seed=1))
+            for name in ("SB+RO", "PB+RO", "DCS+RO")
+        ]
+        for parameters in (SMALL, replace(SMALL, **form))
+    )
+    assert changed != defaults
+
+
+def test_the_factors_of_imbalance_have_mean_1_and_their_variance() -> None:
+    for form, variance in (("per_phase", 0.5**2 / 12), ("gamma", 0.5)):
+        jobs = jobs_of(replace(SMALL, imbalance=form), Pattern.NEAREST_NEIGHBOR, JobType.SWL1, seed=1)
+        assert jobs.factors.mean() == pytest.approx(1.0, rel=0.01)
+        assert jobs.factors.var() == pytest.approx(variance, rel=0.02)
+    balanced = jobs_of(replace(SMALL, imbalance="gamma"), Pattern.NEAREST_NEIGHBOR, JobType.SWL1, 1, imbalance=0.0)
+    assert set(balanced.factors) == {1.0}
 
 
 @pytest.mark.parametrize("job_type", list(JobType))

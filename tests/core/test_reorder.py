@@ -89,5 +89,6 @@ def test_equal_expected_run_times_are_ordered_by(
     assert first_to_run([0.01, 0.01 + SAME_S / 2], level, oldest_s, order, 2) == first
 
 
-def test_a_process_that_is_pending_and_in_the_highest_level_counts_once() -> None:
-    assert expected_processes([True, True, False], [True, False, False], 3, 0.5) == 2.5
+@pytest.mark.parametrize(("is_sum", "enp"), [(False, 2.5), (True, 3.5)], ids=["union", "sum"])
+def test_a_process_that_is_pending_and_in_the_highest_level_counts(is_sum: bool, enp: float) -> None:
+    assert expected_processes([True, True, False], [True, False, False], 3, 0.5, is_sum) == enp

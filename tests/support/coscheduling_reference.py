@@ -199,7 +199,7 @@ class Node:
             ts_s = self.heard_ts_s[sender]
             known = rebase(process.enp[sender], process.heard_s[sender], self.heard_s[sender], ts_s)
             process.enp[sender], process.heard_s[sender] = known
-            found = min(found, expected_run_time(*known, ts_s, self.env.now, self.machine.parameters.ert_sign))
+            found = min(found, expected_run_time(*known, ts_s, self.env.now, self.machine.parameters.sign))
         return found
 
     def first_pending(self) -> Process | None:
@@ -265,6 +265,7 @@ class Node:
             [process.state == "ready" and head is not None and process.level == head.level for process in others],
             len(others),
             self.woken_mean,
+            self.machine.parameters.is_sum,
         )
         return self.ts_s, enp
 
@@ -316,15 +317,15 @@ class Reference:
         size = int(self.jobs.size[job])
         around = {(rank + 1) % size, (rank - 1) % size} if self.jobs.ring else set(range(size))
         process = Process(job, rank, node, sorted(around - {rank}))
-        process.need_s = self.jobs.compute_s * self.uniform(process, 0)
+        process.need_s = self.jobs.compute_s * self.factor(process, 0)
         node.places[node.places.index(None)] = process
         node.enqueue(process, FIRST_LEVEL)
         self.processes[job, rank] = process
         return process
 
-    def uniform(self, process: Process, kind: int) -> float:
-        at = int(self.jobs.offset[process.job, process.rank]) + 2 * process.loop + kind
-        return 1.0 + self.jobs.imbalance * (float(self.jobs.pool[at % len(self.jobs.pool)]) - 0.5)
+    def factor(self, process: Process, kind: int) -> float:
+        at = int(self.jobs.offset[process.job, process.rank]) + self.jobs.stride * process.loop + kind
+        return float(self.jobs.factors[at % len(self.jobs.factors)])
 
     # What processes do
 
@@ -366,7 +367,7 @@ class Reference:
                 self.finish(process)
                 return
             process.activity = "compute"
-            process.need_s = self.jobs.compute_s * self.uniform(process, 0)
+            process.need_s = self.jobs.compute_s * self.factor(process, 0)
         elif process.pending:
             self.receive(process)
         else:
@@ -388,7 +389,7 @@ class Reference:
         self.start_jobs()
 
     def io(self, process: Process) -> Steps:
-        yield self.env.timeout(self.jobs.io_s * self.uniform(process, 1))
+        yield self.env.timeout(self.jobs.io_s * self.factor(process, 1))
         process.node.charge(self.parameters.interrupt_s)
         process.node.enqueue(process, int(SLEPT[process.level]))
         process.node.reschedule(process)

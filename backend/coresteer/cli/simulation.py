@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _REORDER = ("both", "with", "without")
 _FORMATS = (".json", ".csv")
+_PARAMETERS = ("nodes", "mpl", "jobs", "enp", "ert_sign", "imbalance")
+"""Options that are fields of Parameters, which has their defaults."""
 
 
 class SimulationError(Exception):
@@ -42,6 +44,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     run.add_argument("--nodes", type=int, help="default 16")
     run.add_argument("--mpl", type=int, help="processes on a node at most (default 5)")
     run.add_argument("--jobs", type=int, help="default 200")
+    run.add_argument("--enp", choices=("union", "sum"), help="of its two sets of processes (default union)")
+    run.add_argument("--ert-sign", choices=("minus", "printed"), help="sign of elapsed time in ERT (default minus)")
+    run.add_argument(
+        "--imbalance",
+        choices=("per_phase", "per_process", "gamma"),
+        help="uniform in each phase (default), uniform once per process, or gamma in each phase",
+    )
     run.add_argument("--quick", action="store_true", help="mean run time of 1 s instead of 5 s")
     run.add_argument("--trace", metavar="FILE", help="jobs in Standard Workload Format, plain or gzipped")
     run.add_argument("--sensitivity", action="store_true", help="also halve and double four constants (9 × the time)")
@@ -94,7 +103,7 @@ def _spec(arguments: argparse.Namespace) -> "StudySpec":
         if name not in SCHEMES:
             known = ", ".join(NAMES.values())
             raise SimulationError(f"There is no scheme {name.removesuffix('+RO')}; choose from {known}.")
-    given = {name: getattr(arguments, name) for name in ("nodes", "mpl", "jobs")}
+    given = {name: getattr(arguments, name) for name in _PARAMETERS}
     parameters = {name: value for name, value in given.items() if value is not None}
     try:
         imbalances = [float(value) for value in _listed(arguments.v)]
@@ -151,7 +160,7 @@ def _lines(spec: "StudySpec", facts: "TraceFacts | None", runs: "Sequence[Run]",
     from coresteer.simulation.swf import trace_sentences
 
     lines = ["Parameters. The paper states none of the machine's constants: all are assumptions."]
-    lines += [f"  {each.label:34} {each.text:>8}   {each.help}".rstrip() for each in describe(spec.parameters)]
+    lines += [f"  {each.label:34} {each.text:24} {each.help}".rstrip() for each in describe(spec.parameters)]
     lines += [*trace_sentences(facts, spec.parameters), ""]
     lines.append(f"Every cell: means over {counted(spec.seeds, 'seed')}, 95 % interval; shares of system time in percent.")
     lines.append(

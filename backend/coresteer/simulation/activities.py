@@ -33,10 +33,9 @@ expected_processes = compiled(reorder.expected_processes)
 
 
 @compiled
-def uniform(c, m, p, kind):
+def factor(c, m, p, kind):
     """Return the factor of a process's computation (0) or I/O (1) in its loop."""
-    at = (m.ranks[p.job, p.rank].offset + 2 * p.loop + kind) % m.pool.shape[0]
-    return 1.0 + c.imbalance * (m.pool[at] - 0.5)
+    return m.factors[(m.ranks[p.job, p.rank].offset + c.stride * p.loop + kind) % m.factors.shape[0]]
 
 
 @compiled
@@ -53,7 +52,7 @@ def send(c, m, n, slot, now):
             other.has_pending = other.state not in (FREE, RUNNING) and other.pending > 0
             other.in_highest = other.state == READY and other.level == level
         settle_woken(c, node, now)
-        enp = expected_processes(own["has_pending"], own["in_highest"], c.mpl, node.woken_mean)
+        enp = expected_processes(own["has_pending"], own["in_highest"], c.mpl, node.woken_mean, c.is_sum)
         rank = m.ranks[p.job, p.rank]
         if parity:
             rank.ts_1, rank.enp_1 = node.ts_s, enp
@@ -72,7 +71,7 @@ def next_activity(c, m, n, now):
         p.activity, p.need_s = SEND, p.peers * c.host_s
         if c.io_s > 0.0:
             p.state = SLEEPS_IO
-            push(m, now + c.io_s * uniform(c, m, p, 1), key_of(m, IO_DONE, 0, p.job, p.rank))
+            push(m, now + c.io_s * factor(c, m, p, 1), key_of(m, IO_DONE, 0, p.job, p.rank))
             leave(c, m, n, now)
             return
     elif p.activity == SPIN and c.wait == SPIN_BLOCK:
@@ -108,7 +107,7 @@ def await_messages(c, m, n, slot, now):
         if p.loop == m.job[p.job].loops:
             finish(c, m, n, slot, now)
             return False
-        p.activity, p.need_s = COMPUTE, c.compute_s * uniform(c, m, p, 0)
+        p.activity, p.need_s = COMPUTE, c.compute_s * factor(c, m, p, 0)
     elif p.pending > 0:
         start_receiving(c, m, slot)
     else:
@@ -186,7 +185,7 @@ def place(c, m, n, job, rank):
     p, node = m.process[slot], m.node[n]
     p.job, p.rank, p.peers, p.loop, p.pending, p.oldest_s = job, rank, m.job[job].peers, 0, 0, INFINITE
     p.arrived_0 = p.arrived_1 = p.received_0 = p.received_1 = p.taking_0 = p.taking_1 = 0
-    p.activity, p.need_s = COMPUTE, c.compute_s * uniform(c, m, p, 0)
+    p.activity, p.need_s = COMPUTE, c.compute_s * factor(c, m, p, 0)
     clear_pending(c, m, slot)
     node.count += 1
     enqueue(node, p, FIRST_LEVEL)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from coresteer.simulation.parameters import SHARES, JobType, Parameters, Pattern
 
-POOL = 1 << 20
-"""Uniform numbers of a run; the imbalance of each process reads them from an offset of its own."""
+FACTORS = 1 << 20
+"""Of computation and I/O in a run, for its imbalance; each process reads them from an offset of its own."""
 CLIP = 95.0
 """Percentile at which run times are cut off."""
 
@@ -25,8 +25,9 @@ class TraceJob(NamedTuple):
 class Jobs(NamedTuple):
     """Jobs in order of arrival. compute_s, io_s: of a phase of each process. delay_s: of a message, by size of the job.
 
-    peers: messages that a process sends in a phase, by job. offset: of each process's random numbers, by job and rank.
-    ideal_s: response time alone on the machine, without imbalance and overhead.
+    peers: messages that a process sends in a phase, by job. offset: of each process's factors, by job and rank; stride:
+    from those of one phase to those of the next. ideal_s: response time alone on the machine, without imbalance and
+    overhead.
     """
 
     arrival_s: NDArray[np.float64]
@@ -36,10 +37,10 @@ class Jobs(NamedTuple):
     delay_s: NDArray[np.float64]
     ideal_s: NDArray[np.float64]
     offset: NDArray[np.int64]
-    pool: NDArray[np.float64]
+    factors: NDArray[np.float64]
+    stride: int
     compute_s: float
     io_s: float
-    imbalance: float
     ring: bool
 
 
@@ -63,10 +64,7 @@ def prepare(
     imbalance: float,
     seed: int,
 ) -> Jobs:
-    """Return a run's jobs: run times scaled to their mean, arrivals to the offered load.
-
-    imbalance: v, 0 to 2; computation and I/O of each phase are multiplied by uniform numbers in [1 − v/2, 1 + v/2].
-    """
+    """Return a run's jobs: run times scaled to their mean, arrivals to the offered load. imbalance: v, 0 to 2."""
     run_s = np.array([job.run_s for job in trace])
     run_s = np.minimum(run_s, np.percentile(run_s, CLIP))
     run_s *= parameters.mean_run_s / run_s.mean()
@@ -87,6 +85,12 @@ def prepare(
     random = np.random.default_rng([seed, 1])
     return Jobs(
         submit_s * needed_s / span_s, size, loops, peers, wire_s, ideal_s,
-        random.integers(0, POOL, (len(trace), int(size.max()))), random.random(POOL),
-        compute_s, io_s, imbalance, ring,
+        random.integers(0, FACTORS, (len(trace), int(size.max()))), _factors(random, parameters, imbalance),
+        0 if parameters.imbalance == "per_process" else 2, compute_s, io_s, ring,
     )  # fmt: skip
+
+
+def _factors(random: np.random.Generator, parameters: Parameters, v: float) -> NDArray[np.float64]:
+    if parameters.imbalance == "gamma":
+        return random.gamma(1.0 / v, v, FACTORS) if v else np.ones(FACTORS)
+    return 1.0 + v * (random.random(FACTORS) - 0.5)

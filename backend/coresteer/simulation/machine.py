@@ -31,7 +31,7 @@ class Machine(NamedTuple):
     ranks: np.ndarray
     heap: np.ndarray
     totals: np.ndarray
-    pool: NDArray[np.float64]
+    factors: NDArray[np.float64]
     trace: np.ndarray
 
 

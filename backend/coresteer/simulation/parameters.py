@@ -5,13 +5,14 @@ They were fixed before the first study was run and are printed in every report.
 
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from coresteer_core.experiments.parallel_jobs import JOB_SHARES
+from coresteer_core.policies.coscheduling.spec import SIGNS, ErtSign
 from coresteer_core.schema import labelled
 
 Seconds = Annotated[float, Meta(ge=0, le=10)]
@@ -59,9 +60,30 @@ class Parameters(Struct, frozen=True):
     ] = 1.0
     first_slice_s: Annotated[Period, _millis("Initial mean time slice")] = 50e-3
     wake_window_s: Annotated[Period, _millis("Period of the mean number woken")] = 100e-3
-    ert_sign: Annotated[
-        float, Meta(ge=-1, le=1), labelled("Sign of elapsed time in ERT", "−1; +1 is as printed.", group="advanced")
-    ] = -1.0
+    enp: Annotated[
+        Literal["union", "sum"],
+        labelled(
+            "Expected number of processes",
+            "Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.",
+            group="advanced",
+            options={"union": "union: once", "sum": "sum: twice"},
+        ),
+    ] = "union"
+    ert_sign: ErtSign = "minus"
+    imbalance: Annotated[
+        Literal["per_phase", "per_process", "gamma"],
+        labelled(
+            "Distribution of the imbalance",
+            "Of the factors of computation and I/O, whose mean is 1. Uniform: from 1 − v/2 to 1 + v/2. Gamma: their "
+            "squared coefficient of variation is v.",
+            group="advanced",
+            options={
+                "per_phase": "uniform, in each phase",
+                "per_process": "uniform, once per process",
+                "gamma": "gamma, in each phase",
+            },
+        ),
+    ] = "per_phase"
     offered: Annotated[float, Meta(gt=0, le=2), labelled("Offered load", "Node-seconds of jobs ÷ capacity.")] = 0.9
     mean_run_s: Annotated[float, Meta(gt=0, le=3600), labelled("Mean ideal run time", unit="s")] = 5.0
     jobs: Annotated[int, Meta(ge=1, le=5000), labelled("Jobs")] = 200
@@ -70,6 +92,16 @@ class Parameters(Struct, frozen=True):
     def spin_s(self) -> float:
         """Return how long spin-block and spin-yield spin: the usual 2-competitive choice by default."""
         return self.spin_factor * (2 * (self.switch_s + self.interrupt_s) + self.latency_s)
+
+    @property
+    def sign(self) -> float:
+        """Return the sign of the elapsed time, as reorder.expected_run_time() takes it."""
+        return SIGNS[self.ert_sign]
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether reorder.expected_processes() counts a process twice."""
+        return self.enp == "sum"
 
 
 QUICK = Parameters(mean_run_s=1.0)
@@ -83,7 +115,7 @@ class ParameterFact(NamedTuple):
     name: str
     label: str
     help: str
-    value: float
+    value: float | str
     text: str
 
 
@@ -93,6 +125,9 @@ def describe(parameters: Parameters) -> list[ParameterFact]:
     found = []
     for field in fields(parameters):
         texts, value = schema[field.name], getattr(parameters, field.name)
-        text = f"{value * texts.get('scale', 1):g} {texts.get('unit', '')}".strip()
+        if isinstance(value, str):
+            text = texts["enum_labels"][value]
+        else:
+            text = f"{value * texts.get('scale', 1):g} {texts.get('unit', '')}".strip()
         found.append(ParameterFact(field.name, texts["title"], texts.get("description", ""), value, text))
     return found

@@ -17,7 +17,7 @@ def costs_of(parameters: Parameters, scheme: Scheme, jobs: Jobs) -> np.void:
     for source, names in (
         (parameters, [name for name in COSTS.names or () if hasattr(parameters, name)]),
         (scheme, ["wait", "arrival", "reorder"]),
-        (jobs, ["compute_s", "io_s", "imbalance", "ring"]),
+        (jobs, ["compute_s", "io_s", "stride", "ring"]),
     ):
         for name in names:
             costs[name] = getattr(source, name)
@@ -39,7 +39,7 @@ def empty_machine(parameters: Parameters, jobs: Jobs, traced: int = 0) -> Machin
     ranks["offset"] = jobs.offset
     return Machine(
         np.zeros(slots, PROCESS), node, np.zeros((slots, nodes), SENDER), np.zeros((nodes, nodes), PEER),
-        job, ranks, np.zeros(4 * slots + 4, EVENT), np.zeros(1, TOTALS), jobs.pool, np.zeros(traced, TRACE),
+        job, ranks, np.zeros(4 * slots + 4, EVENT), np.zeros(1, TOTALS), jobs.factors, np.zeros(traced, TRACE),
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def ert_of(c, m, slot, now):
         if sender.pending > 0:
             peer = m.peers[n, other]
             sender.enp, sender.heard_s = rebase(sender.enp, sender.heard_s, peer.heard_s, peer.ts_s)
-            least = min(least, expected_run_time(sender.enp, sender.heard_s, peer.ts_s, now, c.ert_sign))
+            least = min(least, expected_run_time(sender.enp, sender.heard_s, peer.ts_s, now, c.sign))
     return least
 
 

@@ -35,7 +35,7 @@ class ParameterValue(BaseModel):
     name: str
     label: str
     help: str
-    value: float
+    value: float | str
     text: str
 
 

@@ -56,7 +56,7 @@ RANK = np.dtype(
         ("ts_0", np.float64), ("enp_0", np.float64), ("ts_1", np.float64), ("enp_1", np.float64),
     ]
 )  # fmt: skip
-"""A process of a job: slot, offset of its random numbers, its node's load when it sent in even and odd loops."""
+"""A process of a job: slot, offset of its factors, its node's load when it sent in even and odd loops."""
 EVENT = np.dtype([("time_s", np.float64), ("key", np.int64)])
 """key: ((kind × 2 + parity of the loop) × jobs + job) × most processes of a job + rank; it orders equal times."""
 IO_DONE, ARRIVED = range(2)
@@ -76,8 +76,8 @@ COSTS = np.dtype(
         ("nodes", np.int64), ("mpl", np.int64), ("switch_s", np.float64), ("interrupt_s", np.float64),
         ("load_update_s", np.float64), ("reorder_s", np.float64), ("reorder_message_s", np.float64),
         ("host_s", np.float64), ("spin_s", np.float64), ("boost_period_s", np.float64), ("wake_window_s", np.float64),
-        ("ert_sign", np.float64), ("wait", np.int64), ("arrival", np.int64), ("reorder", np.int64),
-        ("compute_s", np.float64), ("io_s", np.float64), ("imbalance", np.float64), ("ring", np.int64),
+        ("sign", np.float64), ("is_sum", np.int64), ("wait", np.int64), ("arrival", np.int64), ("reorder", np.int64),
+        ("compute_s", np.float64), ("io_s", np.float64), ("stride", np.int64), ("ring", np.int64),
     ]
 )  # fmt: skip
 """Constants of a run: see Parameters, Scheme and Jobs."""

@@ -4249,7 +4249,7 @@ export interface components {
             /** Help */
             help: string;
             /** Value */
-            value: number;
+            value: number | string;
             /** Text */
             text: string;
         };
@@ -5802,11 +5802,26 @@ export interface components {
                      */
                     wake_window_s: number;
                     /**
-                     * Sign of elapsed time in ERT
-                     * @description −1; +1 is as printed.
-                     * @default -1
+                     * Expected number of processes
+                     * @description Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.
+                     * @default union
+                     * @enum {string}
                      */
-                    ert_sign: number;
+                    enp: "union" | "sum";
+                    /**
+                     * Sign of the elapsed time
+                     * @description The paper prints a plus, which contradicts its own algorithm.
+                     * @default minus
+                     * @enum {string}
+                     */
+                    ert_sign: "minus" | "printed";
+                    /**
+                     * Distribution of the imbalance
+                     * @description Of the factors of computation and I/O, whose mean is 1. Uniform: from 1 − v/2 to 1 + v/2. Gamma: their squared coefficient of variation is v.
+                     * @default per_phase
+                     * @enum {string}
+                     */
+                    imbalance: "per_phase" | "per_process" | "gamma";
                     /**
                      * Offered load
                      * @description Node-seconds of jobs ÷ capacity.
@@ -6193,11 +6208,26 @@ export interface components {
                      */
                     wake_window_s?: number;
                     /**
-                     * Sign of elapsed time in ERT
-                     * @description −1; +1 is as printed.
-                     * @default -1
+                     * Expected number of processes
+                     * @description Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.
+                     * @default union
+                     * @enum {string}
                      */
-                    ert_sign?: number;
+                    enp?: "union" | "sum";
+                    /**
+                     * Sign of the elapsed time
+                     * @description The paper prints a plus, which contradicts its own algorithm.
+                     * @default minus
+                     * @enum {string}
+                     */
+                    ert_sign?: "minus" | "printed";
+                    /**
+                     * Distribution of the imbalance
+                     * @description Of the factors of computation and I/O, whose mean is 1. Uniform: from 1 − v/2 to 1 + v/2. Gamma: their squared coefficient of variation is v.
+                     * @default per_phase
+                     * @enum {string}
+                     */
+                    imbalance?: "per_phase" | "per_process" | "gamma";
                     /**
                      * Offered load
                      * @description Node-seconds of jobs ÷ capacity.
@@ -6374,11 +6404,26 @@ export interface components {
                      */
                     wake_window_s: number;
                     /**
-                     * Sign of elapsed time in ERT
-                     * @description −1; +1 is as printed.
-                     * @default -1
+                     * Expected number of processes
+                     * @description Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.
+                     * @default union
+                     * @enum {string}
                      */
-                    ert_sign: number;
+                    enp: "union" | "sum";
+                    /**
+                     * Sign of the elapsed time
+                     * @description The paper prints a plus, which contradicts its own algorithm.
+                     * @default minus
+                     * @enum {string}
+                     */
+                    ert_sign: "minus" | "printed";
+                    /**
+                     * Distribution of the imbalance
+                     * @description Of the factors of computation and I/O, whose mean is 1. Uniform: from 1 − v/2 to 1 + v/2. Gamma: their squared coefficient of variation is v.
+                     * @default per_phase
+                     * @enum {string}
+                     */
+                    imbalance: "per_phase" | "per_process" | "gamma";
                     /**
                      * Offered load
                      * @description Node-seconds of jobs ÷ capacity.

@@ -47,7 +47,7 @@ class LoadMeter:
         ready = set(runnable[cpus:])
         others = [pid for pid in now if pid not in runnable[:cpus]]
         enp = expected_processes(
-            [pid in pending for pid in others], [pid in ready for pid in others], len(others), self._woken
+            [pid in pending for pid in others], [pid in ready for pid in others], len(others), self._woken, is_sum=False
         )
         return PeerLoad(self._ts_s, enp / cpus)
 

@@ -62,15 +62,19 @@ def first_to_run(
     return best
 
 
-def expected_processes(pending: Sequence[bool], highest: Sequence[bool], count: int, woken: float) -> float:
+def expected_processes(
+    pending: Sequence[bool], highest: Sequence[bool], count: int, woken: float, is_sum: bool
+) -> float:
     """Return ENP of a node: the processes that run before the current one runs again.
 
     pending: which processes have pending messages. highest: which are in the highest ready level that is not empty.
-    Both exclude the running process; a process that is both counts once. woken: mean number of processes that arriving
-    messages wake in a period.
+    Both exclude the running process. woken: mean number of processes that arriving messages wake in a period. is_sum:
+    whether a process that is both counts twice; the paper leaves open whether it means the sum or the union.
     """
     found = 0
     for k in range(count):
-        if pending[k] or highest[k]:
+        if is_sum:
+            found += pending[k] + highest[k]
+        elif pending[k] or highest[k]:
             found += 1
     return found + woken

@@ -1,5 +1,7 @@
 """Fields of the policy that runs first the process whose peer runs soonest."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -10,6 +12,18 @@ from coresteer_core.policies.coscheduling.reorder import AS_PRINTED, MINUS
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.schema import labelled
 from coresteer_core.settings.task import MIN_NICE
+
+ErtSign = Annotated[
+    Literal["minus", "printed"],
+    labelled(
+        "Sign of the elapsed time",
+        "The paper prints a plus, which contradicts its own algorithm.",
+        group="advanced",
+        options={"minus": "minus", "printed": "plus, as printed"},
+    ),
+]
+SIGNS: Mapping[str, float] = MappingProxyType({"minus": MINUS, "printed": AS_PRINTED})
+"""Of each ErtSign, as reorder.expected_run_time() takes it."""
 
 
 class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
@@ -59,22 +73,12 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
             "Order processes by when their peers are expected to run; otherwise the oldest message comes first.",
         ),
     ] = True
-    ert_sign: Annotated[
-        Literal["minus", "printed"],
-        labelled(
-            "Sign of the elapsed time",
-            "The paper prints a plus, which contradicts its own algorithm.",
-            group="advanced",
-            options={"minus": "minus", "printed": "plus, as printed"},
-        ),
-    ] = "minus"
+    ert_sign: ErtSign = "minus"
 
     @property
     def sign(self) -> float:
         """Return the sign of the elapsed time, as reorder.expected_run_time() takes it; BY_AGE without reordering."""
-        if not self.reorder:
-            return BY_AGE
-        return MINUS if self.ert_sign == "minus" else AS_PRINTED
+        return SIGNS[self.ert_sign] if self.reorder else BY_AGE
 
     @property
     def steers(self) -> bool:
