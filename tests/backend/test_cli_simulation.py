@@ -25,7 +25,8 @@ TINY = [
 def test_a_study_prints_parameters_cells_and_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "study.json"
     assert main([*TINY, "--to", str(file)]) == 0
-    printed = capsys.readouterr().out
+    printed, said = capsys.readouterr()
+    assert said.startswith("4 runs, estimated to take about 3 s on 1 CPU.\n")
     assert re.search(r"Context switch +50 µs", printed)
     assert "No trace was used." in printed
     assert re.search(r"nn +swl1 +0.5 SB\+RO +\d", printed)

@@ -75,6 +75,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("DELETE", f"{EXPERIMENT}/share", None, "operator", 404),
     ("GET", "/api/simulations", None, "viewer", 200),
     ("POST", "/api/simulations", {"spec": {"schemes": ["none such"]}}, "operator", 422),
+    ("POST", "/api/simulations/estimate", {"spec": {"schemes": ["none such"]}}, "viewer", 422),
     ("GET", STUDY, None, "viewer", 404),
     ("POST", f"{STUDY}/cancel", None, "operator", 404),
     ("GET", f"{STUDY}/report", None, "viewer", 404),

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from tests.support.coscheduling_reference import Reference
 
 from coresteer.simulation.engine import simulate
+from coresteer.simulation.estimate import estimate
 from coresteer.simulation.jobs import Jobs, TraceJob, generated, prepare
 from coresteer.simulation.parameters import JobType, Parameters, Pattern
 from coresteer.simulation.results import Result
 from coresteer.simulation.run import costs_of, empty_machine, run
 from coresteer.simulation.schemes import SCHEMES
 from coresteer.simulation.statements import STATEMENTS, judge
-from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, run_study
+from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, expected_messages, run_study, tasks_of
 from coresteer.simulation.swf import TraceError, TraceFacts, parse_trace, read_trace, scaled
 
 SMALL = Parameters(nodes=4, mean_run_s=0.2, jobs=12, offered=2.0)
@@ -199,6 +200,30 @@ def test_a_trace_is_scaled_to_the_machine_and_jobs_of_one_process_are_dropped(tm
 def test_a_malformed_trace_is_refused_with_its_line(text: str, sentence: str) -> None:
     with pytest.raises(TraceError, match=sentence):
         parse_trace(text.encode(), "log")
+
+
+@pytest.mark.parametrize("pattern", list(Pattern))
+def test_the_messages_of_a_study_are_estimated_from_its_jobs(pattern: Pattern) -> None:
+    spec = StudySpec(schemes=("SB",), patterns=(pattern,), imbalances=(0.5,), parameters=Parameters(jobs=2000))
+    for cell in cells_of(spec):
+        jobs = jobs_of(spec.parameters, pattern, cell.job_type, seed=1)
+        sent = (jobs.loops * jobs.size * jobs.peers).sum()
+        assert expected_messages(spec)[cell, None] == pytest.approx(sent, rel=0.1)
+        trace = generated(spec.parameters, 1)
+        large = [job._replace(size=16 * job.size) for job in trace]  # the trace's machine is larger
+        assert expected_messages(spec, large)[cell, None] == pytest.approx(sent, rel=0.02)
+
+
+def test_a_duration_is_estimated_for_the_cpus_that_a_study_can_use() -> None:
+    spec = StudySpec()
+    one, two = (estimate(spec, cpus) for cpus in (1, 2))
+    assert one.runs == len(tasks_of(spec)) == 480
+    assert one.messages == pytest.approx(1.0e9, rel=0.05)
+    assert one.duration_s / two.duration_s == pytest.approx(2, rel=0.01)
+    assert two.sentence == "480 runs, estimated to take about 11 min on 2 CPUs."
+    assert estimate(replace(ONE_CELL, schemes=("SB",), seeds=1), 4).cpus == 1
+    varied = replace(spec, sensitivity=True)
+    assert estimate(varied, 1).runs == len(tasks_of(varied)) == 9 * 480
 
 
 def test_run_times_are_scaled_and_the_offered_load_is_met() -> None:

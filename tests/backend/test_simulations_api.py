@@ -11,7 +11,7 @@ from tests.backend.conftest import Backend, Client, running_backend
 
 from coresteer.db import Database
 from coresteer.simulation.results import Result
-from coresteer.simulation.runner import INTERRUPTED
+from coresteer.simulation.runner import INTERRUPTED, worker_count
 from coresteer.simulation.study import StudySpec
 from coresteer.simulation.swf import MAX_BYTES
 from coresteer.simulation.tables import SimulationRow, SimulationRunRow
@@ -41,6 +41,8 @@ async def ended(client: Client, study: int) -> dict[str, Any]:
 @pytest.mark.slow("worker processes load the compiled engine")
 async def test_a_study_runs_in_the_background_and_has_results(backend: Backend) -> None:
     client = await backend.client("operator")
+    estimated = (await client.post("/api/simulations/estimate", {"spec": TINY | {"sensitivity": True}})).json()
+    assert (estimated["runs"], estimated["cpus"]) == (4 * 9, worker_count())
     started = await client.post("/api/simulations", {"spec": TINY | {"sensitivity": True}})
     assert started.status_code == 201, started.text
     found = await ended(client, started.json()["id"])

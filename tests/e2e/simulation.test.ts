@@ -28,7 +28,9 @@ test("from the fleet page, an empty list explains the study and opens its form",
   await page.getByText("nothing to do with simulated nodes", { exact: false }).waitFor();
   await page.getByRole("link", { name: "Start the authors' study" }).click();
   await page.getByRole("heading", { name: "New study" }).waitFor();
-  await region("Start").getByText("480 runs.", { exact: false }).waitFor();
+  await region("Start")
+    .getByText(/^480 runs, estimated to take about \d+ min on \d+ CPUs?\.$/)
+    .waitFor();
 });
 
 test("an invalid study cannot be started, and the reason is shown", async () => {
@@ -61,7 +63,7 @@ test("a small study is started, and shows its results when it is done", async ()
   await page.getByLabel("Seeds").fill("2");
   await page.getByRole("textbox", { name: "Jobs", exact: true }).fill("10");
   await page.getByRole("button", { name: "quick" }).click();
-  await region("Start").getByText("4 runs.", { exact: false }).waitFor();
+  await region("Start").getByText("4 runs, estimated", { exact: false }).waitFor();
   await region("Start").getByRole("button", { name: "Start" }).click();
   await page.waitForURL(/\/simulations\/\d+/);
   study = page.url();

@@ -5,6 +5,7 @@
 
 import argparse
 import csv
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     run.add_argument("--patterns", default="nn,aa", metavar="LIST", help="nn: nearest neighbor, aa: all to all")
     run.add_argument("--workloads", default="swl1,swl2,swl3", metavar="LIST", help="default swl1,swl2,swl3")
     run.add_argument("--v", default="0.5,1.5", metavar="LIST", help="imbalance, 0 to 2 (default 0.5,1.5)")
-    run.add_argument("--seeds", type=int, default=10, help="runs of each cell (default 10; with fewer, the paper's statements are not judged)")
+    run.add_argument("--seeds", type=int, default=10, help="runs of each cell (default 10; fewer give no verdict)")
     run.add_argument("--nodes", type=int, help="default 16")
     run.add_argument("--mpl", type=int, help="processes on a node at most (default 5)")
     run.add_argument("--jobs", type=int, help="default 200")
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     import msgspec
     from msgspec.structs import replace
 
+    from coresteer.simulation.estimate import estimate
     from coresteer.simulation.study import run_study, unavailable_because, usable_jobs
     from coresteer.simulation.swf import TraceError, read_trace
 
@@ -78,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         jobs, facts = None, None
         if trace is not None:
             jobs, facts = trace.jobs, replace(trace.facts, usable=usable_jobs(spec, trace.jobs))
+        expected = estimate(spec, arguments.workers or os.cpu_count() or 1, jobs)
+        print(expected.sentence, file=sys.stderr)
         started = time.monotonic()
         runs = with_progress(spec, run_study(spec, jobs, arguments.workers), started)
     except (msgspec.ValidationError, TraceError) as error:
@@ -131,21 +135,22 @@ def _listed(text: str) -> list[str]:
 def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "list[Run]":
     """Return all runs; write progress to stderr: over one line on a terminal, else a line every 10 s."""
     from coresteer.localization.numbers import counted
-    from coresteer.simulation.study import tasks_of, weight
-    from coresteer.simulation.summary import remaining_s
+    from coresteer.simulation.estimate import remaining_s
+    from coresteer.simulation.study import expected_messages
 
-    tasks = tasks_of(spec)
-    total, done = sum(weight(task.cell) for task in tasks), 0.0
+    messages = expected_messages(spec)
+    planned, total, done = spec.seeds * len(messages), spec.seeds * sum(messages.values()), 0.0
     is_terminal, said = sys.stderr.isatty(), started
     finished = []
     for each in runs:
         finished.append(each)
-        done += weight(each.cell)
+        done += messages[each.cell, each.variant]
         now = time.monotonic()
         if now - said >= (0.2 if is_terminal else 10.0):
             said = now
             left = remaining_s(now - started, done, total)
-            line = f"{len(finished)} of {counted(len(tasks), 'run')}" + ("" if left is None else f", about {left:.0f} s left")
+            line = f"{len(finished)} of {counted(planned, 'run')}"
+            line += "" if left is None else f", about {left:.0f} s left"
             print(f"\r{line}   " if is_terminal else line, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
     if is_terminal:
         print(f"\r{counted(len(finished), 'run')}{' ' * 40}", file=sys.stderr)
@@ -162,7 +167,8 @@ def _lines(spec: "StudySpec", facts: "TraceFacts | None", runs: "Sequence[Run]",
     lines = ["Parameters. The paper states none of the machine's constants: all are assumptions."]
     lines += [f"  {each.label:34} {each.text:24} {each.help}".rstrip() for each in describe(spec.parameters)]
     lines += [*trace_sentences(facts, spec.parameters), ""]
-    lines.append(f"Every cell: means over {counted(spec.seeds, 'seed')}, 95 % interval; shares of system time in percent.")
+    seeds = counted(spec.seeds, "seed")
+    lines.append(f"Every cell: means over {seeds}, 95 % interval; shares of system time in percent.")
     lines.append(
         f"{'pattern':7} {'jobs':4} {'v':>4} {'scheme':10} {'response time, s':>26} "
         + " ".join(f"{part:>8}" for part in PARTS)

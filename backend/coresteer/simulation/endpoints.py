@@ -8,7 +8,13 @@ from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.simulation import service
-from coresteer.simulation.schemas import Simulation, SimulationPage, SimulationRequest, StoredTrace
+from coresteer.simulation.schemas import (
+    Simulation,
+    SimulationEstimate,
+    SimulationPage,
+    SimulationRequest,
+    StoredTrace,
+)
 
 router = APIRouter(tags=["simulations"])
 
@@ -27,6 +33,12 @@ async def start_simulation(request: Request, identity: Operator, body: Simulatio
     """Start a coscheduling study in the background; at most one runs at a time."""
     state = request.app.state
     return await service.start(state.database, state.simulations, body.spec, actor=identity.username)
+
+
+@router.post("/api/simulations/estimate")
+async def estimate_simulation(request: Request, _: Viewer, body: SimulationRequest) -> SimulationEstimate:
+    """Return about how long a coscheduling study would take, from the number of its messages."""
+    return await service.estimate_duration(request.app.state.database, body.spec)
 
 
 @router.get("/api/simulations")

@@ -29,6 +29,11 @@ NICE = 10
 _RETRY_S = 1.0
 
 
+def worker_count() -> int:
+    """Return in how many processes a study runs: one CPU stays with the backend."""
+    return max(1, (os.cpu_count() or 1) - 1)
+
+
 class SimulationRunner:
     """Runs the study in progress; service starts and cancels it."""
 
@@ -69,8 +74,7 @@ class SimulationRunner:
         def work() -> None:
             sentence = ""
             try:
-                workers = max(1, (os.cpu_count() or 1) - 1)
-                for run in run_study(spec, trace, workers, nice=NICE, stop=stop):
+                for run in run_study(spec, trace, worker_count(), nice=NICE, stop=stop):
                     loop.call_soon_threadsafe(finished.put_nowait, run)
             except BrokenProcessPool:
                 sentence = "A worker process ended unexpectedly; the machine may have too little memory."

@@ -39,6 +39,16 @@ class ParameterValue(BaseModel):
     text: str
 
 
+class SimulationEstimate(BaseModel):
+    """What a study would take here. messages, duration_s: about. sentence: runs, duration and CPUs in words."""
+
+    runs: int
+    messages: float
+    duration_s: float
+    cpus: int
+    sentence: str
+
+
 class SimulationSummary(BaseModel):
     """A study in a list. sentence: why it ended; empty while it runs and once it is done.
 

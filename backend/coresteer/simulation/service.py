@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -15,12 +14,14 @@ from coresteer.audit.service import record
 from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.simulation import repository
+from coresteer.simulation.estimate import estimate, remaining_s
 from coresteer.simulation.jobs import TraceJob
 from coresteer.simulation.parameters import describe
-from coresteer.simulation.runner import SimulationRunner
+from coresteer.simulation.runner import SimulationRunner, worker_count
 from coresteer.simulation.schemas import (
     ParameterValue,
     Simulation,
+    SimulationEstimate,
     SimulationPage,
     SimulationState,
     SimulationSummary,
@@ -28,8 +29,16 @@ from coresteer.simulation.schemas import (
 )
 from coresteer.simulation.schemes import SCHEMES
 from coresteer.simulation.statements import judge
-from coresteer.simulation.study import GENERATED, Run, StudySpec, tasks_of, unavailable_because, usable_jobs, weight
-from coresteer.simulation.summary import remaining_s, sensitivities, summarize
+from coresteer.simulation.study import (
+    GENERATED,
+    Run,
+    StudySpec,
+    expected_messages,
+    tasks_of,
+    unavailable_because,
+    usable_jobs,
+)
+from coresteer.simulation.summary import sensitivities, summarize
 from coresteer.simulation.swf import TraceError, TraceFacts, parse_trace, trace_sentences, unpacked
 from coresteer.simulation.tables import SimulationRow, TraceRow
 
@@ -64,6 +73,14 @@ async def start(database: Database, runner: SimulationRunner, spec: StudySpec, *
         raise Conflict("Another study has just been started. Wait until it is done, or cancel it.") from None
     runner.run(row.id, spec, jobs)
     return _to_simulation(row, [])
+
+
+async def estimate_duration(database: Database, spec: StudySpec) -> SimulationEstimate:
+    """Return what a study would take. Raises Invalid."""
+    _check(spec)
+    _, jobs = await _trace_of(database, spec)
+    found = await asyncio.to_thread(estimate, spec, worker_count(), jobs)
+    return SimulationEstimate(**msgspec.structs.asdict(found))
 
 
 def _check(spec: StudySpec) -> None:
@@ -192,9 +209,9 @@ def _to_summary(row: SimulationRow, runs_done: int, runs: Sequence[Run]) -> Simu
     """Return a study's list entry. runs: while it runs, all finished ones."""
     spec, left_s = msgspec.convert(row.spec, StudySpec), None
     if row.state == SimulationState.RUNNING:
-        cells = Counter(each.cell for each in runs)
-        done = sum(weight(cell) * count for cell, count in cells.items())
-        total = sum(weight(task.cell) for task in tasks_of(spec))
+        messages = expected_messages(spec)
+        done = sum(messages[each.cell, each.variant] for each in runs)
+        total = spec.seeds * sum(messages.values())
         left_s = remaining_s((datetime.now(UTC) - row.created_at).total_seconds(), done, total)
     return SimulationSummary(
         id=row.id,

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from coresteer.process import die_with_parent
-from coresteer.simulation.jobs import TraceJob, generated, prepare
+from coresteer.simulation.jobs import TraceJob, generated, messages_in_loop, phase_of, prepare, typical
 from coresteer.simulation.parameters import SENSITIVE, SHARES, JobType, Parameters, Pattern
 from coresteer.simulation.results import Result
 from coresteer.simulation.schemes import SCHEMES
@@ -137,18 +137,31 @@ def variants_of(spec: StudySpec) -> list[Variant]:
 
 def tasks_of(spec: StudySpec) -> list[Task]:
     """Return all runs of a study: those of the study itself before those of variants, the longest first."""
+    messages = expected_messages(spec)
     return [
         Task(cell, seed, variant)
         for variant in (None, *variants_of(spec))
-        for cell in sorted(cells_of(spec), key=weight, reverse=True)
+        for cell in sorted(cells_of(spec), key=lambda cell: messages[cell, variant], reverse=True)
         for seed in range(1, spec.seeds + 1)
     ]
 
 
-def weight(cell: Cell) -> float:
-    """Return about how long a run takes, in any unit: messages are most of it."""
-    communicate = SHARES[cell.job_type][2]
-    return communicate * (5.0 if cell.pattern is Pattern.ALL_TO_ALL else 1.0)  # messages of a job of mean size
+def expected_messages(
+    spec: StudySpec, trace: Sequence[TraceJob] | None = None
+) -> dict[tuple[Cell, Variant | None], float]:
+    """Return about how many messages each run of a cell and variant has; a run takes as long as they take.
+
+    trace: jobs of a file, None for generated ones. Raises TraceError.
+    """
+    found = {}
+    for variant in (None, *variants_of(spec)):
+        parameters = varied(spec.parameters, variant) or spec.parameters
+        jobs = typical(parameters) if trace is None else scaled(trace, parameters)
+        in_loop = {pattern: messages_in_loop(jobs, pattern) for pattern in spec.patterns}
+        loops = {each: parameters.mean_run_s / sum(phase_of(parameters, each)) for each in spec.job_types}
+        for cell in cells_of(spec):
+            found[cell, variant] = parameters.jobs * loops[cell.job_type] * in_loop[cell.pattern]
+    return found
 
 
 def simulate_task(parameters: Parameters, task: Task, trace: Sequence[TraceJob] | None) -> Run:

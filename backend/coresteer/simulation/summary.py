@@ -142,11 +142,6 @@ def _effects(spec: StudySpec, by_cell: dict[Cell, dict[int, Result]]) -> dict[Ce
     return effects
 
 
-def remaining_s(elapsed_s: float, done: float, total: float) -> float | None:
-    """Return about how long a study still takes, None while too little is done to say. done, total: weights."""
-    return elapsed_s * (total - done) / done if done >= 0.02 * total else None
-
-
 def sensitivity_sentence(found: Sensitivity) -> str:
     """Return whether the sign of reordering's effect holds, in words."""
     word = "halved" if found.factor < 1 else "doubled"

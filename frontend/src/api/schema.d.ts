@@ -1150,6 +1150,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/simulations/estimate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Estimate Simulation
+         * @description Return about how long a coscheduling study would take, from the number of its messages.
+         */
+        post: operations["estimate_simulation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/simulations/{simulation_id}": {
         parameters: {
             query?: never;
@@ -6060,6 +6080,22 @@ export interface components {
             }[];
         };
         /**
+         * SimulationEstimate
+         * @description What a study would take here. messages, duration_s: about. sentence: runs, duration and CPUs in words.
+         */
+        SimulationEstimate: {
+            /** Runs */
+            runs: number;
+            /** Messages */
+            messages: number;
+            /** Duration S */
+            duration_s: number;
+            /** Cpus */
+            cpus: number;
+            /** Sentence */
+            sentence: string;
+        };
+        /**
          * SimulationPage
          * @description One page of studies, newest first. older: older_than of the next page, None on the last one.
          *
@@ -9238,6 +9274,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    estimate_simulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SimulationRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationEstimate"];
                 };
             };
             /** @description A problem */

@@ -1,4 +1,5 @@
 import { Button, Input } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -13,16 +14,16 @@ import { Segments } from "../components/Segments";
 import { FormPart } from "../experiments/form/FormPart";
 import { SchemaFields, SchemaInput } from "../forms/SchemaField";
 import { splitWords } from "../forms/values";
-import { formatCount } from "../lib/format";
 import layoutStyles from "../policies/policies.module.css";
-import { applyStudy, studiesQuery, studyQuery } from "./queries";
+import { applyStudy, estimateQuery, studiesQuery, studyQuery } from "./queries";
 import { SchemePicker } from "./SchemePicker";
 import styles from "./simulation.module.css";
-import { firstStudyError, readStudy, runsOf, studySchema, studyValues } from "./studyForm";
+import { firstStudyError, readStudy, studySchema, studyValues } from "./studyForm";
 import { TracePicker } from "./TracePicker";
 import type { Spec } from "./types";
 
 const route = getRouteApi("/shell/simulations/new");
+const TYPING_MS = 300;
 
 /** The form of a new coscheduling study. */
 export function NewStudyPage() {
@@ -63,6 +64,8 @@ function StudyForm({ spec }: { spec: Spec | undefined }) {
   const unavailable = useQuery(studiesQuery()).data?.unavailable_because ?? null;
   const [values, setValues] = useState(() => studyValues(spec));
   const reading = useMemo(() => readStudy(values), [values]);
+  const [settled] = useDebouncedValue(reading.spec, TYPING_MS);
+  const estimate = useQuery(estimateQuery(settled));
   const start = useMutation({
     mutationFn: (wanted: Spec) => unwrap(api.POST("/api/simulations", { body: { spec: wanted } })),
     onError: handleSignedOut,
@@ -149,7 +152,7 @@ function StudyForm({ spec }: { spec: Spec | undefined }) {
             Start
           </Button>
           <span className={why === null ? "muted" : "warn"} role="status">
-            {why ?? (reading.spec === null ? "" : plan(reading.spec))}
+            {why ?? (estimate.error === null ? estimate.data?.sentence : errorMessage(estimate.error))}
           </span>
           <FormError error={start.error} fields={Object.keys(wrong).map((path) => `spec.${path}`)} />
         </div>
@@ -157,6 +160,3 @@ function StudyForm({ spec }: { spec: Spec | undefined }) {
     </form>
   );
 }
-
-const plan = (spec: Spec): string =>
-  `${spec.sensitivity ? "Up to " : ""}${formatCount(runsOf(spec), "run")}. The time remaining is shown after the first one.`;

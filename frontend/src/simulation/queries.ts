@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
 import { queryClient } from "../api/queries";
-import type { Study } from "./types";
+import type { Spec, Study } from "./types";
 
 const PAGE = 50;
 /** How often the progress of a running study is read. */
@@ -26,6 +26,18 @@ export const studyQuery = (id: number) =>
     queryFn: ({ signal }) =>
       unwrap(api.GET("/api/simulations/{simulation_id}", { params: { path: { simulation_id: id } }, signal })),
     refetchInterval: ({ state }) => (state.data?.state === "running" ? PROGRESS_MS : false),
+  });
+
+/** About how long a study would take. */
+export const estimateQuery = (spec: Spec | null) =>
+  queryOptions({
+    queryKey: ["studies", "estimate", spec],
+    queryFn: ({ signal }) =>
+      spec === null
+        ? Promise.reject(new Error("There is no valid study."))
+        : unwrap(api.POST("/api/simulations/estimate", { body: { spec }, signal })),
+    enabled: spec !== null,
+    retry: false,
   });
 
 /** Stores a study that the backend returned for a command. */

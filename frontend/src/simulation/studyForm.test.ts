@@ -1,18 +1,15 @@
 import { expect, test } from "vitest";
 import { PUBLISHED, SCHEMES, toggled } from "./schemes";
-import { firstStudyError, parameterText, readStudy, runsOf, studySchema, studyValues } from "./studyForm";
+import { firstStudyError, parameterText, readStudy, studySchema, studyValues } from "./studyForm";
 
 test("the table has the backend's schemes, and the form begins with the authors'", () => {
   expect([...SCHEMES].sort()).toEqual(studySchema("schemes").items?.enum?.toSorted());
   expect(studyValues().schemes).toBe(PUBLISHED.join(" "));
 });
 
-test("the form's defaults are a valid study, of as many runs as cells and seeds", () => {
+test("the form's defaults are a valid study", () => {
   const { spec } = readStudy(studyValues());
-  if (spec === null) throw new Error("The defaults are invalid.");
-  expect(spec.parameters.nodes).toBe(16);
-  expect(runsOf(spec)).toBe(4 * 2 * 3 * 2 * 10);
-  expect(runsOf({ ...spec, sensitivity: true })).toBe(9 * runsOf(spec));
+  expect(spec?.parameters.nodes).toBe(16);
 });
 
 test.each([

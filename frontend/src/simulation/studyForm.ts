@@ -40,12 +40,3 @@ export function parameterText(name: string, value: number): string {
   const { scale = 1, unit } = studySchema(`parameters.${name}`);
   return [plainNumber(value * scale), unit].filter(Boolean).join(" ");
 }
-
-/** The number of constants that the sensitivity analysis halves and doubles, each in a study of its own. */
-const VARIANTS = 8;
-
-/** The number of runs of a study; with sensitivity at most this many. */
-export function runsOf({ schemes, patterns, job_types, imbalances, seeds, sensitivity }: Spec): number {
-  const cells = schemes.length * patterns.length * job_types.length * imbalances.length;
-  return cells * seeds * (sensitivity ? 1 + VARIANTS : 1);
-}
