@@ -77,6 +77,19 @@ async def test_a_study_uses_a_stored_trace_and_states_how_it_was_scaled(backend:
     assert (await client.delete("/api/simulation-traces/log.swf.gz")).status_code == 204
 
 
+async def test_a_trace_is_not_deleted_while_a_study_uses_it(backend: Backend) -> None:
+    client = await backend.client("operator")
+    log = "\n".join(f"{number} {number * 10} -1 60 4" for number in range(5000))
+    await client.request("PUT", "/api/simulation-traces/used.swf", data=log.encode())
+    study = (await client.post("/api/simulations", {"spec": ENDLESS | {"trace": "used.swf"}})).json()["id"]
+    refused = await client.delete("/api/simulation-traces/used.swf")
+    sentence = f"Study {study} is running with used.swf. Wait until it is done, or cancel it."
+    assert (refused.status_code, refused.json()["detail"]) == (409, sentence)
+    await client.post(f"/api/simulations/{study}/cancel")
+    assert (await client.delete("/api/simulation-traces/used.swf")).status_code == 204
+    assert (await client.get(f"/api/simulations/{study}")).json()["trace"]["name"] == "used.swf"
+
+
 async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backend) -> None:
     client = await backend.client("operator")
     study = (await client.post("/api/simulations", {"spec": ENDLESS})).json()["id"]

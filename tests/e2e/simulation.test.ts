@@ -54,8 +54,15 @@ test("a file that is no trace is refused with a sentence, and a trace is chosen"
   expect(await page.getByLabel("Trace").inputValue()).toBe("small.swf");
 });
 
+test("a trace is deleted after a confirmation", async () => {
+  await region("Jobs").getByRole("button", { name: "Delete this trace" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete the trace" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  expect(await page.getByLabel("Trace").inputValue()).toBe("generated");
+  expect(await page.getByRole("option", { name: "small.swf" }).count()).toBe(0);
+});
+
 test("a small study is started, and shows its results when it is done", async () => {
-  await page.getByLabel("Trace").selectOption("generated");
   for (const scheme of ["SB", "SB+RO"]) await page.getByRole("checkbox", { name: scheme, exact: true }).click();
   await page.getByRole("checkbox", { name: /AA/ }).uncheck();
   for (const jobs of [/^SWL2/, /^SWL3/]) await page.getByRole("checkbox", { name: jobs }).uncheck();

@@ -80,5 +80,5 @@ async def store_trace(request: Request, session: Session, identity: Operator, na
 
 @router.delete(TRACES + "/{name}", status_code=204)
 async def delete_trace(session: Session, identity: Operator, name: TraceName) -> None:
-    """Delete a trace; studies that had it keep their results."""
+    """Delete a trace that no running study uses; studies that had it keep their results."""
     await service.delete_trace(session, name, actor=identity.username)

@@ -183,7 +183,10 @@ async def list_traces(session: AsyncSession) -> list[StoredTrace]:
 
 
 async def delete_trace(session: AsyncSession, name: str, *, actor: str) -> None:
-    """Delete a trace; studies that had it keep their results. Raises NotFound."""
+    """Delete a trace; studies that had it keep their results. Raises NotFound, and Conflict while one uses it."""
+    running = await repository.running_simulation(session)
+    if running is not None and running.spec["trace"] == name:
+        raise Conflict(f"Study {running.id} is running with {name}. Wait until it is done, or cancel it.")
     if not await repository.delete_trace(session, name):
         raise NotFound(f"There is no trace {name}.")
     record(session, actor=actor, action="simulation-trace.delete", target=f"trace {name}")

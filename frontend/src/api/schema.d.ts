@@ -1246,7 +1246,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Trace
-         * @description Delete a trace; studies that had it keep their results.
+         * @description Delete a trace that no running study uses; studies that had it keep their results.
          */
         delete: operations["delete_trace"];
         options?: never;

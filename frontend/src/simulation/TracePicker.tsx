@@ -1,8 +1,10 @@
 import { Button, FileButton, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { api, errorMessage, unwrap } from "../api/client";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
 import { formatCount } from "../lib/format";
 import { traceName } from "./format";
 import { tracesQuery } from "./queries";
@@ -33,6 +35,16 @@ export function TracePicker({ value, error, onChange }: Props) {
       onChange(facts.name);
     },
   });
+  const [asking, setAsking] = useState(false);
+  const remove = useMutation({
+    mutationFn: () => unwrap(api.DELETE("/api/simulation-traces/{name}", { params: { path: { name: value } } })),
+    onError: handleSignedOut,
+    onSuccess: async () => {
+      setAsking(false);
+      onChange(generated);
+      await queryClient.invalidateQueries({ queryKey: tracesQuery.queryKey });
+    },
+  });
   const facts = stored.find((one) => one.facts.name === value)?.facts;
   const names = new Set([generated, ...stored.map((one) => one.facts.name), value]);
   return (
@@ -61,6 +73,30 @@ export function TracePicker({ value, error, onChange }: Props) {
           </Button>
         )}
       </FileButton>
+      {facts !== undefined && (
+        <Button
+          disabled={!isOperator}
+          title={isOperator ? undefined : "Deleting requires the operator role."}
+          onClick={() => {
+            remove.reset();
+            setAsking(true);
+          }}
+        >
+          Delete this trace
+        </Button>
+      )}
+      {asking && (
+        <ConfirmDialog
+          title={`Delete the trace “${value}”?`}
+          action="Delete the trace"
+          pending={remove.isPending}
+          error={remove.error}
+          onConfirm={() => remove.mutate()}
+          onClose={() => setAsking(false)}
+        >
+          <p>Studies that had it keep their results, but cannot be run again with it.</p>
+        </ConfirmDialog>
+      )}
       {(upload.error ?? traces.error) !== null && (
         <p className="bad" role="alert">
           {errorMessage(upload.error ?? traces.error)}
