@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
@@ -11,11 +12,14 @@ import pytest
 from tests.backend.conftest import Backend
 
 from coresteer.db import Database
-from coresteer.simulation.parameters import SENSITIVE, Parameters
+from coresteer.localization.text import translate
+from coresteer.simulation.parameters import SENSITIVE, Parameters, describe, describe_one
 from coresteer.simulation.results import Result
+from coresteer.simulation.runner import INTERRUPTED, WORKER_ENDED
 from coresteer.simulation.study import Run, StudySpec, Task, tasks_of
 from coresteer.simulation.summary import RUN_COLUMNS
 from coresteer.simulation.tables import SimulationRow, SimulationRunRow
+from coresteer_core.schema import json_schema
 
 SPEC = StudySpec(seeds=10, parameters=Parameters(nodes=4, jobs=6), sensitivity=True)
 TASKS = [task for task in tasks_of(SPEC) if task.variant is None or task.seed <= 2]
@@ -63,9 +67,31 @@ async def test_the_page_has_the_figures_of_the_paper_and_every_cell(backend: Bac
     for chart in charts:
         ElementTree.fromstring(chart)  # noqa: S314 - our own
     assert "Reproduced in all 24 cells. Largest change here: −10.0 %. The paper&#39;s: −21.4 %." in page
-    assert all(f"{name} doubled" in page for name in SENSITIVE)
+    assert all(f"“{fact.label}” doubled" in page for fact in describe(SPEC.parameters) if fact.name in SENSITIVE)
     assert "No trace was used." in page
     assert "50 µs" in page
+
+
+async def test_the_korean_page_has_no_english_sentence(backend: Backend, study: int) -> None:
+    address = f"/api/simulations/{study}/report?language=ko"
+    page = (await (await backend.client("viewer")).get(address)).text
+    assert "셀 24개 모두에서 재현되었다. 이 연구의 가장 큰 변화: −10.0%. 논문의 변화: −21.4%." in page
+    words = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
+    assert not re.findall(r"\b(?:the|of|and|cells?|seeds?|time|reordering)\b", words, re.IGNORECASE)
+
+
+def test_parameters_are_described_in_the_words_of_their_declaration() -> None:
+    schema = json_schema(Parameters)["properties"]
+    for fact in describe(Parameters()):
+        declared = schema[fact.name]
+        assert (fact.label, fact.help) == (declared["title"], declared.get("description", ""))
+        for value, label in declared.get("enum_labels", {}).items():
+            assert describe_one(fact.name, value).text == label
+
+
+@pytest.mark.parametrize("sentence", [INTERRUPTED, WORKER_ENDED, "Cancelled by me.", "Cancelled."])
+def test_why_a_study_ended_is_translated(sentence: str) -> None:
+    assert not re.search("[a-z]{3}", translate("ko", sentence))
 
 
 async def test_csv_and_json_have_every_run_and_pdf_is_one(backend: Backend, study: int) -> None:

@@ -91,7 +91,7 @@ test.each(themes)("the results have no axe violations, %s", async (theme) => {
   expect(await violations(page)).toEqual([]);
 });
 
-test("the report is downloaded in every format", async () => {
+test("the report is downloaded in every format, in Korean too", async () => {
   for (const [format, type] of [
     ["HTML", "text/html"],
     ["PDF", "application/pdf"],
@@ -102,6 +102,10 @@ test("the report is downloaded in every format", async () => {
     const answer = await page.request.get(new URL((await link.getAttribute("href")) ?? "", stack.url).href);
     expect([answer.status(), answer.headers()["content-type"]?.split(";")[0]]).toEqual([200, type]);
   }
+  await page.getByText("한국어").click();
+  const html = page.getByRole("link", { name: "HTML report of this study" });
+  const korean = await page.request.get(new URL((await html.getAttribute("href")) ?? "", stack.url).href);
+  expect(await korean.text()).toContain("협력 스케줄링 연구");
 });
 
 test("a study that runs shows its progress and is cancelled after a confirmation", async () => {

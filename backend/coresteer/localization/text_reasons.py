@@ -74,6 +74,16 @@ REASONS = {
         "Cancelled by {actor}.",
         "{actor} 사용자가 취소했다.",
     ),
+    "reason.study_cancelled": ("Cancelled.", "취소되었다."),
+    "reason.study_interrupted": (
+        "The backend stopped while the study ran. Its finished runs are below; start it again for the others.",
+        "연구 도중에 백엔드가 멈추었다. 끝난 실행은 아래에 있으며, 나머지는 연구를 다시 시작해야 한다.",
+    ),
+    "reason.study_worker": (
+        "A worker process ended unexpectedly; the machine may have too little memory.",
+        "작업 프로세스가 갑자기 종료되었다. 장비의 메모리가 부족할 수 있다.",
+    ),
+    "reason.study_failed": ("A run failed: {sentence}", "실행이 실패했다: {sentence}"),
     "reason.deleted": (
         "The node that generated the load was deleted.",
         "부하를 만들던 노드가 삭제되었다.",

@@ -70,10 +70,15 @@ async def get_change_report(
 
 @router.get("/api/simulations/{simulation_id}/report", response_class=Response, responses=_ANY_FORMAT)
 async def get_simulation_report(
-    request: Request, _: Viewer, simulation_id: RowId, *, format: ReportFormat = ReportFormat.HTML
+    request: Request,
+    _: Viewer,
+    simulation_id: RowId,
+    *,
+    format: ReportFormat = ReportFormat.HTML,
+    language: Language = "en",
 ) -> Response:
-    """Return the report of a coscheduling study as a file, in English. The same runs give the same bytes."""
-    return _answer(await service.simulation_file(request.app.state.database, simulation_id, format))
+    """Return the report of a coscheduling study as a file. The same runs give the same bytes."""
+    return _answer(await service.simulation_file(request.app.state.database, simulation_id, format, language))
 
 
 @router.get("/api/reports/compare", response_class=Response, responses=_ANY_FORMAT)

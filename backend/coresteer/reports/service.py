@@ -109,14 +109,14 @@ async def change_file(
     return await _file(kind, lambda: change_report(change, before, after, language, origin))
 
 
-async def simulation_file(database: Database, simulation_id: int, kind: ReportFormat) -> ReportFile:
-    """Return the report of a coscheduling study as a file, in English. Raises NotFound, and Conflict while it runs."""
+async def simulation_file(database: Database, simulation_id: int, kind: ReportFormat, language: Language) -> ReportFile:
+    """Return the report of a coscheduling study as a file. Raises NotFound, and Conflict while it runs."""
     async with database.session() as session:
         found = await simulations.get_simulation(session, simulation_id)
         runs = await simulations.get_runs(session, simulation_id)
     if found.state is SimulationState.RUNNING:
         raise Conflict(f"Study {simulation_id} still runs; its report is made at its end.")
-    return await _file(kind, lambda: simulation_report(found, runs))
+    return await _file(kind, lambda: simulation_report(found, runs, language))
 
 
 async def _file(kind: ReportFormat, make: Callable[[], Report]) -> ReportFile:

@@ -6,89 +6,115 @@ from itertools import groupby
 import msgspec
 
 from coresteer.experiments.spec import Interval
-from coresteer.localization.numbers import counted, format_time
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import counted, format_percent, format_range, format_time, percent_sign
+from coresteer.localization.text import text, translate
 from coresteer.reports.model import Bar, Bars, Block, Facts, Paragraph, Report, Section, Table
-from coresteer.simulation.parameters import Pattern
+from coresteer.simulation.parameters import Pattern, describe
 from coresteer.simulation.schemas import Simulation
-from coresteer.simulation.statements import VERDICT_SEEDS, Effect, percent, verdict_line
+from coresteer.simulation.statements import VERDICT_SEEDS, Effect, Verdict, verdict_line, verdict_sentence
 from coresteer.simulation.study import Cell, Run
 from coresteer.simulation.summary import PARTS, RUN_COLUMNS, CellSummary, run_rows, sensitivity_sentence
+from coresteer.simulation.swf import trace_sentences
 
 _PATTERNS = {Pattern.NEAREST_NEIGHBOR: "NN", Pattern.ALL_TO_ALL: "AA"}
-_LIMITS = (
-    "The paper states none of the simulated machine's constants. All of them are assumptions, fixed before the first "
-    "study was run and listed below; they were not fitted to the paper's figures.",
-    "An interval is a 95 % interval over the seeds: of a mean by Student's t, of an effect by the bootstrap in pairs, "
-    "because all schemes of a cell have the same jobs and random numbers for a seed. It says nothing about other "
-    "constants; the sensitivity analysis does.",
-    "A statement is reproduced where the interval of the effect has its sign in every cell that it is about. It is "
-    f"judged only if each of these cells has at least {VERDICT_SEEDS} seeds.",
-)
 
 
-def simulation_report(found: Simulation, runs: Sequence[Run]) -> Report:
-    """Return the report of a study that has ended, in English."""
+def simulation_report(found: Simulation, runs: Sequence[Run], language: Language) -> Report:
+    """Return the report of a study that has ended."""
+    groups = _groups(found)
+    sensitivities = [sensitivity_sentence(one, language) for one in found.sensitivities]
+    jobs = trace_sentences(found.trace, found.spec.parameters, language)
     sections: list[tuple[str, list[Block]]] = [
-        ("The paper's statements and this study", [_statements(found)]),
-        ("Response time (figures 4a, 4c, 5a, 5c)", [_response_bars(group) for group in _groups(found)]),
-        ("System time (figures 4b, 4d, 5b, 5d)", [_time_bars(group) for group in _groups(found)]),
-        ("Every cell", [_cells(found)] if found.cells else []),
-        ("Every effect that a statement is about", _effects(found)),
-        ("Sensitivity to the assumed constants", [Paragraph(sensitivity_sentence(one)) for one in found.sensitivities]),
-        ("Jobs", [Paragraph(sentence) for sentence in found.jobs]),
-        ("Parameters", [_parameters(found)]),
-        ("What the results mean", [Paragraph(sentence) for sentence in _LIMITS]),
+        ("statements", [_statements(found, language)]),
+        ("response", [_response_bars(group, language) for group in groups]),
+        ("system", [_time_bars(group, language) for group in groups]),
+        ("cells", [_cells(found, language)] if found.cells else []),
+        ("effects", _effects(found, language)),
+        ("sensitivity", [Paragraph(sentence) for sentence in sensitivities]),
+        ("jobs", [Paragraph(sentence) for sentence in jobs]),
+        ("parameters", [_parameters(found, language)]),
+        ("limits", _limits(language)),
     ]
     return Report(
         slug=f"simulation-{found.id}",
-        language="en",
+        language=language,
         origin="simulation",
-        title=f"Coscheduling study {found.id}",
-        kind="Simulation of coscheduling with process reordering (PROC)",
-        findings=[f"The paper: “{each.statement.text}” {verdict_line(each)}" for each in found.verdicts],
-        facts=_facts(found),
-        sections=[Section(title, blocks) for title, blocks in sections if blocks],
+        title=text(language, "study.title", id=found.id),
+        kind=text(language, "study.kind"),
+        findings=[
+            text(
+                language,
+                "study.finding",
+                statement=_stated(each, language),
+                verdict=verdict_line(each, language),
+            )
+            for each in found.verdicts
+        ],
+        facts=_facts(found, language),
+        sections=[Section(text(language, f"study.section.{name}"), blocks) for name, blocks in sections if blocks],
         columns=RUN_COLUMNS,
         records=run_rows(runs),
         source={"simulation": found.model_dump(mode="json"), "runs": msgspec.to_builtins(runs)},
     )
 
 
-def _facts(found: Simulation) -> list[tuple[str, str]]:
+def _facts(found: Simulation, language: Language) -> list[tuple[str, str]]:
     spec = found.spec
-    return [
-        ("State", f"{found.state}. {found.sentence}".strip() if found.sentence else found.state.value),
-        ("Runs", f"{found.runs_done} of {found.runs_planned}, {counted(spec.seeds, 'seed')}"),
-        ("Schemes", ", ".join(spec.schemes)),
-        ("Trace", spec.trace if found.trace else "none: generated jobs"),
-        ("Started", format_time(found.created_at)),
-        ("Ended", format_time(found.ended_at)),
-        ("By", found.created_by),
-    ]
+    state = text(language, f"state.{found.state}")
+    planned = counted(found.runs_planned, "run") if language == "en" else str(found.runs_planned)
+    facts = {
+        "fact.state": f"{state}. {translate(language, found.sentence)}" if found.sentence else state,
+        "fact.runs": text(language, "study.fact.runs", done=found.runs_done, runs=planned),
+        "study.fact.seeds": str(spec.seeds),
+        "study.fact.schemes": ", ".join(spec.schemes),
+        "study.fact.trace": spec.trace if found.trace else text(language, "study.generated"),
+        "fact.started": format_time(found.created_at),
+        "fact.ended": format_time(found.ended_at),
+        "fact.by": found.created_by,
+    }
+    return [(text(language, key), value) for key, value in facts.items()]
+
+
+def _columns(language: Language, *names: str) -> list[str]:
+    return [text(language, f"study.column.{name}") for name in names]
 
 
 def _name(cell: Cell) -> str:
     return f"{_PATTERNS[cell.pattern]}, {cell.job_type.upper()}, v {cell.imbalance:g}"
 
 
-def _statements(found: Simulation) -> Table:
+def _stated(found: Verdict, language: Language) -> str:
+    return found.statement.text_ko if language == "ko" else found.statement.text
+
+
+def _statements(found: Simulation, language: Language) -> Table:
     rows = []
     for one in found.verdicts:
-        paper = "no number" if one.statement.change is None else percent(one.statement.change)
-        here = "–" if one.best is None else percent(one.best)
-        cells = "–" if one.is_reproduced is None else f"{one.holds} of {one.of}"
-        rows.append([one.statement.text, paper, here, cells, one.sentence])
-    return Table("", ["statement", "paper", "largest here", "cells", "verdict"], rows, numeric=[1, 2, 3])
+        published, here, cells = text(language, "study.no_number"), "–", "–"
+        if one.statement.change is not None:
+            published = format_percent(one.statement.change, language)
+        if one.best is not None:
+            here = format_percent(one.best, language)
+        if one.is_reproduced is not None:
+            cells = text(language, "study.in_cells", holds=one.holds, of=one.of)
+        rows.append([_stated(one, language), published, here, cells, verdict_sentence(one, language)])
+    return Table("", _columns(language, "statement", "paper", "largest", "cells", "verdict"), rows, numeric=[1, 2, 3])
 
 
-def _effects(found: Simulation) -> list[Block]:
+def _effects(found: Simulation, language: Language) -> list[Block]:
     places = {one.cell: place for place, one in enumerate(found.cells)}
     return [
         Table(
-            f"Relative change of {one.statement.metric}: {one.statement.text}",
-            ["cell", "of", "against", "change", "95 % interval"],
+            text(
+                language,
+                "study.effects",
+                metric=text(language, f"study.metric.{one.statement.metric}"),
+                statement=_stated(one, language),
+            ),
+            _columns(language, "cell", "of", "against", "change", "interval"),
             [
-                _effect_row(effect, by_imbalance=one.statement.by_imbalance)
+                _effect_row(effect, language, by_imbalance=one.statement.by_imbalance)
                 for effect in sorted(one.effects, key=lambda effect: places[effect.cell])
             ],
             numeric=[3, 4],
@@ -98,10 +124,10 @@ def _effects(found: Simulation) -> list[Block]:
     ]
 
 
-def _effect_row(effect: Effect, *, by_imbalance: bool) -> list[str]:
+def _effect_row(effect: Effect, language: Language, *, by_imbalance: bool) -> list[str]:
     against = f"v {effect.against.imbalance:g}" if by_imbalance else effect.against.scheme
-    interval = f"{percent(effect.low)} to {percent(effect.high)}"
-    return [_name(effect.cell), effect.cell.scheme, against, percent(effect.change), interval]
+    interval = format_range(format_percent(effect.low, language), format_percent(effect.high, language), language)
+    return [_name(effect.cell), effect.cell.scheme, against, format_percent(effect.change, language), interval]
 
 
 def _groups(found: Simulation) -> list[list[CellSummary]]:
@@ -118,41 +144,51 @@ def _label(one: CellSummary) -> str:
     return f"{one.cell.scheme}, v {one.cell.imbalance:g}"
 
 
-def _response_bars(group: Sequence[CellSummary]) -> Bars:
+def _response_bars(group: Sequence[CellSummary], language: Language) -> Bars:
     bars = []
     for one in group:
-        text, interval = f"{one.response_s:.3g} s", None
+        value, interval = f"{one.response_s:.3g} s", None
         if one.low_s is not None and one.high_s is not None:
-            text = f"{one.response_s:.3g} s ({one.low_s:.3g} to {one.high_s:.3g})"
+            value += f" ({format_range(f'{one.low_s:.3g}', f'{one.high_s:.3g}', language)})"
             interval = Interval(one.response_s, one.low_s, one.high_s)
-        bars.append(Bar(_label(one), [one.response_s], text, interval))
-    note = "Mean over the seeds with its 95 % interval. Shorter is better."
-    return Bars(f"{_title(group)}: mean response time of the jobs", note, ["response time"], bars, "s")
+        bars.append(Bar(_label(one), [one.response_s], value, interval))
+    title = text(language, "study.figure.response", cell=_title(group))
+    parts = [text(language, "study.metric.response time")]
+    return Bars(title, text(language, "study.figure.response_note"), parts, bars, "s")
 
 
-def _time_bars(group: Sequence[CellSummary]) -> Bars:
-    bars = [
-        Bar(
-            _label(one),
-            [getattr(one.times, part) for part in PARTS],
-            f"idle {one.shares.idle:.1%}, spin {one.shares.spin:.1%}".replace("%", " %"),
-        )
-        for one in group
-    ]
-    note = "Elapsed time × nodes. Overhead: interrupts, load updates and reordering."
-    return Bars(f"{_title(group)}: system time", note, list(PARTS), bars, "node-seconds")
+def _time_bars(group: Sequence[CellSummary], language: Language) -> Bars:
+    bars = []
+    for one in group:
+        idle, spin = (format_percent(share, language, signed=False) for share in (one.shares.idle, one.shares.spin))
+        value = text(language, "study.figure.parts", idle=idle, spin=spin)
+        bars.append(Bar(_label(one), [getattr(one.times, part) for part in PARTS], value))
+    title = text(language, "study.figure.system", cell=_title(group))
+    note, axis = text(language, "study.figure.system_note"), text(language, "study.axis.system")
+    return Bars(title, note, [text(language, f"study.part.{part}") for part in PARTS], bars, axis)
 
 
-def _cells(found: Simulation) -> Table:
+def _cells(found: Simulation, language: Language) -> Table:
     rows = []
     for one in found.cells:
-        interval = "–" if one.low_s is None else f"{one.low_s:.3f} to {one.high_s:.3f}"
+        interval = "–" if one.low_s is None else format_range(f"{one.low_s:.3f}", f"{one.high_s:.3f}", language)
         shares = [f"{100 * getattr(one.shares, part):.2f}" for part in PARTS]
         head = [_name(one.cell), one.cell.scheme, str(one.seeds), f"{one.response_s:.3f}", interval]
         rows.append([*head, *shares, f"{one.switches:,.0f}"])
-    columns = ["cell", "scheme", "seeds", "response s", "95 %", *(f"{part} %" for part in PARTS), "switches"]
+    parts = [text(language, f"study.part.{part}") + percent_sign(language) for part in PARTS]
+    columns = _columns(language, "cell", "scheme", "seeds", "response", "interval") + parts
+    columns += _columns(language, "switches")
     return Table("", columns, rows, numeric=list(range(2, len(columns))))
 
 
-def _parameters(found: Simulation) -> Facts:
-    return Facts([(each.label, f"{each.text}. {each.help}".rstrip(". ")) for each in found.parameters])
+def _parameters(found: Simulation, language: Language) -> Facts:
+    facts = describe(found.spec.parameters, language)
+    return Facts([(each.label, f"{each.text}. {each.help}".rstrip(". ")) for each in facts])
+
+
+def _limits(language: Language) -> list[Block]:
+    return [
+        Paragraph(text(language, "study.limit.assumptions")),
+        Paragraph(text(language, "study.limit.intervals")),
+        Paragraph(text(language, "study.limit.verdicts", least=VERDICT_SEEDS)),
+    ]

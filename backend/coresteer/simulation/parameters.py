@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from coresteer.localization.language import Language
+from coresteer.localization.text import text
 from coresteer_core.experiments.parallel_jobs import JOB_SHARES
 from coresteer_core.policies.coscheduling.spec import SIGNS, ErtSign
 from coresteer_core.schema import labelled
@@ -109,6 +111,9 @@ SENSITIVE = ("switch_s", "spin_factor", "boost_period_s", "nodes")
 """Halved and doubled in the sensitivity analysis."""
 
 
+_SCHEMA = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
+
+
 class ParameterFact(NamedTuple):
     """A parameter as reports print it. text: its value with a unit."""
 
@@ -119,15 +124,17 @@ class ParameterFact(NamedTuple):
     text: str
 
 
-def describe(parameters: Parameters) -> list[ParameterFact]:
+def describe(parameters: Parameters, language: Language = "en") -> list[ParameterFact]:
     """Return every parameter, in the order of their declaration."""
-    schema = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
-    found = []
-    for field in fields(parameters):
-        texts, value = schema[field.name], getattr(parameters, field.name)
-        if isinstance(value, str):
-            text = texts["enum_labels"][value]
-        else:
-            text = f"{value * texts.get('scale', 1):g} {texts.get('unit', '')}".strip()
-        found.append(ParameterFact(field.name, texts["title"], texts.get("description", ""), value, text))
-    return found
+    return [describe_one(field.name, getattr(parameters, field.name), language) for field in fields(parameters)]
+
+
+def describe_one(name: str, value: float | str, language: Language = "en") -> ParameterFact:
+    """Return a value of one parameter."""
+    declared = _SCHEMA[name]
+    if isinstance(value, str):
+        value_text = text(language, f"parameter.{name}.{value}")
+    else:
+        value_text = f"{value * declared.get('scale', 1):g} {declared.get('unit', '')}".strip()
+    help_text = text(language, f"parameter.{name}.help") if "description" in declared else ""
+    return ParameterFact(name, text(language, f"parameter.{name}"), help_text, value, value_text)

@@ -24,6 +24,7 @@ from coresteer.simulation.tables import SimulationRunRow
 log = logging.getLogger("coresteer.simulation")
 
 INTERRUPTED = "The backend stopped while the study ran. Its finished runs are below; start it again for the others."
+WORKER_ENDED = "A worker process ended unexpectedly; the machine may have too little memory."
 NICE = 10
 """Of the worker processes, which otherwise would starve the ingest of samples."""
 _RETRY_S = 1.0
@@ -77,7 +78,7 @@ class SimulationRunner:
                 for run in run_study(spec, trace, worker_count(), nice=NICE, stop=stop):
                     loop.call_soon_threadsafe(finished.put_nowait, run)
             except BrokenProcessPool:
-                sentence = "A worker process ended unexpectedly; the machine may have too little memory."
+                sentence = WORKER_ENDED
             except Exception as error:
                 log.exception("Study %d failed.", simulation_id)
                 sentence = f"A run failed: {error}"

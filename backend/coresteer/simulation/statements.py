@@ -8,13 +8,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import format_percent
+from coresteer.localization.text import text
 from coresteer.papers import figure
 from coresteer.simulation.results import Result
 from coresteer.simulation.study import Cell, Run, StudySpec, Variant, cells_of
 
 VERDICT_SEEDS = 10
-"""Seeds that every cell of a statement needs for a verdict; fixed before the first study was run.
+"""Seeds that every cell of a statement needs for a verdict: the study's acceptance, fixed before it was first run.
 
 The bootstrap's interval of a few seeds is too narrow: of two it has a sign whenever both agree, half of all cases by
 chance.
@@ -40,9 +44,13 @@ class Effect(Struct, frozen=True):
 
 
 class Statement(Struct, frozen=True):
-    """What the paper states. change: the largest that it reports, None without a number. reduces: its sign."""
+    """What the paper states. change: the largest that it reports, None without a number. reduces: its sign.
+
+    text_ko: in Korean.
+    """
 
     text: str
+    text_ko: str
     metric: str
     schemes: tuple[str, ...]
     reduces: bool
@@ -73,7 +81,9 @@ _REORDERED, _ALL = ("SB+RO", "PB+RO"), ("SB", "SB+RO", "PB", "PB+RO")
 def _stated(figure_id: str, metric: str, schemes: tuple[str, ...], *, by_imbalance: bool = False) -> Statement:
     """Return a figure of docs/papers.toml as a statement about these schemes."""
     stated = figure(figure_id)
-    return Statement(stated.text, metric, schemes, stated.direction == "lower", stated.change, by_imbalance)
+    return Statement(
+        stated.text, stated.text_ko, metric, schemes, stated.direction == "lower", stated.change, by_imbalance
+    )
 
 
 STATEMENTS = (
@@ -123,17 +133,8 @@ def _verdict(statement: Statement, by_cell: dict[Cell, dict[int, Result]]) -> Ve
     best = (min if statement.reduces else max)(changes, default=None)
     holds, of, fewest = sum(signed), len(seeds), min(seeds, default=0)
     is_reproduced = holds == of if fewest >= VERDICT_SEEDS else None
-    return Verdict(statement, _sentence(fewest, holds, of), fewest, is_reproduced, holds, of, best, effects)
-
-
-def _sentence(seeds: int, holds: int, of: int) -> str:
-    if not of:
-        return "Not examined: the study has no cell that it is about."
-    if seeds < VERDICT_SEEDS:
-        return f"Not judged: {seeds} of the {VERDICT_SEEDS} seeds that a verdict needs."
-    if holds == of:
-        return f"Reproduced in {f'all {of} cells' if of > 1 else 'its only cell'}."
-    return f"Not reproduced{f': in {holds} of {of} cells only' if holds else ''}."
+    verdict = Verdict(statement, "", fewest, is_reproduced, holds, of, best, effects)
+    return replace(verdict, sentence=verdict_sentence(verdict))
 
 
 def compare(cell: Cell, against: Cell, metric: str, results: dict[int, Result], others: dict[int, Result]) -> Effect:
@@ -149,14 +150,21 @@ def compare(cell: Cell, against: Cell, metric: str, results: dict[int, Result], 
     return Effect(cell, against, metric, change, float(low), float(high))
 
 
-def percent(share: float) -> str:
-    """Return a relative change as text."""
-    return f"{100 * share:+.1f} %".replace("-", "−")
+def verdict_sentence(found: Verdict, language: Language = "en") -> str:
+    """Return a verdict in words."""
+    if not found.of:
+        return text(language, "study.verdict.not_examined")
+    if found.is_reproduced is None:
+        return text(language, "study.verdict.not_judged", seeds=found.seeds, least=VERDICT_SEEDS)
+    if found.is_reproduced:
+        return text(language, "study.verdict.in_all" if found.of > 1 else "study.verdict.in_only", of=found.of)
+    return text(language, f"study.verdict.in_{'some' if found.holds else 'none'}", holds=found.holds, of=found.of)
 
 
-def verdict_line(verdict: Verdict) -> str:
+def verdict_line(found: Verdict, language: Language = "en") -> str:
     """Return a verdict in words, with the largest change next to the paper's."""
-    if verdict.best is None:
-        return verdict.sentence
-    paper = "" if verdict.statement.change is None else f" The paper's: {percent(verdict.statement.change)}."
-    return f"{verdict.sentence} Largest change here: {percent(verdict.best)}.{paper}"
+    sentences = [verdict_sentence(found, language)]
+    for key, change in (("largest", found.best), ("published", found.statement.change)):
+        if found.best is not None and change is not None:
+            sentences.append(text(language, f"study.verdict.{key}", change=format_percent(change, language)))
+    return " ".join(sentences)

@@ -7,8 +7,12 @@ from msgspec import Struct
 from msgspec.structs import fields
 from scipy import stats
 
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import format_percent
+from coresteer.localization.text import text
+from coresteer.simulation.parameters import describe_one
 from coresteer.simulation.results import Result
-from coresteer.simulation.statements import Effect, compare, percent, results_by_cell
+from coresteer.simulation.statements import Effect, compare, results_by_cell
 from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, variants_of, varied
 
 REORDERED = "+RO"
@@ -142,13 +146,20 @@ def _effects(spec: StudySpec, by_cell: dict[Cell, dict[int, Result]]) -> dict[Ce
     return effects
 
 
-def sensitivity_sentence(found: Sensitivity) -> str:
+def sensitivity_sentence(found: Sensitivity, language: Language = "en") -> str:
     """Return whether the sign of reordering's effect holds, in words."""
-    word = "halved" if found.factor < 1 else "doubled"
-    verdict = f"holds in {found.holds} of {found.of} cells only" if found.holds else "does not hold"
+    parameter = describe_one(found.parameter, found.value, language)
     if found.holds == found.of:
-        verdict = "holds"
-    return (
-        f"{found.scheme}, {found.parameter} {word} to {found.value:g}: the sign of reordering's effect on response "
-        f"time {verdict} (mean {percent(found.change)}; with the study's own value {percent(found.base_change)})."
+        verdict = text(language, "study.holds")
+    else:
+        verdict = text(language, f"study.holds_in_{'some' if found.holds else 'none'}", holds=found.holds, of=found.of)
+    return text(
+        language,
+        "study.sensitivity",
+        scheme=found.scheme,
+        parameter=parameter.label,
+        varied=text(language, "study.halved" if found.factor < 1 else "study.doubled", value=parameter.text),
+        verdict=verdict,
+        change=format_percent(found.change, language),
+        base=format_percent(found.base_change, language),
     )

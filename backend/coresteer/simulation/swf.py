@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from coresteer.localization.language import Language
+from coresteer.localization.text import text
 from coresteer.simulation.jobs import TraceJob
 from coresteer.simulation.parameters import Parameters
 
@@ -112,20 +114,14 @@ def sampled(jobs: list[TraceJob], parameters: Parameters, seed: int) -> list[Tra
     return jobs[first : first + parameters.jobs]
 
 
-def trace_sentences(facts: TraceFacts | None, parameters: Parameters) -> list[str]:
+def trace_sentences(facts: TraceFacts | None, parameters: Parameters, language: Language = "en") -> list[str]:
     """Return which jobs a study had and how they were scaled. facts: None for generated jobs."""
     if facts is None:
-        return [
-            f"Jobs: {parameters.jobs} generated for each seed, with hyper-exponential run times, sizes of powers of "
-            "two and exponential times between arrivals. No trace was used."
-        ]
-    used = "" if facts.usable is None else f", which leaves {facts.usable}"
+        return [text(language, "study.jobs.generated", jobs=parameters.jobs)]
+    fitted = {"nodes": parameters.nodes, "largest": facts.largest, "usable": facts.usable, "jobs": parameters.jobs}
     sentences = [
-        f"Jobs: the trace {facts.name}, {facts.jobs} jobs of at most {facts.largest} processes.",
-        f"Sizes were multiplied by {parameters.nodes}/{facts.largest} and rounded to powers of two; jobs of a single "
-        f"process were dropped{used}. Each seed has {parameters.jobs} consecutive ones, from a random one on.",
-        "Run times were cut off at their 95th percentile and scaled to their mean, arrivals to the offered load.",
+        text(language, "study.jobs.trace", name=facts.name, jobs=facts.jobs, largest=facts.largest),
+        text(language, "study.jobs.sizes", **fitted),
+        text(language, "study.jobs.times"),
     ]
-    if facts.is_submit_start:
-        sentences.append("The trace's header says that its submit times are start times.")
-    return sentences
+    return [*sentences, text(language, "study.jobs.starts")] if facts.is_submit_start else sentences

@@ -1303,7 +1303,7 @@ export interface paths {
         };
         /**
          * Get Simulation Report
-         * @description Return the report of a coscheduling study as a file, in English. The same runs give the same bytes.
+         * @description Return the report of a coscheduling study as a file. The same runs give the same bytes.
          */
         get: operations["get_simulation_report"];
         put?: never;
@@ -5958,9 +5958,12 @@ export interface components {
                 /**
                  * Statement
                  * @description What the paper states. change: the largest that it reports, None without a number. reduces: its sign.
+                 *
+                 *         text_ko: in Korean.
                  */
                 statement: {
                     text: string;
+                    text_ko: string;
                     metric: string;
                     schemes: string[];
                     reduces: boolean;
@@ -9555,6 +9558,7 @@ export interface operations {
         parameters: {
             query?: {
                 format?: components["schemas"]["ReportFormat"];
+                language?: "en" | "ko";
             };
             header?: never;
             path: {

@@ -5,7 +5,7 @@ import { ApiProblem, errorMessage } from "../api/client";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
 import experimentsStyles from "../experiments/experiments.module.css";
-import { Formats } from "../experiments/results/ReportExports";
+import { Formats, ReportSection } from "../experiments/results/ReportExports";
 import { specText } from "./format";
 import { studyQuery } from "./queries";
 import { CellsTable } from "./results/CellsTable";
@@ -180,13 +180,13 @@ function Charts({ study: { spec, cells } }: { study: Study }) {
 
 function Report({ id }: { id: number }) {
   return (
-    <section className="card" aria-label="Report">
-      <h2>
-        Report <small>results, statements, parameters and trace; in English</small>
-      </h2>
-      <div className={`body ${styles.report}`}>
-        <Formats label="this study" address={(format) => `/api/simulations/${id}/report?format=${format}`} />
-      </div>
-    </section>
+    <ReportSection>
+      {(language) => (
+        <Formats
+          label="this study"
+          address={(format) => `/api/simulations/${id}/report?format=${format}&language=${language}`}
+        />
+      )}
+    </ReportSection>
   );
 }

@@ -1,6 +1,6 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
 import { handleSignedOut } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
@@ -21,6 +21,24 @@ type Language = (typeof LANGUAGES)[number]["value"];
 
 /** Exports of the report, a public link, and a comparison with another experiment. */
 export function ReportExports({ experiment }: { experiment: Experiment }) {
+  return (
+    <ReportSection>
+      {(language) => (
+        <>
+          <Formats
+            label="this experiment"
+            address={(format) => `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`}
+          />
+          <Compare experiment={experiment} language={language} />
+          <Share id={experiment.id} />
+        </>
+      )}
+    </ReportSection>
+  );
+}
+
+/** The section of a report's exports, with the choice of its language. */
+export function ReportSection({ children }: { children: (language: Language) => ReactNode }) {
   const [language, setLanguage] = useState<Language>("en");
   return (
     <section className="card" aria-label="Report">
@@ -28,14 +46,7 @@ export function ReportExports({ experiment }: { experiment: Experiment }) {
         Report <span className="grow" />
         <Segments label="Language of the report" value={language} options={LANGUAGES} onChange={setLanguage} />
       </h2>
-      <div className={`body ${styles.exports}`}>
-        <Formats
-          label="this experiment"
-          address={(format) => `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`}
-        />
-        <Compare experiment={experiment} language={language} />
-        <Share id={experiment.id} />
-      </div>
+      <div className={`body ${styles.exports}`}>{children(language)}</div>
     </section>
   );
 }
