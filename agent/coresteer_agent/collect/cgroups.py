@@ -18,6 +18,11 @@ MOUNTS = {
 _WEIGHT = re.compile(r"(?:default )?(\d{1,10})$", re.ASCII | re.MULTILINE)
 
 
+def find_version_2(root: Path) -> str | None:
+    """Return the mount point of the cgroups of version 2 below root; None without one."""
+    return next((mount for mount in reversed(VERSION_2) if (root / mount / "cgroup.procs").exists()), None)
+
+
 def parse_weight(text: str) -> str | None:
     """Parse a weight, ``100`` or ``default 100`` (io.weight), and return its number as text; None without one."""
     found = _WEIGHT.match(text)

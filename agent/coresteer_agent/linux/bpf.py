@@ -1,8 +1,6 @@
-"""Counts bytes that each process sent and received over TCP and UDP, by two eBPF programs.
+"""Loads eBPF programs through bpf(2). A program is a table of instructions, so no compiler and no library is needed.
 
-Two small eBPF programs on the tracepoints sock_send_length and sock_recv_length (Linux 6.3, net/socket.c) add up what
-each system call moved, 180 ns a call. They are put together here by hand and loaded by bpf(2), so that no compiler
-and no library is needed; they end with this process.
+Nothing is pinned: programs, maps and links end with close(), or with this process, however that ends.
 """
 
 import ctypes
@@ -11,115 +9,113 @@ import logging
 import os
 import platform
 import struct
-from pathlib import Path
-
-from coresteer_agent.linux import btf
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TypeAlias
 
 _log = logging.getLogger(__name__)
 
 _CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}
 """The number of bpf(2)."""
-_MAP_CREATE, _PROG_LOAD, _RAW_TRACEPOINT_OPEN, _MAP_LOOKUP_BATCH = 0, 5, 17, 24
-_LRU_HASH = 9
-_TRACING, _RAW_TP = 26, 23
-_PROCESSES = 4096
-"""Pairs of process and protocol that are counted; of more, those that were silent for longest are dropped."""
 _ATTRIBUTE_BYTES = 144
-_KEY, _VALUE = struct.Struct("=II"), struct.Struct("=QQ")
 _LOG_BYTES = 64 * 1024
-_MSG_PEEK = 2
-INIT_PID_NAMESPACE = 0xEFFF_FFFC
-"""PROC_PID_INIT_INO of include/linux/proc_ns.h: only there a process has the number that the programs see."""
-TCP, UDP = 6, 17
-_FAMILIES = (2, 10)
+ARRAY, HASH, LRU_HASH = 2, 1, 9
+"""Types of maps (enum bpf_map_type)."""
 
-_TRACEPOINTS = ("sock_recv_length", "sock_send_length")
-_FAMILY, _PROTOCOL = "sock_common.skc_family", "sock.sk_protocol"
+
+class Command(IntEnum):
+    """What bpf(2) does (enum bpf_cmd of include/uapi/linux/bpf.h)."""
+
+    MAP_CREATE = 0
+    MAP_LOOKUP_ELEM = 1
+    MAP_UPDATE_ELEM = 2
+    MAP_DELETE_ELEM = 3
+    PROG_LOAD = 5
+    RAW_TRACEPOINT_OPEN = 17
+    MAP_LOOKUP_BATCH = 24
+    LINK_CREATE = 28
+
+
+class Op(IntEnum):
+    """Opcodes (Documentation/bpf/standardization/instruction-set.rst). VALUE and jumps take the immediate value."""
+
+    LOAD_16 = 0x69
+    LOAD_32 = 0x61
+    LOAD_64 = 0x79
+    LOAD_ADDRESS = 0x18
+    STORE_32 = 0x63
+    STORE_64 = 0x7B
+    STORE_VALUE_32 = 0x62
+    STORE_VALUE_64 = 0x7A
+    ATOMIC_ADD_64 = 0xDB
+    MOVE = 0xBF
+    MOVE_VALUE = 0xB7
+    ADD_VALUE = 0x07
+    SUBTRACT = 0x1F
+    AND_VALUE = 0x57
+    OR_VALUE = 0x47
+    SHIFT_LEFT_VALUE = 0x67
+    SHIFT_RIGHT_VALUE = 0x77
+    SHIFT_RIGHT_SIGNED_VALUE = 0xC7
+    TO_BIG_ENDIAN = 0xDC
+    JUMP = 0x05
+    JUMP_IF_EQUAL = 0x15
+    JUMP_UNLESS_EQUAL = 0x55
+    JUMP_IF_BELOW = 0xA5
+    JUMP_UNLESS_ABOVE = 0xB5
+    JUMP_UNLESS_POSITIVE = 0xD5
+    CALL = 0x85
+    EXIT = 0x95
+
+
+class Helper(IntEnum):
+    """Functions of the kernel that a program calls (include/uapi/linux/bpf.h)."""
+
+    MAP_LOOKUP_ELEM = 1
+    MAP_UPDATE_ELEM = 2
+    KTIME_GET_NS = 5
+    GET_CURRENT_PID_TGID = 14
+    SOCK_OPS_CB_FLAGS_SET = 59
+    LOAD_HDR_OPT = 142
+    STORE_HDR_OPT = 143
+    RESERVE_HDR_OPT = 144
+
+
+Step: TypeAlias = tuple[int, int, int, int | str, int]
+"""An instruction: opcode, destination and source register, offset or the label to jump to, immediate value."""
 
 
 class BpfRefusedError(Exception):
-    """Raised if the kernel does not allow the eBPF programs; the message is the reason."""
+    """Raised if the kernel does not allow an eBPF program; the message is the reason."""
 
 
-class ByteCounters:
-    """Counts each process's TCP and UDP bytes from its creation on. Raises BpfRefusedError."""
+class BpfObjects:
+    """Creates maps, programs and links, and holds their descriptors until close(). Its methods raise OSError."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self) -> None:
         self._fds: list[int] = []
-        try:
-            if (root / "proc/self/ns/pid").stat().st_ino != INIT_PID_NAMESPACE:
-                raise BpfRefusedError("this agent runs in a PID namespace of its own")
-            typedefs = [f"btf_trace_{name}" for name in _TRACEPOINTS]
-            types = btf.find_types(root / btf.PATH, typedefs, [_FAMILY, _PROTOCOL])
-            self._map = self._open(_MAP_CREATE, struct.pack("=IIIII", _LRU_HASH, _KEY.size, _VALUE.size, _PROCESSES, 0))
-            for side, typedef in enumerate(typedefs):
-                program = assemble_program(self._map, side, types.offsets[_FAMILY], types.offsets[_PROTOCOL])
-                loaded = self._load(program, types.typedefs[typedef])
-                self._open(_RAW_TRACEPOINT_OPEN, struct.pack("=QI", 0, loaded))
-        except (OSError, btf.BtfError) as error:
-            self.close()
-            raise BpfRefusedError(str(error)) from error
-        except BpfRefusedError:
-            self.close()
-            raise
 
-    def read(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Return bytes received and sent so far, by PID and protocol (6 is TCP, 17 UDP). Raises OSError."""
-        keys = ctypes.create_string_buffer(_PROCESSES * _KEY.size)
-        values = ctypes.create_string_buffer(_PROCESSES * _VALUE.size)
-        place = ctypes.create_string_buffer(8)
-        found: dict[tuple[int, int], tuple[int, int]] = {}
-        first = True
-        while True:
-            attribute = ctypes.create_string_buffer(
-                struct.pack(
-                    "=QQQQIIQQ",
-                    0 if first else ctypes.addressof(place),
-                    ctypes.addressof(place),
-                    ctypes.addressof(keys),
-                    ctypes.addressof(values),
-                    _PROCESSES,
-                    self._map,
-                    0,
-                    0,
-                ),
-                _ATTRIBUTE_BYTES,
-            )
-            failed = 0
-            try:
-                _bpf(_MAP_LOOKUP_BATCH, attribute)
-            except OSError as error:
-                if error.errno != errno.ENOENT:  # which says that this was the rest
-                    raise
-                failed = errno.ENOENT
-            count = int(struct.unpack_from("=I", attribute, 32)[0])
-            for key, value in zip(
-                _KEY.iter_unpack(keys.raw[: count * _KEY.size]),
-                _VALUE.iter_unpack(values.raw[: count * _VALUE.size]),
-                strict=True,
-            ):
-                found[key[1], key[0]] = (value[0], value[1])
-            if failed:
-                return found
-            first = False
-
-    def close(self) -> None:
-        """Unload the eBPF programs and stop counting."""
-        while self._fds:
-            os.close(self._fds.pop())
-
-    def _open(self, command: int, attribute: bytes) -> int:
-        self._fds.append(_bpf(command, ctypes.create_string_buffer(attribute, _ATTRIBUTE_BYTES)))
+    def open(self, command: Command, attribute: bytes) -> int:
+        """Return the descriptor that a command of bpf(2) creates."""
+        self._fds.append(bpf(command, bpf_attribute(attribute)))
         return self._fds[-1]
 
-    def _load(self, program: bytes, type_id: int) -> int:
+    def create_map(self, kind: int, key_bytes: int, value_bytes: int, entries: int) -> int:
+        """Return the descriptor of a new map."""
+        return self.open(Command.MAP_CREATE, struct.pack("=IIIII", kind, key_bytes, value_bytes, entries, 0))
+
+    def load(self, kind: int, attach_kind: int, program: bytes, type_id: int = 0) -> int:
+        """Return the descriptor of a program that the kernel has verified.
+
+        kind, attach_kind: its types (enum bpf_prog_type and bpf_attach_type). type_id: BTF type that it attaches to.
+        """
         code, licence = ctypes.create_string_buffer(program), ctypes.create_string_buffer(b"Dual MIT/GPL")
         log = ctypes.create_string_buffer(_LOG_BYTES)
         # prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags, name[16],
         # ifindex, expected_attach_type, btf_fd … line_info_cnt, attach_btf_id
         attribute = struct.pack(
             "=IIQQIIQII16sII8I",
-            _TRACING,
+            kind,
             len(program) // 8,
             ctypes.addressof(code),
             ctypes.addressof(licence),
@@ -130,105 +126,94 @@ class ByteCounters:
             0,
             b"coresteer",
             0,
-            _RAW_TP,
+            attach_kind,
             *[0] * 8,
         )
         attribute = attribute.ljust(108, b"\0") + struct.pack("=I", type_id)
         try:
-            return self._open(_PROG_LOAD, attribute)
+            return self.open(Command.PROG_LOAD, attribute)
         except OSError:
             messages = log.value.decode("ascii", "replace").strip().splitlines()
-            _log.debug("The eBPF verifier rejects the program that counts bytes: %s", "\n".join(messages))
+            _log.debug("The eBPF verifier rejects a program: %s", "\n".join(messages))
             raise
 
-
-def assemble_program(counters: int, side: int, family_at: int, protocol_at: int) -> bytes:
-    """Return the bytecode of the eBPF program that counts one direction. side: 0 for received, 1 for sent.
-
-    It adds the bytes of a system call to its process's entry. counters: the map's descriptor; family_at and
-    protocol_at: where struct sock has them.
-    """
-    return b"".join(_resolve(_program(counters, side, family_at, protocol_at)))
+    def close(self) -> None:
+        """Close all descriptors, which detaches and unloads what they stand for."""
+        while self._fds:
+            os.close(self._fds.pop())
 
 
-_Step = tuple[int, int, int, int | str, int]
-"""An instruction: opcode, destination and source register, offset or the label to jump to, immediate value."""
-
-
-def _program(counters: int, side: int, family_at: int, protocol_at: int) -> list[_Step | str]:
-    key, value = -8, -24
-    return [
-        (0x79, 2, 1, 0, 0),  # r2 = the socket
-        (0x79, 7, 1, 8, 0),  # r7 = what the call returned, an int
-        (0x79, 3, 1, 16, 0),  # r3 = its flags
-        (0x67, 7, 0, 0, 32),
-        (0xC7, 7, 0, 0, 32),
-        (0xD5, 7, 0, "end", 0),  # an error, or nothing
-        (0x57, 3, 0, 0, 0 if side else _MSG_PEEK),
-        (0x55, 3, 0, "end", 0),  # it only looked
-        (0x69, 3, 2, family_at, 0),
-        (0x15, 3, 0, "internet", _FAMILIES[0]),
-        (0x55, 3, 0, "end", _FAMILIES[1]),
-        "internet",
-        (0x69, 8, 2, protocol_at, 0),
-        (0x15, 8, 0, "counted", TCP),
-        (0x55, 8, 0, "end", UDP),
-        "counted",
-        (0x85, 0, 0, 0, 14),  # bpf_get_current_pid_tgid: the process is the upper half
-        (0x77, 0, 0, 0, 32),
-        (0x63, 10, 8, key, 0),
-        (0x63, 10, 0, key + 4, 0),
-        (0x18, 1, 1, 0, counters),
-        (0x00, 0, 0, 0, 0),
-        (0xBF, 2, 10, 0, 0),
-        (0x07, 2, 0, 0, key),
-        (0x85, 0, 0, 0, 1),  # bpf_map_lookup_elem
-        (0x55, 0, 0, "add", 0),
-        (0x7A, 10, 0, value, 0),
-        (0x7A, 10, 0, value + 8, 0),
-        (0x7B, 10, 7, value + 8 * side, 0),
-        (0x18, 1, 1, 0, counters),
-        (0x00, 0, 0, 0, 0),
-        (0xBF, 2, 10, 0, 0),
-        (0x07, 2, 0, 0, key),
-        (0xBF, 3, 10, 0, 0),
-        (0x07, 3, 0, 0, value),
-        (0xB7, 4, 0, 0, 1),  # BPF_NOEXIST: of two threads' first calls at once, one is not counted
-        (0x85, 0, 0, 0, 2),  # bpf_map_update_elem
-        (0x05, 0, 0, "end", 0),
-        "add",
-        (0xDB, 0, 7, 8 * side, 0),  # atomically
-        "end",
-        (0xB7, 0, 0, 0, 0),
-        (0x95, 0, 0, 0, 0),
-    ]
-
-
-def _resolve(steps: list[_Step | str]) -> list[bytes]:
+def assemble(steps: Iterable[Step | str]) -> bytes:
+    """Return the bytecode of a program. A string among its instructions is a label of the next one."""
     labels: dict[str, int] = {}
-    count = 0
+    instructions: list[Step] = []
     for step in steps:
         if isinstance(step, str):
-            labels[step] = count
+            labels[step] = len(instructions)
         else:
-            count += 1
-    code: list[bytes] = []
-    for step in steps:
-        if not isinstance(step, str):
-            opcode, target, source, offset, value = step
-            jump = labels[offset] - len(code) - 1 if isinstance(offset, str) else offset
-            code.append(struct.pack("=BBhi", opcode, source << 4 | target, jump, value))
-    return code
+            instructions.append(step)
+    code = bytearray()
+    for number, (opcode, target, source, offset, value) in enumerate(instructions):
+        jump = labels[offset] - number - 1 if isinstance(offset, str) else offset
+        code += struct.pack("=BBhi", opcode, source << 4 | target, jump, value)
+    return bytes(code)
 
 
-def _bpf(command: int, attribute: "ctypes.Array[ctypes.c_char]") -> int:
+def call(helper: Helper) -> Step:
+    """Return the instruction that calls a helper: arguments in registers 1 to 5, the result in 0."""
+    return Op.CALL, 0, 0, 0, helper
+
+
+def load_map(register: int, descriptor: int) -> tuple[Step, Step]:
+    """Return the instruction, of twice the length, that loads a map's address."""
+    return (Op.LOAD_ADDRESS, register, 1, 0, descriptor), (0, 0, 0, 0, 0)
+
+
+def load_array(register: int, descriptor: int) -> tuple[Step, Step]:
+    """Return the instruction, of twice the length, that loads the address of an array's first value."""
+    return (Op.LOAD_ADDRESS, register, 2, 0, descriptor), (0, 0, 0, 0, 0)
+
+
+def read_entry(descriptor: int, key: bytes, size: int) -> bytes | None:
+    """Return the value of a map's entry, None if it has no such entry. Raises OSError."""
+    value = ctypes.create_string_buffer(size)
+    try:
+        _entry(Command.MAP_LOOKUP_ELEM, descriptor, key, value)
+    except FileNotFoundError:
+        return None
+    return value.raw
+
+
+def write_entry(descriptor: int, key: bytes, value: bytes) -> None:
+    """Create or replace an entry of a map. Raises OSError."""
+    _entry(Command.MAP_UPDATE_ELEM, descriptor, key, ctypes.create_string_buffer(value, len(value)))
+
+
+def delete_entry(descriptor: int, key: bytes) -> None:
+    """Delete an entry of a map. Raises OSError."""
+    _entry(Command.MAP_DELETE_ELEM, descriptor, key, None)
+
+
+def _entry(command: Command, descriptor: int, key: bytes, value: "ctypes.Array[ctypes.c_char] | None") -> None:
+    of = ctypes.create_string_buffer(key, len(key))
+    address = 0 if value is None else ctypes.addressof(value)
+    bpf(command, bpf_attribute(struct.pack("=IIQQQ", descriptor, 0, ctypes.addressof(of), address, 0)))
+
+
+def bpf_attribute(fields: bytes) -> "ctypes.Array[ctypes.c_char]":
+    """Return the union bpf_attr with these fields first and zeros after them."""
+    return ctypes.create_string_buffer(fields, _ATTRIBUTE_BYTES)
+
+
+def bpf(command: IntEnum, attribute: "ctypes.Array[ctypes.c_char]") -> int:
+    """Return the result of bpf(2). Raises OSError with the command's name."""
     number = _CALLS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"the system call number of bpf(2) on {platform.machine()} is not known")
     found: int = _libc.syscall(number, command, attribute, len(attribute))
     if found < 0:
         error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+        raise OSError(error, os.strerror(error), f"BPF_{command.name}")
     return found
 
 

@@ -14,7 +14,8 @@ from coresteer_agent.collect.cgroups import CgroupWeights
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.tcp_sockets import SocketTraffic, TcpSockets
 from coresteer_agent.linux.addresses import Addresses
-from coresteer_agent.linux.bpf import TCP, BpfRefusedError, ByteCounters
+from coresteer_agent.linux.bpf import BpfRefusedError
+from coresteer_agent.linux.byte_counters import TCP, ByteCounters
 from coresteer_agent.observe.net_tasks import TICKS_PER_S, TaskFacts, TaskReader, read_cgroup_ids, read_cgroup_processes
 from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget
 from coresteer_agent.observe.socket_owners import SocketOwners

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from coresteer_agent.collect.cgroups import find_version_2
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import list_numbered, read_bytes, read_cpus
@@ -17,7 +18,6 @@ from coresteer_core.cpuset import format_cpu_list
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _ONLINE = "sys/devices/system/cpu/online"
-_CGROUP_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _MAX_THREADS = 64
 """Threads of one process read per round, about 10 µs each; the others follow in the next rounds."""
 _MAX_THREADS_PER_ROUND = 400
@@ -189,7 +189,7 @@ def _shares_by_cpu(threads: Iterable[_Thread]) -> dict[int, float]:
 
 def read_cgroup_ids(root: Path) -> dict[int, str]:
     """Return the path below root of each cgroup's folder by cgroup id, which the kernel reports for sockets."""
-    mount = next((m for m in reversed(_CGROUP_2) if (root / m / "cgroup.procs").exists()), None)
+    mount = find_version_2(root)
     if mount is None:
         return {}
     found = {}

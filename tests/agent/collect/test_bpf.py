@@ -11,53 +11,64 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coresteer_agent.linux import bpf, btf
+from coresteer_agent.linux import btf, byte_counters
+from coresteer_agent.linux.bpf import BpfRefusedError
+from coresteer_agent.linux.byte_counters import ByteCounters
 from coresteer_agent.observe.flows import FlowReader
 from coresteer_core.node.inventory import Inventory
 
 
-def test_every_jump_of_the_programs_stays_inside_and_both_end() -> None:
-    for side in (0, 1):
-        code = list(struct.iter_unpack("=BBhi", bpf.assemble_program(5, side, 16, 532)))
-        assert code[-1][0] == 0x95
-        for number, (opcode, _, offset, _) in enumerate(code):
-            if opcode & 7 == 5 and opcode not in (0x85, 0x95):
-                assert number < number + 1 + offset < len(code)
+@pytest.mark.parametrize(
+    "program",
+    [
+        byte_counters.assemble_program(5, 0, 16, 532),
+        byte_counters.assemble_program(5, 1, 16, 532),
+    ],
+    ids=["received bytes", "sent bytes"],
+)
+def test_every_jump_of_a_program_stays_inside_and_leads_on(program: bytes) -> None:
+    code = list(struct.iter_unpack("=BBhi", program))
+    assert code[-1][0] == 0x95
+    for number, (opcode, _, offset, _) in enumerate(code):
+        if opcode & 7 == 5 and opcode not in (0x85, 0x95):
+            assert number < number + 1 + offset < len(code)
 
 
 @pytest.fixture
-def counters() -> Iterator[bpf.ByteCounters]:
+def counters() -> Iterator[ByteCounters]:
     try:
-        found = bpf.ByteCounters()
-    except bpf.BpfRefusedError as error:
+        found = ByteCounters()
+    except BpfRefusedError as error:
         pytest.skip(f"The kernel refuses eBPF: {error}")
     yield found
     found.close()
 
 
-def test_the_kernel_counts_a_processs_udp_bytes_and_not_those_it_only_looked_at(counters: bpf.ByteCounters) -> None:
+def test_the_kernel_counts_a_processs_udp_bytes_and_not_those_it_only_looked_at(
+    counters: ByteCounters,
+) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         one.bind(("127.0.0.1", 0))
         for size in (100, 200):
             one.sendto(bytes(size), one.getsockname())
             one.recv(1000, socket.MSG_PEEK)
             one.recv(1000)
-    assert counters.read()[os.getpid(), bpf.UDP] == (300, 300)
+    assert counters.read()[os.getpid(), byte_counters.UDP] == (300, 300)
 
 
 def test_a_kernel_without_type_information_says_so(tmp_path: Path) -> None:
     namespace = tmp_path / "proc/self/ns/pid"
     namespace.parent.mkdir(parents=True)
     namespace.symlink_to("/proc/self/ns/pid")
-    if namespace.stat().st_ino != bpf.INIT_PID_NAMESPACE:
+    if namespace.stat().st_ino != byte_counters.INIT_PID_NAMESPACE:
         pytest.skip("These tests run in a PID namespace of their own.")
-    with pytest.raises(bpf.BpfRefusedError, match="vmlinux"):
-        bpf.ByteCounters(tmp_path)
+    with pytest.raises(BpfRefusedError, match="vmlinux"):
+        ByteCounters(tmp_path)
     file = tmp_path / btf.PATH
     file.parent.mkdir(parents=True)
     file.write_bytes(b"not that")
-    with pytest.raises(bpf.BpfRefusedError, match="does not start with a BTF header"):
-        bpf.ByteCounters(tmp_path)
+    with pytest.raises(BpfRefusedError, match="does not start with a BTF header"):
+        ByteCounters(tmp_path)
 
 
 def types(*parts: bytes, strings: bytes) -> bytes:
@@ -95,7 +106,7 @@ def test_whatever_type_information_holds_it_is_found_or_refused(tmp_path: Path, 
         btf.find_types(file, ["trace"], ["sock.protocol"])
 
 
-def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters: bpf.ByteCounters) -> None:
+def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters: ByteCounters) -> None:
     reader = FlowReader(Path("/"))
     reader.read(Inventory([], []))
     assert reader.exact
