@@ -18,6 +18,7 @@ from coresteer_agent.config import (
     check_interval,
     default_name,
     default_state_dir,
+    parse_ports,
 )
 
 EXIT_CODES = """exit codes:
@@ -69,6 +70,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     run.add_argument("--name", default=default_name(), help="this node's name when it enrols (default: %(default)s)")
     run.add_argument(
         "--token-file", type=Path, metavar="FILE", help="enrol with the one-time token in FILE if there is no key yet"
+    )
+    run.add_argument(
+        "--load-option-ports",
+        default=os.environ.get("CORESTEER_LOAD_OPTION_PORTS", ""),
+        metavar="PORTS",
+        help="for coscheduling: write this node's load into the messages of these TCP ports by an eBPF program instead "
+        "of sending it in datagrams, also from CORESTEER_LOAD_OPTION_PORTS; for example 7700-7799 (default: none)",
     )
 
     enrol = _command(commands, "enrol", "get this node's own key for a one-time token", _enrol)
@@ -160,7 +168,14 @@ def _root(args: argparse.Namespace) -> Path:
     return root.resolve()
 
 
-def _config(args: argparse.Namespace, *, root: Path, interval_s: float, token_file: Path | None) -> Config:
+def _config(
+    args: argparse.Namespace,
+    *,
+    root: Path = Path("/"),
+    interval_s: float = 1.0,
+    token_file: Path | None = None,
+    load_option_ports: str = "",
+) -> Config:
     return Config(
         backend=check_backend(args.backend, insecure=args.insecure),
         state_dir=args.state_dir.absolute(),
@@ -168,6 +183,7 @@ def _config(args: argparse.Namespace, *, root: Path, interval_s: float, token_fi
         interval_s=check_interval(interval_s),
         name=args.name,
         token_file=token_file,
+        load_option_ports=parse_ports(load_option_ports),
     )
 
 
@@ -180,7 +196,13 @@ def _run(args: argparse.Namespace) -> int:
     from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, load_or_request_key  # noqa: PLC0415 - only this subcommand needs it
 
-    config = _config(args, root=_root(args), interval_s=args.interval, token_file=args.token_file)
+    config = _config(
+        args,
+        root=_root(args),
+        interval_s=args.interval,
+        token_file=args.token_file,
+        load_option_ports=args.load_option_ports,
+    )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def renew_key() -> NodeKey:
@@ -210,7 +232,7 @@ def _run(args: argparse.Namespace) -> int:
 def _enrol(args: argparse.Namespace) -> int:
     from coresteer_agent.transport.enrol import EnrolError, enrol  # noqa: PLC0415 - only this subcommand needs it
 
-    config = _config(args, root=Path("/"), interval_s=1.0, token_file=None)
+    config = _config(args)
     try:
         key = enrol(config.backend, args.token.strip(), config.name, config.key_path)
     except EnrolError as error:

@@ -1,6 +1,7 @@
 """Configuration of an agent: command-line arguments, with defaults from the environment."""
 
 import os
+import re
 import socket
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,6 +11,8 @@ from msgspec import Struct
 
 DEFAULT_BACKEND = "http://127.0.0.1:8420"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
+MAX_PORT_RANGES = 16
+_PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?\Z", re.ASCII)
 
 
 class ConfigError(ValueError):
@@ -19,7 +22,7 @@ class ConfigError(ValueError):
 class Config(Struct, frozen=True):
     """Configuration of an agent. backend: http or https address without a trailing slash.
 
-    root: the machine's root directory or a captured tree.
+    root: the machine's root directory or a captured tree. load_option_ports: whose messages carry the node's load.
     """
 
     backend: str
@@ -28,6 +31,7 @@ class Config(Struct, frozen=True):
     interval_s: float
     name: str
     token_file: Path | None = None
+    load_option_ports: tuple[range, ...] = ()
 
     @property
     def key_path(self) -> Path:
@@ -109,3 +113,17 @@ def check_interval(seconds: float) -> float:
     if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
         raise ConfigError(f"The interval is {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds, not {seconds:g}.")
     return seconds
+
+
+def parse_ports(text: str) -> tuple[range, ...]:
+    """Return the TCP ports in a list such as ``7700-7799,8080``, at most 16 ranges. Raises ConfigError."""
+    found = []
+    for part in text.split(",") if text.strip() else ():
+        match = _PORTS.match(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, 0)
+        if not 0 < first <= last < 1 << 16:
+            raise ConfigError(f"“{part.strip()[:40]}” is not a TCP port or a range; write for example 7700-7799,8080.")
+        found.append(range(first, last + 1))
+    if len(found) > MAX_PORT_RANGES:
+        raise ConfigError(f"At most {MAX_PORT_RANGES} ports or ranges are possible, not {len(found)}.")
+    return tuple(found)

@@ -511,6 +511,7 @@ def test_periods_do_not_drift_and_missed_ones_are_skipped(interval_s: float, wai
         (["run", "--backend", "nonsense"], 2, "is not a backend address"),
         (["run", "--backend", "http://192.0.2.1"], 2, "not encrypted"),
         (["run", "--interval", "0.01"], 2, "0.1 to 60 seconds"),
+        (["run", "--load-option-ports", "http"], 2, "is not a TCP port"),
         (["run", "--root", "/nonexistent"], 2, "does not exist"),
         (["run", "--state-dir", "/nonexistent"], 1, "has no key"),
         (["enrol", "--backend", "http://127.0.0.1:1", "--token", "t"], 1, "cannot be reached"),

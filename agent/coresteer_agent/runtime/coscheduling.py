@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,10 +21,15 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from coresteer_agent.collect.cgroups import find_version_2
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.schedstat import read_activity
+from coresteer_agent.linux.bpf import BpfRefusedError
+from coresteer_agent.linux.tcp_option import TcpOption
 from coresteer_agent.observe.job_sockets import JobSockets, local_peer
-from coresteer_agent.transport.load_beacon import Heard, LoadBeacon
+from coresteer_agent.transport.load_beacon import LoadBeacon
+from coresteer_agent.transport.load_carrier import Heard, LoadCarrier
+from coresteer_agent.transport.load_option import LoadOption
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Result
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
@@ -76,7 +81,7 @@ class SteerableSettings(Protocol):
 class CoschedulingRunner:
     """Boosts the processes of one job. A node has one such policy: that with the strongest mode, then the lowest rank.
 
-    write: gives a held setting another value. open_beacon: opens the socket to other agents, once there is a peer.
+    write: gives a held setting another value. option_ports: TCP ports whose messages carry loads instead of datagrams.
     """
 
     def __init__(
@@ -84,15 +89,16 @@ class CoschedulingRunner:
         root: Path,
         steerable: SteerableSettings,
         write: Callable[[Action], Result],
-        open_beacon: Callable[[], LoadBeacon] = LoadBeacon,
+        option_ports: Sequence[range] = (),
     ) -> None:
         self._root = root
         self._live = is_running_kernel(root)
         self._steerable = steerable
         self._write = write
-        self._open_beacon = open_beacon
-        self._beacon: LoadBeacon | None = None
-        self._beacon_failed = False
+        self._option = open_tcp_option(root, option_ports)
+        """Of the agent's whole run, since connections from before do not carry loads."""
+        self._carrier: LoadCarrier | None = None
+        self._carrier_failed = False
         self._sockets = JobSockets()
         self._policy: PolicyInForce | None = None
         self._spec = Coscheduling()
@@ -129,14 +135,22 @@ class CoschedulingRunner:
         if policy is not None and isinstance(policy.spec, Coscheduling):
             self._policy, self._spec = policy, policy.spec
 
+    def stop(self) -> None:
+        """End everything with the agent: boosts, sockets, and the eBPF program."""
+        try:
+            self.close()
+        finally:
+            if self._option is not None:
+                self._option.close()
+
     def close(self) -> None:
         """End all boosts and close the sockets."""
         for key, own in self._boosted.items():
             self._set(key, str(self._spec.nice_boost), own)
-        if self._beacon is not None:
-            self._beacon.close()
+        if self._carrier is not None:
+            self._carrier.close()
         self._sockets.close()
-        self._policy, self._beacon, self._beacon_failed, self._due_s = None, None, False, math.inf
+        self._policy, self._carrier, self._carrier_failed, self._due_s = None, None, False, math.inf
         self._members, self._cpus, self._reports, self._paused, self._boosted = {}, {}, {}, {}, {}
         self._meters, self._node_meter, self._arrivals = {}, LoadMeter(), ArrivalLoads()
 
@@ -199,13 +213,13 @@ class CoschedulingRunner:
 
     def _exchange(self, own: PeerLoad | None, now_s: float) -> Mapping[bytes, Heard]:
         peers = self._sockets.remote
-        if self._beacon is None and peers and not self._beacon_failed:
+        if self._carrier is None and peers and not self._carrier_failed:
             try:
-                self._beacon = self._open_beacon()
+                self._carrier = LoadBeacon() if self._option is None else LoadOption(self._option)
             except OSError as error:
-                self._beacon_failed = True
+                self._carrier_failed = True
                 log.warning("Loads are not exchanged with other nodes: the beacon's port: %s.", error.strerror)
-        return {} if self._beacon is None else self._beacon.exchange(own, peers, now_s)
+        return {} if self._carrier is None else self._carrier.exchange(own, peers, now_s)
 
     def _reorder(
         self,
@@ -305,3 +319,20 @@ def explain(urgency: Urgency, chosen: Reordering, count: int) -> str:
     if chosen.lacks_loads:
         return f"Not boosted: the loads of {chosen.peers} peers are known, {chosen.min_peers} are required."
     return f"Not boosted: {said}; others are first {of}."
+
+
+def open_tcp_option(root: Path, ports: Sequence[range]) -> TcpOption | None:
+    """Return the eBPF program for messages of these ports; None without ports, or if it is refused, which is logged."""
+    if not ports:
+        return None
+    try:
+        if not is_running_kernel(root):
+            raise BpfRefusedError(f"{root} is not the running machine")
+        if (cgroups := find_version_2(root)) is None:
+            raise BpfRefusedError("no cgroup of version 2 is mounted")
+        option = TcpOption(ports, root / cgroups)
+    except BpfRefusedError as error:
+        log.warning("Loads are sent in datagrams. They cannot be written into messages by eBPF: %s.", error)
+        return None
+    log.info("An eBPF program is ready to write this node's load into messages of the chosen TCP ports.")
+    return option

@@ -111,7 +111,9 @@ class Agent:
         self._classes = ServiceClassRunner(
             self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
-        self._coscheduling = CoschedulingRunner(self._root, self._policies, self._changes.steer)
+        self._coscheduling = CoschedulingRunner(
+            self._root, self._policies, self._changes.steer, config.load_option_ports
+        )
         self._processes = Processes(self._root, self._attempt, self._coscheduling.annotate)
         self._experiment: ExperimentSession | None = None
         self._lost_since_s: float | None = None
@@ -135,7 +137,7 @@ class Agent:
         finally:
             log.info("Stopping: confirmed changes stay, unconfirmed ones are rolled back.")
             try:
-                self._attempt("coscheduling", self._coscheduling.close)
+                self._attempt("coscheduling", self._coscheduling.stop)
                 self._end_experiment()
                 self._reread_settings(self._changes.stop())
                 self._attempt("leases", lambda: self._policies.stop(self._timed_view()))

@@ -1,26 +1,21 @@
 """The beacon: agents tell each other TS and ENP of their nodes by UDP, for the policy ``coscheduling``.
 
-A datagram is 16 bytes: a tag, then TS in seconds and ENP as floats in network order. It is not authenticated. A hostile
-sender that forges the address of a node with which a process of the job is connected can change which process of this
-job is boosted, and nothing else. From any other address nothing is accepted.
+A datagram is 16 bytes: a tag, then the load. It is not authenticated. A hostile sender that forges the address of a
+node with which a process of the job is connected can change which process of this job is boosted, and nothing else.
+From any other address nothing is accepted.
 """
 
-import math
 import socket
-import struct
 from collections.abc import Iterable, Set
 from contextlib import suppress
 
-from msgspec import Struct
-
+from coresteer_agent.transport.load_carrier import LOAD_BYTES, Heard, decode_load, encode_load
 from coresteer_core.policies.coscheduling.load import PeerLoad
 
 PORT = 7749
 """UDP port of every agent, which a firewall between nodes of one job has to admit."""
-_DATAGRAM = struct.Struct("!8sff")
 _TAG = b"CSBEACN1"
-_MAX_TS_S = 100.0
-_MAX_ENP = 65_536.0
+_DATAGRAM_BYTES = len(_TAG) + LOAD_BYTES
 _MAX_DATAGRAMS = 256
 """Datagrams read at a time; more are dropped by the kernel, whose buffer is small."""
 _RECEIVE_BUFFER_BYTES = 64 * 1024
@@ -30,26 +25,16 @@ _MAX_PEERS = 64
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
-class Heard(Struct, frozen=True):
-    """The load of a node and when it arrived."""
-
-    load: PeerLoad
-    heard_s: float
-
-
 def encode_beacon(load: PeerLoad) -> bytes:
     """Return a load as a datagram."""
-    return _DATAGRAM.pack(_TAG, load.ts_s, load.enp)
+    return _TAG + encode_load(load)
 
 
 def decode_beacon(datagram: bytes) -> PeerLoad | None:
     """Return the load in a datagram; None for anything that no agent sends."""
-    if len(datagram) != _DATAGRAM.size:
+    if len(datagram) != _DATAGRAM_BYTES or not datagram.startswith(_TAG):
         return None
-    tag, ts_s, enp = _DATAGRAM.unpack(datagram)
-    if tag != _TAG or not (math.isfinite(ts_s) and math.isfinite(enp)):
-        return None
-    return PeerLoad(ts_s, enp) if 0 < ts_s <= _MAX_TS_S and 0 <= enp <= _MAX_ENP else None
+    return decode_load(datagram[len(_TAG) :])
 
 
 class LoadBeacon:
@@ -62,11 +47,7 @@ class LoadBeacon:
         self._is_6 = self._socket.family == socket.AF_INET6
 
     def exchange(self, load: PeerLoad | None, peers: Set[bytes], now_s: float) -> dict[bytes, Heard]:
-        """Send this node's load to peers, at most 64 of them, and return the latest load of each.
-
-        peers: addresses, 4 or 16 bytes in network order, with which a process of the job is connected now. load: None
-        while it is unknown. now_s: monotonic time, noted for what arrived.
-        """
+        """Send this node's load to its peers, and return the latest load of each, noted as of now_s."""
         self._heard = {address: heard for address, heard in self._heard.items() if address in peers}
         self._receive(peers, now_s)
         if load is not None:
@@ -83,7 +64,7 @@ class LoadBeacon:
     def _receive(self, peers: Set[bytes], now_s: float) -> None:
         for _ in range(_MAX_DATAGRAMS):
             try:
-                datagram, sender = self._socket.recvfrom(_DATAGRAM.size + 1)
+                datagram, sender = self._socket.recvfrom(_DATAGRAM_BYTES + 1)
             except BlockingIOError:
                 return
             except OSError:  # a peer's refusal of an earlier datagram

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coresteer_agent.linux import btf, byte_counters
+from coresteer_agent.linux import btf, byte_counters, tcp_option
 from coresteer_agent.linux.bpf import BpfRefusedError
 from coresteer_agent.linux.byte_counters import ByteCounters
 from coresteer_agent.observe.flows import FlowReader
@@ -23,8 +23,9 @@ from coresteer_core.node.inventory import Inventory
     [
         byte_counters.assemble_program(5, 0, 16, 532),
         byte_counters.assemble_program(5, 1, 16, 532),
+        tcp_option.assemble_program(5, 6, [range(7700, 7800), range(8080, 8081)]),
     ],
-    ids=["received bytes", "sent bytes"],
+    ids=["received bytes", "sent bytes", "TCP option"],
 )
 def test_every_jump_of_a_program_stays_inside_and_leads_on(program: bytes) -> None:
     code = list(struct.iter_unpack("=BBhi", program))
