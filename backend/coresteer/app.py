@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from starlette.middleware.gzip import GZipMiddleware
 
 from coresteer import errors
+from coresteer.application_metrics.endpoints import router as application_metrics_router
+from coresteer.application_metrics.prometheus import PrometheusReader
 from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginRateLimit
@@ -74,6 +76,7 @@ _FEATURE_ROUTERS = (
     changes_router,
     policies_router,
     proof_router,
+    application_metrics_router,
     coalescing_router,
     numa_router,
     classes_router,
@@ -121,7 +124,10 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
     app.state.proof = ProofContext(app.state.policies, publisher.schedule, in_use, config.chunk_seconds)
     app.state.proof_monitor = ProofMonitor(app.state.proof)
-    app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
+    app.state.prometheus = PrometheusReader()
+    app.state.experiments = ExperimentContext(
+        database, bus, connections, registry, publisher, app.state.changes, app.state.prometheus.read
+    )
     app.state.runner = ExperimentRunner(app.state.experiments)
     app.state.simulations = SimulationRunner(database)
     app.state.agents = GatewayContext(

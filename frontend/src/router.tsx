@@ -177,6 +177,11 @@ const tokensSettingsRoute = createRoute({
   path: "tokens",
   component: lazyRouteComponent(() => import("./settings/TokensSection"), "TokensSection"),
 });
+const applicationMetricsSettingsRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "application-metrics",
+  component: lazyRouteComponent(() => import("./settings/ApplicationMetricsSection"), "ApplicationMetricsSection"),
+});
 const aboutSettingsRoute = createRoute({
   getParentRoute: () => settingsRoute,
   path: "about",
@@ -206,6 +211,7 @@ export const router = createRouter({
         nodesSettingsRoute,
         usersSettingsRoute,
         tokensSettingsRoute,
+        applicationMetricsSettingsRoute,
         aboutSettingsRoute,
       ]),
     ]),

@@ -17,6 +17,7 @@ REPLAY = {"node_id": 1, "from_time": "2026-01-01T00:00:00Z", "to_time": "2026-01
 RANGE = "from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
 GRADED = {"type": "service-class", "classes": [{"name": "gold", "target_percent": 90}]}
+APPLICATION_METRIC = f"/api/application-metrics/{2**31 - 1}"
 RANKS = ["viewer", "operator", "admin"]
 
 # The node, the change and the policy are not there: whoever may ask is told so, or gets an empty list.
@@ -32,6 +33,10 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/classes", None, "viewer", 404),
     ("GET", f"{NODE}/classes/history?figure=f&{RANGE}", None, "viewer", 404),
     ("POST", f"{NODE}/classes/match", {"spec": GRADED}, "viewer", 404),
+    ("GET", "/api/application-metrics", None, "viewer", 200),
+    ("POST", "/api/application-metrics", {"name": "p99"}, "admin", 422),
+    ("DELETE", APPLICATION_METRIC, None, "admin", 404),
+    ("POST", f"{APPLICATION_METRIC}/nodes/1/reading", None, "operator", 404),
     ("GET", "/api/changes", None, "viewer", 200),
     ("GET", CHANGE, None, "viewer", 404),
     ("POST", f"{NODE}/previews", {"desired": [{"key": "irq/30/affinity", "value": "1"}]}, "viewer", 404),
@@ -131,6 +136,7 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
                 "/api/experiments",
                 "/api/reports",
                 "/api/simulation",
+                "/api/application-metrics",
             )
         )
         for method in methods
@@ -146,6 +152,8 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(STUDY, "/api/simulations/{simulation_id}")
             .replace("/simulation-traces/log", "/simulation-traces/{name}")
             .replace(EXPERIMENT, "/api/experiments/{experiment_id}")
+            .replace(APPLICATION_METRIC, "/api/application-metrics/{metric_id}")
+            .replace("/nodes/1/reading", "/nodes/{node_id}/reading")
             .replace("/netdevs/eth0/", "/netdevs/{netdev}/")
             .replace("/numa/1/", "/numa/{pid}/"),
         )

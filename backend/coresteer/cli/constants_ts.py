@@ -29,7 +29,14 @@ _CONSTANTS = {
     "CONTROLLED": CONTROLLED,
     "QUICK_MEAN_RUN_S": QUICK.mean_run_s,
 }
-_REQUESTS = ("ApiTokenCreate", "ChangeRequest", "ExtendRequest", "PolicyVersionCreate", "UserCreate")
+_REQUESTS = (
+    "ApiTokenCreate",
+    "ApplicationMetricCreate",
+    "ChangeRequest",
+    "ExtendRequest",
+    "PolicyVersionCreate",
+    "UserCreate",
+)
 _COALESCING = "/api/nodes/{node_id}/netdevs/{netdev}/coalescing"
 _KEYWORDS = ("type", "default", "minimum", "exclusiveMinimum", "maximum", "minLength", "maxLength", "pattern")
 

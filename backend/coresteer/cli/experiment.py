@@ -128,7 +128,8 @@ def _run(arguments: argparse.Namespace, client: "ApiClient", *, as_json: bool) -
     if preview["blocked_because"] is not None:
         raise UsageError(f"The experiment cannot be started: {preview['blocked_because']}")
     if arguments.fail_if_worse:
-        _better(spec["primary"])
+        own = spec["primary"].startswith("app.")
+        _better(spec["primary"], {"metrics": _application_metrics(client)} if own else {})
     started = client.post("/api/experiments", {"spec": spec})
     print(f"Experiment {started['id']} on {started['node_name']}, seed {started['seed']}.", file=about, flush=True)
     if arguments.no_wait:
@@ -234,7 +235,7 @@ def _follow(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: bo
         if experiment is not None:
             answered = time.monotonic()
             if fail_if_worse:
-                _better(experiment["primary"])
+                _better(experiment["primary"], experiment)
             if experiment["state"] not in _OPEN:
                 return experiment
             step = {name: value for name, value in experiment.items() if name not in _HEAVY}
@@ -262,18 +263,24 @@ def _fetch(client: "ApiClient", experiment_id: int, answered: float) -> Json | N
     return experiment
 
 
+def _application_metrics(client: "ApiClient") -> Json:
+    return {f"app.{metric['name']}": metric for metric in client.get("/api/application-metrics")}
+
+
 def is_primary_worse(experiment: Json) -> bool:
     """Return whether the primary metric is worse than the baseline's at any level, by the verdicts of the analysis."""
     primary = experiment["primary"]
-    worse = "lower" if _better(primary) == "more" else "higher"
+    worse = "lower" if _better(primary, experiment) == "more" else "higher"
     comparisons = experiment["analysis"]["comparisons"]
     return any(each["metric"] == primary and each["verdict"] == worse for each in comparisons)
 
 
-def _better(primary: str) -> str:
+def _better(primary: str, experiment: Json) -> str:
+    """Return whether more or less is better. experiment: of which the metrics are read."""
     from coresteer_core.metrics import EXPERIMENT_METRICS
 
     better = EXPERIMENT_METRICS[primary].better if primary in EXPERIMENT_METRICS else ""
+    better = better or experiment.get("metrics", {}).get(primary, {}).get("better", "")
     if not better:
         raise UsageError(f"--fail-if-worse: {primary} has no better or worse direction.")
     return better

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
+from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Classes, Workload
 from coresteer_core.experiments.parallel_jobs import Bsp
+from coresteer_core.metrics import GUARDRAIL_METRICS
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -46,6 +48,11 @@ def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
 def policies_of(spec: Spec, arm: Arm) -> list[PolicyLevel]:
     """Return the policies that are in force in the arm of the experiment."""
     return [level.policy for level in levels_of(spec, arm) if level.policy is not None]
+
+
+def node_guardrails(spec: Spec) -> list[Guardrail]:
+    """Return the guardrails that the node itself watches: those on application metrics are the backend's."""
+    return [guardrail for guardrail in spec.guardrails if guardrail.metric in GUARDRAIL_METRICS]
 
 
 def runs_irqbalance(spec: Spec, arm: Arm) -> bool:

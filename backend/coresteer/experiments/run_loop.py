@@ -6,10 +6,12 @@ import time
 
 import msgspec
 
+from coresteer.background import cancel
 from coresteer.changes import repository as changes
 from coresteer.changes.tables import ChangeRow
 from coresteer.errors import is_database_unavailable
-from coresteer.experiments import next_step, repository, schedule
+from coresteer.experiments import arm_config, next_step, repository, schedule
+from coresteer.experiments.applications import Applications
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.run_settings import ExperimentDefinition
 from coresteer.experiments.schemas import ExperimentState
@@ -55,17 +57,27 @@ class RunLoop:
         self, context: ExperimentContext, row: ExperimentRow, names: dict[int, str], timeouts: Timeouts
     ) -> None:
         spec = msgspec.convert(row.spec, Spec)
-        self.state = SessionState(row.id, names, spec.guardrails)
+        self.state = SessionState(row.id, names, arm_config.node_guardrails(spec))
         plan = schedule.plan_runs(spec, row.seed)
         self._definition = ExperimentDefinition(row.id, spec, row.created_by, plan)
         self._context = context
         self._timeouts = timeouts
-        self._actions = StepActions(context, self._definition, self.state, timeouts, row.activity)
+        self._applications = Applications(context, spec, self.state)
+        self._actions = StepActions(
+            context, self._definition, self.state, timeouts, activity=row.activity, applications=self._applications
+        )
         for node_id in names:
             self.state.set_connected(node_id, connected=context.connections.is_connected(node_id))
 
     async def run(self) -> None:
         """Run the experiment; return when it has ended or its node was deleted."""
+        watch = asyncio.create_task(self._applications.watch())
+        try:
+            await self._run()
+        finally:
+            await cancel([watch])
+
+    async def _run(self) -> None:
         errors = 0
         while True:
             self.state.changed.clear()

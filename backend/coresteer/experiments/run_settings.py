@@ -81,7 +81,7 @@ async def apply(
 def _request(
     definition: ExperimentDefinition, planned: PlannedRun, plan: Plan, *, confirm_timeout_s: float
 ) -> ChangeRequest:
-    guardrails = definition.spec.guardrails
+    guardrails = arm_config.node_guardrails(definition.spec)
     return ChangeRequest(
         plan=PlanIn.model_validate(msgspec.to_builtins(plan)),
         confirm_timeout_s=min(MAX_CONFIRM_TIMEOUT_S, max(MIN_CONFIRM_TIMEOUT_S, confirm_timeout_s)),
@@ -112,6 +112,6 @@ async def leased_policies(database: Database, spec: Spec, arm: Arm) -> list[Poli
             if version is None:
                 raise Problem(f"Policy {level.policy_id} has no version {level.version}.")
             policy = to_policy_in_force(level.policy_id, level.version, PolicyBody.model_validate(version.body))
-            guardrails = [*policy.guardrails, *spec.guardrails]
+            guardrails = [*policy.guardrails, *arm_config.node_guardrails(spec)]
             found.append(msgspec.structs.replace(policy, mode=level.mode, leased=True, guardrails=guardrails))
     return found

@@ -9,6 +9,7 @@ in randomised complete blocks: every combination once, in a new random order for
 from itertools import product
 from random import Random
 
+from coresteer.application_metrics.reading import PREFIX
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
 from coresteer_core.experiments.model import Classes, Command, Finite, Memory, RunResult
 from coresteer_core.experiments.parallel_jobs import Bsp
@@ -101,6 +102,9 @@ def _primary_problem(spec: Spec) -> str | None:
     if spec.primary.startswith("command."):
         if not isinstance(spec.workload, Command):
             return f"The primary metric {spec.primary} is measured by a command, but the workload is not a command."
+    elif spec.primary.startswith(PREFIX):
+        if spec.primary.removeprefix(PREFIX) not in spec.application_metrics:
+            return f"The primary metric {spec.primary} is not among the experiment's application metrics."
     elif spec.primary not in EXPERIMENT_METRICS:
         return f"There is no metric {spec.primary}; choose one of {', '.join(EXPERIMENT_METRICS)}."
     return None

@@ -1,9 +1,10 @@
 """Conversion of experiments to the schemas of the API."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from coresteer.application_metrics.reading import PREFIX, DeclaredMetric
 from coresteer.experiments import next_step, schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.findings import findings
@@ -47,9 +48,16 @@ def to_summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) 
 
 
 def to_experiment(
-    row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], queue_position: int | None
+    row: ExperimentRow,
+    spec: Spec,
+    runs: Sequence[RecordedRun],
+    queue_position: int | None,
+    applications: Mapping[str, DeclaredMetric],
 ) -> Experiment:
-    """Return an experiment with runs, analysis and findings. Takes about 100 ms of CPU time unless cached."""
+    """Return an experiment with runs, analysis and findings. Takes about 100 ms of CPU time unless cached.
+
+    applications: its application metrics, by name.
+    """
     discarded = sum(run.discarded is not None for run in runs)
     experiment = Experiment(
         **to_summary(row, RunCounts(len(runs) - discarded, discarded), queue_position).model_dump(),
@@ -61,7 +69,8 @@ def to_experiment(
         arms=[schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec)],
         runs=list(runs),
         analysis=_analysed(row, spec, runs),
-        metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()},
+        metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()}
+        | {f"{PREFIX}{name}": MetricLabel(one.label, one.unit, one.better) for name, one in applications.items()},
     )
     experiment.findings = findings(experiment, "en")
     experiment.published = published_by(spec, experiment.analysis)

@@ -8,6 +8,7 @@ from secrets import randbelow
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.application_metrics.service import find_declared
 from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
@@ -50,7 +51,8 @@ async def get_experiment(session: AsyncSession, experiment_id: int) -> Experimen
         runs = [msgspec.convert(run.run, RecordedRun) for run in rows]
     except msgspec.ValidationError as error:
         raise Conflict(unreadable_sentence(experiment_id, error)) from None
-    return await asyncio.to_thread(serialize.to_experiment, row, spec, runs, positions.get(row.id))
+    applications = await find_declared(session, spec.application_metrics, deleted=True)
+    return await asyncio.to_thread(serialize.to_experiment, row, spec, runs, positions.get(row.id), applications)
 
 
 async def find_row(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
@@ -122,12 +124,13 @@ async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec,
     Raises Invalid with the field, NotFound, and Conflict for a node that has not reported its topology.
     """
     node, peer, view, names = await _validate(session, context, spec)
+    applications = await find_declared(session, spec.application_metrics)
     warnings = await _warnings(session, spec, node, peer)
     blocked = _blocked_because(context, spec, node, peer, role)
     netdev = validation.expected_netdev(spec, view.inventory, simulated=node.simulated)
     arms = await asyncio.to_thread(validation.arm_previews, spec, view, names, netdev)
     return ExperimentPreview(
-        sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name),
+        sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name, applications),
         runs=schedule.run_count(spec),
         duration_s=schedule.estimate_duration_s(spec),
         arms=arms,
@@ -142,6 +145,7 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
         node, peer, _, _ = await _validate(session, context, spec)
         if (blocked := _blocked_because(context, spec, node, peer, identity.role)) is not None:
             raise Conflict(blocked)
+        applications = await find_declared(session, spec.application_metrics)
         row = ExperimentRow(
             node_id=node.id,
             node=node,
@@ -151,7 +155,7 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
             runs_planned=schedule.run_count(spec),
             planned_s=schedule.estimate_duration_s(spec),
             state=ExperimentState.QUEUED,
-            sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name),
+            sentence=validation.summary_sentence(spec, node.name, None if peer is None else peer.name, applications),
             activity="Waiting in the queue of its node.",
             machine={},
             created_at=datetime.now(UTC),
@@ -221,6 +225,11 @@ async def _validate(
     view = view_of_node(node, context.registry.get(node.id).flows)
     peer_topology = None if peer is None else nodes.reported_state(peer).topology
     await asyncio.to_thread(validation.check_on_node, spec, view, peer_topology)
+    applications = await find_declared(session, spec.application_metrics)
+    for place, name in enumerate(spec.application_metrics):
+        if name not in applications:
+            sentence = f"There is no application metric {name}; an administrator declares it in the settings."
+            raise Invalid(sentence, field=f"spec.application_metrics[{place}]")
     return node, peer, view, await _policy_names(session, spec)
 
 

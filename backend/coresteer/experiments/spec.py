@@ -70,7 +70,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
     combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
     once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
-    was made, empty for none.
+    was made, empty for none. application_metrics: by name; the primary metric and guardrails name one as ``app.NAME``.
     """
 
     name: Annotated[Name, labelled("Name", "Shown in lists and in reports.")]
@@ -133,6 +133,13 @@ class Spec(Struct, frozen=True, kw_only=True):
             f"The experiment stops and restores all settings when a metric exceeds its bound {VIOLATION_PERIOD}.",
         ),
     ] = []
+    application_metrics: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=40)]],
+        Meta(max_length=8),
+        labelled(
+            "Application metrics", "Prometheus queries that are measured in each run, as declared in the settings."
+        ),
+    ] = []
     template: Annotated[str, Meta(max_length=40), labelled("Template")] = ""
 
 
@@ -157,6 +164,7 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     """The result of one attempt at a run. discarded: the reason by rule, None when it counts.
 
     attempt: from 0 for each run of the schedule. load_before: load average before the run, None if it was abandoned.
+    missing: reasons why application metrics have no value, by metric.
     """
 
     planned: PlannedRun
@@ -168,6 +176,7 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     load_before: float | None
     steal_percent: float | None
     discarded: str | None = None
+    missing: dict[str, str] = {}
 
 
 class Interval(Struct, frozen=True):

@@ -11,6 +11,7 @@ from coresteer.bus import NodeEvent
 from coresteer.changes.validation import view_of_node
 from coresteer.errors import Problem
 from coresteer.experiments import arm_config, repository, run_settings, service
+from coresteer.experiments.applications import Applications
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.machine import describe_machine
 from coresteer.experiments.run_settings import ExperimentDefinition
@@ -38,13 +39,16 @@ class StepActions:
         definition: ExperimentDefinition,
         state: SessionState,
         timeouts: Timeouts,
+        *,
         activity: str,
+        applications: Applications,
     ) -> None:
         self._context = context
         self._definition = definition
         self._state = state
         self._timeouts = timeouts
         self._activity = activity
+        self._applications = applications
 
     async def await_message(self, activity: str, until_s: float) -> None:
         """Wait until an agent's message arrives, at most until until_s (monotonic s), and show the activity."""
@@ -182,17 +186,21 @@ class StepActions:
         self._post(node_id, RunExperiment(self._definition.experiment_id, run))
 
     async def record_run(self, planned: PlannedRun, attempt: int, measured: RunResult, discarded: str | None) -> None:
-        """Store the result of a run of the experiment."""
+        """Store the result of a run of the experiment, with its application metrics."""
+        found, missing = await self._applications.measure(measured)
+        if (reason := missing.get(self._definition.spec.primary)) is not None and discarded is None:
+            discarded = f"The primary metric is missing. {reason}"
         run = RecordedRun(
             planned=planned,
             attempt=attempt,
             started_ms=measured.started_ms,
             duration_s=measured.duration_s,
-            figures=measured.figures,
+            figures=measured.figures | found,
             cpus={kind: _rounded(column) for kind, column in measured.cpus.items()},
             load_before=measured.load_before,
             steal_percent=measured.steal_percent,
             discarded=discarded,
+            missing=missing,
         )
         await self._store(run)
 

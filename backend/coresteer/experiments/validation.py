@@ -9,6 +9,7 @@ from itertools import count
 
 import msgspec
 
+from coresteer.application_metrics.reading import PREFIX, DeclaredMetric
 from coresteer.errors import Invalid
 from coresteer.experiments import schedule
 from coresteer.experiments.arm_config import (
@@ -50,10 +51,10 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
         raise Invalid(wrong, field="spec")
     _check_peer(spec)
     for place, guardrail in enumerate(spec.guardrails):
-        if guardrail.metric not in GUARDRAIL_METRICS:
-            sentence = (
-                f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {', '.join(GUARDRAIL_METRICS)}."
-            )
+        applications = [f"{PREFIX}{name}" for name in spec.application_metrics]
+        if guardrail.metric not in GUARDRAIL_METRICS and guardrail.metric not in applications:
+            choices = ", ".join([*GUARDRAIL_METRICS, *applications])
+            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {choices}."
             raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
         if not 0 <= guardrail.max < math.inf:
             raise Invalid(
@@ -207,9 +208,13 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str], 
     return ArmPreview(name=schedule.arm_name(spec, arm), sentence=" ".join(parts), commands=commands)
 
 
-def summary_sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
-    """Return a summary of the experiment in one or two sentences."""
+def summary_sentence(
+    spec: Spec, node_name: str, peer_name: str | None, applications: Mapping[str, DeclaredMetric]
+) -> str:
+    """Return a summary of the experiment in one or two sentences. applications: its application metrics, by name."""
     metric = EXPERIMENT_METRICS[spec.primary].label if spec.primary in EXPERIMENT_METRICS else spec.primary
+    if (application := applications.get(spec.primary.removeprefix(PREFIX))) is not None:
+        metric = application.label
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
     where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"

@@ -10,6 +10,7 @@ export const CONTROLLED = {"irqbalance": "irq/", "numad": "task/\\d+/(affinity|m
 export const QUICK_MEAN_RUN_S = 1.0 as const;
 export const BOUNDS = {
   ApiTokenCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
+  ApplicationMetricCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 40, "pattern": "^[a-z][a-z0-9_]*$"}, "label": {"type": "string", "minLength": 1, "maxLength": 80}, "unit": {"type": "string", "default": "", "maxLength": 20}, "url": {"type": "string", "minLength": 1, "maxLength": 500}, "query": {"type": "string", "minLength": 1, "maxLength": 2000}},
   ChangeRequest: {"confirm_timeout_s": {"type": "number", "default": 120, "minimum": 30.0, "maximum": 600.0}, "reason": {"type": "string", "default": "", "maxLength": 500}},
   ExtendRequest: {"seconds": {"type": "number", "default": 120, "minimum": 10.0, "maximum": 600.0}},
   PolicyVersionCreate: {"note": {"type": "string", "default": "", "maxLength": 500}},

@@ -46,6 +46,12 @@ export const nodesQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET("/api/nodes", { signal })),
 });
 
+/** The declared application metrics: Prometheus queries that experiments and guardrails may use. */
+export const applicationMetricsQuery = queryOptions({
+  queryKey: ["application-metrics"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/application-metrics", { signal })),
+});
+
 export const nodeQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node", nodeId],

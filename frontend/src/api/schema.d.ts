@@ -920,6 +920,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/application-metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Application Metrics
+         * @description List the declared application metrics: Prometheus queries that experiments and guardrails may use.
+         */
+        get: operations["list_application_metrics"];
+        put?: never;
+        /**
+         * Create Application Metric
+         * @description Declare an application metric. It cannot be changed afterwards, because evidence refers to it.
+         */
+        post: operations["create_application_metric"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/application-metrics/{metric_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Application Metric
+         * @description Delete an application metric. Its name and past evidence stay.
+         */
+        delete: operations["delete_application_metric"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/application-metrics/{metric_id}/nodes/{node_id}/reading": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read Application Metric
+         * @description Read an application metric for a node in the last five minutes, to try its query.
+         */
+        post: operations["read_application_metric"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/netdevs/{netdev}/coalescing": {
         parameters: {
             query?: never;
@@ -1492,6 +1556,85 @@ export interface components {
             expires_at: string | null;
             /** Token */
             token: string;
+        };
+        /**
+         * ApplicationMetric
+         * @description A declared application metric.
+         */
+        ApplicationMetric: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Label */
+            label: string;
+            /** Unit */
+            unit: string;
+            /**
+             * Better
+             * @enum {string}
+             */
+            better: "more" | "less" | "";
+            /** Url */
+            url: string;
+            /** Query */
+            query: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+        };
+        /**
+         * ApplicationMetricCreate
+         * @description An application metric to be declared.
+         *
+         *     better: whether more or less of it is better, empty where neither is. url: of a Prometheus server. query: PromQL
+         *     with ``{{node}}`` for the node's name, and optionally ``{{range}}`` for the length of the measured period.
+         */
+        ApplicationMetricCreate: {
+            /** Name */
+            name: string;
+            /** Label */
+            label: string;
+            /**
+             * Unit
+             * @default
+             */
+            unit: string;
+            /**
+             * Better
+             * @default
+             * @enum {string}
+             */
+            better: "more" | "less" | "";
+            /** Url */
+            url: string;
+            /** Query */
+            query: string;
+        };
+        /**
+         * ApplicationReading
+         * @description The value of an application metric for a node in a period. value: None where it is missing; reason says why.
+         */
+        ApplicationReading: {
+            /** Value */
+            value: number | null;
+            missing: components["schemas"]["Missing"] | null;
+            /** Reason */
+            reason: string;
+            /**
+             * From Time
+             * Format: date-time
+             */
+            from_time: string;
+            /**
+             * To Time
+             * Format: date-time
+             */
+            to_time: string;
         };
         /**
          * ArmPreview
@@ -2184,7 +2327,7 @@ export interface components {
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
              *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
              *         once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
-             *         was made, empty for none.
+             *         was made, empty for none. application_metrics: by name; the primary metric and guardrails name one as ``app.NAME``.
              */
             spec: {
                 /**
@@ -2640,6 +2783,12 @@ export interface components {
                     max: number;
                 }[];
                 /**
+                 * Application metrics
+                 * @description Prometheus queries that are measured in each run, as declared in the settings.
+                 * @default []
+                 */
+                application_metrics: string[];
+                /**
                  * Template
                  * @default
                  */
@@ -2684,6 +2833,10 @@ export interface components {
                 load_before: number | null;
                 steal_percent: number | null;
                 discarded: string | null;
+                /** @default {} */
+                missing: {
+                    [key: string]: string;
+                };
             }[];
             /**
              * Analysis
@@ -2826,7 +2979,7 @@ export interface components {
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
              *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
              *         once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
-             *         was made, empty for none.
+             *         was made, empty for none. application_metrics: by name; the primary metric and guardrails name one as ``app.NAME``.
              */
             spec: {
                 /**
@@ -3281,6 +3434,12 @@ export interface components {
                     metric: string;
                     max: number;
                 }[];
+                /**
+                 * Application metrics
+                 * @description Prometheus queries that are measured in each run, as declared in the settings.
+                 * @default []
+                 */
+                application_metrics: string[];
                 /**
                  * Template
                  * @default
@@ -3785,6 +3944,12 @@ export interface components {
             /** Course */
             course: components["schemas"]["EffectAt"][];
         };
+        /**
+         * Missing
+         * @description Why an application metric has no value.
+         * @enum {string}
+         */
+        Missing: "node-name" | "unreachable" | "timeout" | "refused" | "too-large" | "not-prometheus" | "no-data" | "several-series" | "not-a-number";
         /**
          * Mode
          * @description How far a policy goes: show its decisions, propose plans, or write them.
@@ -7038,6 +7203,12 @@ export interface components {
                     max: number;
                 }[];
                 /**
+                 * Application metrics
+                 * @description Prometheus queries that are measured in each run, as declared in the settings.
+                 * @default []
+                 */
+                application_metrics: string[];
+                /**
                  * Template
                  * @default
                  */
@@ -8851,6 +9022,129 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FleetProof"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_application_metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationMetric"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_application_metric: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplicationMetricCreate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationMetric"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_application_metric: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                metric_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_application_metric: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                metric_id: number;
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationReading"];
                 };
             };
             /** @description A problem */

@@ -37,6 +37,7 @@ export const run = (number: number, arm: number[], more: Partial<RecordedRun> = 
   load_before: 0,
   steal_percent: null,
   discarded: null,
+  missing: {},
   ...more,
 });
 

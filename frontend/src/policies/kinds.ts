@@ -27,6 +27,11 @@ export const ownershipLabel = (ownership: PolicyBody["on_drift"]): string =>
 /** The schema of the form field for a metric's guardrail: `RTT p99 limit, µs`. */
 export function guardrailSchema(metric: Metric): Schema {
   const { label, unit } = GUARDRAIL_LABELS[metric];
+  return limitSchema(label, unit);
+}
+
+/** The schema of the field for a guardrail on a metric with this label and unit. */
+export function limitSchema(label: string, unit: string): Schema {
   const schema = fieldAt(policySchema("guardrails").items ?? {}, "max");
   return { ...schema, title: `${label} limit`, unit, placeholder: "no limit" };
 }

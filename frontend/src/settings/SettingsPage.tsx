@@ -6,6 +6,7 @@ const SECTIONS = [
   ["/settings/nodes", "Nodes and agents"],
   ["/settings/users", "Users"],
   ["/settings/tokens", "API tokens"],
+  ["/settings/application-metrics", "Application metrics"],
   ["/settings/about", "About"],
 ] as const;
 

@@ -15,5 +15,6 @@ export const SETTINGS_SECTIONS = [
   { to: "/settings/nodes", label: "Settings: nodes" },
   { to: "/settings/users", label: "Settings: users" },
   { to: "/settings/tokens", label: "Settings: API tokens" },
+  { to: "/settings/application-metrics", label: "Settings: application metrics" },
   { to: "/settings/about", label: "Settings: about" },
 ] as const;

@@ -31,9 +31,14 @@ class Strikes(Struct, frozen=True):
             return Strikes()
         return Strikes(self.intervals + 1, self.seconds + duration_s)
 
+    @property
+    def violated(self) -> bool:
+        """Return whether the metric exceeded the bound for long enough."""
+        return self.intervals >= MIN_STRIKES and round(self.seconds, 1) >= MIN_STRIKES_S
+
     def violation(self, guardrail: Guardrail, value: float | None) -> str | None:
         """Return a sentence (without “The”) if the guardrail is violated, else None. value: the metric's latest."""
-        if value is None or self.intervals < MIN_STRIKES or round(self.seconds, 1) < MIN_STRIKES_S:
+        if value is None or not self.violated:
             return None
         return (
             f"{GUARDRAIL_METRICS[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "

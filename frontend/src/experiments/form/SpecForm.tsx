@@ -1,13 +1,13 @@
-import { Input, NativeSelect, TextInput } from "@mantine/core";
+import { Checkbox, Input, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Schemas } from "../../api/client";
-import { nodesQuery } from "../../api/queries";
+import { applicationMetricsQuery, nodesQuery } from "../../api/queries";
 import { Segments } from "../../components/Segments";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldsOf, optionsOf } from "../../forms/schema";
 import { GUARDRAIL_METRICS, labelWithUnit } from "../../lib/metrics";
-import { guardrailSchema } from "../../policies/kinds";
+import { guardrailSchema, limitSchema } from "../../policies/kinds";
 import layoutStyles from "../../policies/policies.module.css";
 import {
   experimentSchema,
@@ -22,7 +22,7 @@ import type { Kind } from "../types";
 import { FactorEditor } from "./FactorEditor";
 import { FormPart } from "./FormPart";
 import { knownSettings } from "./knownSettings";
-import { type Draft, newFactor, withKind, withWorkload } from "./specDraft";
+import { appMetric, type Draft, newFactor, withApplication, withKind, withWorkload } from "./specDraft";
 
 type Props = {
   draft: Draft;
@@ -43,6 +43,7 @@ const kindOptions = () =>
 /** The form of an experiment. */
 export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
+  const declared = useQuery(applicationMetricsQuery).data ?? [];
   const known = useMemo(() => knownSettings(node?.inventory), [node]);
   const workload = workloadSchema(draft.type);
   /** The message at a field; an empty field has none before the form is submitted. */
@@ -131,19 +132,54 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
           : every combination of both is measured.
         </p>
       )}
-      <PrimaryMetric draft={draft} at={at} onChange={onChange} />
+      <ApplicationMetrics draft={draft} declared={declared} onChange={onChange} />
+      <PrimaryMetric draft={draft} declared={declared} at={at} onChange={onChange} />
       <Schedule draft={draft} wrong={wrong} onChange={onChange} />
-      <Guardrails draft={draft} wrong={wrong} onChange={onChange} />
+      <Guardrails draft={draft} declared={declared} wrong={wrong} onChange={onChange} />
     </>
   );
 }
 
-type PrimaryProps = Pick<Props, "draft" | "onChange"> & { at: (path: string, text: string) => string | undefined };
+type Declared = { declared: Schemas["ApplicationMetric"][] };
+
+/** The Prometheus queries that each run measures, too; nothing where none is declared. */
+function ApplicationMetrics({ draft, declared, onChange }: Pick<Props, "draft" | "onChange"> & Declared) {
+  const { title = "", description } = experimentSchema("application_metrics");
+  if (declared.length === 0) return null;
+  return (
+    <FormPart title={title} note={description}>
+      {declared.map(({ name, label }) => (
+        <Checkbox
+          key={name}
+          label={label}
+          checked={draft.applications.includes(name)}
+          onChange={(event) => onChange(withApplication(draft, name, event.currentTarget.checked))}
+        />
+      ))}
+    </FormPart>
+  );
+}
+
+/** The chosen application metrics with the names that they have among other metrics. */
+const chosen = (draft: Draft, declared: Declared["declared"]) =>
+  draft.applications.map((name) => {
+    const { label = name, unit = "" } = declared.find((one) => one.name === name) ?? {};
+    return { metric: appMetric(name), label, unit };
+  });
+
+type PrimaryProps = Pick<Props, "draft" | "onChange"> &
+  Declared & { at: (path: string, text: string) => string | undefined };
 
 /** The metric that decides the experiment, named before anything is measured. */
-function PrimaryMetric({ draft, at, onChange }: PrimaryProps) {
+function PrimaryMetric({ draft, declared, at, onChange }: PrimaryProps) {
   const schema = experimentSchema("primary");
-  const metrics = [...new Set([...primaryMetrics(draft.type), draft.primary])].filter((name) => name !== "");
+  const applications = chosen(draft, declared).map(({ metric, label, unit }) => ({
+    value: metric,
+    label: unit === "" ? label : `${label}, ${unit}`,
+  }));
+  const metrics = [...new Set([...primaryMetrics(draft.type), draft.primary])]
+    .filter((name) => name !== "" && !applications.some(({ value }) => value === name))
+    .map((value) => ({ value, label: labelWithUnit(value) }));
   return (
     <FormPart title="Primary metric">
       {draft.type === "command" ? (
@@ -159,7 +195,7 @@ function PrimaryMetric({ draft, at, onChange }: PrimaryProps) {
           label="Metric"
           description={schema.description}
           value={draft.primary}
-          data={metrics.map((value) => ({ value, label: labelWithUnit(value) }))}
+          data={[...metrics, ...applications]}
           onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
         />
       )}
@@ -188,13 +224,18 @@ function Schedule({ draft, wrong, onChange }: PartProps) {
 }
 
 /** The bounds at which the experiment stops. */
-function Guardrails({ draft, wrong, onChange }: PartProps) {
+function Guardrails({ draft, declared, wrong, onChange }: PartProps & Declared) {
+  const node = GUARDRAIL_METRICS.map((metric) => ({ metric, schema: guardrailSchema(metric) }));
+  const applications = chosen(draft, declared).map(({ metric, label, unit }) => ({
+    metric,
+    schema: limitSchema(label, unit),
+  }));
   return (
     <FormPart title="Guardrails" note={experimentSchema("guardrails").description}>
-      {GUARDRAIL_METRICS.map((metric) => (
+      {[...node, ...applications].map(({ metric, schema }) => (
         <SchemaInput
           key={metric}
-          schema={guardrailSchema(metric)}
+          schema={schema}
           value={draft.guardrails[metric] ?? ""}
           error={wrong[`guardrails.${metric}`]}
           onChange={(value) => onChange({ ...draft, guardrails: { ...draft.guardrails, [metric]: value } })}

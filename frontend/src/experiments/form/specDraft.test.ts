@@ -151,6 +151,7 @@ test("a specification reads back as itself, but for its seed", () => {
     aa_blocks: 3,
     seed: 77,
     guardrails: [{ metric: "dropped_per_s", max: 100 }],
+    application_metrics: ["checkout_p99"],
     template: "rx-usecs",
   };
   expect(readSpec(draftOf(spec), 3).spec).toEqual({ ...spec, seed: null });

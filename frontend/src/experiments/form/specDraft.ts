@@ -1,8 +1,8 @@
 import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
 import { type Errors, readField, type Values, valuesOf, valueText } from "../../forms/values";
-import { GUARDRAIL_METRICS } from "../../lib/metrics";
+import { GUARDRAIL_LABELS, GUARDRAIL_METRICS } from "../../lib/metrics";
 import { isCpuListSetting, tunableOf } from "../../lib/settingKeys";
-import { guardrailSchema } from "../../policies/kinds";
+import { guardrailSchema, limitSchema } from "../../policies/kinds";
 import type { Mode } from "../../policies/types";
 import {
   experimentSchema,
@@ -43,7 +43,10 @@ export type Draft = {
   peer: number | null;
   factors: FactorDraft[];
   schedule: Values;
+  /** By metric; app.NAME for an application metric. */
   guardrails: Values;
+  /** Names of the application metrics that are measured, too. */
+  applications: string[];
   template: string;
 };
 
@@ -77,7 +80,7 @@ const scheduleValues = (spec?: Spec): Values =>
 /** An empty form for a kind of experiment, with the backend's defaults. */
 export function newDraft(kind: Kind): Draft {
   const [type = "observe"] = workloadTypes();
-  const draft = { name: "", kind, type, peer: null, factors: [], guardrails: {}, template: "" };
+  const draft = { name: "", kind, type, peer: null, factors: [], guardrails: {}, applications: [], template: "" };
   const [primary = ""] = primaryMetrics(type);
   return withKind(
     { ...draft, workload: valuesOf(workloadSchema(type), {}), primary, schedule: scheduleValues() },
@@ -93,6 +96,18 @@ export function withKind(draft: Draft, kind: Kind): Draft {
   return { ...draft, kind, factors: draft.factors.length > 0 ? draft.factors : [first] };
 }
 
+/** An application metric's name among other metrics. */
+export const appMetric = (name: string): string => `app.${name}`;
+
+/** The draft with or without an application metric; one that is no longer measured is neither primary nor a guardrail. */
+export function withApplication(draft: Draft, name: string, measured: boolean): Draft {
+  const others = draft.applications.filter((one) => one !== name);
+  if (measured) return { ...draft, applications: [...others, name] };
+  const { [appMetric(name)]: _, ...guardrails } = draft.guardrails;
+  const primary = draft.primary === appMetric(name) ? (primaryMetrics(draft.type)[0] ?? "") : draft.primary;
+  return { ...draft, applications: others, guardrails, primary };
+}
+
 /** The draft after a change of its workload; the primary metric is unchanged if the workload has it. */
 export function withWorkload(draft: Draft, type: WorkloadType): Draft {
   const metrics = primaryMetrics(type);
@@ -105,7 +120,9 @@ export function withWorkload(draft: Draft, type: WorkloadType): Draft {
     ...draft,
     type,
     workload: valuesOf(workloadSchema(type), {}),
-    primary: metrics.includes(draft.primary) ? draft.primary : (metrics[0] ?? ""),
+    primary: [...metrics, ...draft.applications.map(appMetric)].includes(draft.primary)
+      ? draft.primary
+      : (metrics[0] ?? ""),
     peer: hasPeer(type) ? draft.peer : null,
     factors: draft.factors.map((factor) => ({ ...factor, levels: factor.levels.map(strip) })),
   };
@@ -126,6 +143,7 @@ export function draftOf(spec: Spec): Draft {
     ),
     schedule: { ...scheduleValues(spec), seed: "" },
     guardrails: Object.fromEntries(spec.guardrails.map(({ metric, max }) => [metric, String(max)])),
+    applications: spec.application_metrics,
     template: spec.template,
   };
 }
@@ -234,10 +252,14 @@ export function readSpec(draft: Draft, nodeId: number | undefined): Reading {
   ]);
   const schedule = scheduleFields().map(([field]) => [field, read(field, draft.schedule[field] ?? "")]);
   const primary = read("primary", draft.primary);
-  const guardrails = GUARDRAIL_METRICS.filter((metric) => draft.guardrails[metric]?.trim()).map((metric) => ({
-    metric,
-    max: reader.field(guardrailSchema(metric), `guardrails.${metric}`, draft.guardrails[metric] ?? ""),
-  }));
+  const limit = (metric: string) =>
+    metric in GUARDRAIL_LABELS ? guardrailSchema(metric as keyof typeof GUARDRAIL_LABELS) : limitSchema(metric, "");
+  const guardrails = [...GUARDRAIL_METRICS, ...draft.applications.map(appMetric)]
+    .filter((metric) => draft.guardrails[metric]?.trim())
+    .map((metric) => ({
+      metric,
+      max: reader.field(limit(metric), `guardrails.${metric}`, draft.guardrails[metric] ?? ""),
+    }));
   if (nodeId === undefined) reader.fail("node_id", "Choose a node first.");
   if (Object.keys(reader.errors).length > 0) return { spec: null, wrong: reader.errors };
   const spec = {
@@ -250,6 +272,7 @@ export function readSpec(draft: Draft, nodeId: number | undefined): Reading {
     factors,
     ...Object.fromEntries(schedule),
     guardrails,
+    application_metrics: draft.applications,
     template: draft.template,
   };
   return { spec: spec as SpecIn, wrong: null };

@@ -1,0 +1,210 @@
+import { Button, NativeSelect, Textarea, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { type FormEvent, useState } from "react";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { BOUNDS } from "../api/constants";
+import { applicationMetricsQuery, handleSignedOut, nodesQuery, queryClient } from "../api/queries";
+import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
+import { FormError, fieldError } from "../components/FormError";
+import { Scroll } from "../components/Scroll";
+import styles from "./settings.module.css";
+
+type Metric = Schemas["ApplicationMetric"];
+type Body = Schemas["ApplicationMetricCreate"];
+
+const EMPTY = { name: "", label: "", unit: "", better: "less", url: "", query: "" } satisfies Body;
+const TEXTS = [
+  { field: "name", label: "Name", placeholder: "checkout_p99", required: true, w: 160 },
+  { field: "label", label: "Label", placeholder: "Checkout, p99", required: true, w: 220 },
+  { field: "unit", label: "Unit", placeholder: "s", required: false, w: 80 },
+  { field: "url", label: "Prometheus server", placeholder: "http://prometheus:9090", required: true, w: 300 },
+] as const;
+const refetch = () => queryClient.invalidateQueries({ queryKey: applicationMetricsQuery.queryKey });
+
+function NewMetric() {
+  const [body, setBody] = useState<Body>(EMPTY);
+  const create = useMutation({
+    mutationFn: () => unwrap(api.POST("/api/application-metrics", { body })),
+    onError: handleSignedOut,
+    onSuccess: () => {
+      setBody(EMPTY);
+      return refetch();
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    create.mutate();
+  };
+  return (
+    <form className={styles.form} onSubmit={submit}>
+      {TEXTS.map(({ field, label, placeholder, required, w }) => (
+        <TextInput
+          key={field}
+          label={label}
+          placeholder={placeholder}
+          required={required}
+          maxLength={BOUNDS.ApplicationMetricCreate[field].maxLength}
+          autoComplete="off"
+          w={w}
+          value={body[field]}
+          error={fieldError(create.error, field)}
+          onChange={(event) => setBody({ ...body, [field]: event.currentTarget.value })}
+        />
+      ))}
+      <NativeSelect
+        label="Better"
+        data={[
+          { value: "less", label: "less" },
+          { value: "more", label: "more" },
+          { value: "", label: "neither" },
+        ]}
+        value={body.better}
+        onChange={(event) => setBody({ ...body, better: event.currentTarget.value as Body["better"] })}
+      />
+      <Textarea
+        label="Query"
+        description="{{node}} is the node's name, {{range}} the length of the measured time."
+        placeholder={'sum(rate(http_requests_total{instance=~"{{node}}:.*"}[30s]))'}
+        required
+        autosize
+        maxLength={BOUNDS.ApplicationMetricCreate.query.maxLength}
+        style={{ flexBasis: "100%" }}
+        classNames={{ input: "mono" }}
+        value={body.query}
+        error={fieldError(create.error, "query")}
+        onChange={(event) => setBody({ ...body, query: event.currentTarget.value })}
+      />
+      <Button type="submit" variant="filled" loading={create.isPending}>
+        Declare
+      </Button>
+      <FormError error={create.error} fields={["name", "label", "unit", "url", "query"]} />
+    </form>
+  );
+}
+
+/** Reads a metric for a node of the last five minutes; a missing value is hatched, with the reason. */
+function Try({ metric }: { metric: Metric }) {
+  const nodes = useQuery(nodesQuery).data ?? [];
+  const read = useMutation({
+    mutationFn: (node: number) =>
+      unwrap(
+        api.POST("/api/application-metrics/{metric_id}/nodes/{node_id}/reading", {
+          params: { path: { metric_id: metric.id, node_id: node } },
+        }),
+      ),
+    onError: handleSignedOut,
+  });
+  const { data: reading } = read;
+  return (
+    <div role="status">
+      <NativeSelect
+        size="xs"
+        aria-label={`Try ${metric.name} on a node`}
+        disabled={read.isPending}
+        value={read.variables === undefined ? "" : String(read.variables)}
+        data={[
+          { value: "", label: "try on a node" },
+          ...nodes.map(({ id, name }) => ({ value: String(id), label: name })),
+        ]}
+        onChange={(event) => event.currentTarget.value !== "" && read.mutate(Number(event.currentTarget.value))}
+      />
+      {read.isError && <p className="bad">{errorMessage(read.error)}</p>}
+      {reading !== undefined && reading.value !== null && (
+        <p>
+          {reading.value} {metric.unit} <span className="muted">in the last 5 min</span>
+        </p>
+      )}
+      {reading !== undefined && reading.value === null && <p className="muted">Missing: {reading.reason}</p>}
+    </div>
+  );
+}
+
+function Delete({ metric, onClose }: { metric: Metric; onClose: () => void }) {
+  const remove = useMutation({
+    mutationFn: () =>
+      unwrap(api.DELETE("/api/application-metrics/{metric_id}", { params: { path: { metric_id: metric.id } } })),
+    onError: handleSignedOut,
+    onSuccess: () => {
+      onClose();
+      return refetch();
+    },
+  });
+  return (
+    <ConfirmDialog
+      title={`Delete the application metric “${metric.name}”`}
+      action="Delete"
+      pending={remove.isPending}
+      error={remove.error}
+      onConfirm={() => remove.mutate()}
+      onClose={onClose}
+    >
+      <p>Past results keep it. Its name cannot be used again.</p>
+    </ConfirmDialog>
+  );
+}
+
+/** Settings section of application metrics: Prometheus queries that experiments and guardrails may use. */
+export function ApplicationMetricsSection() {
+  const isAdmin = useHasRole("admin");
+  const mayRead = useHasRole("operator");
+  const metrics = useQuery(applicationMetricsQuery);
+  const [deleting, setDeleting] = useState<Metric | null>(null);
+  return (
+    <section className="card">
+      <h2>
+        Application metrics <small>Prometheus queries that experiments and guardrails may use</small>
+      </h2>
+      <div className="body">
+        {isAdmin ? <NewMetric /> : <p className="muted">Declaring application metrics needs the admin role.</p>}
+      </div>
+      {metrics.isError && (
+        <p className="body bad" role="alert">
+          {errorMessage(metrics.error)}
+        </p>
+      )}
+      {metrics.data?.length === 0 && <p className="body muted">No application metrics.</p>}
+      {metrics.data !== undefined && metrics.data.length > 0 && (
+        <Scroll label="Application metrics, table">
+          <table className="table">
+            <thead>
+              <tr>
+                <th>name</th>
+                <th>label</th>
+                <th>better</th>
+                <th>server and query</th>
+                <th>value</th>
+                <th>
+                  <span className="visually-hidden">actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {metrics.data.map((metric) => (
+                <tr key={metric.id}>
+                  <td className="mono">{metric.name}</td>
+                  <td>{metric.unit === "" ? metric.label : `${metric.label}, ${metric.unit}`}</td>
+                  <td>{metric.better || "–"}</td>
+                  <td>
+                    <span className="muted">{metric.url}</span>
+                    <br />
+                    <code>{metric.query}</code>
+                  </td>
+                  <td>{mayRead && <Try metric={metric} />}</td>
+                  <td>
+                    {isAdmin && (
+                      <Button onClick={() => setDeleting(metric)} aria-label={`Delete ${metric.name}`}>
+                        Delete
+                      </Button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+      {deleting !== null && <Delete metric={deleting} onClose={() => setDeleting(null)} />}
+    </section>
+  );
+}

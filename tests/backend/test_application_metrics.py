@@ -1,0 +1,276 @@
+"""Prometheus queries as metrics: what is asked, which answers are a value, a zero or none, and who may declare them."""
+
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.backend.conftest import Backend, Client
+from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, never_completes
+from tests.support.prometheus import Answer, FakePrometheus, fake_prometheus, matrix, refusal, success, vector
+
+from coresteer.application_metrics.prometheus import MAX_BYTES, PrometheusReader
+from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading, parse_answer
+from coresteer.experiments import applications
+
+START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+END = START + timedelta(seconds=60)
+P99 = 'histogram_quantile(0.99, sum by (le) (increase(latency_bucket{instance=~"{{node}}:.*"}[{{range}}])))'
+MEAN = 'sum(rate(requests_total{instance="{{node}}"}[15s]))'
+
+
+@pytest.fixture
+def prometheus() -> Iterator[FakePrometheus]:
+    with fake_prometheus() as fake:
+        yield fake
+
+
+def metric(prometheus: FakePrometheus, query: str = P99) -> DeclaredMetric:
+    return DeclaredMetric("p99", "Response time, p99", "s", "less", prometheus.url, query)
+
+
+async def read(prometheus: FakePrometheus, query: str = P99, node: str = "web-1") -> Reading:
+    return await PrometheusReader(timeout_s=0.5).read(metric(prometheus, query), node, START, END)
+
+
+async def test_a_query_with_a_range_is_evaluated_once_at_the_end_of_the_period(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda path, params: vector("0.125")
+    assert await read(prometheus) == Reading(0.125)
+    query = P99.replace("{{node}}", "web-1").replace("{{range}}", "60s")
+    assert prometheus.requests == [("/api/v1/query", {"query": query, "time": f"{END.timestamp():.3f}"})]
+
+
+async def test_another_query_has_the_mean_of_its_points(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda path, params: matrix(*["1", "3"] * 30)
+    found = await read(prometheus, MEAN)
+    assert found.missing is None
+    assert found.value == pytest.approx(2.0)
+    ((path, params),) = prometheus.requests
+    asked = {"start": f"{START.timestamp() + 1:.3f}", "end": f"{END.timestamp():.3f}", "step": "1"}
+    assert (path, params) == ("/api/v1/query_range", {"query": MEAN.replace("{{node}}", "web-1"), **asked})
+
+
+ANSWERS: list[tuple[str, Answer, int, float | None, Missing | None, str]] = [
+    ("zero is a value", vector("0"), 1, 0.0, None, ""),
+    ("a scalar", success("scalar", [0, "4"]), 1, 4.0, None, ""),
+    ("no series", vector(), 1, None, Missing.NO_DATA, "no data for this node"),
+    ("no points", matrix(), 60, None, Missing.NO_DATA, "no data for this node"),
+    ("few points", matrix(*["1"] * 29), 60, None, Missing.NO_DATA, "29 of 60 points"),
+    ("half of the points", matrix(*["2"] * 30), 60, 2.0, None, ""),
+    ("NaN among points", matrix(*["NaN", "2"] * 30), 60, 2.0, None, ""),
+    ("0 divided by 0", vector("NaN"), 1, None, Missing.NOT_A_NUMBER, "0 divided by 0"),
+    ("infinite", vector("+Inf"), 1, None, Missing.NOT_A_NUMBER, "infinite"),
+    ("a sum that overflows", matrix(*["1e308"] * 60), 60, 1e308, None, ""),
+    ("several series", vector("1", "2"), 1, None, Missing.SEVERAL_SERIES, "2 series; aggregate"),
+    ("an invalid query", refusal("parse error at char 3"), 1, None, Missing.REFUSED, "parse error at char 3"),
+    ("another program", (200, b"<html>"), 1, None, Missing.NOT_PROMETHEUS, "not as Prometheus does"),
+    ("no numbers", vector("many"), 1, None, Missing.NOT_PROMETHEUS, "neither a scalar nor series"),
+    ("a login page", (302, b""), 1, None, Missing.NOT_PROMETHEUS, ""),
+    ("another JSON", (200, b"[1]"), 1, None, Missing.NOT_PROMETHEUS, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "answer", "points", "value", "missing", "reason"), ANSWERS)
+def test_a_missing_value_is_never_zero(  # noqa: PLR0917 - a row of the table
+    name: str, answer: Answer, points: int, value: float | None, missing: Missing | None, reason: str
+) -> None:
+    status, body = answer
+    found = parse_answer(body, status, points)
+    assert found.missing == missing, name
+    assert found.value == pytest.approx(value), name
+    assert reason in found.reason
+    assert (found.reason == "") == (value is not None)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda s: st.lists(s) | st.dictionaries(
+    st.sampled_from(["status", "data", "resultType", "result", "value", "values", "error"]), s
+)))  # fmt: skip
+def test_any_answer_is_a_finite_value_or_has_a_reason(data: Any) -> None:  # noqa: ANN401 - any JSON
+    import json
+
+    found = parse_answer(json.dumps({"status": "success", "data": data}).encode(), 200, 1)
+    assert (found.value is None) == (found.reason != "")
+
+
+@pytest.mark.parametrize("node", ['web"} or vector(1) #', ".*|", "a b", "", "x" * 300, "웹"])
+async def test_a_name_that_could_change_the_query_is_not_asked_for(prometheus: FakePrometheus, node: str) -> None:
+    found = await read(prometheus, node=node)
+    assert (found.missing, prometheus.requests) == (Missing.NODE_NAME, [])
+
+
+async def test_redirects_are_not_followed(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda path, params: (302, b"")
+    found = await read(prometheus)
+    assert (found.missing, "redirects" in found.reason) == (Missing.NOT_PROMETHEUS, True)
+
+
+async def test_an_answer_is_bounded_in_bytes_and_time(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda path, params: (200, b" " * (2 * MAX_BYTES))
+    assert (await read(prometheus)).missing is Missing.TOO_LARGE
+    hangs = threading.Event()
+    prometheus.answer = lambda path, params: (hangs.wait(20), vector("1"))[1]
+    found = await read(prometheus)
+    hangs.set()
+    assert (found.missing, "did not answer within 0.5 s" in found.reason) == (Missing.TIMEOUT, True)
+
+
+async def test_a_server_that_is_not_there_is_named(prometheus: FakePrometheus) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        prometheus.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        found = await read(prometheus)
+    assert found.missing is Missing.UNREACHABLE
+    assert "127.0.0.1" in found.reason
+
+
+# Declared by administrators
+
+VALID = {"name": "p99", "label": "Response time, p99", "unit": "s", "better": "less", "query": P99}
+
+
+async def declare(client: Client, prometheus: FakePrometheus, **changes: object) -> Any:  # noqa: ANN401 - a response
+    return await client.post("/api/application-metrics", {**VALID, "url": prometheus.url, **changes})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "P99"),
+        ("name", ""),
+        ("label", "two\nlines"),
+        ("url", "file:///etc/passwd"),
+        ("url", "http://user:secret@prometheus"),
+        ("url", "http://prometheus/?x=1"),
+        ("url", "http://prometheus:99999"),
+        ("url", "gopher://prometheus"),
+        ("query", "sum(rate(requests_total[1m]))"),
+        ("query", "{{node}}" * 1000),
+        ("better", "perhaps"),
+    ],
+)
+async def test_an_invalid_declaration_is_refused_with_its_field(
+    backend: Backend, prometheus: FakePrometheus, field: str, value: str
+) -> None:
+    admin = await backend.client("admin")
+    answer = await declare(admin, prometheus, **{field: value})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"] == field, answer.text
+    assert prometheus.requests == []
+
+
+async def test_a_declared_metric_is_audited_tried_and_deleted_and_its_name_stays(
+    backend: Backend, prometheus: FakePrometheus
+) -> None:
+    admin = await backend.client("admin")
+    created = (await declare(admin, prometheus)).json()
+    assert created["url"] == prometheus.url
+    async with experiment_node(backend) as node:
+        prometheus.answer = lambda path, params: vector("0.25")
+        path = f"/api/application-metrics/{created['id']}"
+        reading = (await admin.post(f"{path}/nodes/{node.id}/reading")).json()
+        assert (reading["value"], reading["missing"]) == (0.25, None)
+        prometheus.answer = lambda path, params: vector()
+        reading = (await admin.post(f"{path}/nodes/{node.id}/reading")).json()
+        assert (reading["value"], reading["missing"]) == (None, "no-data")
+    assert (await admin.delete(path)).status_code == 204
+    assert (await admin.get("/api/application-metrics")).json() == []
+    again = await declare(admin, prometheus)
+    assert (again.status_code, again.json()["errors"][0]["field"]) == (422, "name")
+    entries = (await admin.get("/api/audit")).json()["entries"]
+    found = [entry for entry in entries if entry["action"].startswith("application-metric.")]
+    assert [(entry["action"], entry["target"]) for entry in found] == [
+        ("application-metric.delete", "p99"),
+        ("application-metric.create", "p99"),
+    ]
+    assert found[1]["detail"] == {"url": prometheus.url, "query": P99}
+
+
+# In experiments
+
+
+NUMBERS = count()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test has used: names stay."""
+    return f"p99_{next(NUMBERS)}"
+
+
+@pytest_asyncio.fixture
+async def node(backend: Backend, prometheus: FakePrometheus, name: str) -> AsyncIterator[ExperimentNode]:
+    backend.app.state.runner.timeouts = QUICK
+    admin = await backend.client("admin")
+    assert (await declare(admin, prometheus, name=name)).status_code == 201
+    async with experiment_node(backend) as node:
+        yield node
+
+
+async def test_an_experiment_measures_an_application_metric_in_each_run(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str
+) -> None:
+    prometheus.answer = lambda path, params: vector("0.2" if node.affinity == "7" else "0.1")
+    started = await node.start(node.spec(application_metrics=[name], primary=f"app.{name}"))
+    done = await node.ended(started["id"])
+    assert (done["state"], done["runs_discarded"]) == ("done", 0), done["sentence"]
+    (found,) = [one for one in done["analysis"]["comparisons"] if one["metric"] == f"app.{name}"]
+    assert (found["baseline"]["value"], found["level"]["value"]) == (pytest.approx(0.1), pytest.approx(0.2))
+    assert done["metrics"][f"app.{name}"] == {"label": "Response time, p99", "unit": "s", "better": "less"}
+    assert "response time, p99" in done["findings"][0].lower()
+    assert len(prometheus.requests) == done["runs_planned"]
+
+
+async def test_a_run_without_its_primary_application_metric_is_discarded_with_the_reason(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str
+) -> None:
+    prometheus.answer = lambda path, params: vector()
+    started = await node.start(node.spec(application_metrics=[name], primary=f"app.{name}"))
+    done = await node.ended(started["id"])
+    assert done["state"] == "failed"
+    assert "Prometheus has no data for this node" in done["sentence"]
+    assert done["runs"][0]["missing"] == {f"app.{name}": "Prometheus has no data for this node in the period."}
+
+
+async def test_another_metric_that_is_missing_is_absent_from_the_run_and_not_zero(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str
+) -> None:
+    prometheus.answer = lambda path, params: refusal("query timed out", 503)
+    started = await node.start(node.spec(application_metrics=[name]))
+    done = await node.ended(started["id"])
+    assert (done["state"], f"app.{name}" in done["analysis"]["metrics"]) == ("done", False)
+
+
+async def test_a_guardrail_on_an_application_metric_stops_the_experiment_and_restores_the_settings(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applications, "POLL_S", 1.0)
+    prometheus.answer = lambda path, params: vector("0.9" if node.affinity == "7" else "0.1")
+    before = node.affinity
+    node.answer = lambda n, request: n.complete(request) if n.affinity != "7" else never_completes(n, request)
+    guardrail = {"metric": f"app.{name}", "max": 0.5}
+    started = await node.start(node.spec(application_metrics=[name], guardrails=[guardrail]))
+    done = await node.ended(started["id"])
+    assert done["state"] == "stopped"
+    assert f"app.{name} was 0.9, above its guardrail of 0.5, in 2 readings in a row." in done["sentence"]
+    assert node.affinity == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"application_metrics": ["errors"]}, "spec.application_metrics[0]"),
+        ({"primary": "app.p99"}, "spec"),
+        ({"guardrails": [{"metric": "app.p99", "max": 1}]}, "spec.guardrails[0].metric"),
+    ],
+)
+async def test_an_application_metric_must_be_declared_and_named_in_the_spec(
+    node: ExperimentNode, changes: dict[str, object], field: str
+) -> None:
+    answer = await node.operator.post("/api/experiments", {"spec": node.spec(**changes)})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
