@@ -167,9 +167,8 @@ def comparison_sentence(phrases: Phrases, found: Comparison) -> str:
         return phrases.text("found.unsteady", **names | {"metric": phrases.label_in_sentence(found.metric)})
     if found.verdict == "too-few":
         names |= {"metric": phrases.label_in_sentence(found.metric)}
-        if found.level is None or found.baseline is None:
-            return phrases.text("found.too_few", **names)
-        return phrases.text("found.too_few_means", **names, **_amounts(phrases, found))
+        key = "too_few" if found.baseline is None else "too_few_means" if found.level else "too_few_base"
+        return phrases.text(f"found.{key}", **names, **_amounts(phrases, found))
     if found.effect is None:
         return _absolute(phrases, found, names)
     if found.verdict == "no-difference":

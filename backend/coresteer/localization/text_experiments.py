@@ -99,6 +99,11 @@ EXPERIMENT = {
         "{metric}에 대해 결론을 내리기에는 완전한 블록이 부족하다. 유효한 실행의 평균은 {arm} 조건에서 {value}, "
         "{baseline} 조건에서 {base}이다.",
     ),
+    "found.too_few_base": (
+        "Too few runs for a result for {metric}: none with {arm} was kept; the mean with {baseline} is {base}.",
+        "{metric}에 대해 결론을 내리기에는 실행 횟수가 부족하다. {arm} 조건의 유효한 실행은 없으며, {baseline} 조건의 "
+        "평균은 {base}이다.",
+    ),
     "found.left_out": (
         "Runs left out after three discarded attempts: {count} of {planned}. Incomplete blocks do not count in the "
         "comparison.",
@@ -147,11 +152,11 @@ EXPERIMENT = {
         "없다(전체 조건 동시 95% 신뢰 구간).",
     ),
     "sweep.trend_up": (
-        "{metric} increases with {factor} (Spearman's ρ {rho}, p {p}).",
+        "{metric}: increases with {factor} (Spearman's ρ {rho}, p {p}).",
         "{factor:이/가} 커질수록 {metric:이/가} 증가한다(스피어만 ρ {rho}, p값 {p}).",
     ),
     "sweep.trend_down": (
-        "{metric} decreases with {factor} (Spearman's ρ {rho}, p {p}).",
+        "{metric}: decreases with {factor} (Spearman's ρ {rho}, p {p}).",
         "{factor:이/가} 커질수록 {metric:이/가} 감소한다(스피어만 ρ {rho}, p값 {p}).",
     ),
     "predictor.reached": (

@@ -120,7 +120,8 @@ def experiment_facts(phrases: Phrases) -> list[tuple[str, str]]:
         ("fact.number", str(experiment.id)),
     ]
     if experiment.spec.peer_node_id is not None:
-        rows.insert(1, ("fact.peer", f"#{experiment.spec.peer_node_id}"))
+        peer = (experiment.machine.get("peer") or {}).get("name")
+        rows.insert(1, ("fact.peer", peer or f"#{experiment.spec.peer_node_id}"))
     return [(phrases.text(key), text) for key, text in rows]
 
 

@@ -1,4 +1,7 @@
-"""Writes a report as Markdown (GitHub's) for tickets. Charts become tables; the chart of single runs is left out."""
+"""Writes a report as Markdown (GitHub's) for tickets. Charts become tables.
+
+Left out are the chart of single runs, and that of effects, which a table next to it has too.
+"""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +25,7 @@ from coresteer.reports.model import (
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 """What Markdown, HTML or mathematics interprets; an underscore within a word is none."""
-_AT_START = re.compile(r"^(\s*)([#+-]|\d+[.)])", re.MULTILINE)
+_AT_START = re.compile(r"^(\s*)([+-]|#+|\d+[.)])(?=\s|$)", re.MULTILINE)
 _MENTION = "@\N{WORD JOINER}"
 """An @ that mentions nobody."""
 _MAX_COLUMNS = 24
@@ -58,17 +61,15 @@ def _block(block: Block, report: Report) -> str:  # noqa: PLR0911 - one return a
             return f"{fence}\n{commands}\n{fence}"
         case Table(title, columns, rows, numeric):
             return _titled(title, _table(columns, rows, numeric))
-        case Runs():
+        case Runs() | Dots():
             return ""
         case _:
             return _figure(block, report)
 
 
-def _figure(figure: Dots | Lines | Heat | Bars, report: Report) -> str:
+def _figure(figure: Lines | Heat | Bars, report: Report) -> str:
     language = report.language
     match figure:
-        case Dots():
-            table = _table(["", figure.axis], [[dot.label, dot.text] for dot in figure.rows], [1])
         case Lines():
             xs = sorted({x for line in figure.lines for x, _ in line.points})
             by_x = [dict(line.points) for line in figure.lines]

@@ -34,7 +34,7 @@ def _field_text(phrases: Phrases, schema: Mapping[str, Any], name: str, value: o
     if isinstance(value, bool):
         return f"{label}: {phrases.text('yes' if value else 'no')}"
     if isinstance(value, int | float):
-        shown = f"{value:,}"
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:g}"
     else:
         shown = phrases.translated(schema.get("enum_labels", {}).get(value, str(value)))
     return f"{label} {shown} {phrases.translated(schema.get('unit', ''))}".rstrip()
