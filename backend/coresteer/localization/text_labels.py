@@ -73,6 +73,7 @@ FIELDS = {
     "Seed": "시드",
     "Jobs": "작업 수",
     "Processes of a job": "작업당 프로세스",
+    "Machines": "장비 수",
     "Multiprogramming level": "다중 프로그래밍 수준",
     "Loops": "루프 수",
     "Job type": "작업 유형",
