@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.backend.simulated_experiments import Effect, ab_spec, simulated
-from tests.backend.test_experiment_templates import THIS, TWO_SOCKET, spec_of
+from tests.backend.test_experiment_templates import THIS, TWO_SOCKET, card, cpus, facts, spec_of
 
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.findings import findings
@@ -13,7 +13,7 @@ from coresteer.experiments.predictor import prediction_of
 from coresteer.experiments.published import published_results
 from coresteer.experiments.schemas import Experiment, PublishedRow
 from coresteer.experiments.spec import Factor, Level, RecordedRun, Spec
-from coresteer.experiments.templates import published_by, unmeasured_by
+from coresteer.experiments.templates import NodeFacts, published_by, unmeasured_by
 from coresteer.reports.experiment import experiment_report
 from coresteer.reports.model import Lines, Table
 from coresteer_core.experiments.model import Memory
@@ -115,6 +115,41 @@ def test_a_metric_that_says_nothing_about_the_load_has_the_reason_and_no_arm() -
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert table.rows[0][-1] == "부하가 인터럽트를 발생시키지 않는 veth 쌍을 지난다."
     assert not any(isinstance(block, Lines) for block in section.blocks)
+
+
+NIC = facts(cpus(4), card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128"))
+PEER = replace(TWO_SOCKET, peer_id=2)
+
+
+@pytest.mark.parametrize(
+    ("node", "slug"),
+    [
+        (PEER, "m-n"),
+        (TWO_SOCKET, "few-interrupt-cores"),
+        (PEER, "few-interrupt-cores-2s"),
+        (PEER, "few-interrupt-cores-2n"),
+        (PEER, "few-interrupt-cores-4s"),
+        (NIC, "rx-usecs"),
+        (NIC, "rx-frames"),
+        (TWO_SOCKET, "service-classes"),
+        (TWO_SOCKET, "unas"),
+        (TWO_SOCKET, "contention-factor"),
+        (TWO_SOCKET, "coscheduling"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_published_value_with_a_role_has_this_nodes_next_to_it(node: NodeFacts, slug: str) -> None:
+    spec = spec_of(node, slug)
+    made = simulated(spec)
+    rows = published_by(spec, made.analysis)
+    runs = [
+        replace(run, figures=dict.fromkeys({row.metric for row in rows}, 1.0 + run.planned.arm[0])) for run in made.runs
+    ]
+    with_a_role = [row for row in published_by(spec, analyse(spec, made.seed, runs)) if row.role]
+    assert with_a_role
+    for row in with_a_role:
+        assert row.arms, row.id
+        assert (row.effect is not None) == bool(row.against), row.id
 
 
 @pytest.mark.parametrize("spec", [spec_of(TWO_SOCKET, "rx-usecs"), spec_of(TWO_SOCKET, "m-n")], ids=["nic", "m-n"])

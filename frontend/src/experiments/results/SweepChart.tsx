@@ -12,24 +12,31 @@ import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
 
 type Props = { experiment: Experiment; metric: string; paper: string };
 
-/** A metric by factor: a line for one factor, a matrix for two. */
+/** A metric by factor, a line for one factor, a matrix for two, and the authors' values of it. */
 export function SweepChart({ experiment, metric, paper }: Props) {
-  return experiment.spec.factors.length > 1 ? (
-    <Matrix experiment={experiment} metric={metric} />
-  ) : (
-    <Lines experiment={experiment} metric={metric} paper={paper} />
+  const printed = experiment.published.filter(
+    (row) => row.metric === metric || row.value === null || row.unmeasured_because !== null,
+  );
+  return (
+    <>
+      {experiment.spec.factors.length > 1 ? (
+        <Matrix experiment={experiment} metric={metric} />
+      ) : (
+        <Lines experiment={experiment} metric={metric} />
+      )}
+      {printed.length > 0 && <AuthorsTable rows={printed} experiment={experiment} paper={paper} />}
+    </>
   );
 }
 
-function Lines({ experiment, metric, paper }: Props) {
+type MetricProps = Omit<Props, "paper">;
+
+function Lines({ experiment, metric }: MetricProps) {
   const { label, unit } = metricOf(experiment, metric);
   const { points, numeric } = sweepPoints(experiment, metric);
   const factor = experiment.spec.factors[0];
   const axis = [factor?.name, factor?.unit].filter(Boolean).join(", ");
   const trend = experiment.analysis.trends.find((one) => one.metric === metric);
-  const printed = experiment.published.filter(
-    (row) => row.metric === metric || row.value === null || row.unmeasured_because !== null,
-  );
   const drawn = points.some((point) => point.authors !== null);
   return (
     <>
@@ -69,7 +76,6 @@ function Lines({ experiment, metric, paper }: Props) {
           {trend.p === null ? "" : `, p ${trend.p < 0.001 ? "< 0.001" : trend.p.toFixed(3)}`}.
         </p>
       )}
-      {printed.length > 0 && <AuthorsTable rows={printed} experiment={experiment} paper={paper} />}
     </>
   );
 }
@@ -152,7 +158,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   );
 }
 
-function Matrix({ experiment, metric }: Omit<Props, "paper">) {
+function Matrix({ experiment, metric }: MetricProps) {
   const { unit, label } = metricOf(experiment, metric);
   const cells = sweepMatrix(experiment, metric);
   const [rows, columns] = experiment.spec.factors;
