@@ -146,13 +146,15 @@ def test_the_study_has_a_row_for_each_statement() -> None:
         for seed in range(1, 11)
     ]
     of_study = [one for one in figures() if one.model == "study"]
-    rows = [judge(one, command._of_study(one, runs, "")) for one in of_study]
+    rows = [judge(one, command._of_study(one, command.Study(spec, runs))) for one in of_study]
     found = {row.figure.id: row.verdict for row in rows}
     assert found["fig4-response"] is R and found["fig5-imbalance"] is R and found["fig4-idle"] is D
     assert all(row.measured.simulated for row in rows)
     assert counted(rows).startswith("Simulated: ")
-    (reason,) = {command._of_study(one, [], "no numba").reason for one in of_study}
+    (reason,) = {command._of_study(one, command.Study(spec, [], "no numba")).reason for one in of_study}
     assert reason == "no numba"
+    few = command.Study(spec, [run for run in runs if run.seed < 5])
+    assert judge(of_study[0], command._of_study(of_study[0], few)).verdict is Verdict.IMPOSSIBLE
 
 
 def result(factor: float, seed: int, imbalance: float) -> Result:
@@ -201,7 +203,8 @@ def test_a_coresteer_that_runs_here_is_not_disturbed(
 
 def test_every_figure_has_a_row_even_where_nothing_ran() -> None:
     assert set(wanted_templates(["numa", "service-class"])) == {"unas", "contention-factor", "service-classes"}
-    rows: list[Row] = [row for one in figures() for row in command._rows(one, Plan([], {}), {}, [], "omitted")]
+    study = command.Study(command.study_spec("full"), [], "omitted")
+    rows: list[Row] = [row for one in figures() for row in command._rows(one, Plan([], {}), {}, study)]
     assert {row.figure.id for row in rows} == {one.id for one in figures()}
     assert {row.verdict for row in rows if not row.measured.simulated} == {Verdict.IMPOSSIBLE}
 

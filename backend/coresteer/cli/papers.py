@@ -44,6 +44,14 @@ class Result(NamedTuple):
     differs: list[str]
 
 
+class Study(NamedTuple):
+    """A simulated study with its runs; why_not: there are none."""
+
+    spec: "StudySpec"
+    runs: "Sequence[Run]"
+    why_not: str = ""
+
+
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `papers` to the parser."""
     command = commands.add_parser(
@@ -99,14 +107,14 @@ def _repeat(systems: Sequence[str], study: str, *, quick: bool) -> Result:
     started, load = time.monotonic(), os.getloadavg()[0]
     plan, outcomes = _experiments(systems, study, quick=quick)
     wanted = [figure for figure in figures() if figure.system in systems]
-    study_runs, why_no_study = _study(study) if any(each.model == "study" for each in wanted) else ([], "")
-    rows = [row for figure in wanted for row in _rows(figure, plan, outcomes, study_runs, why_no_study)]
+    simulated = _study(study if any(each.model == "study" for each in wanted) else "none")
+    rows = [row for figure in wanted for row in _rows(figure, plan, outcomes, simulated)]
     differs = [f"{each.slug}: {sentence}" for each in plan.experiments for sentence in each.differs]
     count, minutes = len(outcomes), (time.monotonic() - started) / 60
     facts = [
         f"{platform.node()}, {os.cpu_count()} CPUs, Linux {platform.release()}; {datetime.now(UTC):%Y-%m-%d %H:%M} "
         f"UTC; load average {load:.1f} at the start.",
-        f"{count} experiment{'' if count == 1 else 's'} and {len(study_runs)} simulated runs in {minutes:.0f} "
+        f"{count} experiment{'' if count == 1 else 's'} and {len(simulated.runs)} simulated runs in {minutes:.0f} "
         f"min{', with --quick' if quick else ''}. Every setting was restored.",
         "Reproduced: the interval is in the paper's direction, and the printed number is in it or within a fifth of "
         "the estimate. Direction only: the size differs. Simulated figures are of models, not of this machine.",
@@ -180,22 +188,22 @@ class _Progress:
             print(f"\r{'':100}\r", end="", file=sys.stderr, flush=True)
 
 
-def _study(scale: str) -> "tuple[list[Run], str]":
-    """Simulate the study of the coscheduling paper; return its runs, or why there are none."""
+def _study(scale: str) -> "Study":
+    """Simulate the study of the coscheduling paper, or return why that is not possible."""
     from coresteer.cli.simulation import with_progress
     from coresteer.simulation.study import run_study, unavailable_because
 
-    if scale == "none":
-        return [], "--study none omits it"
-    if (why := unavailable_because()) is not None:
-        return [], why
-    spec, stop = study_spec(scale), Event()
+    spec = study_spec(scale)
+    why = "--study none omits it" if scale == "none" else unavailable_because()
+    if why is not None:
+        return Study(spec, [], why)
+    stop = Event()
     limit = Timer(_STUDY_SLACK * _study_s(scale), stop.set)
     limit.daemon = True
     limit.start()
     runs = with_progress(spec, run_study(spec, stop=stop), time.monotonic())
     limit.cancel()
-    return ([], "the time for the study had ended") if stop.is_set() else (runs, "")
+    return Study(spec, [], "the time for the study had ended") if stop.is_set() else Study(spec, runs)
 
 
 def study_spec(scale: str) -> "StudySpec":
@@ -206,9 +214,7 @@ def study_spec(scale: str) -> "StudySpec":
     return StudySpec(parameters=QUICK) if scale == "quick" else StudySpec()
 
 
-def _rows(
-    figure: "Figure", plan: "Plan", outcomes: "dict[str, Outcome]", study_runs: "Sequence[Run]", why_no_study: str
-) -> "Iterator[Row]":
+def _rows(figure: "Figure", plan: "Plan", outcomes: "dict[str, Outcome]", study: "Study") -> "Iterator[Row]":
     """Yield a row for each way in which a figure was obtained; one with the reason where it was not possible."""
     from coresteer.papers import nic_model
     from coresteer.papers.verdicts import Measured, judge
@@ -222,7 +228,7 @@ def _rows(
     if figure.model == "nic":
         yield judge(figure, nic_model.measure(figure))
     elif figure.model == "study":
-        yield judge(figure, _of_study(figure, study_runs, why_no_study))
+        yield judge(figure, _of_study(figure, study))
 
 
 def _of_experiment(figure: "Figure", slug: str, outcome: "Outcome") -> "Measured":
@@ -234,17 +240,17 @@ def _of_experiment(figure: "Figure", slug: str, outcome: "Outcome") -> "Measured
     return measured(figure, slug, outcome.experiment)
 
 
-def _of_study(figure: "Figure", runs: "Sequence[Run]", why_not: str) -> "Measured":
+def _of_study(figure: "Figure", study: "Study") -> "Measured":
     """Return the largest change of a study in the published direction, with the number of cells that have it."""
     from coresteer.papers.verdicts import Estimate, Measured
     from coresteer.simulation.statements import judge
 
-    source = f"study, {len(runs)} runs"
-    if not runs:
-        return Measured(source="study", simulated=True, reason=why_not)
-    found = next(verdict for verdict in judge(runs) if verdict.statement.text == figure.text)
+    source = f"study, {len(study.runs)} runs"
+    if not study.runs:
+        return Measured(source="study", simulated=True, reason=study.why_not)
+    found = next(verdict for verdict in judge(study.spec, study.runs) if verdict.statement.text == figure.text)
     best = next((effect for effect in found.effects if effect.change == found.best), None)
-    if best is None:
+    if best is None or found.is_reproduced is None:
         return Measured(source=source, simulated=True, reason=found.sentence)
     change = Estimate(best.change, best.low, best.high)
     note = (
