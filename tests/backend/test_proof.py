@@ -1,9 +1,10 @@
 """The proof of a policy: its episodes from beginning to end, by the test's clock, and what people are told."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import numpy as np
@@ -13,11 +14,16 @@ from sqlalchemy import select
 from tests.backend.conftest import Backend
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
-from coresteer.policies.tables import DecisionRow
-from coresteer.proof import repository
+from coresteer.audit.tables import AuditRow
+from coresteer.changes.tables import ChangeRow
+from coresteer.policies.schemas import PolicyBody
+from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
+from coresteer.proof import findings, repository
 from coresteer.proof.context import ProofContext
 from coresteer.proof.monitor import ProofMonitor
-from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow
+from coresteer.proof.repository import Sum, SumKey
+from coresteer.proof.schedule import Design, Subject, planned
+from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
 from coresteer.telemetry import partitions
 from coresteer.telemetry.repository import copy_minutes, to_unix_ms
 from coresteer.telemetry.rollup import Rollup
@@ -57,7 +63,7 @@ class Proven:
     def key(self) -> tuple[int, int]:
         return self.policy["id"], 1
 
-    async def tick(self, seconds: float = 30) -> None:
+    async def tick(self, seconds: float = 59) -> None:
         self.now += timedelta(seconds=seconds)
         await self.monitor.check(self.now)
 
@@ -67,19 +73,32 @@ class Proven:
             return list(await session.scalars(query.order_by(ProofEpisodeRow.id)))
 
     async def episode(self) -> ProofEpisodeRow:
-        """The last episode, once there is one that runs."""
-        for _ in range(400):
-            found = await self.episodes()
-            if found and found[-1].state == "running":
-                return found[-1]
+        """The next episode, which has just begun."""
+        await self.monitor.check(self.now)
+        async with self.node.backend.database.session() as session:
+            seed = (await repository.fleet(session)).seed
+        design, at = Design(BLOCK_S, 0.2, 0.25), self.now
+        while (episode := planned(seed, Subject(*self.key, self.node_id), design, at.timestamp())) is None or (
+            episode.start_s < (self.now + timedelta(seconds=BLOCK_S)).timestamp()
+        ):
+            at += timedelta(seconds=design.period_s)
+        self.now = datetime.fromtimestamp(episode.start_s, UTC) - timedelta(seconds=1)
+        await self.tick(2)
+        (row,) = await self.episodes()
+        assert row.state == "running"
+        return row
+
+    async def until_waiting(self) -> None:
+        """Let the blocks of the first episode go by."""
+        while (await self.episodes())[0].state == "running":
             await self.tick()
-        raise AssertionError("no episode began")
 
     async def until_decided(self) -> ProofEpisodeRow:
-        for _ in range(400):
-            (*_, last) = await self.episodes()
-            if last.state in ("included", "excluded"):
-                return last
+        """The first episode, once it is included or excluded."""
+        for _ in range(100):
+            row, *_ = await self.episodes()
+            if row.state in ("included", "excluded"):
+                return row
             await self.tick()
         raise AssertionError("the episode still waits")
 
@@ -160,3 +179,258 @@ async def test_an_episode_is_held_out_measured_and_counted(proven: Proven) -> No
     assert {block.holdout: round(block.figures["cpu_busy_percent"]) for block in blocks} == {True: 80, False: 72}
     assert all(block.factors["governor"] == "performance" for block in blocks)
     assert all(len(block.parts) == 10 for block in blocks)
+
+
+async def drifts(proven: Proven, row: ProofEpisodeRow) -> None:
+    at = row.started_at + timedelta(seconds=30)
+    drift = {"key": "irq/30/affinity", "expected": "1", "found": "0", "cause": None, "response": "warn"}
+    await proven.add(DriftRow(node_id=proven.node_id, at=at, policy_id=proven.policy["id"], **drift))
+
+
+async def is_changed_by_a_person(proven: Proven, row: ProofEpisodeRow) -> None:
+    at = row.started_at + timedelta(seconds=700)
+    await proven.add(
+        ChangeRow(
+            id=uuid4(),
+            node_id=proven.node_id,
+            plan={"actions": []},
+            sentence="Moved.",
+            state="confirmed",
+            created_by="operator",
+            reason="",
+            created_at=at,
+            applied_at=at,
+            confirm_timeout_s=120,
+            guardrails=[],
+            results=[],
+        )
+    )
+
+
+async def runs_an_experiment(proven: Proven, _: ProofEpisodeRow) -> None:
+    proven.in_use.add(proven.node_id)
+
+
+async def disconnects(proven: Proven, _: ProofEpisodeRow) -> None:
+    proven.node.backend.app.state.registry.get(proven.node_id).connected = False
+
+
+async def gets_no_policy(proven: Proven, _: ProofEpisodeRow) -> None:
+    await asked(proven.node.operator, f"/api/policies/{proven.policy['id']}/disable")
+
+
+async def is_paused(proven: Proven, _: ProofEpisodeRow) -> None:
+    await asked(proven.node.operator, "/api/proof/pause")
+    await asked(proven.node.operator, "/api/proof/resume")
+
+
+async def is_left_alone_by_the_backend(proven: Proven, _: ProofEpisodeRow) -> None:
+    proven.now += timedelta(seconds=61)
+
+
+DISTURBANCES: dict[str, Callable[[Proven, ProofEpisodeRow], Any]] = {
+    "drift": drifts,
+    "change": is_changed_by_a_person,
+    "experiment": runs_an_experiment,
+    "disconnected": disconnects,
+    "version": gets_no_policy,
+    "paused": is_paused,
+    "interrupted": is_left_alone_by_the_backend,
+}
+
+
+@pytest.mark.parametrize("reason", DISTURBANCES)
+async def test_an_episode_does_not_count_when_the_node(proven: Proven, reason: str) -> None:
+    row = await proven.episode()
+    await DISTURBANCES[reason](proven, row)
+    await proven.measure(row, busy={True: 40, False: 36})
+    await proven.switch(row)
+    row = await proven.until_decided()
+    assert (row.state, row.reason) == ("excluded", reason)
+    proof = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}/proof")).json()
+    (version,) = proof["versions"]
+    assert [(one["reason"], one["episodes"]) for one in version["excluded"]] == [(reason, 1)]
+    assert version["metrics"][0]["finding"] == "no_evidence"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([(HoldoutState.HELD_OUT, 300.0)], id="held out too late"),
+        pytest.param([(HoldoutState.HELD_OUT, 0.0), (HoldoutState.REFUSED, 5.0)], id="refused"),
+    ],
+)
+async def test_an_episode_does_not_count_when_the_agent_reports(
+    proven: Proven, told: list[tuple[HoldoutState, float]]
+) -> None:
+    row = await proven.episode()
+    async with proven.node.backend.database.session() as session:
+        (await session.merge(row)).washout_s = 60.0  # as it becomes once the decay is known
+    await proven.measure(row, busy={True: 40, False: 36})
+    begins = proven.starts(row)[True]
+    for state, after_s in told:
+        await proven.report(row, state, begins + timedelta(seconds=after_s))
+    await proven.report(row, HoldoutState.IN_FORCE, begins + timedelta(seconds=BLOCK_S))
+    row = await proven.until_decided()
+    assert (row.state, row.reason) == ("excluded", "not_switched")
+
+
+async def test_an_episode_with_little_traffic_does_not_count(proven: Proven) -> None:
+    row = await proven.episode()
+    await proven.measure(row, busy={True: 40, False: 36}, megabytes=1)
+    await proven.switch(row)
+    row = await proven.until_decided()
+    assert (row.state, row.reason) == ("excluded", "little_traffic")
+
+
+async def test_samples_that_are_late_are_waited_for(proven: Proven) -> None:
+    row = await proven.episode()
+    await proven.switch(row)
+    await proven.until_waiting()
+    await proven.tick()
+    assert (await proven.episodes())[0].state == "waiting"
+    await proven.measure(row, busy={True: 40, False: 36})
+    assert (await proven.until_decided()).state == "included"
+
+
+async def test_samples_that_never_come_are_counted_as_missing(proven: Proven) -> None:
+    row = await proven.episode()
+    await proven.switch(row)
+    await proven.until_waiting()
+    await proven.tick(3500)
+    assert (await proven.episodes())[0].state == "waiting"
+    await proven.tick(200)
+    row, *_ = await proven.episodes()
+    assert (row.state, row.reason) == ("excluded", "missing_data")
+
+
+async def test_an_agent_is_told_which_policy_it_holds_out_and_when_that_ends(proven: Proven) -> None:
+    context = proven.node.backend.app.state
+    (policy,) = await proven.node.told(proven.policy["name"])
+    assert not policy.holdout
+    row = await proven.episode()
+    async with proven.node.backend.database.session() as session:
+        stored = await session.merge(row)
+        stored.started_at = datetime.now(UTC) - timedelta(seconds=1 if row.holdout_first else BLOCK_S + 1)
+    context.agents.publisher.schedule(proven.node_id)
+    (policy,) = await proven.node.told(proven.policy["name"])
+    assert policy.holdout
+    await asked(proven.node.operator, "/api/proof/pause")
+    (policy,) = await proven.node.told(proven.policy["name"])
+    assert not policy.holdout
+    await asked(proven.node.operator, "/api/proof/pause", status=409)
+    await asked(proven.node.operator, "/api/proof/resume")
+
+
+async def settle(proven: Proven, differences: list[float], *, version: int = 1) -> bool:
+    """Let episodes with these differences have been included; whether the version is rolled back."""
+    values, policy_id = np.array(differences), proven.policy["id"]
+    async with proven.node.backend.database.session() as session:
+        row = await repository.find_version(session, policy_id, version)
+        if row is None:
+            row = ProofVersionRow(
+                policy_id=policy_id,
+                version=version,
+                started_at=proven.now,
+                rho=0.1,
+                washout_s=60,
+                washout_at=proven.now,
+                findings={},
+            )
+            session.add(row)
+            await session.flush()
+        some = Sum(len(values), float(values.sum()), float((values**2).sum()))
+        await repository.add_sums(session, {SumKey(policy_id, version, "cpu_s_per_gbit", "", "", proven.now): some})
+        stored = await session.get(PolicyVersionRow, (policy_id, version))
+        assert stored is not None
+        return await findings.update(session, row, PolicyBody.model_validate(stored.body), proven.now)
+
+
+async def audited(proven: Proven) -> list[tuple[str, dict[str, Any]]]:  # Any: JSON
+    async with proven.node.backend.database.session() as session:
+        query = select(AuditRow).where(AuditRow.target == f"policy {proven.policy['name']}").order_by(AuditRow.id)
+        return [(row.action, row.detail) for row in await session.scalars(query)]
+
+
+async def test_an_effect_is_told_and_audited_once_it_is_found(proven: Proven) -> None:
+    noise = np.random.default_rng(5).normal(-0.05, 0.05, 200)
+    assert not await settle(proven, noise[:3].tolist())
+    assert not await settle(proven, noise[3:].tolist())
+    assert not await settle(proven, [-0.05])
+    found = [detail for action, detail in await audited(proven) if action == "policy.find_effect"]
+    assert [(one["metric"], one["finding"]) for one in found] == [("cpu_s_per_gbit", "improves")]
+    proof = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}/proof")).json()
+    assert proof["sentence"].startswith("Saves 5.2 % [4.2, 6.2] of CPU per gigabit")
+    fleet = (await proven.node.operator.get("/api/proof")).json()
+    (line,) = [one for one in fleet["policies"] if one["policy_id"] == proven.policy["id"]]
+    assert (line["finding"], line["version"]) == ("improves", 1)
+
+
+HARM = np.random.default_rng(6).normal(0.1, 0.05, 200).tolist()
+
+
+async def test_a_harmful_version_stays_unless_the_operator_wants_it_rolled_back(proven: Proven) -> None:
+    assert not await settle(proven, HARM)
+    policy = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}")).json()
+    assert policy["enabled"]
+
+
+@pytest.mark.parametrize("before", [None, 1])
+async def test_a_harmful_version_is_rolled_back_to_the_one_before_it(proven: Proven, before: int | None) -> None:
+    path = f"/api/policies/{proven.policy['id']}"
+    body = proven.policy["body"] | {"proof": proven.policy["body"]["proof"] | {"roll_back": True}}
+    await asked(proven.node.operator, f"{path}/versions", {"body": body}, 201)
+    async with proven.node.backend.database.session() as session:
+        policy = await session.get(PolicyRow, proven.policy["id"])
+        assert policy is not None
+        policy.version = 2
+        if before is not None:
+            session.add(
+                RolloutRow(
+                    policy_id=policy.id,
+                    from_version=before,
+                    to_version=2,
+                    state="done",
+                    stage=0,
+                    stages=[[proven.node_id]],
+                    sentence="Done.",
+                    wait_s=0,
+                    guardrails=[],
+                    stage_at=proven.now,
+                    started_at=proven.now,
+                    started_by="operator",
+                )
+            )
+    assert await settle(proven, HARM, version=2)
+    found = (await proven.node.operator.get(path)).json()
+    assert (found["enabled"], found["version"]) == ((True, 1) if before else (False, 2))
+    (detail,) = [detail for action, detail in await audited(proven) if action == "policy.roll_back"]
+    assert detail["becomes"] == before
+    assert detail["sentence"].startswith("Version 2: Worsens CPU per gigabit: +1")
+    # an operator who puts it in force again knows what it does
+    await asked(proven.node.operator, f"{path}/enable")
+    assert not await settle(proven, HARM, version=2)
+
+
+async def test_a_version_without_a_holdout_says_that_nothing_is_measured(proven: Proven) -> None:
+    body = proven.node.body(proof={"holdout_percent": 0})
+    policy = await created(proven.node, body)
+    sentences = []
+    for _ in range(2):
+        sentences.append((await proven.node.operator.get(f"/api/policies/{policy['id']}/proof")).json()["sentence"])
+        await asked(proven.node.operator, f"/api/policies/{policy['id']}/enable")
+    assert sentences == [
+        "No evidence: the policy is not enabled.",
+        "No evidence: this version has no holdout, so that its effect is not measured.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("holdout_percent", 21), ("block_s", 5), ("metric", "luck"), ("guardrails", ["luck"]), ("domain_percent", 0)],
+)
+async def test_an_invalid_field_is_named(proven: Proven, field: str, value: object) -> None:
+    answer = await proven.node.operator.post("/api/policies", proven.node.body(proof={field: value}))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"].startswith(f"proof.{field}")

@@ -6,12 +6,14 @@ import random
 import ssl
 import time
 from collections.abc import Callable
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.service_classes import effective_policy
 from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.effects import Effects, cpu_factor
 from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
@@ -67,13 +69,20 @@ class SimulatedAgent:
     """Simulated agent of one node: connects, samples, evaluates policies and handles the backend's messages.
 
     connected: between Welcome and the end of the connection. rejected: the backend refused it. record_latencies: record
-    the latency of each sample in stats, for a run of limited length.
+    the latency of each sample in stats, for a run of limited length. effects: planted, of policy versions.
     """
 
     def __init__(
-        self, node: SimulatedNode, uri: WebSocketURI, stats: FleetStatistics, *, record_latencies: bool
+        self,
+        node: SimulatedNode,
+        uri: WebSocketURI,
+        stats: FleetStatistics,
+        *,
+        record_latencies: bool,
+        effects: Effects = MappingProxyType({}),
     ) -> None:
         self.node = node
+        self._effects = effects
         self.connected = False
         self.rejected = False
         self._changes = SimulatedChanges(node)
@@ -225,6 +234,7 @@ class SimulatedAgent:
             case Policies():
                 self._policies.set_policies(message.policies, message.leave_pages)
                 self._class_policy = effective_policy(message.policies)
+                self.node.cpu_factor = cpu_factor(self._effects, message.policies)
             case BeginExperiment() | RunExperiment() | EndExperiment():
                 self._experiments.handle(message)
             case _:

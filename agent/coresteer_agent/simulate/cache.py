@@ -25,22 +25,29 @@ class SimulationCache:
 
     def __init__(self, duration_s: float) -> None:
         self.duration_s = duration_s
-        self._intervals: dict[tuple[str, str, tuple[int, ...], TimerParams | None, int, int], Interval] = {}
+        self._intervals: dict[tuple[str, str, tuple[int, ...], TimerParams | None, int, int, float], Interval] = {}
         self._interrupts: dict[tuple[str, bytes | None, bytes | None], ReceiveInterrupts] = {}
         self._tasks: dict[tuple[str, int, int], list[Task]] = {}
         self._classes: dict[tuple[bytes, int, int], SimulatedClasses] = {}
         self._net_tasks: dict[tuple[object, ...], list[NetTask]] = {}
 
     def interval(
-        self, machine: Machine, placement: tuple[int, ...], wait: TimerParams | None, level: int, variant: int
+        self,
+        machine: Machine,
+        placement: tuple[int, ...],
+        wait: TimerParams | None,
+        level: int,
+        variant: int,
+        *,
+        cpu_factor: float = 1.0,
     ) -> Interval:
         """Return an interval's rates, generated on first use; the cache is cleared when it is full."""
-        key = (machine.seed, machine.fault, placement, wait, level, variant)
+        key = (machine.seed, machine.fault, placement, wait, level, variant, cpu_factor)
         if (interval := self._intervals.get(key)) is None:
             if len(self._intervals) >= _MAX_INTERVALS:
                 self._intervals.clear()
             interval = self._intervals[key] = make_interval(
-                machine, placement, level, variant, self.duration_s, wait=wait
+                machine, placement, level, variant, self.duration_s, wait=wait, cpu_factor=cpu_factor
             )
         return interval
 

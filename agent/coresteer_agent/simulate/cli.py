@@ -15,6 +15,7 @@ from pathlib import Path
 from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state_dir
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
+from coresteer_agent.simulate.effects import parse_effect
 from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys, node_names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import fault_of, kind_of, make_machine
@@ -34,6 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--irqs", type=_int_between(2, 4096), default=150, metavar="I", help="default: %(default)s")
     parser.add_argument(
         "--interval", type=_seconds_between(0.1, 60), default=1.0, metavar="S", help="default: %(default)s s"
+    )
+    parser.add_argument(
+        "--effect",
+        type=parse_effect,
+        action="append",
+        default=[],
+        metavar="NAME@VERSION=FACTOR",
+        help="plant an effect: while this version of the policy is enforced, CPU time is multiplied by the factor",
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same fleet")
     parser.add_argument(
@@ -109,6 +118,7 @@ def _agents(
             uri,
             stats,
             record_latencies=args.duration is not None,
+            effects=dict(args.effect),
         )
         for index, (name, key) in enumerate(keys.items())
     ]

@@ -50,11 +50,12 @@ def make_interval(
     duration_s: float,
     *,
     wait: TimerParams | None = None,
+    cpu_factor: float = 1.0,
 ) -> Interval:
     """Return a machine's simulated rates in one interval of duration_s.
 
     placement: the CPU of each of inventory.irqs, in their order. wait: coalescing of the queues of the first NIC; None
-    where the NIC adapts it.
+    where the NIC adapts it. cpu_factor: by which a planted effect multiplies the CPU time.
     """
     noise = seeded_random("interval", machine.seed, level, variant)
     load = level / (LOAD_LEVELS - 1)
@@ -66,7 +67,7 @@ def make_interval(
     handled = [
         min(packets, (_MAX_SHARE - own) / _SOFTIRQ_S_PER_PACKET) for packets, own in zip(offered, irq_time, strict=True)
     ]
-    shares = _cpu_shares(machine, load, irq_time, handled, noise)
+    shares = _scaled(_cpu_shares(machine, load, irq_time, handled, noise), cpu_factor)
     lost = sum(offered) - sum(handled)
     received = sum(handled) * duration_s
     worst = max(min(1.0, packets * _SOFTIRQ_S_PER_PACKET) for packets in offered)
@@ -128,6 +129,20 @@ def _cpu_shares(
         shares.busy.append(min(1.0, shares.user[cpu] + shares.system[cpu] + softirq[cpu] + irq_time[cpu]))
         shares.iowait.append(min(1 - shares.busy[cpu], 0.02 * load * noise.random()))
     return shares
+
+
+def _scaled(shares: _CpuShares, factor: float) -> _CpuShares:
+    """Return the shares with all kinds of CPU time multiplied, to at most the whole CPU."""
+    if factor == 1:
+        return shares
+    factors = [min(factor, 1 / busy) if busy > 0 else factor for busy in shares.busy]
+
+    def times(column: list[float]) -> list[float]:
+        return [share * own for share, own in zip(column, factors, strict=True)]
+
+    busy = times(shares.busy)
+    iowait = [min(wait, 1 - share) for wait, share in zip(shares.iowait, busy, strict=True)]
+    return _CpuShares(times(shares.irq), times(shares.softirq), times(shares.user), times(shares.system), busy, iowait)
 
 
 def _netdevs(

@@ -65,7 +65,10 @@ class UnacknowledgedSample(Struct):
 
 
 class SimulatedNode:
-    """State of a simulated node: machine, settings and unacknowledged samples. The caller passes all times."""
+    """State of a simulated node: machine, settings and unacknowledged samples. The caller passes all times.
+
+    cpu_factor: by which planted effects multiply its CPU time; set it when the policies in force change.
+    """
 
     def __init__(
         self, *, name: str, key: str, index: int, seed: int, machine: Machine, cache: SimulationCache, stream: str
@@ -77,6 +80,7 @@ class SimulatedNode:
         self.overflowed = 0
         self.seq = 0
         self.unacknowledged: deque[UnacknowledgedSample] = deque()
+        self.cpu_factor = 1.0
         self.affinities: dict[int, str] = {}
         self.task_params: dict[int, dict[str, str]] = {}
         self.cgroup_values: dict[tuple[str, str], str] = {}
@@ -123,7 +127,9 @@ class SimulatedNode:
         self.seq += 1
         self._level = level = load_level(now_s, self._profile, self.machine.fault)
         variant = (self.seq * 5 + self._index) % NOISE_VARIANTS
-        interval = self._cache.interval(self.machine, self._placement, self._coalescing, level, variant)
+        interval = self._cache.interval(
+            self.machine, self._placement, self._coalescing, level, variant, cpu_factor=self.cpu_factor
+        )
         netdevs = interval.netdevs
         if self.machine.fault is Fault.FAILING_NIC:
             failing = failing_nic_counts(netdevs[0], now_s - self._first_s, self._cache.duration_s)

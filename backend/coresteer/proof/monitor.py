@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import cancel, repeat
-from coresteer.bus import NodeEvent, PoliciesEvent
+from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository as policies
 from coresteer.proof import repository
 from coresteer.proof.analysis import Analysis
@@ -60,7 +60,7 @@ class ProofMonitor:
     async def _listen(self) -> None:
         with self._context.policies.bus.subscribe() as events:
             async for event in events:
-                if isinstance(event, NodeEvent) or event == PoliciesEvent(None):
+                if event == PoliciesEvent(None):
                     self._refresh_at = None
 
     async def check(self, now: datetime) -> None:

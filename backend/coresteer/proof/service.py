@@ -198,8 +198,10 @@ def _sentence(primary: Verdict, nodes: int, since: datetime, cores: SavedCores |
     """Return a version's verdict with its nodes: saves 3.1 % [2.2, 4.0] of … on 812 nodes since 3 March, equal to …"""
     if primary.effect is None:
         return primary.sentence
-    where = f" on {nodes} node{'s' if nodes > 1 else ''} since {since.day} {since:%B %Y}"
-    if primary.effect.direction == 0 or cores is None:
+    where = f" on {nodes} node{'' if nodes == 1 else 's'} since {since.day} {since:%B %Y}"
+    if primary.effect.direction == 0:
+        return primary.sentence.replace(" detected yet", f" detected yet{where}", 1)
+    if cores is None:
         return f"{primary.sentence.removesuffix('.')}{where}."
     equal = f", equal to {_cores(abs(cores.estimate))}" + ("" if cores.estimate > 0 else " more")
     return f"{primary.sentence.removesuffix('.')}{where}{equal}."

@@ -15,6 +15,7 @@ from coresteer_agent.simulate import add_arguments
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.effects import cpu_factor, parse_effect
 from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys, node_names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import Fault, make_machine
@@ -225,3 +226,44 @@ def test_a_number_out_of_bounds_is_refused_with_its_bounds(
     with pytest.raises(SystemExit):
         parser.parse_args(arguments)
     assert f"argument {arguments[0]}: “{arguments[1]}” is not a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("policies", "factor"),
+    [
+        ([], 1.0),
+        ([("spread", 2, Mode.ENFORCE, False)], 0.5),
+        ([("spread", 1, Mode.ENFORCE, False)], 1.0),
+        ([("spread", 2, Mode.RECOMMEND, False)], 1.0),
+        ([("spread", 2, Mode.ENFORCE, True)], 1.0),
+        ([("spread", 2, Mode.ENFORCE, False), ("place", 1, Mode.ENFORCE, False)], 0.6),
+    ],
+)
+def test_a_planted_effect_lasts_while_the_version_is_enforced(
+    policies: list[tuple[str, int, Mode, bool]], factor: float
+) -> None:
+    effects = dict(map(parse_effect, ("spread@2=0.5", "place@1=1.2")))
+    in_force = [
+        PolicyInForce("1", version, name, 1, mode, IrqSpread(), holdout=holdout)
+        for name, version, mode, holdout in policies
+    ]
+    assert cpu_factor(effects, in_force) == pytest.approx(factor)
+
+
+def test_a_planted_effect_changes_the_cpu_time_and_not_the_traffic() -> None:
+    totals = []
+    for factor in (1.0, 0.8):
+        node = a_node()
+        node.cpu_factor = factor
+        samples = [node.sample(1e9 + at) for at in range(200)]
+        busy = sum(sum(sample.shares["busy"] or b"") for sample in samples)
+        totals.append((busy, sum(sample.netdevs[0].rx_bytes for sample in samples if sample.netdevs)))
+    (without, traffic), (with_effect, same) = totals
+    assert with_effect / without == pytest.approx(0.8, rel=0.01)
+    assert same == traffic
+
+
+@pytest.mark.parametrize("text", ["spread=0.9", "spread@2", "spread@2=0", "spread@2=-1", "@2=1.1", "spread@x=1"])
+def test_an_effect_that_cannot_be_planted_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is not an effect such as"):
+        parse_effect(text)
