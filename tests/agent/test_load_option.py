@@ -16,14 +16,22 @@ from pathlib import Path
 import pytest
 from tests.support.load_hosts import CGROUPS, CLIENT, SERVER, V4, V6, Pair, free_port
 from tests.support.polling import poll
+from tests.support.views import make_view
 
 from coresteer_agent.config import ConfigError, parse_ports
 from coresteer_agent.linux.bpf import BpfObjects, BpfRefusedError, Command, Op, assemble, bpf, bpf_attribute
 from coresteer_agent.linux.tcp_option import MAX_ADDRESSES, TcpOption
-from coresteer_agent.runtime.coscheduling import open_tcp_option
+from coresteer_agent.runtime.coscheduling import CoschedulingRunner, open_tcp_option
 from coresteer_agent.transport.load_carrier import Heard
 from coresteer_agent.transport.load_option import VALID_S
+from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import Result
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.policies.base import Mode
 from coresteer_core.policies.coscheduling.load import PeerLoad
+from coresteer_core.policies.coscheduling.spec import Coscheduling
+from coresteer_core.policies.engine_state import PolicyInForce
+from coresteer_core.policies.service_class.matching import Match
 
 LOAD, OTHER_LOAD = PeerLoad(0.0078125, 2.5), PeerLoad(0.015625, 4.0)
 CLIENT_4 = socket.inet_pton(V4, CLIENT[V4])
@@ -204,6 +212,24 @@ def test_tcp_recovers_losses_with_time_stamps_and_sack_which_precede_the_option(
 
 # What is left, and what is refused
 
+
+class NoSettings:
+    """No process is enrolled, so none is boosted."""
+
+    def steerable(self, policy_id: str) -> dict[str, str]:
+        return {}
+
+    def original(self, key: str) -> str:
+        raise KeyError(key)
+
+    def record_steering(self, key: str, value: str) -> None:
+        raise KeyError(key)
+
+    @staticmethod
+    def write(action: Action) -> Result:
+        raise AssertionError(action)
+
+
 AGENT = """
 import signal, sys, time
 from pathlib import Path
@@ -251,6 +277,34 @@ def test_an_agent_loads_the_program_for_all_processes_and_unloads_it(caplog: pyt
     assert option is not None, caplog.text
     assert programs_of(CGROUPS) == before + 1
     option.close()
+    assert programs_of(CGROUPS) == before
+
+
+@needs_cgroup
+def test_the_order_of_boosts_uses_the_load_that_a_message_from_another_machine_carries() -> None:
+    """The peer's messages carry this machine's own load, as its sockets are on the same machine."""
+    port, before = free_port(), programs_of(CGROUPS)
+    runner = CoschedulingRunner(Path("/"), NoSettings(), NoSettings.write, parse_ports(str(port)))
+    runner.set_policies([PolicyInForce("3", 1, "job", 10, Mode.OBSERVE, Coscheduling(match=Match(commands=["bsp"])))])
+    run = ["unshare", "--net", sys.executable, "-m", "tests.agent.remote_peer", str(port)]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as member:
+        assert member.stdout is not None
+        assert member.stdout.readline() == "ready\n"
+        task = NetTask(member.pid, 1, "bsp", None, 1, "0", "0", 0, 0.1, 0.0, [], command="bsp", params={"nice": "0"})
+        runner.observe(make_view(2, tasks=[task]))
+
+        def period() -> bool:
+            runner.step()
+            return any(each.messages[0].load is not None for each in runner.records)
+
+        try:
+            poll(period)
+        finally:
+            member.kill()
+            runner.stop()
+    [message] = runner.records[-1].messages
+    assert (message.pid, message.peer) == (member.pid, "10.77.0.2")
+    assert runner.records[-1].boosted == [member.pid]
     assert programs_of(CGROUPS) == before
 
 

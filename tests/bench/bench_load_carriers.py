@@ -3,7 +3,7 @@
     python -m tests.bench.bench_load_carriers [--blocks 20] [--seconds 20]
 
 Cost: two processes on one CPU exchange messages over loopback; CPU time of both per message, and its difference from
-a connection without any carrier in the same block, with a 95 % interval over blocks in randomized order. Agents
+a connection without any carrier in the same block, as medians with a 95 % interval over randomized blocks. Agents
 exchange their loads 20 times a second meanwhile; their CPU time is not included, that of one exchange is printed below.
 
 Staleness: one stream of messages, observed through both carriers at once. Sender and receiver each have periods of
@@ -15,13 +15,14 @@ load is; and in how many of all periods a load is known that arrived within the 
 import argparse
 import heapq
 import os
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from random import Random
-from statistics import fmean, median, quantiles, stdev
+from statistics import fmean, median, quantiles
 
 from scipy import stats
 from tests.support.load_hosts import CLIENT, SERVER, V4, Pair, free_port
@@ -121,47 +122,44 @@ def bench_cost(blocks: int) -> None:
     print(f"{'CPU per message, µs':24}{'':8}{'median':>8}   {'more than without':>18}   95 % interval")
     for (size, kind), values in found.items():
         more = [each - base for each, base in zip(values, found[size, NONE], strict=True)]
-        half = float(stats.t.ppf(0.975, blocks - 1)) * stdev(more) / blocks**0.5
-        rest = "" if kind == NONE else f"{fmean(more):18.2f}   {fmean(more) - half:.2f} … {fmean(more) + half:.2f}"
+        rest = ""
+        if kind != NONE:
+            interval = stats.bootstrap((more,), median, vectorized=False, n_resamples=2000, rng=1).confidence_interval
+            rest = f"{median(more):18.2f}   {interval.low:.2f} … {interval.high:.2f}"
         print(f"{kind:24}{SIZES[size]:8}{median(values):8.2f}   {rest}")
 
 
 def one_block(kind: str, size: int, beacon_port: int) -> float:
     """Connect and measure with one kind of carrier."""
-    if kind in (NONE, BEACON):
-        pair = Pair()
-        pair.here.option.close()
-        pair.there.option.close()
-    else:
-        pair = Pair()
-    try:
+    with closing(Pair()) as pair:
+        if kind in (NONE, BEACON):
+            pair.here.option.close()
+            pair.there.option.close()
         ends = pair.connect(port=0 if kind == OTHER_PORT else None)
         if kind == NONE:
             return exchange_messages(ends, size)
         with agents(kind, pair, beacon_port):
             return exchange_messages(ends, size)
-    finally:
-        pair.close()
 
 
 def bench_exchange() -> None:
     """Print the CPU time of an agent's exchange."""
     print(f"\n{'CPU per exchange, µs':24}{'1 peer':>8}{'64 peers':>10}")
-    pair, port = Pair(), free_port()
-    for kind in (BEACON, OPTION):
-        both = carriers(kind, pair, port)
-        row = f"{kind:24}"
-        for count, width in ((1, 8), (64, 10)):
-            peers = {socket.inet_aton(f"127.0.1.{number}") for number in range(1, count + 1)}
-            both[0].exchange(LOAD, peers, 0.0)
-            used_s = time.thread_time()
-            for _ in range(200):
+    port = free_port()
+    with closing(Pair()) as pair:
+        for kind in (BEACON, OPTION):
+            both = carriers(kind, pair, port)
+            row = f"{kind:24}"
+            for count, width in ((1, 8), (64, 10)):
+                peers = {socket.inet_aton(f"127.0.1.{number}") for number in range(1, count + 1)}
                 both[0].exchange(LOAD, peers, 0.0)
-            row += f"{(time.thread_time() - used_s) / 200 * 1e6:{width}.0f}"
-        print(row)
-        for each in both:
-            each.close()
-    pair.close()
+                used_s = time.thread_time()
+                for _ in range(200):
+                    both[0].exchange(LOAD, peers, 0.0)
+                row += f"{(time.thread_time() - used_s) / 200 * 1e6:{width}.0f}"
+            print(row)
+            for each in both:
+                each.close()
 
 
 class Observation:
@@ -185,9 +183,9 @@ class Observation:
             self.age_s.append(now_s - at_s)
 
 
-def bench_staleness(seconds: float, gap_s: float) -> None:
+def bench_staleness(pair: Pair, seconds: float, gap_s: float) -> None:
     """Print how stale the loads of both carriers are, for messages at random times."""
-    pair, port = Pair(), free_port()
+    port = free_port()
     near, far = pair.connect()
     beacons, options = carriers(BEACON, pair, port), carriers(OPTION, pair, port)
     seen = {BEACON: Observation(beacons[1]), OPTION: Observation(options[1])}
@@ -227,7 +225,6 @@ def bench_staleness(seconds: float, gap_s: float) -> None:
         )
     for one in (*beacons, *options):
         one.close()
-    pair.close()
 
 
 def run_events(events: list[Callable[[], float]], start_s: float, end_s: float) -> None:
@@ -252,6 +249,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     rng.seed(args.seed)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and removes the cgroups
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     bench_cost(args.blocks)
     bench_exchange()
@@ -259,7 +257,8 @@ def main() -> int:
         f"\n{'messages every':14}{'':5}{'':5}{'apart, ms: mean':>14}{'p95':>8}{'age: mean':>10}{'p95':>8}{'known':>10}"
     )
     for gap_s in (0.005, 0.05, 1.0):
-        bench_staleness(args.seconds, gap_s)
+        with closing(Pair()) as pair:
+            bench_staleness(pair, args.seconds, gap_s)
     return 0
 
 
