@@ -88,6 +88,21 @@ def test_each_message_carries_the_load_of_its_sender_at_that_time(pair: Pair, fa
 
 
 @needs_cgroup
+def test_a_peer_has_its_ipv4_address_at_a_socket_of_ipv6_too(pair: Pair) -> None:
+    with pair.there.inside():
+        server = socket.create_server(("::", pair.port), family=V6, dualstack_ipv6=True)
+    with server, pair.here.inside(), socket.create_connection((SERVER[V4], pair.port)) as client:
+        accepted, address = server.accept()
+        assert address[0] == "::ffff:127.0.0.1"
+        peer = socket.inet_pton(V4, SERVER[V4])
+        pair.there.carrier.exchange(None, {peer}, time.monotonic())
+        pair.here.carrier.exchange(LOAD, set(), time.monotonic())
+        with accepted:
+            say(client, accepted)
+        assert pair.there.carrier.exchange(None, {peer}, time.monotonic())[peer].load == LOAD
+
+
+@needs_cgroup
 def test_a_load_is_kept_only_of_peers_and_forgotten_with_the_connection(pair: Pair) -> None:
     client, server = pair.connect()
     carrier = pair.there.carrier
