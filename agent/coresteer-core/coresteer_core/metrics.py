@@ -100,7 +100,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         ),
         "throughput_bit_per_s": Metric(
             "Throughput", "bit/s", "more", label_ko="처리량", experiment=True,
-            formula=f"payload; without a load, received and sent bytes of the netdevs × 8 / s ({_LOAD})",
+            formula=f"payload, of requests and responses; without a load, all bytes of the netdevs × 8 / s ({_LOAD})",
         ),
         "requests_per_s": Metric("Requests", "1/s", "more", label_ko="초당 요청 수", formula=_LOAD, experiment=True),
         "packets_per_s": Metric(

@@ -283,6 +283,8 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
             figures["throughput_bit_per_s"] = found.packets * _SEGMENT_BYTES * 8
         case UdpFlood(payload_bytes=size):
             figures["throughput_bit_per_s"] = found.packets * size * 8
+        case TcpRequest(request_bytes=request, response_bytes=response):
+            figures["throughput_bit_per_s"] = found.works * (request + response) * 8
         case Classes(method=method):
             figures |= {f"c{n}_mean_us": _CLASS_MEAN_US * share for n, share in enumerate(_SPREAD[method], 1)}
             figures["all_mean_us"] = _CLASS_MEAN_US

@@ -108,8 +108,9 @@ class TrafficLoad:
                 case "server", UdpFlood(payload_bytes=size):
                     found["packets_per_s"] = per_s
                     found["throughput_bit_per_s"] = per_s * size * 8
-                case _, TcpRequest():
+                case _, TcpRequest(request_bytes=request, response_bytes=response):
                     found["requests_per_s"] = per_s
+                    found["throughput_bit_per_s"] = per_s * (request + response) * 8
             times_us = quantiles_us(histogram(before, after), [*_SHARES.values()]) if name == "client" else None
             if times_us is not None:
                 found |= zip(_SHARES, times_us, strict=True)

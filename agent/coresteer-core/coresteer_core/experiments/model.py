@@ -76,7 +76,10 @@ class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
     label = "TCP requests"
     label_ko = "TCP 요청/응답"
     summary = "Each connection sends a request, waits for the response, and repeats."
-    metrics = (*_RTT_METRICS, "requests_per_s", *_RX_METRICS, *CPU_METRICS)
+    metrics = (
+        *(*_RTT_METRICS, "requests_per_s", *_RX_METRICS, *CPU_METRICS),
+        *("throughput_bit_per_s", "cpu_s_per_gbit"),
+    )
 
     connections: Annotated[
         Connections, labelled("Connections", "TCP connections that send requests at the same time.")
