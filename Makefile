@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation bench-tune types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -58,6 +58,9 @@ bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one back
 
 bench-policies: .venv/.installed  ## how near the best network-process places, and what a round of the policies costs
 	$(BIN)/python -m tests.bench.bench_policies
+
+bench-tune: .venv/.installed  ## how near the best setting a tune comes, next to random search and successive halving
+	$(BIN)/python -m tests.bench.bench_tune
 
 bench-experiments: .venv/.installed  ## how often experiments find a difference where none is, and one of 10 %
 	$(BIN)/python -m tests.bench.bench_false_alarms

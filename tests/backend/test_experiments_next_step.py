@@ -10,9 +10,9 @@ from tests.backend.rejection import rejection
 
 from coresteer.experiments import schedule
 from coresteer.experiments.next_step import estimate_remaining_s, merge_results, next_step, startable_experiments
-from coresteer.experiments.repository import Attempt, UnfinishedExperiment
+from coresteer.experiments.repository import UnfinishedExperiment
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.spec import Factor, Level, Spec
+from coresteer.experiments.spec import Attempt, Factor, Level, Spec
 from coresteer.experiments.steps import (
     AbandonRun,
     ApplySettings,

@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set
 
 import numpy as np
 
-from coresteer.experiments.schedule import all_arms as arms_of
+from coresteer.experiments.schedule import arms_in_order
 from coresteer.experiments.spec import (
     Analysis,
     Arm,
@@ -50,7 +50,7 @@ def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun], *, unmeasured: S
     counted = [run for _, run in sorted(by_number.items())]
     found = {metric for run in counted for metric in run.figures} - unmeasured
     metrics = [metric for metric in EXPERIMENT_METRICS if metric in found] + sorted(found - set(EXPERIMENT_METRICS))
-    arms = arms_of(spec)
+    arms = arms_in_order(spec, [run.planned for run in runs])
     noise_runs = _cube(counted, "aa", 2, 2, metrics)
     if spec.kind == "aa":
         main = noise_runs.reshape(*noise_runs.shape[:2], 1, 4)
@@ -64,8 +64,10 @@ def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun], *, unmeasured: S
     comparisons: list[Comparison] = []
     trends: list[Trend] = []
     for metric, itself, values in zip(metrics, noise_runs, main, strict=True):
-        (noise[metric],) = _compare(metric, [arms[0]], itself, seed, None, kept=_kept_means(itself))
         means[metric] = _kept_means(values)
+        if spec.kind == "tune":  # its estimates are those of tune/plan.py, and its verdict is a new experiment's
+            continue
+        (noise[metric],) = _compare(metric, [arms[0]], itself, seed, None, kept=_kept_means(itself))
         means[metric][0] = means[metric][0] or _mean(itself.reshape(len(itself), 4))
         if spec.kind != "aa":
             comparisons += _compare(metric, arms[1:], values, seed, noise[metric].effect, kept=means[metric])

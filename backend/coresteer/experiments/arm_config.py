@@ -82,9 +82,10 @@ def runs_on_both_nodes(spec: Spec) -> bool:
     return isinstance(spec.workload, Bsp)
 
 
-def changes_nothing(spec: Spec, arm: Arm) -> bool:
-    """Return whether the arm changes nothing on the node."""
-    return not any(level.settings or level.policy or level.irqbalance for level in levels_of(spec, arm))
+def changes_nothing(spec: Spec, arm: Arm | None = None) -> bool:
+    """Return whether the arm (None: every arm) changes nothing on the node."""
+    levels = [level for _, level in all_levels(spec)] if arm is None else levels_of(spec, arm)
+    return not any(level.settings or level.policy or level.irqbalance for level in levels)
 
 
 def all_levels(spec: Spec) -> Iterator[tuple[str, Level]]:

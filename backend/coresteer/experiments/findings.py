@@ -9,6 +9,7 @@ from coresteer.experiments.predictor import GOAL, prediction_of
 from coresteer.experiments.schedule import MAX_ATTEMPTS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
+from coresteer.experiments.tune.result import TuneResult
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import format_amount, format_correlation, format_p_value, format_percent
 from coresteer.localization.text import metric_label, text, translate, translate_name
@@ -124,6 +125,8 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
     sentences: list[str] = []
     if experiment.kind == "aa":
         sentences = [_of_itself(phrases)]
+    elif experiment.tune is not None:
+        sentences = _of_tune(phrases, experiment.tune)
     elif not found:
         sentences = [phrases.text("nothing")]
     elif experiment.kind == "ab":
@@ -264,6 +267,36 @@ def prediction_sentences(phrases: Phrases) -> list[str]:
         return [phrases.text("predictor.too_few", **names)]
     reason = translate(phrases.language, str(phrases.experiment.machine.get("bandwidth_unknown") or ""))
     return [phrases.text("predictor.unknown", **names, reason=reason).rstrip()]
+
+
+def _of_tune(phrases: Phrases, tune: TuneResult) -> list[str]:
+    by_arm = {each.arm: each for each in tune.candidates}
+    latency = phrases.experiment.spec.tune.latency
+    names = {"metric": phrases.label(phrases.primary), "latency": phrases.label(latency), "baseline": phrases.baseline}
+    best = None if tune.best is None else by_arm.get(tune.best)
+    limit = phrases.experiment.spec.tune.limit
+    if best is None or best.cost is None:
+        if limit is None or not tune.candidates:
+            return [phrases.text("nothing")]
+        found = format_amount(limit, phrases.unit(latency), phrases.language)
+        sentences = [phrases.text("tune.none", **names, limit=found)]
+    else:
+        value = format_amount(best.cost.value, phrases.unit(phrases.primary), phrases.language)
+        other = format_amount(best.latency.value if best.latency else None, phrases.unit(latency), phrases.language)
+        names |= {"value": value, "other": other, "arm": phrases.name(best.arm)}
+        if best.effect is None:
+            sentences = [phrases.text("tune.best_is_baseline", **names)]
+        else:
+            change = format_percent(best.effect.value, phrases.language)
+            ends = phrases.interval_ends(best.effect)
+            sentences = [phrases.text("tune.best", **names, change=change, **ends), phrases.text("tune.confirm")]
+    runs = sum(each.runs for each in tune.candidates)
+    measured = sum(each.runs > 0 for each in tune.candidates)
+    counts = {"measured": measured, "combinations": f"{tune.combinations:,}", "eliminated": f"{tune.eliminated:,}"}
+    sentences.append(phrases.text("tune.counts", **counts, runs=runs))
+    if tune.stopped is not None:
+        sentences.append(phrases.text(f"tune.stopped.{tune.stopped}", runs=phrases.experiment.spec.tune.max_runs))
+    return sentences
 
 
 def _of_itself(phrases: Phrases) -> str:

@@ -8,7 +8,6 @@ where the last one was interrupted: it rolls back open changes, then continues w
 has no counted attempt.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -53,29 +52,41 @@ def next_step(facts: Facts) -> Step:
     if facts.ending_state is not None:
         return _wind_down(facts)
     counted = {attempt.number for attempt in facts.attempts if attempt.discarded is None}
-    tried = Counter(attempt.number for attempt in facts.attempts if attempt.number not in counted)
-    left_out = {number for number, times in tried.items() if times >= schedule.MAX_ATTEMPTS}
+    left_out = schedule.left_out(facts.attempts)
     if not facts.run_active and (hopeless := _hopeless(facts, counted, left_out)) is not None:
         return StopMeasuring(ExperimentState.FAILED, hopeless)
     planned = next((run for run in facts.plan if run.number not in counted | left_out), None)
-    if planned is None:
+    if planned is None or (_is_out_of_time(facts) and not facts.run_active):
         discarded = len(facts.attempts) - len(counted)
         sentence = f"{len(counted)} runs were measured; {discarded} were discarded."
         return StopMeasuring(ExperimentState.DONE, sentence)
     if facts.run_active:
-        return _during_run(facts, planned, tried[planned.number])
-    return _between_runs(facts, planned, tried[planned.number])
+        return _during_run(facts, planned, _failed_attempts(facts, planned))
+    return _between_runs(facts, planned, _failed_attempts(facts, planned))
+
+
+def _failed_attempts(facts: Facts, planned: PlannedRun) -> int:
+    return sum(attempt.number == planned.number for attempt in facts.attempts)
 
 
 def _hopeless(facts: Facts, counted: set[int], left_out: set[int]) -> str | None:
-    """Return why further runs of an arm are not worth their time: its last two were left out, or its only one."""
+    """Return why further runs of an arm are not worth their time: its last two were left out, or its only one.
+
+    A tune goes on without an arm that cannot be measured, but not without its baseline.
+    """
     for number in sorted(left_out, reverse=True):
         arm = facts.plan[number].arm
+        if facts.spec.kind == "tune" and any(arm):
+            continue
         of_arm = [run.number for run in facts.plan if run.arm == arm and run.number in counted | left_out]
         if left_out.issuperset(of_arm[-2:]):
             reasons = [attempt.discarded or "" for attempt in facts.attempts if attempt.number == number]
             return f"Run {number + 1} was discarded in {len(reasons)} attempts. Last reason: {reasons[-1]}"
     return None
+
+
+def _is_out_of_time(facts: Facts) -> bool:
+    return facts.spec.kind == "tune" and facts.elapsed_s >= 60 * facts.spec.tune.max_minutes
 
 
 def _between_runs(facts: Facts, planned: PlannedRun, attempt: int) -> Step:
@@ -147,17 +158,19 @@ def _differing(facts: Facts, expected: Mapping[str, str]) -> str:
 
 def _during_run(facts: Facts, planned: PlannedRun, attempt: int) -> Step:  # noqa: PLR0911 - one return a step
     if facts.violation is not None:
-        return StopMeasuring(ExperimentState.STOPPED, facts.violation)
+        return _after_violation(facts, planned, attempt, facts.violation)
     change = facts.change
     if change is not None and change.state not in (ChangeState.APPLYING, ChangeState.UNCONFIRMED):
-        return _after_change_ended(change, planned, attempt)
+        return _after_change_ended(facts, change, planned, attempt)
     measured = [participant.measured for participant in facts.participants if participant.measured is not None]
     if len(measured) == len(facts.participants):
         whole = merge_results(measured, [participant.name for participant in facts.participants])
         return RecordRun(planned, attempt, whole, schedule.discard_reason(whole, facts.spec))
     if facts.failure is not None:  # recorded after the reconnect: a backend that is being stopped loses all connections
         return _await_reconnect(facts) or AbandonRun(planned, attempt, facts.failure)
-    name = f"Run {planned.number + 1} of {len(facts.plan)}, {schedule.arm_name(facts.spec, planned.arm)}"
+    at_most = "at most " if facts.spec.kind == "tune" else ""
+    name = f"Run {planned.number + 1} of {at_most}{schedule.run_count(facts.spec)}"
+    name += f", {schedule.arm_name(facts.spec, planned.arm)}"
     if change is not None and change.state is ChangeState.APPLYING:
         until_s = facts.phase_started_s + facts.timeouts.restored_s
         if facts.now_s >= until_s:
@@ -172,10 +185,17 @@ def _during_run(facts: Facts, planned: PlannedRun, attempt: int) -> Step:  # noq
     return AwaitMessage(f"{name}: measuring.", until_s)
 
 
-def _after_change_ended(change: ChangeStatus, planned: PlannedRun, attempt: int) -> Step:
+def _after_violation(facts: Facts, planned: PlannedRun, attempt: int, sentence: str) -> Step:
+    """Return the step after a guardrail was violated: a tune goes on without the candidate."""
+    if facts.spec.kind == "tune" and any(planned.arm):
+        return AbandonRun(planned, attempt, sentence, violated=True)
+    return StopMeasuring(ExperimentState.STOPPED, sentence)
+
+
+def _after_change_ended(facts: Facts, change: ChangeStatus, planned: PlannedRun, attempt: int) -> Step:
     """Return the step after the change of a run ended before the run did."""
     if change.ended_by is EndedBy.GUARDRAIL:
-        return StopMeasuring(ExperimentState.STOPPED, change.sentence)
+        return _after_violation(facts, planned, attempt, change.sentence)
     if change.ended_by is EndedBy.USER or change.state is ChangeState.CONFIRMED:
         sentence = f"The change of run {planned.number + 1} was ended manually."
         return StopMeasuring(ExperimentState.CANCELLED, sentence)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.changes.repository import OPEN_STATES as OPEN_CHANGES
 from coresteer.changes.tables import ChangeRow
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.spec import RecordedRun
+from coresteer.experiments.spec import Attempt, RecordedRun
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
 
 OPEN_STATES = (ExperimentState.QUEUED, ExperimentState.RUNNING)
@@ -23,14 +23,6 @@ class RunCounts(NamedTuple):
 
     counted: int
     discarded: int
-
-
-class Attempt(NamedTuple):
-    """One attempt at a run of the schedule. discarded: the reason, None when the run counts."""
-
-    number: int
-    attempt: int
-    discarded: str | None
 
 
 class UnfinishedExperiment(NamedTuple):
@@ -70,10 +62,11 @@ async def list_runs(session: AsyncSession, experiment_id: int) -> Sequence[Exper
 
 async def list_attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
     """Return all attempts at runs of an experiment in chronological order, without their results."""
-    query = select(ExperimentRunRow.number, ExperimentRunRow.attempt, ExperimentRunRow.discarded)
+    violated = ExperimentRunRow.run["violated"].as_boolean()
+    query = select(ExperimentRunRow.number, ExperimentRunRow.attempt, ExperimentRunRow.discarded, violated)
     query = query.where(ExperimentRunRow.experiment_id == experiment_id)
     rows = await session.execute(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))
-    return [Attempt(row[0], row[1], row[2]) for row in rows]
+    return [Attempt(row[0], row[1], row[2], bool(row[3])) for row in rows]
 
 
 async def count_runs(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, RunCounts]:

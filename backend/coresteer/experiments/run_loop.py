@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -10,9 +11,10 @@ from coresteer.background import cancel
 from coresteer.changes import repository as changes
 from coresteer.changes.tables import ChangeRow
 from coresteer.errors import is_database_unavailable
-from coresteer.experiments import arm_config, next_step, repository, schedule
+from coresteer.experiments import arm_config, next_step, repository
 from coresteer.experiments.applications import Applications
 from coresteer.experiments.context import ExperimentContext
+from coresteer.experiments.plan import Plan
 from coresteer.experiments.run_settings import ExperimentDefinition
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.session_state import SessionState
@@ -58,8 +60,8 @@ class RunLoop:
     ) -> None:
         spec = msgspec.convert(row.spec, Spec)
         self.state = SessionState(row.id, names, arm_config.node_guardrails(spec))
-        plan = schedule.plan_runs(spec, row.seed)
-        self._definition = ExperimentDefinition(row.id, spec, row.created_by, plan)
+        self._definition = ExperimentDefinition(row.id, spec, row.created_by)
+        self._plan = Plan(row.id, spec, row.seed)
         self._context = context
         self._timeouts = timeouts
         self._applications = Applications(context, spec, self.state)
@@ -119,9 +121,10 @@ class RunLoop:
             open_changes = [_status_of(each) for each in open_rows]
             change_id = None if run is None else run.change_id
             change = None if change_id is None else await changes.find_change(session, change_id)
+            plan = await self._plan.after(session, attempts)
         return Facts(
             spec=definition.spec,
-            plan=definition.plan,
+            plan=plan,
             attempts=attempts,
             ending_state=row.ending_state,
             settings_before=row.settings_before,
@@ -140,6 +143,7 @@ class RunLoop:
             end_sent=state.end_sent,
             settings=state.settings,
             netdev_settings_before=state.netdev_settings_before,
+            elapsed_s=0.0 if row.started_at is None else (datetime.now(UTC) - row.started_at).total_seconds(),
         )
 
     async def _carry_out(self, step: Step, facts: Facts) -> None:  # noqa: PLR0912 - one case a step
@@ -162,8 +166,8 @@ class RunLoop:
                 actions.start_run(planned, index, facts)
             case RecordRun(planned, attempt, measured, discarded):
                 await actions.record_run(planned, attempt, measured, discarded)
-            case AbandonRun(planned, attempt, reason):
-                await actions.abandon_run(planned, attempt, reason)
+            case AbandonRun(planned, attempt, reason, violated):
+                await actions.abandon_run(planned, attempt, reason, violated=violated)
             case EndPolicyLease():
                 await actions.end_policy_lease()
             case RollBackChange(change_id):

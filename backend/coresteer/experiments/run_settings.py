@@ -30,12 +30,11 @@ log = logging.getLogger("coresteer.experiments")
 
 @dataclass(frozen=True)
 class ExperimentDefinition:
-    """The part of an experiment that never changes: id, spec, creator and schedule."""
+    """The part of an experiment that never changes: id, spec and creator."""
 
     experiment_id: int
     spec: Spec
     created_by: str
-    plan: Sequence[PlannedRun]
 
     @property
     def identity(self) -> Identity:

@@ -6,16 +6,21 @@ The Design of Experiments, 1935). The coins are free: balancing their number wou
 in randomised complete blocks: every combination once, in a new random order for each block.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from itertools import product
+from math import prod
 from random import Random
 
 from coresteer.application_metrics.reading import PREFIX
-from coresteer.experiments.spec import Arm, PlannedRun, Spec
+from coresteer.experiments.spec import Arm, Attempt, PlannedRun, Spec
 from coresteer_core.experiments.model import Classes, Command, Finite, Memory, RunResult
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 MAX_RUNS = 2_000
+MAX_COMBINATIONS = 4_096
+"""Of a tune, which estimates every one after each block."""
 RUN_OVERHEAD_S = 3.0
 """Duration of each run besides settling, warm-up and measuring: apply settings, start the load, restore."""
 STEAL_LIMIT_PERCENT = 5.0
@@ -25,12 +30,32 @@ MIN_DURATION_S = 0.5
 """The kernel counts CPU time in steps of 10 ms, which is too coarse for shorter runs."""
 MAX_ATTEMPTS = 3
 """A run that was discarded as often is left out."""
+_MAX_SWEPT = 2
+_FEWEST_COMBINATIONS = 4
 _ORDERS = ((0, 1, 1, 0), (1, 0, 0, 1))
 
 
 def all_arms(spec: Spec) -> list[Arm]:
     """Return every combination of levels of the spec's factors, the baseline first, the last factor varying fastest."""
     return list(product(*(range(len(factor.levels)) for factor in spec.factors)))
+
+
+def single_changes(spec: Spec) -> list[Arm]:
+    """Return the baseline and every arm that differs from it in one level."""
+    baseline = (0,) * len(spec.factors)
+    return [baseline] + [
+        (*baseline[:place], level, *baseline[place + 1 :])
+        for place, factor in enumerate(spec.factors)
+        for level in range(1, len(factor.levels))
+    ]
+
+
+def arms_in_order(spec: Spec, runs: Sequence[PlannedRun]) -> list[Arm]:
+    """Return the arms of an experiment in the order of their labels: those of a tune by their first run."""
+    if spec.kind != "tune":
+        return all_arms(spec)
+    baseline = (0,) * len(spec.factors)
+    return list(dict.fromkeys([baseline, *(run.arm for run in sorted(runs, key=lambda run: run.number))]))
 
 
 def arm_name(spec: Spec, arm: Arm) -> str:
@@ -42,6 +67,7 @@ def arm_name(spec: Spec, arm: Arm) -> str:
 def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
     """Return all runs of an experiment in order; an A/A experiment has spec.blocks blocks of stage aa and no others.
 
+    Those of a tune follow from its results (tune/plan.py).
     The same seed gives the same runs with every version of Python: only Random.random() is used, which Python's
     documentation guarantees to be reproducible.
     """
@@ -66,8 +92,18 @@ def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
     return runs
 
 
+def left_out(attempts: Sequence[Attempt]) -> set[int]:
+    """Return the numbers of the runs that are not attempted again although none of their attempts counts."""
+    discarded = Counter(attempt.number for attempt in attempts if attempt.discarded is not None)
+    hopeless = {number for number, times in discarded.items() if times >= MAX_ATTEMPTS}
+    hopeless |= {attempt.number for attempt in attempts if attempt.violated}
+    return hopeless - {attempt.number for attempt in attempts if attempt.discarded is None}
+
+
 def run_count(spec: Spec) -> int:
-    """Return the number of runs in the experiment's schedule."""
+    """Return the number of runs in the experiment's schedule; of a tune, the most that it may take."""
+    if spec.kind == "tune":
+        return spec.tune.max_runs
     if spec.kind == "aa":
         return 4 * spec.blocks
     return 4 * spec.aa_blocks + spec.blocks * (4 if spec.kind == "ab" else len(all_arms(spec)))
@@ -84,17 +120,42 @@ def check_spec(spec: Spec) -> str | None:
 
 def _shape_problem(spec: Spec) -> str | None:
     levels = [len(factor.levels) for factor in spec.factors]
+    if spec.kind == "tune":
+        return _tune_problem(spec, prod(levels)) or _name_problem(spec)
     if spec.kind == "aa" and levels:
         return "An A/A experiment compares the node with itself; it must not have factors."
     if spec.kind == "ab" and levels != [2]:
         return "An A/B experiment has one factor with two levels; for more levels use a sweep."
-    if spec.kind == "sweep" and (not levels or levels == [2]):
-        return "A sweep has a factor with at least three levels, or two factors; for two levels use A/B."
+    if spec.kind == "sweep" and (levels in ([], [2]) or len(levels) > _MAX_SWEPT):
+        return (
+            "A sweep has a factor with at least three levels, or two factors; for two levels use A/B, for more factors "
+            "use a tune."
+        )
+    return _name_problem(spec)
+
+
+def _name_problem(spec: Spec) -> str | None:
     named = [("factors", [factor.name for factor in spec.factors])]
     named += [(f"the levels of {factor.name}", [level.name for level in factor.levels]) for factor in spec.factors]
     for what, names in named:
         if len(set(names)) < len(names):
             return f"Two of {what} have the same name; names must be unique."
+    return None
+
+
+def _tune_problem(spec: Spec, combinations: int) -> str | None:
+    if not _FEWEST_COMBINATIONS <= combinations <= MAX_COMBINATIONS:
+        return (
+            f"A tune searches {_FEWEST_COMBINATIONS} to {MAX_COMBINATIONS:,} combinations of levels; "
+            f"this spec has {combinations:,}."
+        )
+    for name, metric in (("primary", spec.primary), ("second", spec.tune.latency)):
+        known = EXPERIMENT_METRICS.get(metric)
+        if known is None or not known.better:
+            better = ", ".join(each for each, one in EXPERIMENT_METRICS.items() if one.better)
+            return f"The {name} metric of a tune is one that is better when it is lower, or higher: {better}."
+    if spec.primary == spec.tune.latency:
+        return "The second metric of a tune must differ from the primary one."
     return None
 
 
@@ -123,6 +184,9 @@ def estimate_run_s(spec: Spec, arm: Arm) -> float:
 
 def estimate_duration_s(spec: Spec) -> float:
     """Return the estimated duration of the experiment, s, without repetitions of discarded runs."""
+    if spec.kind == "tune":
+        slowest = max(estimate_run_s(spec, arm) for arm in single_changes(spec))
+        return min(60 * spec.tune.max_minutes, run_count(spec) * slowest)
     baseline, *others = all_arms(spec)
     if spec.kind == "aa":
         return run_count(spec) * estimate_run_s(spec, baseline)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from coresteer.experiments.spec import Analysis, Interval, RecordedRun, Spec
+from coresteer.experiments.tune.result import TuneResult
 from coresteer.inputs import RequestBody
 from coresteer.structs import AsStruct, FromStruct
 from coresteer_core.metrics import MetricLabel
@@ -123,7 +124,7 @@ class Experiment(ExperimentSummary):
 
     activity: the present step in a sentence. arms: the names of all combinations, in the analysis's order. analysis:
     of the runs so far. findings: its results in sentences, the most important first. published: values of the paper
-    that its template repeats.
+    that its template repeats. tune: what a tune has found so far, None for other kinds.
     """
 
     spec: Annotated[Spec, AsStruct()]
@@ -136,6 +137,7 @@ class Experiment(ExperimentSummary):
     analysis: Annotated[Analysis, AsStruct()]
     findings: list[str] = []
     published: list[PublishedResult] = []
+    tune: Annotated[TuneResult, AsStruct()] | None = None
     metrics: dict[str, Annotated[MetricLabel, AsStruct()]]
 
 

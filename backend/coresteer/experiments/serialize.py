@@ -13,10 +13,12 @@ from coresteer.experiments.schemas import Experiment, ExperimentState, Experimen
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.experiments.templates import published_by, unmeasured_by
+from coresteer.experiments.tune.plan import tune_result
+from coresteer.experiments.tune.result import TuneResult
 from coresteer_core.metrics import EXPERIMENT_METRICS, MetricLabel
 
 _CACHED = 32
-_analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
+_analyses: OrderedDict[tuple[object, ...], tuple[Analysis, TuneResult | None]] = OrderedDict()
 """Cache of recent analyses: every open page requests the analysis after every run."""
 
 
@@ -59,6 +61,7 @@ def to_experiment(
     applications: its application metrics, by name.
     """
     discarded = sum(run.discarded is not None for run in runs)
+    analysis, tune = _analysed(row, spec, runs)
     experiment = Experiment(
         **to_summary(row, RunCounts(len(runs) - discarded, discarded), queue_position).model_dump(),
         spec=spec,
@@ -66,9 +69,10 @@ def to_experiment(
         machine=row.machine,
         settings=SettingsBeforeAfter(before=row.settings_before or {}, after=row.settings_after),
         activity=row.activity,
-        arms=[schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec)],
+        arms=[schedule.arm_name(spec, arm) for arm in analysis.arms],
         runs=list(runs),
-        analysis=_analysed(row, spec, runs),
+        analysis=analysis,
+        tune=tune,
         metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()}
         | {f"{PREFIX}{name}": MetricLabel(one.label, one.unit, one.better) for name, one in applications.items()},
     )
@@ -77,11 +81,12 @@ def to_experiment(
     return experiment
 
 
-def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun]) -> Analysis:
+def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun]) -> tuple[Analysis, TuneResult | None]:
     # created_at: another database has other experiments with the same ids
-    key = (row.id, row.created_at, len(runs))
+    key = (row.id, row.created_at, len(runs), row.ended_at is None)
     if (found := _analyses.get(key)) is None:
-        found = analyse(spec, row.seed, runs, unmeasured=unmeasured_by(spec).keys())
+        tune = tune_result(spec, row.seed, runs, has_ended=row.ended_at is not None) if spec.kind == "tune" else None
+        found = (analyse(spec, row.seed, runs, unmeasured=unmeasured_by(spec).keys()), tune)
         _analyses[key] = found
         while len(_analyses) > _CACHED:
             _analyses.popitem(last=False)

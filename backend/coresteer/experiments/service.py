@@ -292,7 +292,7 @@ def _blocked_because(
     for row in [node] if peer is None else [node, peer]:
         if not context.connections.is_connected(row.id):
             return f"{row.name} is disconnected; an experiment requires its agent to be connected."
-    changes = not all(changes_nothing(spec, arm) for arm in schedule.all_arms(spec))
+    changes = not changes_nothing(spec)
     hello = None if node.hello is None else msgspec.convert(node.hello, Hello)
     if changes and (hello is None or hello.mode != "control"):
         reason = hello.observe_reason if hello is not None else None

@@ -1,6 +1,6 @@
 """Specification of an experiment, its schedule, runs and analysis, as requested and as stored."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -13,14 +13,15 @@ from coresteer_core.policies.base import MODE_FIELD, Mode
 from coresteer_core.schema import labelled
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
-Kind: TypeAlias = Literal["aa", "ab", "sweep"]
+Kind: TypeAlias = Literal["aa", "ab", "sweep", "tune"]
 
 
-_KINDS = {"aa": "A/A", "ab": "A/B", "sweep": "Sweep"}
+_KINDS = {"aa": "A/A", "ab": "A/B", "sweep": "Sweep", "tune": "Tune"}
 _KIND_HELP = {
     "aa": "Compares the node with itself: shows how large differences are without any change.",
     "ab": "Compares two levels of one factor, in blocks of four runs: ABBA or BAAB.",
     "sweep": "Compares each level of one factor, or each combination of two factors, with the first.",
+    "tune": "Searches for the best combination of levels; poor ones are eliminated early, most without a run.",
 }
 _METRIC_LABELS = {
     name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in EXPERIMENT_METRICS.items()
@@ -64,13 +65,41 @@ class Factor(Struct, frozen=True):
     unit: Annotated[str, Meta(max_length=20), labelled("Unit of the values", placeholder="none")] = ""
 
 
+class Tune(Struct, frozen=True, kw_only=True):
+    """What a tune searches for besides the best primary metric, and when it ends at the latest."""
+
+    latency: Annotated[
+        str,
+        Meta(min_length=1, max_length=100),
+        labelled(
+            "Second metric",
+            "The result shows the best values of both metrics, and a limit on this one.",
+            options=_METRIC_LABELS,
+        ),
+    ] = "rtt_p99_us"
+    limit: Annotated[
+        Annotated[float, Meta(ge=0, le=1e18)] | None,
+        labelled(
+            "Limit of the second metric",
+            "In its unit; a combination that exceeds it is eliminated.",
+            placeholder="no limit",
+        ),
+    ] = None
+    max_runs: Annotated[
+        int, Meta(ge=12, le=240), labelled("Maximum runs", "The search ends earlier when nothing better is expected.")
+    ] = 60
+    max_minutes: Annotated[float, Meta(ge=1, le=1440), labelled("Maximum duration", unit="min")] = 60.0
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """Specification of an experiment on one node.
 
     aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
-    combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
-    once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
-    was made, empty for none. application_metrics: by name; the primary metric and guardrails name one as ``app.NAME``.
+    combination of their levels. tune: any number of factors, some combinations of their levels. A block of aa and ab is
+    four runs (ABBA or BAAB), one of a sweep is every combination once, one of a tune is the baseline and what the
+    search chose (tune/search.py). settle_s: after a level with a policy or irqbalance was put in force, before its run.
+    template: from which it was made, empty for none. application_metrics: by name; the primary metric and guardrails
+    name one as ``app.NAME``.
     """
 
     name: Annotated[Name, labelled("Name", "Shown in lists and in reports.")]
@@ -90,7 +119,8 @@ class Spec(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
         labelled("Traffic source", placeholder="the node itself, from a network namespace"),
     ] = None
-    factors: Annotated[list[Factor], Meta(max_length=2), labelled("Factors")] = []
+    factors: Annotated[list[Factor], Meta(max_length=6), labelled("Factors")] = []
+    tune: Annotated[Tune, labelled("Search")] = Tune()
     warmup_s: Annotated[
         float, Meta(ge=0.5, le=60), labelled("Warm-up", "Time under load before each measurement.", unit="s")
     ] = 2.0
@@ -150,7 +180,8 @@ Arm: TypeAlias = tuple[int, ...]
 class PlannedRun(Struct, frozen=True):
     """One run of the schedule. number: from 0, in chronological order. stage aa: both labels are the baseline arm.
 
-    label: 0 or 1 in blocks of four; in a sweep the arm's index in the list of combinations.
+    label: 0 or 1 in blocks of four; in a sweep the arm's index in the list of combinations, in a tune in that of those
+    measured, the baseline first.
     """
 
     number: int
@@ -165,6 +196,7 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
 
     attempt: from 0 for each run of the schedule. load_before: load average before the run, None if it was abandoned.
     missing: reasons why application metrics have no value, by metric.
+    violated: it was abandoned because of a guardrail, so that a tune does not repeat it.
     """
 
     planned: PlannedRun
@@ -177,6 +209,16 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     steal_percent: float | None
     discarded: str | None = None
     missing: dict[str, str] = {}
+    violated: bool = False
+
+
+class Attempt(NamedTuple):
+    """One attempt at a run of the schedule. discarded: the reason, None when the run counts. violated: a guardrail."""
+
+    number: int
+    attempt: int
+    discarded: str | None
+    violated: bool = False
 
 
 class Interval(Struct, frozen=True):

@@ -204,7 +204,7 @@ class StepActions:
         )
         await self._store(run)
 
-    async def abandon_run(self, planned: PlannedRun, attempt: int, reason: str) -> None:
+    async def abandon_run(self, planned: PlannedRun, attempt: int, reason: str, *, violated: bool = False) -> None:
         """Store a run without result as discarded, and require that the nodes are prepared again."""
         run = RecordedRun(
             planned=planned,
@@ -216,6 +216,7 @@ class StepActions:
             load_before=None,
             steal_percent=None,
             discarded=reason,
+            violated=violated,
         )
         await self._store(run)
         self._state.require_preparation()

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from coresteer.experiments.repository import Attempt
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.spec import PlannedRun, Spec
+from coresteer.experiments.spec import Attempt, PlannedRun, Spec
 from coresteer_core.changes.report import ChangeState, EndedBy
 from coresteer_core.experiments.model import RunResult
 from coresteer_core.protocol import ExperimentMessage
@@ -68,7 +67,8 @@ class Facts:
     active run's change, None where it needs none. failure: why the active run cannot be completed. violation: the
     guardrail violation of the active run. settings: present values of settings_before's keys and of the netdev's
     settings, None when they must be read again. netdev_settings_before: of a netdev that exists only during the
-    experiment. phase_started_s: when settings began to be restored, or the experiment began to end.
+    experiment. phase_started_s: when settings began to be restored, or the experiment began to end. elapsed_s: since
+    the experiment started.
     """
 
     spec: Spec
@@ -91,6 +91,7 @@ class Facts:
     end_sent: bool = False
     settings: Mapping[str, str] | None = None
     netdev_settings_before: Mapping[str, str] = field(default_factory=dict)
+    elapsed_s: float = 0.0
 
     @property
     def netdev(self) -> str:
@@ -156,11 +157,12 @@ class RecordRun:
 
 @dataclass(frozen=True)
 class AbandonRun:
-    """Store a run without result as discarded, and prepare the nodes again."""
+    """Store a run without result as discarded, and prepare the nodes again. violated: because of a guardrail."""
 
     planned: PlannedRun
     attempt: int
     reason: str
+    violated: bool = False
 
 
 @dataclass(frozen=True)

@@ -50,19 +50,12 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
     if (wrong := schedule.check_spec(spec)) is not None:
         raise Invalid(wrong, field="spec")
     _check_peer(spec)
-    for place, guardrail in enumerate(spec.guardrails):
-        applications = [f"{PREFIX}{name}" for name in spec.application_metrics]
-        if guardrail.metric not in GUARDRAIL_METRICS and guardrail.metric not in applications:
-            choices = ", ".join([*GUARDRAIL_METRICS, *applications])
-            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {choices}."
-            raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
-        if not 0 <= guardrail.max < math.inf:
-            raise Invalid(
-                "The maximum of a guardrail must be a number of at least 0.", field=f"spec.guardrails[{place}].max"
-            )
+    _check_guardrails(spec)
     _check_workload(spec.workload, "spec.workload", view.topology, peer)
     _check_levels(spec, view)
-    for arm in schedule.all_arms(spec):
+    if spec.kind == "tune":
+        _check_apart(spec)
+    for arm in _described_arms(spec):
         try:
             workload = workload_of(spec, arm)
         except msgspec.ValidationError as error:
@@ -91,6 +84,34 @@ def _check_peer(spec: Spec) -> None:
             "The peer must be another node; without a peer the client runs on the node itself.",
             field="spec.peer_node_id",
         )
+
+
+def _check_guardrails(spec: Spec) -> None:
+    for place, guardrail in enumerate(spec.guardrails):
+        applications = [f"{PREFIX}{name}" for name in spec.application_metrics]
+        if guardrail.metric not in GUARDRAIL_METRICS and guardrail.metric not in applications:
+            choices = ", ".join([*GUARDRAIL_METRICS, *applications])
+            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {choices}."
+            raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
+        if not 0 <= guardrail.max < math.inf:
+            raise Invalid(
+                "The maximum of a guardrail must be a number of at least 0.", field=f"spec.guardrails[{place}].max"
+            )
+
+
+def _described_arms(spec: Spec) -> list[Arm]:
+    """Return the arms that are validated and described one by one; a tune has too many combinations for that."""
+    return schedule.single_changes(spec) if spec.kind == "tune" else schedule.all_arms(spec)
+
+
+def _check_apart(spec: Spec) -> None:
+    """Raise Invalid if two factors change the same setting, so that a combination would not be both levels."""
+    owners: dict[str, str] = {}
+    for factor in spec.factors:
+        for key in {desired_value.key for level in factor.levels for desired_value in level.settings}:
+            if owners.setdefault(key, factor.name) != factor.name:
+                sentence = f"The factors {owners[key]} and {factor.name} both change {key}; use one factor for it."
+                raise Invalid(sentence, field="spec.factors")
 
 
 def _names(spec: Spec) -> list[tuple[str, str]]:
@@ -162,7 +183,7 @@ def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
 
 def arm_previews(spec: Spec, view: View, policies: Mapping[int, str], netdev: str) -> list[ArmPreview]:
     """Return what each arm changes on the node. policies: names by id. netdev: by which the load will arrive."""
-    return [_arm_preview(spec, arm, view, policies, netdev) for arm in schedule.all_arms(spec)]
+    return [_arm_preview(spec, arm, view, policies, netdev) for arm in _described_arms(spec)]
 
 
 def expected_netdev(spec: Spec, inventory: Inventory, *, simulated: bool) -> str:
@@ -219,6 +240,9 @@ def summary_sentence(
     load = type(spec.workload).__struct_config__.tag
     where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"
     what = f"{runs} runs ({load}) on {where}, about {format_duration(schedule.estimate_duration_s(spec))}"
+    if spec.kind == "tune":
+        combinations = math.prod(len(factor.levels) for factor in spec.factors)
+        return f"At most {what}: searches {combinations:,} combinations of levels. Primary metric: {metric}."
     if spec.kind == "aa":
         return f"{what}: A/A, the node is compared with itself. Primary metric: {metric}."
     baseline, *others = (schedule.arm_name(spec, arm) for arm in schedule.all_arms(spec))
@@ -228,7 +252,9 @@ def summary_sentence(
 
 def block_warnings(spec: Spec) -> list[str]:
     """Return warnings about blocks that are too few for a result, and about runs that may be too long."""
-    warnings = []
+    warnings: list[str] = []
+    if spec.kind == "tune":
+        return warnings
     minimum = MIN_BLOCKS_OF_TWO_ARMS
     fewest = min_blocks_of_many_arms(len(schedule.all_arms(spec))) if spec.kind == "sweep" else minimum
     if spec.blocks < fewest:

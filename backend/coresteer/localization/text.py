@@ -21,6 +21,7 @@ from coresteer.localization.text_labels import FIELDS, LABELS, TITLES
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 from coresteer.localization.text_simulation import PARAMETERS, STUDY
+from coresteer.localization.text_tune import TUNE
 
 
 class BilingualText(NamedTuple):
@@ -35,7 +36,7 @@ SENTENCES: Mapping[str, BilingualText] = MappingProxyType(
         key: BilingualText(*both)
         for part in (
             *(FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, DEVIATIONS, REASONS, STEPS),
-            *(STUDY, PARAMETERS),
+            *(STUDY, PARAMETERS, TUNE),
         )
         for key, both in part.items()
     }

@@ -35,6 +35,7 @@ from coresteer.reports.experiment_method import (
 )
 from coresteer.reports.model import Block, Bullets, Origin, Paragraph, Report, Section, Table
 from coresteer.reports.predictor import predictor_blocks
+from coresteer.reports.tune import tune_blocks
 from coresteer.reports.workload_text import fields_text, workload_text
 
 _MAX_ARMS_WITH_ALL_METRICS = 24
@@ -202,7 +203,7 @@ def _primary(phrases: Phrases) -> list[Block]:
     blocks: list[Block] = []
     if experiment.kind == "sweep":
         blocks += [*effects_chart(phrases, found), *grid_chart(phrases), *line_charts(phrases, [experiment.primary])]
-    blocks += runs_chart(phrases)
+    blocks += [*tune_blocks(phrases), *runs_chart(phrases)]
     if found:
         title = phrases.text("table.primary", metric=phrases.label(experiment.primary))
         blocks.append(_comparison_table(phrases, title, found, by_arm=True))

@@ -25,12 +25,10 @@ def method_sentences(phrases: Phrases) -> list[str]:
         run = text("method.run", warmup=format_duration(spec.warmup_s, phrases.language), measure=measure)
         time = text("method.discard_off")
     sentences = [text("method.primary", metric=phrases.label(phrases.primary)), run]
-    sentences.append(text("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks))
-    if spec.kind != "aa":
-        sentences.append(text("method.aa", blocks=spec.aa_blocks))
-    sentences.append(text("method.test"))
-    if spec.kind == "sweep":
-        sentences.append(text("method.many"))
+    if spec.kind == "tune":
+        sentences.append(text("method.tune"))
+    else:
+        sentences += _of_comparison(phrases)
     sentences += [text("method.discard", time=time), text("method.attempts", times=MAX_ATTEMPTS)]
     sentences.append(text("method.seed", seed=phrases.experiment.seed))
     if spec.guardrails:
@@ -40,6 +38,15 @@ def method_sentences(phrases: Phrases) -> list[str]:
         )
         sentences.append(text("method.guardrails", guardrails=rails))
     return sentences
+
+
+def _of_comparison(phrases: Phrases) -> list[str]:
+    spec, text = phrases.experiment.spec, phrases.text
+    sentences = [text("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks)]
+    if spec.kind != "aa":
+        sentences.append(text("method.aa", blocks=spec.aa_blocks))
+    sentences.append(text("method.test"))
+    return [*sentences, text("method.many")] if spec.kind == "sweep" else sentences
 
 
 def machine_table(phrases: Phrases) -> Block:

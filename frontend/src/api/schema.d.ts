@@ -2279,7 +2279,7 @@ export interface components {
          *
          *     activity: the present step in a sentence. arms: the names of all combinations, in the analysis's order. analysis:
          *     of the runs so far. findings: its results in sentences, the most important first. published: values of the paper
-         *     that its template repeats.
+         *     that its template repeats. tune: what a tune has found so far, None for other kinds.
          */
         Experiment: {
             /** Id */
@@ -2325,9 +2325,11 @@ export interface components {
              * @description Specification of an experiment on one node.
              *
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
-             *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
-             *         once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
-             *         was made, empty for none. application_metrics: by name; the primary metric and guardrails name one as ``app.NAME``.
+             *         combination of their levels. tune: any number of factors, some combinations of their levels. A block of aa and ab is
+             *         four runs (ABBA or BAAB), one of a sweep is every combination once, one of a tune is the baseline and what the
+             *         search chose (tune/search.py). settle_s: after a level with a policy or irqbalance was put in force, before its run.
+             *         template: from which it was made, empty for none. application_metrics: by name; the primary metric and guardrails
+             *         name one as ``app.NAME``.
              */
             spec: {
                 /**
@@ -2339,7 +2341,7 @@ export interface components {
                  * Kind
                  * @enum {string}
                  */
-                kind: "aa" | "ab" | "sweep";
+                kind: "aa" | "ab" | "sweep" | "tune";
                 /** Node */
                 node_id: number;
                 /** Workload */
@@ -2739,6 +2741,34 @@ export interface components {
                     unit: string;
                 }[];
                 /**
+                 * Search
+                 * @description What a tune searches for besides the best primary metric, and when it ends at the latest.
+                 */
+                tune: {
+                    /**
+                     * Second metric
+                     * @description The result shows the best values of both metrics, and a limit on this one.
+                     * @default rtt_p99_us
+                     */
+                    latency: string;
+                    /**
+                     * Limit of the second metric
+                     * @description In its unit; a combination that exceeds it is eliminated.
+                     */
+                    limit: number | null;
+                    /**
+                     * Maximum runs
+                     * @description The search ends earlier when nothing better is expected.
+                     * @default 60
+                     */
+                    max_runs: number;
+                    /**
+                     * Maximum duration
+                     * @default 60
+                     */
+                    max_minutes: number;
+                };
+                /**
                  * Warm-up
                  * @description Time under load before each measurement.
                  * @default 2
@@ -2811,7 +2841,8 @@ export interface components {
                  * PlannedRun
                  * @description One run of the schedule. number: from 0, in chronological order. stage aa: both labels are the baseline arm.
                  *
-                 *         label: 0 or 1 in blocks of four; in a sweep the arm's index in the list of combinations.
+                 *         label: 0 or 1 in blocks of four; in a sweep the arm's index in the list of combinations, in a tune in that of those
+                 *         measured, the baseline first.
                  */
                 planned: {
                     number: number;
@@ -2837,6 +2868,8 @@ export interface components {
                 missing: {
                     [key: string]: string;
                 };
+                /** @default false */
+                violated: boolean;
             }[];
             /**
              * Analysis
@@ -2924,6 +2957,38 @@ export interface components {
              * @default []
              */
             published: components["schemas"]["PublishedResult"][];
+            /** Tune */
+            tune?: {
+                candidates: {
+                    arm: number[];
+                    name: string;
+                    runs: number;
+                    /** @enum {string} */
+                    state: "baseline" | "best" | "failed" | "limit" | "open" | "worse";
+                    why: string;
+                    front: boolean;
+                    cost: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    latency: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    effect: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }[];
+                combinations: number;
+                eliminated: number;
+                best: number[] | null;
+                noise: number | null;
+                stopped: ("converged" | "early" | "infeasible" | "runs") | null;
+            } | null;
             /** Metrics */
             metrics: {
                 [key: string]: {
@@ -2977,9 +3042,11 @@ export interface components {
              * @description Specification of an experiment on one node.
              *
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
-             *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
-             *         once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
-             *         was made, empty for none. application_metrics: by name; the primary metric and guardrails name one as ``app.NAME``.
+             *         combination of their levels. tune: any number of factors, some combinations of their levels. A block of aa and ab is
+             *         four runs (ABBA or BAAB), one of a sweep is every combination once, one of a tune is the baseline and what the
+             *         search chose (tune/search.py). settle_s: after a level with a policy or irqbalance was put in force, before its run.
+             *         template: from which it was made, empty for none. application_metrics: by name; the primary metric and guardrails
+             *         name one as ``app.NAME``.
              */
             spec: {
                 /**
@@ -2991,7 +3058,7 @@ export interface components {
                  * Kind
                  * @enum {string}
                  */
-                kind: "aa" | "ab" | "sweep";
+                kind: "aa" | "ab" | "sweep" | "tune";
                 /** Node */
                 node_id: number;
                 /** Workload */
@@ -3390,6 +3457,34 @@ export interface components {
                      */
                     unit: string;
                 }[];
+                /**
+                 * Search
+                 * @description What a tune searches for besides the best primary metric, and when it ends at the latest.
+                 */
+                tune?: {
+                    /**
+                     * Second metric
+                     * @description The result shows the best values of both metrics, and a limit on this one.
+                     * @default rtt_p99_us
+                     */
+                    latency: string;
+                    /**
+                     * Limit of the second metric
+                     * @description In its unit; a combination that exceeds it is eliminated.
+                     */
+                    limit?: number | null;
+                    /**
+                     * Maximum runs
+                     * @description The search ends earlier when nothing better is expected.
+                     * @default 60
+                     */
+                    max_runs: number;
+                    /**
+                     * Maximum duration
+                     * @default 60
+                     */
+                    max_minutes: number;
+                };
                 /**
                  * Warm-up
                  * @description Time under load before each measurement.
@@ -4905,6 +5000,17 @@ export interface components {
                  * @enum {string}
                  */
                 ert_sign: "minus" | "printed";
+            } | {
+                /** @enum {string} */
+                type: "fixed-settings";
+                /**
+                 * Settings
+                 * @description {netdev} stands for each network device in the scope: netdev/{netdev}/coalesce/rx-usecs=50.
+                 * @default {}
+                 */
+                settings: {
+                    [key: string]: string;
+                };
             };
             /**
              * Node selector
@@ -6759,7 +6865,7 @@ export interface components {
                  * Kind
                  * @enum {string}
                  */
-                kind: "aa" | "ab" | "sweep";
+                kind: "aa" | "ab" | "sweep" | "tune";
                 /** Node */
                 node_id: number;
                 /** Workload */
@@ -7158,6 +7264,34 @@ export interface components {
                      */
                     unit: string;
                 }[];
+                /**
+                 * Search
+                 * @description What a tune searches for besides the best primary metric, and when it ends at the latest.
+                 */
+                tune: {
+                    /**
+                     * Second metric
+                     * @description The result shows the best values of both metrics, and a limit on this one.
+                     * @default rtt_p99_us
+                     */
+                    latency: string;
+                    /**
+                     * Limit of the second metric
+                     * @description In its unit; a combination that exceeds it is eliminated.
+                     */
+                    limit: number | null;
+                    /**
+                     * Maximum runs
+                     * @description The search ends earlier when nothing better is expected.
+                     * @default 60
+                     */
+                    max_runs: number;
+                    /**
+                     * Maximum duration
+                     * @default 60
+                     */
+                    max_minutes: number;
+                };
                 /**
                  * Warm-up
                  * @description Time under load before each measurement.

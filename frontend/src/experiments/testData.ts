@@ -38,6 +38,7 @@ export const run = (number: number, arm: number[], more: Partial<RecordedRun> = 
   steal_percent: null,
   discarded: null,
   missing: {},
+  violated: false,
   ...more,
 });
 

@@ -4,6 +4,7 @@ import { SchemaInput } from "../../forms/SchemaField";
 import { fieldAt } from "../../forms/schema";
 import { factorSchema, maxLevels } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
+import type { Kind } from "../types";
 import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
 import { LevelEditor, type SharedProps } from "./LevelEditor";
@@ -13,13 +14,14 @@ import { type FactorDraft, type LevelDraft, levelsFromValues, newLevel } from ".
 type Props = SharedProps & {
   factor: FactorDraft;
   path: string;
-  sweep: boolean;
+  kind: Kind;
   onChange: (factor: FactorDraft) => void;
   onRemove: (() => void) | null;
 };
 
 /** A factor with its levels, of which the first is the baseline. */
-export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...shared }: Props) {
+export function FactorEditor({ factor, path, kind, onChange, onRemove, ...shared }: Props) {
+  const sweep = kind !== "ab";
   const set = (levels: LevelDraft[]) => onChange({ ...factor, levels });
   return (
     <section className="card" aria-label={`Factor: ${factor.name || "unnamed"}`}>
@@ -48,6 +50,7 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
         {sweep && (
           <LevelsFromValues
             known={shared.known}
+            first={kind === "tune"}
             onMake={(name, unit, levels) => onChange({ ...factor, name, unit, levels })}
           />
         )}
@@ -75,13 +78,19 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
   );
 }
 
-type ValuesProps = { known: KnownSetting[]; onMake: (name: string, unit: string, levels: LevelDraft[]) => void };
+type ValuesProps = {
+  known: KnownSetting[];
+  /** Whether the first level is the node as it is. */
+  first: boolean;
+  onMake: (name: string, unit: string, levels: LevelDraft[]) => void;
+};
 
-/** Generates the levels of a sweep from one setting and a list of values. */
-function LevelsFromValues({ known, onMake }: ValuesProps) {
+/** Generates levels from one setting and a list of values. */
+function LevelsFromValues({ known, first, onMake }: ValuesProps) {
   const [key, setKey] = useState("");
   const [values, setValues] = useState("");
-  const levels = levelsFromValues(key.trim(), values);
+  const present = known.find((setting) => setting.key === key.trim())?.value ?? null;
+  const levels = levelsFromValues(key.trim(), values, first ? present : undefined);
   return (
     <div className={experimentsStyles.row}>
       <SettingKey label="Levels from the values of a setting" value={key} known={known} onChange={setKey} />

@@ -5,7 +5,7 @@ import type { Schemas } from "../../api/client";
 import { applicationMetricsQuery, nodesQuery } from "../../api/queries";
 import { Segments } from "../../components/Segments";
 import { SchemaInput } from "../../forms/SchemaField";
-import { fieldsOf, optionsOf } from "../../forms/schema";
+import { fieldsOf, labelOf, optionsOf } from "../../forms/schema";
 import { GUARDRAIL_METRICS, labelWithUnit } from "../../lib/metrics";
 import { guardrailSchema, limitSchema } from "../../policies/kinds";
 import layoutStyles from "../../policies/policies.module.css";
@@ -22,7 +22,7 @@ import type { Kind } from "../types";
 import { FactorEditor } from "./FactorEditor";
 import { FormPart } from "./FormPart";
 import { knownSettings } from "./knownSettings";
-import { appMetric, type Draft, newFactor, withApplication, withKind, withWorkload } from "./specDraft";
+import { appMetric, type Draft, maxFactors, newFactor, withApplication, withKind, withWorkload } from "./specDraft";
 
 type Props = {
   draft: Draft;
@@ -106,7 +106,7 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
           key={factor.id}
           factor={factor}
           path={`factors.${place}`}
-          sweep={draft.kind === "sweep"}
+          kind={draft.kind}
           type={draft.type}
           known={known}
           at={at}
@@ -120,20 +120,23 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
           }
         />
       ))}
-      {draft.kind === "sweep" && draft.factors.length === 1 && (
+      {draft.factors.length > 0 && draft.kind !== "ab" && draft.factors.length < maxFactors(draft.kind) && (
         <p className={layoutStyles.note}>
           <button
             type="button"
             className="link"
             onClick={() => onChange({ ...draft, factors: [...draft.factors, newFactor()] })}
           >
-            Add a second factor
+            {draft.kind === "tune" ? "Add a factor" : "Add a second factor"}
           </button>
-          : every combination of both is measured.
+          {draft.kind === "tune"
+            ? ": combinations of the levels of all factors are searched."
+            : ": every combination of both is measured."}
         </p>
       )}
       <ApplicationMetrics draft={draft} declared={declared} onChange={onChange} />
       <PrimaryMetric draft={draft} declared={declared} at={at} onChange={onChange} />
+      {draft.kind === "tune" && <Search draft={draft} wrong={wrong} onChange={onChange} />}
       <Schedule draft={draft} wrong={wrong} onChange={onChange} />
       <Guardrails draft={draft} declared={declared} wrong={wrong} onChange={onChange} />
     </>
@@ -205,20 +208,55 @@ function PrimaryMetric({ draft, declared, at, onChange }: PrimaryProps) {
 
 type PartProps = Pick<Props, "draft" | "wrong" | "onChange">;
 
+/** The second metric of a tune with its limit, and when the search ends at the latest. */
+function Search({ draft, wrong, onChange }: PartProps) {
+  const metrics = [...new Set([...primaryMetrics(draft.type), draft.tune["tune.latency"] ?? ""])];
+  return (
+    <FormPart
+      title="Search"
+      note="Each block measures the baseline and up to five combinations. Poor ones are eliminated early; what violates a guardrail is eliminated at once."
+    >
+      {fieldsOf(experimentSchema("tune")).map(([name, field]) => {
+        const path = `tune.${name}`;
+        const value = draft.tune[path] ?? "";
+        const set = (next: string) => onChange({ ...draft, tune: { ...draft.tune, [path]: next } });
+        if (name !== "latency")
+          return <SchemaInput key={name} schema={field} name={name} value={value} error={wrong[path]} onChange={set} />;
+        return (
+          <NativeSelect
+            key={name}
+            label={labelOf(field, name)}
+            description={field.description}
+            value={value}
+            data={metrics
+              .filter((metric) => metric !== "" && metric !== draft.primary)
+              .map((metric) => ({ value: metric, label: labelWithUnit(metric) }))}
+            onChange={(event) => set(event.currentTarget.value)}
+          />
+        );
+      })}
+    </FormPart>
+  );
+}
+
+const BLOCKS = ["blocks", "aa_blocks"];
+
 /** Durations, numbers of blocks and the seed of the order of the runs. */
 function Schedule({ draft, wrong, onChange }: PartProps) {
   return (
     <FormPart title="Schedule">
-      {scheduleFields().map(([name, field]) => (
-        <SchemaInput
-          key={name}
-          schema={field}
-          name={name}
-          value={draft.schedule[name] ?? ""}
-          error={wrong[name]}
-          onChange={(value) => onChange({ ...draft, schedule: { ...draft.schedule, [name]: value } })}
-        />
-      ))}
+      {scheduleFields()
+        .filter(([name]) => draft.kind !== "tune" || !BLOCKS.includes(name))
+        .map(([name, field]) => (
+          <SchemaInput
+            key={name}
+            schema={field}
+            name={name}
+            value={draft.schedule[name] ?? ""}
+            error={wrong[name]}
+            onChange={(value) => onChange({ ...draft, schedule: { ...draft.schedule, [name]: value } })}
+          />
+        ))}
     </FormPart>
   );
 }

@@ -4,6 +4,7 @@ import {
   draftOf,
   firstError,
   levelsFromValues,
+  maxFactors,
   newDraft,
   newFactor,
   newLevel,
@@ -107,10 +108,24 @@ test("a list of values becomes a level each, with its place on the axis", () => 
   ]);
 });
 
+test("a tune begins with the node as it is, at its present value, and has more factors than a sweep", () => {
+  const made = levelsFromValues("netdev/eth0/coalesce/rx-usecs", "0 3 18", "3");
+  expect(made.map(({ name, value, settings }) => [name, value, settings.length])).toEqual([
+    ["as it is", "3", 0],
+    ["rx-usecs 0", "0", 1],
+    ["rx-usecs 18", "18", 1],
+  ]);
+  expect(levelsFromValues("netdev/{netdev}/ring/rx", "256", null)[0]?.value).toBe("");
+  const tune = { ...withKind(named, "tune"), factors: [newFactor(), newFactor(), newFactor()] };
+  expect([maxFactors("tune"), withKind(tune, "sweep").factors.length, withKind(tune, "ab").factors.length]).toEqual([
+    6, 2, 1,
+  ]);
+});
+
 test("another workload keeps the primary metric only if it has it", () => {
   const stream = { ...named, primary: "throughput_bit_per_s" };
   expect(withWorkload(stream, "iperf3").primary).toBe("throughput_bit_per_s");
-  expect(withWorkload(stream, "tcp-request").primary).toBe("rtt_p99_us");
+  expect(withWorkload(stream, "classes").primary).toBe("c5_by_c1");
 });
 
 test("a specification reads back as itself, but for its seed", () => {
@@ -152,6 +167,7 @@ test("a specification reads back as itself, but for its seed", () => {
     seed: 77,
     guardrails: [{ metric: "dropped_per_s", max: 100 }],
     application_metrics: ["checkout_p99"],
+    tune: { latency: "rtt_p99_us", limit: 2000, max_runs: 60, max_minutes: 30 },
     template: "rx-usecs",
   };
   expect(readSpec(draftOf(spec), 3).spec).toEqual({ ...spec, seed: null });

@@ -1,5 +1,5 @@
 import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
-import { type Errors, readField, type Values, valuesOf, valueText } from "../../forms/values";
+import { type Errors, readField, readObject, type Values, valuesOf, valueText } from "../../forms/values";
 import { GUARDRAIL_LABELS, GUARDRAIL_METRICS } from "../../lib/metrics";
 import { isCpuListSetting, tunableOf } from "../../lib/settingKeys";
 import { guardrailSchema, limitSchema } from "../../policies/kinds";
@@ -43,6 +43,8 @@ export type Draft = {
   peer: number | null;
   factors: FactorDraft[];
   schedule: Values;
+  /** The search of a tune, by field path. */
+  tune: Values;
   /** By metric; app.NAME for an application metric. */
   guardrails: Values;
   /** Names of the application metrics that are measured, too. */
@@ -74,6 +76,7 @@ export const newFactor = (more: Partial<FactorDraft> = {}): FactorDraft => {
   return { id: lastId, name: "", unit: "", levels: [newLevel({ name: "as it is" }), newLevel()], ...more };
 };
 
+const tuneValues = (spec?: Spec): Values => valuesOf(experimentSchema("tune"), spec?.tune, "tune");
 const scheduleValues = (spec?: Spec): Values =>
   Object.fromEntries(scheduleFields().map(([name, field]) => [name, valueText(field, spec?.[name as keyof Spec])]));
 
@@ -83,9 +86,17 @@ export function newDraft(kind: Kind): Draft {
   const draft = { name: "", kind, type, peer: null, factors: [], guardrails: {}, applications: [], template: "" };
   const [primary = ""] = primaryMetrics(type);
   return withKind(
-    { ...draft, workload: valuesOf(workloadSchema(type), {}), primary, schedule: scheduleValues() },
+    { ...draft, workload: valuesOf(workloadSchema(type), {}), primary, schedule: scheduleValues(), tune: tuneValues() },
     kind,
   );
+}
+
+const MAX_SWEPT = 2;
+
+/** How many factors an experiment of a kind has at most. */
+export function maxFactors(kind: Kind): number {
+  if (kind === "tune") return experimentSchema("factors").maxItems ?? MAX_SWEPT;
+  return { aa: 0, ab: 1, sweep: MAX_SWEPT }[kind];
 }
 
 /** The draft after a change of its kind: factors that the new kind cannot have are removed. */
@@ -93,7 +104,8 @@ export function withKind(draft: Draft, kind: Kind): Draft {
   const [first = newFactor({ name: "setting" })] = draft.factors;
   if (kind === "aa") return { ...draft, kind, factors: [] };
   if (kind === "ab") return { ...draft, kind, factors: [{ ...first, levels: first.levels.slice(0, 2) }] };
-  return { ...draft, kind, factors: draft.factors.length > 0 ? draft.factors : [first] };
+  const factors = draft.factors.length > 0 ? draft.factors : [first];
+  return { ...draft, kind, factors: factors.slice(0, maxFactors(kind)) };
 }
 
 /** An application metric's name among other metrics. */
@@ -142,6 +154,7 @@ export function draftOf(spec: Spec): Draft {
       newFactor({ name: factor.name, unit: factor.unit, levels: factor.levels.map(levelDraft) }),
     ),
     schedule: { ...scheduleValues(spec), seed: "" },
+    tune: tuneValues(spec),
     guardrails: Object.fromEntries(spec.guardrails.map(({ metric, max }) => [metric, String(max)])),
     applications: spec.application_metrics,
     template: spec.template,
@@ -165,20 +178,27 @@ const levelDraft = (level: Level): LevelDraft =>
     role: level.role,
   });
 
-/** Generates the levels of a sweep over one setting's values: `0 10 20` makes three levels at these axis positions. */
-export function levelsFromValues(key: string, values: string): LevelDraft[] {
+const NUMBER = /^\d+(\.\d+)?$/;
+const axisValue = (value: string): string => (NUMBER.test(value) ? value : "");
+
+/**
+ * Generates levels from one setting's values: `0 10 20` makes three levels at these axis positions. unchanged: the
+ * setting's present value, for a first level that leaves the node as it is; null where it is unknown.
+ */
+export function levelsFromValues(key: string, values: string, unchanged?: string | null): LevelDraft[] {
   const name = tunableOf(key);
-  return values
+  const first = unchanged === undefined ? [] : [newLevel({ name: "as it is", value: axisValue(unchanged ?? "") })];
+  const others = values
     .split(/[\s;]+/)
-    .filter((value) => value !== "")
-    .slice(0, maxLevels())
+    .filter((value) => value !== "" && value !== unchanged)
     .map((value) =>
       newLevel({
         name: `${name} ${value}`,
         settings: [{ key, value }],
-        value: /^\d+(\.\d+)?$/.test(value) ? value : "",
+        value: axisValue(value),
       }),
     );
+  return [...first, ...others].slice(0, maxLevels());
 }
 
 /** Parses the form's texts by their schema and collects error messages by path. */
@@ -251,6 +271,7 @@ export function readSpec(draft: Draft, nodeId: number | undefined): Reading {
     reader.field(schema, `workload.${field}`, draft.workload[field] ?? ""),
   ]);
   const schedule = scheduleFields().map(([field]) => [field, read(field, draft.schedule[field] ?? "")]);
+  const tune = readObject(experimentSchema("tune"), "tune", draft.tune, reader.errors);
   const primary = read("primary", draft.primary);
   const limit = (metric: string) =>
     metric in GUARDRAIL_LABELS ? guardrailSchema(metric as keyof typeof GUARDRAIL_LABELS) : limitSchema(metric, "");
@@ -271,6 +292,7 @@ export function readSpec(draft: Draft, nodeId: number | undefined): Reading {
     peer_node_id: draft.peer,
     factors,
     ...Object.fromEntries(schedule),
+    tune,
     guardrails,
     application_metrics: draft.applications,
     template: draft.template,
