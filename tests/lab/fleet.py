@@ -123,17 +123,20 @@ def backend(port: int | None = None) -> Iterator[Backend]:
         shutil.rmtree(state_dir, ignore_errors=True)
 
 
-def join(guest: Guest, backend: Backend) -> int:
-    """Start the agent in the guest and wait until it is connected; return its PID."""
-    pid = start_agent(guest, backend)
+AGENT = ("coresteer-agent",)
+
+
+def join(guest: Guest, backend: Backend, program: tuple[str, ...] = AGENT) -> int:
+    """Start the agent in the guest and wait until it is connected; return its PID. program: that runs the agent."""
+    pid = start_agent(guest, backend, program)
     await_joined(guest)
     return pid
 
 
 @contextlib.contextmanager
-def agent_in(guest: Guest, backend: Backend) -> Iterator[int]:
+def agent_in(guest: Guest, backend: Backend, program: tuple[str, ...] = AGENT) -> Iterator[int]:
     """A live agent in the guest, gone at the end. Gives its process's number."""
-    pid = join(guest, backend)
+    pid = join(guest, backend, program)
     backend.await_live(guest.machine.name)
     try:
         yield pid
@@ -142,12 +145,12 @@ def agent_in(guest: Guest, backend: Backend) -> Iterator[int]:
         guest.run("sh", "-c", f"while [ -d /proc/{pid} ] && ! grep -q Z /proc/{pid}/stat; do sleep 0.1; done")
 
 
-def start_agent(guest: Guest, backend: Backend) -> int:
+def start_agent(guest: Guest, backend: Backend, program: tuple[str, ...] = AGENT) -> int:
     """In the guest, with the machine's name. What it says goes to guest.share / "agent.log"."""
     (guest.share / "token").write_text(backend.token())
     host, port = BACKEND
     return guest.start(
-        *("coresteer-agent", "run", "--backend", f"http://{host}:{port}", "--insecure"),
+        *(*program, "run", "--backend", f"http://{host}:{port}", "--insecure"),
         *("--token-file", str(SHARE / "token")),
         output="agent.log",
     )
