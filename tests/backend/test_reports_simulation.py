@@ -104,6 +104,8 @@ async def test_csv_and_json_have_every_run_and_pdf_is_one(backend: Backend, stud
     assert rows[0] == [*RUN_COLUMNS, "origin"]
     assert {row[-1] for row in rows[1:]} == {"simulation"}
     assert len(rows) == 1 + len(TASKS)
+    korean = (await client.get(f"/api/simulations/{study}/report?format=csv&language=ko")).content.decode("utf-8-sig")
+    assert not re.search("[a-z]{3}", korean.partition("\n")[0])
     document = json.loads(files["json"])
     assert len(document["runs"]) == len(TASKS)
     assert len(document["simulation"]["cells"]) == 48

@@ -18,7 +18,7 @@ TITLES = {
     "NUMA: kernel, automatic balancing, static pins or policy": "NUMA: 커널, 자동 균형 조정, 고정 배치 또는 정책",
     "NUMA: contention on one node's memory": "NUMA: 한 노드의 메모리 경합",
     "Coscheduling: kernel, periodic boost, or boost with reordering": (
-        "협력 스케줄링: 커널, 주기적 우선순위 상승, 또는 재배열을 더한 상승"
+        "협력 스케줄링: 커널, 주기적 우선순위 상승, 또는 재정렬을 더한 상승"
     ),
 }
 LABELS = {

@@ -53,7 +53,7 @@ def simulation_report(found: Simulation, runs: Sequence[Run], language: Language
         ],
         facts=_facts(found, language),
         sections=[Section(text(language, f"study.section.{name}"), blocks) for name, blocks in sections if blocks],
-        columns=RUN_COLUMNS,
+        columns=[text(language, f"csv.{name}") for name in RUN_COLUMNS],
         records=run_rows(runs),
         source={"simulation": found.model_dump(mode="json"), "runs": msgspec.to_builtins(runs)},
     )

@@ -1,6 +1,6 @@
 """Templates of the paper on interrupt coalescing: rx-usecs, rx-frames, or software coalescing. Pure."""
 
-from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER
+from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER, all_levels
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import (
@@ -10,7 +10,7 @@ from coresteer.experiments.templates.parts import (
     tcp_stream,
     traffic_sentence,
 )
-from coresteer.localization.text import text
+from coresteer.localization.text import BilingualText, bilingual, text
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Observe, Traffic, Workload
 from coresteer_core.node.inventory import Netdev
@@ -42,10 +42,7 @@ def _usecs(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     levels = [_time(facts, nic, value, few) for value in _values(facts, nic, USECS, _SWEPT_USECS)]
     workload = _traffic(facts)
     spec = kind.spec(facts, workload, [Factor("rx-usecs", levels, "µs")], primary="interrupts_per_s")
-    differs = _of_nic(facts, nic, workload)
-    if not few:
-        differs.append(f"{nic.driver} does not support rx-frames, so the time alone decides. The authors used 6.")
-    return spec, differs
+    return spec, _of_nic(facts, nic, workload)
 
 
 def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
@@ -92,16 +89,24 @@ def _software(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     workload = tcp_stream(facts, limited=True)
     primary = "cpu_s_per_gbit" if facts.peer_id is None else "interrupts_per_s"
     spec = kind.spec(facts, workload, [Factor("gro_flush_timeout", levels, "µs")], primary=primary)
-    differs = [
-        _differs(facts),
-        traffic_sentence(facts, workload),
-        "No network card supports rx-usecs here, so software coalescing is used: napi_defer_hard_irqs "
-        f"{_POLLS} and gro_flush_timeout at the paper's times. The kernel polls again after that time instead of "
-        "waiting for an interrupt. There is no counterpart of rx-frames.",
-    ]
-    if facts.peer_id is None:
-        differs.append("A veth pair has no interrupt, so CPU time is the primary metric.")
-    return spec, differs
+    return spec, [_differs(facts), traffic_sentence(facts, workload)]
+
+
+def _deviations(spec: Spec) -> list[BilingualText]:
+    """Return the deviations that follow from the settings that are varied."""
+    names = {
+        desired.key.partition("/")[2].partition("/")[2] for _, level in all_levels(spec) for desired in level.settings
+    }
+    found = []
+    if "gro_flush_timeout" in names:
+        found.append(bilingual("deviation.coalescing.software", polls=_POLLS))
+        if _without_interrupts(spec):
+            found.append(bilingual("deviation.coalescing.veth"))
+    elif FRAMES not in names:
+        found.append(bilingual("deviation.coalescing.no_frames"))
+    if _ADAPTIVE in names:
+        found.append(bilingual("deviation.coalescing.adaptive"))
+    return found
 
 
 def _differs(facts: NodeFacts) -> str:
@@ -185,8 +190,6 @@ def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
             f"At line rate, frames of {nic.mtu} B are {gap_us:.3g} µs apart; in the paper they were {_GAP_US} µs "
             "apart. A delay up to that time coalesces nothing."
         )
-    if nic.params.get(_ADAPTIVE) == "on":
-        differs.append("adaptive-rx, with which the driver adapts the time, is off in every run.")
     return differs
 
 
@@ -197,6 +200,7 @@ RX_USECS = TemplateKind(
     _usecs,
     _PAPER,
     unmeasured=_without_interrupts,
+    deviations=_deviations,
 )
 
 RX_FRAMES = TemplateKind(
@@ -206,4 +210,5 @@ RX_FRAMES = TemplateKind(
     "both a shorter and a longer time are measured.",
     _frames,
     paper_of("rx-frames"),
+    deviations=_deviations,
 )

@@ -3,6 +3,7 @@
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
+from coresteer.localization.text import BilingualText, bilingual
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp
 
@@ -45,10 +46,17 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     where = f"CPUs {' and '.join(map(str, cpus))}" if machines == 1 else "a CPU of this node and one of its peer"
     return spec, [
         machine_sentence(facts, _PAPER.machine.en),
-        f"{_MPL} jobs of {_PROCESSES} processes share {where}, instead of 200 jobs on a cluster; I/O is a sleep, as in "
-        "the authors' simulator.",
-        f"PB is the policy “{boost_name}”, version {boost.version}; PB+RO is “{name}”, version {reordered.version}. "
-        "A boost is a nice value for a period, not a priority of Solaris.",
+        f"The jobs share {where}.",
+        f"PB is the policy “{boost_name}”, version {boost.version}; PB+RO is “{name}”, version {reordered.version}.",
+    ]
+
+
+def _deviations(spec: Spec) -> list[BilingualText]:
+    if not isinstance(load := spec.workload, Bsp):
+        return []
+    return [
+        bilingual("deviation.jobs.load", jobs=load.jobs, processes=load.processes),
+        bilingual("deviation.jobs.boost"),
     ]
 
 
@@ -60,4 +68,5 @@ COSCHEDULING = TemplateKind(
     "peer runs soonest is boosted first?",
     _make,
     _PAPER,
+    deviations=_deviations,
 )

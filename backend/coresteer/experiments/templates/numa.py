@@ -1,13 +1,14 @@
 """Templates of the paper on NUMA scheduling: four ways to place processes, and the contention factor. Pure."""
 
+from coresteer.experiments.arm_config import all_levels
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
+from coresteer.localization.text import BilingualText, bilingual
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.experiments.model import Memory
 from coresteer_core.node.topology import NumaNode
-from coresteer_core.settings.base import format_cpus
 
 _UNAS, _CONTENTION_FACTOR = paper_of("unas"), paper_of("contention-factor")
 _BALANCING = "kernel/numa_balancing"
@@ -52,13 +53,20 @@ def _unas(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     spec = kind.spec(facts, workload, [Factor("placement", levels)], primary="makespan_s", measure_s=_MAX_RUN_S)
     return spec, [
         machine_sentence(facts, _UNAS.machine.en),
-        f"{half} processes compute and {half} copy {workload.mib} MiB each, instead of PARSEC. All memory is first "
-        f"touched on NUMA node {nodes[0].id}, an adverse start; with static pins it is touched by the pinned process.",
-        f"Static pins: memory processes on {format_cpus(parse_cpu_list(memory))}, the others on "
-        f"{format_cpus(parse_cpu_list(computing))}.",
-        f"The policy is “{name}”, version {policy.version}. It moves two processes each 5 s, so with many a "
-        "run should have more work than about a minute.",
+        f"The policy is “{name}”, version {policy.version}.",
     ]
+
+
+def _unas_deviations(spec: Spec) -> list[BilingualText]:
+    if not isinstance(load := spec.workload, Memory):
+        return []
+    sizes = {"compute": load.compute_processes, "memory": load.memory_processes, "mib": load.mib}
+    found = [bilingual("deviation.unas.load", **sizes)]
+    for _, level in all_levels(spec):
+        if {"memory_cpus", "compute_cpus"} <= level.workload.keys():
+            cpus = {"memory": level.workload["memory_cpus"], "compute": level.workload["compute_cpus"]}
+            found.append(bilingual("deviation.unas.pins", **cpus))
+    return [*found, bilingual("deviation.unas.policy")]
 
 
 def _contention(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
@@ -89,11 +97,14 @@ def _contention(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         memory_cpus=format_cpu_list(cores),
     )
     spec = kind.spec(facts, workload, [Factor("co-runners", levels)], primary="memory_run_s", measure_s=_MAX_RUN_S)
-    return spec, [
-        machine_sentence(facts, _UNAS.machine.en),
-        f"One process to {most + 1} copy {workload.mib} MiB each in the memory of NUMA node {node.id}, each on a core "
-        "of its own there. The difference from the first arm is the slow-down by contention, minus 1.",
-    ]
+    return spec, [machine_sentence(facts, _UNAS.machine.en)]
+
+
+def _contention_deviations(spec: Spec) -> list[BilingualText]:
+    if not isinstance(load := spec.workload, Memory):
+        return []
+    most = max([int(level.workload.get("memory_processes", 1)) for _, level in all_levels(spec)], default=1)
+    return [bilingual("deviation.contention.load", most=most, mib=load.mib)]
 
 
 def _nodes(facts: NodeFacts) -> list[NumaNode]:
@@ -139,6 +150,7 @@ UNAS = TemplateKind(
     "the kernel, automatic NUMA balancing, static pins or the policy place them?",
     _unas,
     _UNAS,
+    deviations=_unas_deviations,
 )
 
 CONTENTION_FACTOR = TemplateKind(
@@ -149,4 +161,5 @@ CONTENTION_FACTOR = TemplateKind(
     _contention,
     _CONTENTION_FACTOR,
     predictor="contention_factor",
+    deviations=_contention_deviations,
 )

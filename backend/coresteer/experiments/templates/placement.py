@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import groupby
 
+from coresteer.experiments.arm_config import all_levels
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import (
@@ -13,8 +14,10 @@ from coresteer.experiments.templates.parts import (
     tcp_stream,
     traffic_sentence,
 )
+from coresteer.localization.text import BilingualText, bilingual
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.experiments.model import TcpStream
 from coresteer_core.policies.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.settings.base import format_cpus
 
@@ -73,7 +76,6 @@ def _m_n(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         traffic_sentence(facts, workload),
         *_about_interrupts(facts, [home]),
     ]
-    differs.append(f"It is limited to {workload.limit_mbit_per_s} Mbit/s, so that CPU time can be compared.")
     if all(row[cpu] < DISTANCE[Locality.NUMA] for cpu in servers):
         differs.append(
             f"All CPUs of {facts.name} share a cache; the largest effect of the paper was without a shared one."
@@ -109,7 +111,7 @@ def _few_cores(facts: NodeFacts, kind: TemplateKind, ending: str) -> tuple[Spec,
         traffic_sentence(facts, workload),
         *_about_interrupts(facts, cpus),
         _about_irqbalance(facts, settings),
-        f"The policy is “{name}”, version {policy.version}; the authors changed the kernel.",
+        f"The policy is “{name}”, version {policy.version}.",
     ]
     return spec, differs
 
@@ -196,12 +198,22 @@ def _about_irqbalance(facts: NodeFacts, settings: list[DesiredValue]) -> str:
 
 
 def _about_interrupts(facts: NodeFacts, cpus: list[int]) -> list[str]:
-    where = format_cpus(set(cpus))
     if facts.peer_id is None:
-        return [f"A veth pair has no interrupt: {where}, selected by RPS, takes the place of the interrupt's CPU."]
+        return []
+    where = format_cpus(set(cpus))
     wire = facts.receiving_netdev
     name = wire.name if wire is not None else "the card"
     return [f"The receive queues of {name} are on {where} in every run; the authors bound one port to each core."]
+
+
+def _deviations(spec: Spec) -> list[BilingualText]:
+    """Return the deviations that follow from the load and from whether a policy is compared."""
+    found = [] if spec.peer_node_id is not None else [bilingual("deviation.placement.veth")]
+    if isinstance(spec.workload, TcpStream) and spec.workload.limit_mbit_per_s < TcpStream().limit_mbit_per_s:
+        found.append(bilingual("deviation.placement.limited", limit=f"{spec.workload.limit_mbit_per_s:,}"))
+    if any(level.policy for _, level in all_levels(spec)):
+        found.append(bilingual("deviation.placement.policy"))
+    return found
 
 
 M_N = TemplateKind(
@@ -211,6 +223,7 @@ M_N = TemplateKind(
     "much CPU time does the distance cost?",
     _m_n,
     _PAPER,
+    deviations=_deviations,
 )
 
 _FEW_TITLES = {
@@ -230,6 +243,7 @@ FEW_INTERRUPT_CORES = tuple(
         partial(_few_cores, ending=ending),
         paper_of(f"few-interrupt-cores{ending}"),
         partial(_offers_few, ending=ending),
+        deviations=_deviations,
     )
     for ending, title in _FEW_TITLES.items()
 )
