@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from sqlalchemy import select
@@ -15,9 +16,16 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
+from coresteer.policies import rollout_monitor
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.rollouts import split_into_stages
+from coresteer.policies.schemas import StageEvidence, StageFigure, StageVerdict
+from coresteer.policies.tables import RolloutRow
+from coresteer.telemetry import partitions
+from coresteer.telemetry.repository import copy_minutes, to_unix_ms
+from coresteer.telemetry.rollup import Rollup
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
+from coresteer_core.node.rates import CPU_SHARES
 from coresteer_core.protocol import ChangeAck, decode_to_agent
 
 WAIT_S = 600
@@ -124,6 +132,70 @@ async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_
         ("coresteer", "rollout.advance"),
         ("coresteer", "rollout.finish"),
     ]
+
+
+async def test_a_stage_passes_on_figures_that_are_stored_with_it(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    assert begun["evidence"] == []
+    await fleet.wait()
+    (evidence,) = (await fleet.rollout(begun["id"]))["evidence"]
+    assert (evidence["stage"], evidence["window_s"]) == (0, 0.75 * WAIT_S)
+    assert evidence["sentence"].startswith("No figures: no node of the stage has enough samples")
+
+
+def minute(start_ms: int, *, busy: int) -> Rollup:
+    """A minute in which both CPUs were busy by so many half percents, with 13 Mbit/s."""
+    means = np.full((len(CPU_SHARES), 2), busy, np.uint8)
+    netdevs = {"eno1": [100 * 10**6, 0, 1000, 0, 0, 0, 0, 0]}
+    return Rollup(start_ms, start_ms + 60_000, 1, 60, 60.0, 2, means, means, netdevs, {})
+
+
+async def test_the_figures_are_of_the_nodes_before_and_after_next_to_those_that_wait(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    stage_at = datetime.fromisoformat(begun["stage_at"])
+    after = {0: 36, 1: 40, 2: 41}
+    rollups = [
+        (node.agent.node_id, minute(int(to_unix_ms(start)) + 60_000 * place, busy=busy))
+        for number, node in enumerate(fleet.nodes)
+        for start, busy in (
+            (stage_at - timedelta(seconds=0.75 * WAIT_S), 40),
+            (stage_at + timedelta(seconds=0.25 * WAIT_S + 2), after[number]),
+        )
+        for place in range(7)
+    ]
+    async with fleet.nodes[0].backend.database.pool.connection() as connection:
+        parts = {partitions.partition_of("telemetry_minute", rollup.start_ms) for _, rollup in rollups}
+        await partitions.create_partitions(connection, parts)
+        await copy_minutes(connection, rollups)
+    await fleet.wait()
+    (evidence,) = (await fleet.rollout(begun["id"]))["evidence"]
+    (cost,) = [one for one in evidence["figures"] if one["metric"] == "cpu_s_per_gbit"]
+    assert (cost["nodes"], cost["waiting_nodes"]) == (1, 2)
+    assert (cost["before"], cost["after"]) == (pytest.approx(30.0, rel=0.01), pytest.approx(27.0, rel=0.01))
+    assert cost["change"] == pytest.approx(-0.1, abs=0.001)
+    assert cost["waiting_change"] == pytest.approx(0.0124, abs=0.001)
+    assert cost["low"] < cost["effect"] < cost["high"]
+    assert cost["effect"] == pytest.approx(-0.111, abs=0.001)
+
+
+async def test_a_stage_that_made_its_nodes_worse_rolls_the_version_back(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worse = StageFigure(
+        metric="rtt_p99_us", nodes=1, before=100.0, after=150.0, change=0.5, waiting_nodes=2, waiting_change=0.0,
+        effect=0.5, low=0.3, high=0.7, verdict=StageVerdict.WORSENS, sentence="RTT p99: +50 % [+30 %, +70 %], worse.",
+    )  # fmt: skip
+
+    async def measured(_: object, row: RolloutRow, now: datetime) -> StageEvidence:
+        return StageEvidence(stage=row.stage, at=now, window_s=60, figures=[worse], sentence=worse.sentence)
+
+    monkeypatch.setattr(rollout_monitor, "measure_stage", measured)
+    begun = await fleet.start()
+    await fleet.wait()
+    ended = await fleet.rollout(begun["id"])
+    assert (ended["state"], ended["evidence"][0]["figures"][0]["verdict"]) == ("rolled_back", "worsens")
+    assert "Stage 1 made the nodes worse. RTT p99: +50 %" in ended["sentence"]
+    assert await fleet.versions() == [1, 1, 1]
 
 
 async def test_agents_receive_the_version_of_their_stage(fleet: Fleet) -> None:

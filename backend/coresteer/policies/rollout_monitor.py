@@ -1,4 +1,7 @@
-"""Advances rollouts from stage to stage, and rolls them back when a node violates a guardrail or disconnects."""
+"""Advances rollouts from stage to stage on the figures of each, and rolls them back.
+
+A rollout is rolled back when a node violates a guardrail or disconnects, or when a stage made a metric worse.
+"""
 
 import asyncio
 import logging
@@ -11,7 +14,9 @@ from coresteer.background import cancel, repeat
 from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository, rollouts
 from coresteer.policies.context import PolicyContext
-from coresteer.policies.schemas import RolloutState
+from coresteer.policies.schemas import RolloutState, StageEvidence
+from coresteer.policies.stage_evidence import worsened
+from coresteer.policies.stage_windows import measure_stage
 from coresteer.policies.tables import PolicyRow, RolloutRow
 from coresteer_core.changes.guardrail import Guardrail, Strikes
 from coresteer_core.node.metric_values import guardrail_values
@@ -22,6 +27,10 @@ _TICK_S = 1.0
 MAX_DISCONNECTED_S = 30.0
 """Seconds a node of a rollout may be disconnected: agents reconnect after their or the backend's restart."""
 _ACTIVE = (RolloutState.CANARY, RolloutState.BATCHES)
+
+
+def _is_due(row: RolloutRow, now: datetime) -> bool:
+    return (now - row.stage_at).total_seconds() >= row.wait_s
 
 
 class RolloutMonitor:
@@ -49,21 +58,32 @@ class RolloutMonitor:
     async def check(self, now: datetime) -> None:
         """Check every rollout in progress once."""
         async with self._context.database.session() as session:
-            ongoing = [
-                r.policy_id for r in (await repository.unfinished_rollouts(session)).values() if r.state in _ACTIVE
-            ]
-        for policy_id in ongoing:
+            ongoing = [r for r in (await repository.unfinished_rollouts(session)).values() if r.state in _ACTIVE]
+        for seen in ongoing:
+            policy_id = seen.policy_id
+            # before the rows are locked, because it takes a while
+            evidence = await measure_stage(self._context, seen, now) if _is_due(seen, now) else None
             async with self._context.database.session() as session:
                 policy = await repository.find_policy(session, policy_id, lock=True)
                 row = await repository.unfinished_rollout(session, policy_id, lock=True)
-                moved = policy is not None and row is not None and await self._advance(session, policy, row, now)
+                moved = (
+                    policy is not None and row is not None and await self._advance(session, policy, row, now, evidence)
+                )
             if moved:
                 self._context.bus.publish(PoliciesEvent(None))
         if not ongoing:
             self._disconnected_since.clear()
             self._strikes.clear()
 
-    async def _advance(self, session: AsyncSession, policy: PolicyRow, row: RolloutRow, now: datetime) -> bool:
+    async def _advance(
+        self,
+        session: AsyncSession,
+        policy: PolicyRow,
+        row: RolloutRow,
+        now: datetime,
+        evidence: StageEvidence | None,
+    ) -> bool:
+        """Move a rollout on, or back; return whether it moved. evidence: of its stage, None while it waits."""
         if row.state not in _ACTIVE:
             return False
         have = [node_id for stage in row.stages[: row.stage + 1] for node_id in stage]
@@ -72,12 +92,18 @@ class RolloutMonitor:
         if failure is not None:
             rollouts.apply_rollback(policy, row, failure)
             rollouts.audit(session, "coresteer", "rollout.roll_back", policy, row)
-        elif (now - row.stage_at).total_seconds() < row.wait_s:
+        elif evidence is None or evidence.stage != row.stage or not _is_due(row, now):
             return False
+        elif (worse := worsened(evidence)) is not None:
+            rollouts.add_evidence(row, evidence)
+            rollouts.apply_rollback(policy, row, f"Stage {row.stage + 1} made the nodes worse. {worse}")
+            rollouts.audit(session, "coresteer", "rollout.roll_back", policy, row)
         elif row.stage + 1 < len(row.stages):
+            rollouts.add_evidence(row, evidence)
             rollouts.enter_stage(row, row.stage + 1, now)
             rollouts.audit(session, "coresteer", "rollout.advance", policy, row)
         else:
+            rollouts.add_evidence(row, evidence)
             rollouts.finish(policy, row)
             rollouts.audit(session, "coresteer", "rollout.finish", policy, row)
         return True

@@ -12,7 +12,7 @@ from coresteer.errors import Conflict, NotFound
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import UNFINISHED_STATES
-from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState
+from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState, StageEvidence
 from coresteer.policies.selector import matches
 from coresteer.policies.tables import PolicyRow, RolloutRow
 
@@ -110,6 +110,11 @@ def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
     row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
 
 
+def add_evidence(row: RolloutRow, evidence: StageEvidence) -> None:
+    """Store the figures of the stage that ends."""
+    row.evidence = [*row.evidence, evidence.model_dump(mode="json")]
+
+
 def finish(policy: PolicyRow, row: RolloutRow) -> None:
     """Complete a rollout: put its version in force on all nodes that the selector matches."""
     policy.version = row.to_version
@@ -132,6 +137,8 @@ def end(row: RolloutRow, state: RolloutState, sentence: str) -> None:
 def audit(session: AsyncSession, actor: str, action: str, policy: PolicyRow, row: RolloutRow) -> None:
     """Record the progress of a rollout in the audit log."""
     detail = {"rollout": row.id, "version": row.to_version, "stage": row.stage, "sentence": row.sentence}
+    if row.evidence:
+        detail["evidence"] = row.evidence[-1]["sentence"]
     if policy.leave_pages:
         detail["leave_pages"] = True
     record(session, actor=actor, action=action, target=f"policy {policy.name}", detail=detail)
@@ -158,6 +165,7 @@ def to_schema(row: RolloutRow) -> Rollout:
         started_at=row.started_at,
         started_by=row.started_by,
         ended_at=row.ended_at,
+        evidence=[StageEvidence.model_validate(one) for one in row.evidence],
     )
 
 

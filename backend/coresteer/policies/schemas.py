@@ -154,11 +154,53 @@ class RolloutState(StrEnum):
     ROLLED_BACK = "rolled_back"
 
 
+class StageVerdict(StrEnum):
+    """What a stage of a rollout shows about one metric. higher, lower: where neither is better."""
+
+    IMPROVES = "improves"
+    WORSENS = "worsens"
+    HIGHER = "higher"
+    LOWER = "lower"
+    NONE_FOUND = "none_found"
+    TOO_FEW = "too_few"
+
+
+class StageFigure(BaseModel):
+    """One metric of a stage. before, after: of its nodes together; change: relative, the mean of its nodes.
+
+    waiting_change: of the nodes that waited, None without any. effect: the difference of both with its interval, which
+    is None for too few nodes.
+    """
+
+    metric: str
+    nodes: int
+    before: float
+    after: float
+    change: float
+    waiting_nodes: int
+    waiting_change: float | None
+    effect: float | None
+    low: float | None
+    high: float | None
+    verdict: StageVerdict
+    sentence: str
+
+
+class StageEvidence(BaseModel):
+    """The figures on which a stage of a rollout passed or failed. window_s: length of time before and after."""
+
+    stage: int
+    at: datetime
+    window_s: float
+    figures: list[StageFigure]
+    sentence: str
+
+
 class Rollout(BaseModel):
     """A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
 
     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-    completed stages.
+    completed stages. evidence: of the stages that have ended.
     """
 
     id: int
@@ -176,6 +218,7 @@ class Rollout(BaseModel):
     started_at: datetime
     started_by: str
     ended_at: datetime | None
+    evidence: list[StageEvidence]
 
 
 class RolloutCreate(RequestBody):

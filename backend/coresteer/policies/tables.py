@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text, false
+from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text, false, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -45,7 +45,7 @@ class PolicyVersionRow(Base):
 
 
 class RolloutRow(Base):
-    """A rollout of a policy version. stage_at: when the present stage began."""
+    """A rollout of a policy version. stage_at: when the present stage began. evidence: of each ended stage."""
 
     __tablename__ = "rollout"
 
@@ -63,6 +63,7 @@ class RolloutRow(Base):
     started_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     started_by: Mapped[str] = mapped_column(Text)
     ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    evidence: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'"), default=list)
 
 
 class DecisionRow(Base):

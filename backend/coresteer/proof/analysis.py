@@ -8,7 +8,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.policies.schemas import PolicyBody
 from coresteer.proof import findings, repository
-from coresteer.proof.block_figures import BlockFigures, between, block_figures, difference
 from coresteer.proof.candidates import Candidates
 from coresteer.proof.context import ProofContext
 from coresteer.proof.exclusion import Exclusion
@@ -18,6 +17,7 @@ from coresteer.proof.switching import end_of, excepted_settings, has_switched
 from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
 from coresteer.proof.washout import Switch, washout
 from coresteer.telemetry import repository as telemetry
+from coresteer.telemetry.block_figures import BlockFigures, between, block_figures, difference
 from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
 from coresteer_core.policies.base import HoldoutReport
 

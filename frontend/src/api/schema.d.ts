@@ -5728,7 +5728,7 @@ export interface components {
          * @description A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
          *
          *     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-         *     completed stages.
+         *     completed stages. evidence: of the stages that have ended.
          */
         Rollout: {
             /** Id */
@@ -5766,6 +5766,8 @@ export interface components {
             started_by: string;
             /** Ended At */
             ended_at: string | null;
+            /** Evidence */
+            evidence: components["schemas"]["StageEvidence"][];
         };
         /**
          * RolloutCreate
@@ -6783,6 +6785,63 @@ export interface components {
             /** Remaining S */
             remaining_s: number | null;
         };
+        /**
+         * StageEvidence
+         * @description The figures on which a stage of a rollout passed or failed. window_s: length of time before and after.
+         */
+        StageEvidence: {
+            /** Stage */
+            stage: number;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Window S */
+            window_s: number;
+            /** Figures */
+            figures: components["schemas"]["StageFigure"][];
+            /** Sentence */
+            sentence: string;
+        };
+        /**
+         * StageFigure
+         * @description One metric of a stage. before, after: of its nodes together; change: relative, the mean of its nodes.
+         *
+         *     waiting_change: of the nodes that waited, None without any. effect: the difference of both with its interval, which
+         *     is None for too few nodes.
+         */
+        StageFigure: {
+            /** Metric */
+            metric: string;
+            /** Nodes */
+            nodes: number;
+            /** Before */
+            before: number;
+            /** After */
+            after: number;
+            /** Change */
+            change: number;
+            /** Waiting Nodes */
+            waiting_nodes: number;
+            /** Waiting Change */
+            waiting_change: number | null;
+            /** Effect */
+            effect: number | null;
+            /** Low */
+            low: number | null;
+            /** High */
+            high: number | null;
+            verdict: components["schemas"]["StageVerdict"];
+            /** Sentence */
+            sentence: string;
+        };
+        /**
+         * StageVerdict
+         * @description What a stage of a rollout shows about one metric. higher, lower: where neither is better.
+         * @enum {string}
+         */
+        StageVerdict: "improves" | "worsens" | "higher" | "lower" | "none_found" | "too_few";
         /**
          * StoredTrace
          * @description A stored trace in Standard Workload Format.

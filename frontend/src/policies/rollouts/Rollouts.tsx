@@ -18,6 +18,7 @@ import { isRolling, policiesQuery, rolloutQuery } from "../queries";
 import type { PolicySearch } from "../search";
 import type { Policy, PolicyBody, PolicyVersion, Rollout, RolloutCreate } from "../types";
 import { stagesOf, waitLeft } from "./rolloutStages";
+import { StageFigures } from "./StageFigures";
 
 type Props = {
   policy: Policy;
@@ -108,11 +109,16 @@ function Progress({ rollout }: { rollout: Rollout }) {
           </span>
         </div>
         <ol className={styles.stages}>
-          {stages.map((stage) => (
+          {stages.map((stage, index) => (
             <li key={stage.label} aria-current={stage.state === "in progress" ? "step" : undefined}>
               <b>{stage.label}</b>
               <span className={stage.tone}>{stage.state}</span>
               <span className="muted">{listNames(stage.nodes.map((id) => names.get(id) ?? `node ${id}`))}</span>
+              {rollout.evidence
+                .filter((one) => one.stage === index)
+                .map((one) => (
+                  <StageFigures key={one.stage} evidence={one} />
+                ))}
             </li>
           ))}
         </ol>

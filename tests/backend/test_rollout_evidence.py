@@ -1,0 +1,103 @@
+"""Figures of a rollout's stages: before, after, and next to the nodes that wait."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from coresteer.policies.schemas import StageVerdict
+from coresteer.policies.stage_evidence import ALPHA, NodeFigures, stage_evidence, worsened
+from coresteer.telemetry.block_figures import BlockFigures, Sums
+
+AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+COST, BUSY, BITS = "cpu_s_per_gbit", "cpu_busy_percent", "packets_per_s"
+
+
+def block(cost: float, gbit: float = 60.0, duration_s: float = 60.0) -> BlockFigures:
+    """A block with this CPU time per gigabit."""
+    sums = {
+        COST: Sums(cost * gbit, gbit),
+        "rx_bit_per_s": Sums(gbit * 1e9, duration_s),
+        "tx_bit_per_s": Sums(0.0, duration_s),
+    }
+    return BlockFigures(duration_s, sums)
+
+
+def nodes(*changes: float, cost: float = 0.1) -> list[NodeFigures]:
+    """Nodes whose CPU time per gigabit is multiplied by these factors."""
+    return [NodeFigures(block(cost), block(cost * change)) for change in changes]
+
+
+WAITING = nodes(1.19, 1.2, 1.21, 1.2, 1.19, 1.21)
+"""A busy hour began for all nodes alike."""
+
+
+@pytest.mark.parametrize(
+    ("changed", "waiting", "verdict"),
+    [
+        ([1.2, 1.21], WAITING, StageVerdict.NONE_FOUND),
+        ([1.08, 1.09], WAITING, StageVerdict.IMPROVES),
+        ([1.38, 1.4], WAITING, StageVerdict.WORSENS),
+        ([1.4], WAITING, StageVerdict.WORSENS),
+        ([1.2], WAITING, StageVerdict.NONE_FOUND),
+        ([1.4, 1.4], [], StageVerdict.TOO_FEW),
+        ([1.4], nodes(1.2), StageVerdict.TOO_FEW),
+    ],
+)
+def test_a_stage_is_compared_with_the_nodes_that_wait(
+    changed: list[float], waiting: list[NodeFigures], verdict: StageVerdict
+) -> None:
+    evidence = stage_evidence(0, AT, 60, [COST], nodes(*changed), waiting, stages=2)
+    (figure,) = evidence.figures
+    assert figure.verdict is verdict
+    assert figure.change == pytest.approx(np.expm1(np.log(changed).mean()))
+    assert (worsened(evidence) is not None) == (verdict is StageVerdict.WORSENS)
+    if waiting:
+        assert figure.effect == pytest.approx(
+            np.exp(np.log(changed).mean() - np.mean([np.log(w.after.sums[COST].value / 0.1) for w in waiting])) - 1
+        )
+
+
+def test_figures_of_several_nodes_are_ratios_of_sums() -> None:
+    busy, idle = NodeFigures(block(0.1, 90), block(0.1, 90)), NodeFigures(block(0.5, 10), block(0.5, 10))
+    (figure,) = stage_evidence(0, AT, 60, [COST], [busy, idle], [], stages=1).figures
+    assert figure.before == pytest.approx((0.1 * 90 + 0.5 * 10) / 100)
+
+
+def test_without_figures_the_evidence_says_so() -> None:
+    evidence = stage_evidence(0, AT, 60, [COST, BUSY], [], WAITING, stages=1)
+    assert (evidence.figures, evidence.sentence.startswith("No figures: ")) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("figures", "usable"),
+    [
+        (NodeFigures(block(0.1), block(0.1)), True),
+        (NodeFigures(block(0.1, duration_s=10), block(0.1)), False),
+        (NodeFigures(block(0.1), block(0.1, gbit=0.01)), False),
+        (NodeFigures(BlockFigures(60, {}), block(0.1)), False),
+    ],
+)
+def test_a_node_needs_samples_and_traffic_in_both_windows(figures: NodeFigures, usable: bool) -> None:
+    assert figures.is_usable(60, min_bit_per_s=1e6) is usable
+
+
+def test_a_rollout_without_effect_is_seldom_stopped_and_a_harmful_one_is() -> None:
+    random = np.random.default_rng(15)
+    stages, metrics, runs = 4, [COST], 2000
+    false_alarms = found = 0
+    for _ in range(runs):
+        worse = harmful = False
+        drift = random.normal(0, 0.3)
+        for stage in range(stages - 1):
+            some = np.exp(drift + random.standard_t(4, 2) * 0.02)
+            others = np.exp(drift + random.standard_t(4, 2 * (stages - 1 - stage)) * 0.02)
+            worse |= worsened(stage_evidence(stage, AT, 60, metrics, nodes(*some), nodes(*others), stages)) is not None
+            harmful |= (
+                worsened(stage_evidence(stage, AT, 60, metrics, nodes(*1.25 * some), nodes(*others), stages))
+                is not None
+            )
+        false_alarms += worse
+        found += harmful
+    assert false_alarms / runs < ALPHA / 2 + 0.015, "only harm ends a rollout: half of the errors"
+    assert found / runs > 0.8
