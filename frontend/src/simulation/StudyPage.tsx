@@ -17,6 +17,7 @@ import { ResponseChart, SystemChart } from "./results/SchemeCharts";
 import { SensitivityTable } from "./results/SensitivityTable";
 import { VerdictTable } from "./results/VerdictTable";
 import { StudyProgress } from "./StudyProgress";
+import { schemesText } from "./schemes";
 import type { StudySearch } from "./search";
 import type { Pattern, Study } from "./types";
 
@@ -117,8 +118,9 @@ function Charts({ study: { spec, cells } }: { study: Study }) {
   const search = route.useSearch();
   const go = route.useNavigate();
   const id = useId();
-  const [first = "nn"] = spec.patterns;
-  const [least = 0] = spec.imbalances;
+  // the longest runs come first, so the first pattern may have no result yet
+  const first = spec.patterns.find((one) => cells.some(({ cell }) => cell.pattern === one)) ?? "nn";
+  const least = spec.imbalances.find((v) => cells.some(({ cell }) => cell.imbalance === v)) ?? 0;
   const pattern = search.pattern !== undefined && spec.patterns.includes(search.pattern) ? search.pattern : first;
   const imbalance = search.v !== undefined && spec.imbalances.includes(search.v) ? search.v : least;
   const navigate = (change: Partial<StudySearch>) =>
@@ -167,6 +169,7 @@ function Charts({ study: { spec, cells } }: { study: Study }) {
           );
         })}
       </div>
+      <p className={`muted ${styles.names}`}>{schemesText(spec.schemes)}</p>
       <ul className={styles.legend} aria-label="Parts of system time">
         {PARTS.map((part) => (
           <li key={part}>
@@ -182,10 +185,12 @@ function Report({ id }: { id: number }) {
   return (
     <ReportSection>
       {(language) => (
-        <Formats
-          label="this study"
-          address={(format) => `/api/simulations/${id}/report?format=${format}&language=${language}`}
-        />
+        <div className={styles.report}>
+          <Formats
+            label="this study"
+            address={(format) => `/api/simulations/${id}/report?format=${format}&language=${language}`}
+          />
+        </div>
       )}
     </ReportSection>
   );

@@ -1,5 +1,5 @@
 /** What an arriving message does; the columns of the table of schemes. */
-export const ARRIVALS = ["enqueued", "interrupt and boost", "periodic boost"] as const;
+export const ARRIVALS = ["message enqueued", "interrupt and boost", "periodic boost"] as const;
 
 /** What a process does that waits for a message, and the schemes of this row without reordering. */
 export const WAITS = [
@@ -26,6 +26,15 @@ export function reordered(name: string): string {
 }
 
 export const isReordered = (name: string): boolean => name.endsWith(SUFFIX);
+
+/** What the names of schemes mean: `SB: spin-block, enqueued. +RO: with reordering.` */
+export function schemesText(names: readonly string[]): string {
+  const plain = new Set(names.map((name) => name.replace(SUFFIX, "")));
+  const sentences = WAITS.flatMap(({ wait, schemes }) =>
+    schemes.flatMap((name, at) => (plain.has(name) ? [`${name}: ${wait}, ${ARRIVALS[at]}.`] : [])),
+  );
+  return [...sentences, ...(names.some(isReordered) ? ["+RO: with reordering."] : [])].join(" ");
+}
 
 /** The chosen schemes after one was switched on or off, in the order of the table. */
 export function toggled(chosen: readonly string[], name: string): string[] {

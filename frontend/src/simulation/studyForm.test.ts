@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { PUBLISHED, SCHEMES, toggled } from "./schemes";
+import { PUBLISHED, SCHEMES, schemesText, toggled } from "./schemes";
 import { firstStudyError, parameterText, readStudy, studySchema, studyValues } from "./studyForm";
 
 test("the table has the backend's schemes, and the form begins with the authors'", () => {
@@ -37,6 +37,13 @@ test("a specification fills the form and is read back unchanged", () => {
 test("a parameter's value is shown in the unit of its input", () => {
   expect(parameterText("switch_s", 25e-6)).toBe("25 µs");
   expect(parameterText("nodes", 32)).toBe("32");
+});
+
+test("the names of schemes are explained", () => {
+  expect(schemesText(["SB", "SB+RO", "PB+RO"])).toBe(
+    "PB: busy-wait, periodic boost. SB: spin-block, message enqueued. +RO: with reordering.",
+  );
+  expect(schemesText(["IB"])).toBe("IB: block, message enqueued.");
 });
 
 test("a scheme is switched on and off in the order of the table", () => {

@@ -12,7 +12,7 @@ export function CellsTable({ cells }: { cells: CellSummary[] }) {
         <thead>
           <tr>
             <th>pattern</th>
-            <th>jobs</th>
+            <th>workload</th>
             <th className="n">v</th>
             <th>scheme</th>
             <th className="n">response time</th>

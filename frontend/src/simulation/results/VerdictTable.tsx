@@ -16,9 +16,9 @@ export function VerdictTable({ verdicts }: { verdicts: Verdict[] }) {
           <thead>
             <tr>
               <th>the authors' statement</th>
+              <th>verdict</th>
               <th className="n">theirs, at most</th>
               <th className="n">ours, at most</th>
-              <th>verdict</th>
             </tr>
           </thead>
           <tbody>
@@ -27,11 +27,11 @@ export function VerdictTable({ verdicts }: { verdicts: Verdict[] }) {
               return (
                 <tr key={verdict.statement.text}>
                   <td className={`wrap ${styles.statement}`}>{verdict.statement.text}</td>
-                  <td className="n">{changeText(verdict.statement.change)}</td>
-                  <td className="n">{changeText(verdict.best)}</td>
                   <td className={`wrap ${styles.verdict} ${tone}`}>
                     <span aria-hidden="true">{icon}</span> {verdict.sentence}
                   </td>
+                  <td className="n">{changeText(verdict.statement.change)}</td>
+                  <td className="n">{changeText(verdict.best)}</td>
                 </tr>
               );
             })}
