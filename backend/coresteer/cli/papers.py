@@ -7,9 +7,11 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Timer
@@ -86,7 +88,8 @@ def run(arguments: argparse.Namespace, config: "Config") -> int:
         )
     study = arguments.study or ("quick" if arguments.quick else "full")
     try:
-        found = _repeat(systems, study, quick=arguments.quick)
+        with _interruptible():
+            found = _repeat(systems, study, quick=arguments.quick)
     except KeyboardInterrupt:
         print("Interrupted; every setting is restored.", file=sys.stderr)
         return 130
@@ -98,6 +101,21 @@ def run(arguments: argparse.Namespace, config: "Config") -> int:
         document = json.dumps(parts, indent=1, ensure_ascii=False)
         Path(arguments.to).write_text((document if is_json else f"# The papers' figures\n\n{text}") + "\n")
     return 0
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for SIGTERM, too, and for SIGINT also where a shell started this in the background."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _repeat(systems: Sequence[str], study: str, *, quick: bool) -> Result:

@@ -68,7 +68,10 @@ def wanted_templates(systems: Sequence[str]) -> list[str]:
 
 
 def prepare(client: ApiClient, systems: Sequence[str], *, quick: bool) -> Plan:
-    """Create the policies that templates need and return what this machine can run. Raises ApiError."""
+    """Create the policies that templates need and return what this machine can run, the shortest first.
+
+    Raises ApiError.
+    """
     node = _live_node(client)
     for name, spec in POLICIES.items():
         client.post("/api/policies", {"name": name, "mode": "observe", "spec": spec})
@@ -84,7 +87,7 @@ def prepare(client: ApiClient, systems: Sequence[str], *, quick: bool) -> Plan:
             plan.impossible[slug] = "--quick omits it, because each of its runs takes half a minute"
             continue
         plan.experiments.append(Planned(slug, spec, estimate_duration_s(spec), template["differs"]))
-    return plan
+    return plan._replace(experiments=sorted(plan.experiments, key=lambda each: each.seconds))
 
 
 def _overrides(spec: Json, *, quick: bool) -> Json:
