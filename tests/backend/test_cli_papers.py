@@ -213,11 +213,11 @@ def test_every_figure_has_a_row_even_where_nothing_ran() -> None:
 @pytest.mark.slow("starts PostgreSQL, a backend and an agent")
 def test_ctrl_c_ends_the_experiment_and_restores_everything() -> None:
     """Also where the command ignores it at first, as in the background of a shell without job control."""
+    options = "--systems service-class --quick --study none"
     before = {path: path.read_text() for path in Path("/proc/irq").glob("*/smp_affinity_list")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "coresteer", "papers", "--systems", "service-class", "--quick", "--study", "none"],
+        ["sh", "-c", f"trap '' INT; exec {sys.executable} -m coresteer papers {options}"],
         stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
     assert process.stderr is not None
     said: list[str] = []
