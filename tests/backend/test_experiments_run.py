@@ -1,6 +1,7 @@
 """Experiments from start to end, with a real database and a scripted agent."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -416,6 +417,8 @@ async def test_a_policy_of_parallel_jobs_on_two_nodes_is_leased_on_both(backend:
         )
         previewed = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()
         assert "in the mode enforce, on both nodes." in previewed["arms"][1]["sentence"]
+        assert any("runs every other process of the jobs" in warning for warning in previewed["warnings"])
+        assert re.search(r"\(bsp\) on \S+ and \S+, about", previewed["sentence"])
         done = await node.ended((await node.start(spec))["id"])
         assert done["state"] == "done", done["sentence"]
         arms = [[Mode.ENFORCE] if run["planned"]["arm"] == [1] else [] for run in done["runs"]]

@@ -15,7 +15,7 @@ from coresteer.auth.schemas import Role
 from coresteer.changes.validation import view_of_node
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.experiments import repository, schedule, serialize, validation
-from coresteer.experiments.arm_config import all_levels, changes_nothing
+from coresteer.experiments.arm_config import all_levels, changes_nothing, runs_on_both_nodes
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.repository import RunCounts
@@ -271,7 +271,8 @@ async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: Node
         if paused:
             warnings.append(f"Pauses the enforced policies on {name}: {', '.join(paused)}.")
     if peer is not None:
-        warnings.append(f"{peer.name} generates the load, over its network.")
+        part = "runs every other process of the jobs" if runs_on_both_nodes(spec) else "generates the load"
+        warnings.append(f"{peer.name} {part}, over its network.")
     if isinstance(spec.workload, Command):
         warnings.append(
             f"Runs the command “{spec.workload.name}”, as the agent's configuration on {node.name} defines it."

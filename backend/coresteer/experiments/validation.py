@@ -238,7 +238,9 @@ def summary_sentence(
         metric = application.label
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
-    where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"
+    where = node_name
+    if peer_name is not None:
+        where += f" and {peer_name}" if runs_on_both_nodes(spec) else f", with load from {peer_name}"
     what = f"{runs} runs ({load}) on {where}, about {format_duration(schedule.estimate_duration_s(spec))}"
     if spec.kind == "tune":
         combinations = math.prod(len(factor.levels) for factor in spec.factors)
