@@ -127,6 +127,7 @@ test("the report is exported, also in Korean, and shared by a link that can be r
     ["PDF", "application/pdf"],
     ["CSV", "text/csv"],
     ["JSON", "application/json"],
+    ["Markdown", "text/markdown"],
   ] as const) {
     const answer = await page.request.get(new URL((await link(format).getAttribute("href")) ?? "", stack.url).href);
     expect([answer.status(), answer.headers()["content-type"]?.split(";")[0]]).toEqual([200, type]);

@@ -97,6 +97,7 @@ test("the report is downloaded in every format, in Korean too", async () => {
     ["PDF", "application/pdf"],
     ["CSV", "text/csv"],
     ["JSON", "application/json"],
+    ["Markdown", "text/markdown"],
   ] as const) {
     const link = page.getByRole("link", { name: `${format} report of this study` });
     const answer = await page.request.get(new URL((await link.getAttribute("href")) ?? "", stack.url).href);

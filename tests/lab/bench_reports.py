@@ -25,7 +25,7 @@ from tests.lab.rig import Guest, boot
 RELAY_PORT = 8420
 LAB_MBIT_PER_S = 20
 """An emulated machine that is given more has no time left for what measures."""
-EXPORTS = [("html", "en"), ("html", "ko"), ("pdf", "en"), ("pdf", "ko"), ("csv", "en"), ("json", "en")]
+EXPORTS = [("html", "en"), ("html", "ko"), ("pdf", "en"), ("pdf", "ko"), ("csv", "en"), ("json", "en"), ("md", "en")]
 RELAY = """
 import selectors, socket, sys, threading
 def pass_on(source, target):
