@@ -9,6 +9,7 @@ from coresteer.experiments.predictor import GOAL, prediction_of
 from coresteer.experiments.schedule import MAX_ATTEMPTS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
+from coresteer.experiments.templates import find_template
 from coresteer.experiments.tune.result import TuneResult
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import format_amount, format_correlation, format_p_value, format_percent
@@ -32,6 +33,8 @@ class Phrases:
         self.experiment = experiment
         self.language: Language = language
         self.primary = experiment.primary
+        template = find_template(experiment.spec.template)
+        self._names_ko = {} if template is None else template.names_ko
 
     def text(self, key: str, **values: object) -> str:
         """Return the sentence of this key in the language, with its placeholders filled."""
@@ -44,7 +47,7 @@ class Phrases:
 
     def translated(self, name: str) -> str:
         """Return a name that a template or workload gives, such as of a factor, in the language."""
-        return translate_name(self.language, name)
+        return translate_name(self.language, name, self._names_ko)
 
     @property
     def baseline(self) -> str:

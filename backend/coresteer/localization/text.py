@@ -7,6 +7,8 @@ Korean particles depend on how the word before them ends, so a placeholder names
 import re
 import string
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,10 +16,9 @@ from coresteer.localization.language import Language
 from coresteer.localization.text_change_steps import STEPS
 from coresteer.localization.text_changes import CHANGE
 from coresteer.localization.text_comparisons import COMPARE
-from coresteer.localization.text_deviations import DEVIATIONS
 from coresteer.localization.text_experiment_method import METHOD
 from coresteer.localization.text_experiments import EXPERIMENT, WORKLOAD_LABELS
-from coresteer.localization.text_labels import FIELDS, LABELS, TITLES
+from coresteer.localization.text_labels import LABELS
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 from coresteer.localization.text_simulation import PARAMETERS, STUDY
@@ -30,12 +31,16 @@ class BilingualText(NamedTuple):
     en: str
     ko: str
 
+    def filled(self, **values: object) -> "BilingualText":
+        """Return the sentence with its placeholders filled."""
+        return BilingualText(*(_formatter.vformat(each, (), values) for each in self))
+
 
 SENTENCES: Mapping[str, BilingualText] = MappingProxyType(
     {
         key: BilingualText(*both)
         for part in (
-            *(FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, DEVIATIONS, REASONS, STEPS),
+            *(FIGURES, METRIC_LABELS, WORKLOAD_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, REASONS, STEPS),
             *(STUDY, PARAMETERS, TUNE),
         )
         for key, both in part.items()
@@ -76,11 +81,7 @@ def text(language: Language, key: str, /, **values: object) -> str:
     return _formatter.vformat(getattr(SENTENCES[key], language), (), values)
 
 
-def bilingual(key: str, /, **values: object) -> BilingualText:
-    """Return the sentence of this key in both languages, with its placeholders filled."""
-    return BilingualText(text("en", key, **values), text("ko", key, **values))
-
-
+@lru_cache(maxsize=1024)
 def _pattern(template: str) -> re.Pattern[str]:
     """Return a template's pattern; a placeholder is within one sentence, except {sentence}."""
     parts = _formatter.parse(template)
@@ -114,14 +115,11 @@ def translate(language: Language, sentence: str) -> str:
     return sentence
 
 
-_NAMES = [(_pattern(english), korean) for part in (TITLES, LABELS, FIELDS) for english, korean in part.items()]
-
-
-def translate_name(language: Language, name: str) -> str:
-    """Return a name that a template or workload gives, such as of an arm, in the language; others are unchanged."""
+def translate_name(language: Language, name: str, names_ko: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a name of LABELS, or of a template's names_ko, in the language; others are unchanged."""
     if language != "en":
-        for pattern, korean in _NAMES:
-            if found := pattern.fullmatch(name):
+        for english, korean in chain(names_ko.items(), LABELS.items()):
+            if found := _pattern(english).fullmatch(name):
                 return _formatter.vformat(korean, (), found.groupdict())
     return name
 

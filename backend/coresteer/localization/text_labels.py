@@ -1,52 +1,8 @@
-"""Names that templates and workloads give to arms, factors and fields, in English and Korean.
+"""Labels of the fields, values and units of workloads, and names of arms without a template, in Korean."""
 
-The English ones are stored with an experiment, where a person may change them; reports in Korean translate those that
-are still as here. ``{n}`` is any text.
-"""
-
-TITLES = {
-    "⟨m-n⟩: interrupt on CPU m, process on CPU n": "⟨m-n⟩: 인터럽트는 CPU m, 프로세스는 CPU n",
-    "One interrupt CPU: placement of the processes": "인터럽트 CPU 1개: 프로세스 배치",
-    "2S: two interrupt CPUs that share a cache": "2S: 캐시를 공유하는 인터럽트 CPU 2개",
-    "2N: two interrupt CPUs that share no cache": "2N: 캐시를 공유하지 않는 인터럽트 CPU 2개",
-    "4S: four interrupt CPUs that share a cache": "4S: 캐시를 공유하는 인터럽트 CPU 4개",
-    "4N: four interrupt CPUs that share no cache": "4N: 캐시를 공유하지 않는 인터럽트 CPU 4개",
-    "rx-usecs: time until an interrupt": "rx-usecs: 인터럽트까지의 시간",
-    "rx-frames: number of packets until an interrupt": "rx-frames: 인터럽트까지의 패킷 수",
-    "RPS: packets on one CPU or on several": "RPS: 패킷을 CPU 1개 또는 여러 개에서 처리",
-    "Service classes: nice values or percentile scheduling": "서비스 클래스: nice 값 또는 백분위 스케줄링",
-    "NUMA: kernel, automatic balancing, static pins or policy": "NUMA: 커널, 자동 균형 조정, 고정 배치 또는 정책",
-    "NUMA: contention on one node's memory": "NUMA: 한 노드의 메모리 경합",
-    "Coscheduling: kernel, periodic boost, or boost with reordering": (
-        "협력 스케줄링: 커널, 주기적 우선순위 상승, 또는 재정렬을 더한 상승"
-    ),
-}
 LABELS = {
-    "CPU of the process": "프로세스의 CPU",
-    "placement": "배치",
-    "scheduling": "스케줄링",
-    "co-runners": "동시 실행 프로세스 수",
-    "frames": "프레임",
-    "{n} frames": "{n}프레임",
-    "⟨{n}⟩ the same CPU": "⟨{n}⟩ 같은 CPU",
-    "⟨{n}⟩ shares L2": "⟨{n}⟩ L2 공유",
-    "⟨{n}⟩ shares L3": "⟨{n}⟩ L3 공유",
-    "⟨{n}⟩ the same core": "⟨{n}⟩ 같은 코어",
-    "⟨{n}⟩ shares no cache": "⟨{n}⟩ 캐시 비공유",
-    "⟨{n}⟩ on another NUMA node": "⟨{n}⟩ 다른 NUMA 노드",
-    "kernel default": "커널 기본값",
-    "kernel alone": "커널만",
-    "automatic balancing": "자동 균형 조정",
-    "static pins": "고정 배치",
-    "numa policy": "numa 정책",
-    "{n} co-runner": "동시 실행 {n}개",
-    "{n} co-runners": "동시 실행 {n}개",
-    "percentile": "백분위",
-    "RPS off": "RPS 사용 안 함",
-    "RPS on {n} CPUs": "CPU {n}개에서 RPS",
     "as it is": "현재 상태",
-}
-FIELDS = {
+    "kernel default": "커널 기본값",
     "Server CPUs": "서버 CPU",
     "Client CPUs": "클라이언트 CPU",
     "Connections": "연결 수",

@@ -10,7 +10,7 @@ from coresteer.experiments.templates.parts import (
     tcp_stream,
     traffic_sentence,
 )
-from coresteer.localization.text import BilingualText, bilingual, text
+from coresteer.localization.text import BilingualText, text
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Observe, Traffic, Workload
 from coresteer_core.node.inventory import Netdev
@@ -99,13 +99,13 @@ def _deviations(spec: Spec) -> list[BilingualText]:
     }
     found = []
     if "gro_flush_timeout" in names:
-        found.append(bilingual("deviation.coalescing.software", polls=_POLLS))
+        found.append(_DEVIATIONS["software"].filled(polls=_POLLS))
         if _without_interrupts(spec):
-            found.append(bilingual("deviation.coalescing.veth"))
+            found.append(_DEVIATIONS["veth"].filled())
     elif FRAMES not in names:
-        found.append(bilingual("deviation.coalescing.no_frames"))
+        found.append(_DEVIATIONS["no_frames"].filled())
     if _ADAPTIVE in names:
-        found.append(bilingual("deviation.coalescing.adaptive"))
+        found.append(_DEVIATIONS["adaptive"].filled())
     return found
 
 
@@ -193,6 +193,38 @@ def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
     return differs
 
 
+_NAMES_KO = {
+    "rx-usecs: time until an interrupt": "rx-usecs: 인터럽트까지의 시간",
+    "rx-frames: number of packets until an interrupt": "rx-frames: 인터럽트까지의 패킷 수",
+    "frames": "프레임",
+    "{n} frames": "{n}프레임",
+}
+"""Names of the experiment, its factors, units and levels, in Korean."""
+_DEVIATIONS = {
+    "software": BilingualText(
+        "No network card supports rx-usecs here, so software coalescing is used: napi_defer_hard_irqs {polls} and "
+        "gro_flush_timeout at the paper's times. The kernel polls again after that time instead of waiting for an "
+        "interrupt. There is no counterpart of rx-frames.",
+        "rx-usecs를 지원하는 NIC이 없어 소프트웨어 병합을 쓴다: napi_defer_hard_irqs {polls}, 논문과 같은 시간의 "
+        "gro_flush_timeout. 커널은 인터럽트를 기다리지 않고 그 시간이 지나면 다시 폴링한다. rx-frames에 해당하는 것은 "
+        "없다.",
+    ),
+    "veth": BilingualText(
+        "A veth pair has no interrupt, so CPU time is the primary metric.",
+        "veth 쌍에는 인터럽트가 없으므로 CPU 시간이 판정 지표이다.",
+    ),
+    "no_frames": BilingualText(
+        "rx-frames is not set, so the time alone decides; the authors used 6.",
+        "rx-frames를 설정하지 않으므로 시간만이 결정한다. 논문에서는 6을 썼다.",
+    ),
+    "adaptive": BilingualText(
+        "adaptive-rx, with which the driver adapts the time, is off in every run.",
+        "드라이버가 시간을 조절하는 adaptive-rx를 모든 실행에서 끈다.",
+    ),
+}
+"""How the experiment deviates from that of the paper."""
+
+
 RX_USECS = TemplateKind(
     "rx-usecs",
     "rx-usecs: time until an interrupt",
@@ -201,6 +233,7 @@ RX_USECS = TemplateKind(
     _PAPER,
     unmeasured=_without_interrupts,
     deviations=_deviations,
+    names_ko=_NAMES_KO,
 )
 
 RX_FRAMES = TemplateKind(
@@ -211,4 +244,5 @@ RX_FRAMES = TemplateKind(
     _frames,
     paper_of("rx-frames"),
     deviations=_deviations,
+    names_ko=_NAMES_KO,
 )

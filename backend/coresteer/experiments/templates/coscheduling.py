@@ -3,7 +3,7 @@
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
-from coresteer.localization.text import BilingualText, bilingual
+from coresteer.localization.text import BilingualText
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.parallel_jobs import COMMAND, Bsp
 
@@ -55,9 +55,31 @@ def _deviations(spec: Spec) -> list[BilingualText]:
     if not isinstance(load := spec.workload, Bsp):
         return []
     return [
-        bilingual("deviation.jobs.load", jobs=load.jobs, processes=load.processes),
-        bilingual("deviation.jobs.boost"),
+        _DEVIATIONS["load"].filled(jobs=load.jobs, processes=load.processes),
+        _DEVIATIONS["boost"].filled(),
     ]
+
+
+_NAMES_KO = {
+    "Coscheduling: kernel, periodic boost, or boost with reordering": (
+        "협력 스케줄링: 커널, 주기적 우선순위 상승, 또는 재정렬을 더한 상승"
+    ),
+    "scheduling": "스케줄링",
+}
+"""Names of the experiment, its factors, units and levels, in Korean."""
+_DEVIATIONS = {
+    "load": BilingualText(
+        "{jobs} jobs of {processes} processes share the same CPUs, instead of 200 jobs on a cluster; I/O is a sleep, "
+        "as in the authors' simulator.",
+        "클러스터의 작업 200개 대신 프로세스가 {processes}개인 작업 {jobs}개가 같은 CPU를 함께 쓴다. I/O는 논문의 "
+        "시뮬레이터와 같이 대기로 처리한다.",
+    ),
+    "boost": BilingualText(
+        "A boost is a nice value for a period, not a priority of Solaris.",
+        "우선순위 상승은 한 주기 동안의 nice 값이며 Solaris의 우선순위가 아니다.",
+    ),
+}
+"""How the experiment deviates from that of the paper."""
 
 
 COSCHEDULING = TemplateKind(
@@ -69,4 +91,5 @@ COSCHEDULING = TemplateKind(
     _make,
     _PAPER,
     deviations=_deviations,
+    names_ko=_NAMES_KO,
 )

@@ -1,6 +1,7 @@
 """Declaration of an experiment template: its texts, the paper that it repeats, and how it is made for a node."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from coresteer import papers
@@ -63,6 +64,7 @@ class TemplateKind(NamedTuple):
     whether the template is offered for a node at all. predictor: metric that should rank the arms as the primary metric
     does; the report shows how well. unmeasured: metrics that say nothing about an experiment's load, with the reason.
     deviations: those from the paper that follow from the experiment, for forms and reports.
+    names_ko: title, factors, units and levels in Korean, by their names in English; {n} is any text.
     """
 
     slug: str
@@ -74,6 +76,7 @@ class TemplateKind(NamedTuple):
     predictor: str = ""
     unmeasured: Callable[[Spec], Mapping[str, str]] = lambda _: {}
     deviations: Callable[[Spec], list[BilingualText]] = lambda _: []
+    names_ko: Mapping[str, str] = MappingProxyType({})
 
     def for_node(self, facts: NodeFacts) -> Template:
         """Return the template with its experiment for a node, or the reason why the node cannot have it."""

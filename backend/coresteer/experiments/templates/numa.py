@@ -4,7 +4,7 @@ from coresteer.experiments.arm_config import all_levels
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.templates.declaration import TemplateKind, paper_of
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable, machine_sentence
-from coresteer.localization.text import BilingualText, bilingual
+from coresteer.localization.text import BilingualText
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.experiments.model import Memory
@@ -61,12 +61,12 @@ def _unas_deviations(spec: Spec) -> list[BilingualText]:
     if not isinstance(load := spec.workload, Memory):
         return []
     sizes = {"compute": load.compute_processes, "memory": load.memory_processes, "mib": load.mib}
-    found = [bilingual("deviation.unas.load", **sizes)]
+    found = [_UNAS_DEVIATIONS["load"].filled(**sizes)]
     for _, level in all_levels(spec):
         if {"memory_cpus", "compute_cpus"} <= level.workload.keys():
             cpus = {"memory": level.workload["memory_cpus"], "compute": level.workload["compute_cpus"]}
-            found.append(bilingual("deviation.unas.pins", **cpus))
-    return [*found, bilingual("deviation.unas.policy")]
+            found.append(_UNAS_DEVIATIONS["pins"].filled(**cpus))
+    return [*found, _UNAS_DEVIATIONS["policy"].filled()]
 
 
 def _contention(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
@@ -104,7 +104,7 @@ def _contention_deviations(spec: Spec) -> list[BilingualText]:
     if not isinstance(load := spec.workload, Memory):
         return []
     most = max([int(level.workload.get("memory_processes", 1)) for _, level in all_levels(spec)], default=1)
-    return [bilingual("deviation.contention.load", most=most, mib=load.mib)]
+    return [_CONTENTION_DEVIATIONS["load"].filled(most=most, mib=load.mib)]
 
 
 def _nodes(facts: NodeFacts) -> list[NumaNode]:
@@ -143,6 +143,46 @@ def _mib(node: NumaNode, processes: int) -> int:
     return min(_MOST_MIB, fits)
 
 
+_NAMES_KO = {
+    "NUMA: kernel, automatic balancing, static pins or policy": "NUMA: 커널, 자동 균형 조정, 고정 배치 또는 정책",
+    "NUMA: contention on one node's memory": "NUMA: 한 노드의 메모리 경합",
+    "placement": "배치",
+    "co-runners": "동시 실행 프로세스 수",
+    "kernel alone": "커널만",
+    "automatic balancing": "자동 균형 조정",
+    "static pins": "고정 배치",
+    "numa policy": "numa 정책",
+    "{n} co-runner": "동시 실행 {n}개",
+    "{n} co-runners": "동시 실행 {n}개",
+}
+"""Names of the experiment, its factors, units and levels, in Korean."""
+_UNAS_DEVIATIONS = {
+    "load": BilingualText(
+        "{compute} processes compute and {memory} use {mib} MiB each, instead of PARSEC. All memory is first touched "
+        "on the lowest NUMA node, an adverse start; with static pins it is touched by the pinned process.",
+        "PARSEC 대신 프로세스 {compute}개가 연산하고 {memory}개가 각각 {mib} MiB의 메모리를 쓴다. 모든 메모리는 가장 "
+        "낮은 NUMA 노드에서 처음 접근되는 불리한 조건에서 시작하며, 고정 배치에서는 배치된 프로세스가 접근한다.",
+    ),
+    "pins": BilingualText(
+        "Static pins: memory processes on CPUs {memory}, the others on CPUs {compute}.",
+        "고정 배치: 메모리 프로세스는 CPU {memory}, 나머지는 CPU {compute}.",
+    ),
+    "policy": BilingualText(
+        "The policy moves two processes each 5 s, so with many a run should have more work than about a minute.",
+        "정책은 5초마다 프로세스를 둘씩 옮기므로 프로세스가 많으면 작업량이 약 1분보다 많아야 한다.",
+    ),
+}
+"""How the experiment deviates from that of the paper."""
+_CONTENTION_DEVIATIONS = {
+    "load": BilingualText(
+        "One process to {most} use {mib} MiB each in the memory of one NUMA node, each on a core of its own there. The "
+        "difference from the first arm is the slow-down by contention, minus 1.",
+        "프로세스 1~{most}개가 한 NUMA 노드의 메모리를 각각 {mib} MiB씩, 그 노드의 서로 다른 코어에서 쓴다. 첫 "
+        "조건과의 차이는 경합으로 느려진 배율에서 1을 뺀 값이다.",
+    ),
+}
+
+
 UNAS = TemplateKind(
     "unas",
     "NUMA: kernel, automatic balancing, static pins or policy",
@@ -151,6 +191,7 @@ UNAS = TemplateKind(
     _unas,
     _UNAS,
     deviations=_unas_deviations,
+    names_ko=_NAMES_KO,
 )
 
 CONTENTION_FACTOR = TemplateKind(
@@ -162,4 +203,5 @@ CONTENTION_FACTOR = TemplateKind(
     _CONTENTION_FACTOR,
     predictor="contention_factor",
     deviations=_contention_deviations,
+    names_ko=_NAMES_KO,
 )

@@ -14,7 +14,7 @@ from coresteer.experiments.templates.parts import (
     tcp_stream,
     traffic_sentence,
 )
-from coresteer.localization.text import BilingualText, bilingual
+from coresteer.localization.text import BilingualText
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import TcpStream
@@ -208,12 +208,46 @@ def _about_interrupts(facts: NodeFacts, cpus: list[int]) -> list[str]:
 
 def _deviations(spec: Spec) -> list[BilingualText]:
     """Return the deviations that follow from the load and from whether a policy is compared."""
-    found = [] if spec.peer_node_id is not None else [bilingual("deviation.placement.veth")]
+    found = [] if spec.peer_node_id is not None else [_DEVIATIONS["veth"].filled()]
     if isinstance(spec.workload, TcpStream) and spec.workload.limit_mbit_per_s < TcpStream().limit_mbit_per_s:
-        found.append(bilingual("deviation.placement.limited", limit=f"{spec.workload.limit_mbit_per_s:,}"))
+        found.append(_DEVIATIONS["limited"].filled(limit=f"{spec.workload.limit_mbit_per_s:,}"))
     if any(level.policy for _, level in all_levels(spec)):
-        found.append(bilingual("deviation.placement.policy"))
+        found.append(_DEVIATIONS["policy"].filled())
     return found
+
+
+_NAMES_KO = {
+    "⟨m-n⟩: interrupt on CPU m, process on CPU n": "⟨m-n⟩: 인터럽트는 CPU m, 프로세스는 CPU n",
+    "One interrupt CPU: placement of the processes": "인터럽트 CPU 1개: 프로세스 배치",
+    "2S: two interrupt CPUs that share a cache": "2S: 캐시를 공유하는 인터럽트 CPU 2개",
+    "2N: two interrupt CPUs that share no cache": "2N: 캐시를 공유하지 않는 인터럽트 CPU 2개",
+    "4S: four interrupt CPUs that share a cache": "4S: 캐시를 공유하는 인터럽트 CPU 4개",
+    "4N: four interrupt CPUs that share no cache": "4N: 캐시를 공유하지 않는 인터럽트 CPU 4개",
+    "CPU of the process": "프로세스의 CPU",
+    "placement": "배치",
+    "⟨{n}⟩ the same CPU": "⟨{n}⟩ 같은 CPU",
+    "⟨{n}⟩ shares L2": "⟨{n}⟩ L2 공유",
+    "⟨{n}⟩ shares L3": "⟨{n}⟩ L3 공유",
+    "⟨{n}⟩ the same core": "⟨{n}⟩ 같은 코어",
+    "⟨{n}⟩ shares no cache": "⟨{n}⟩ 캐시 비공유",
+    "⟨{n}⟩ on another NUMA node": "⟨{n}⟩ 다른 NUMA 노드",
+}
+"""Names of the experiment, its factors, units and levels, in Korean."""
+_DEVIATIONS = {
+    "veth": BilingualText(
+        "A veth pair has no interrupt: the CPU that RPS selects takes the place of the interrupt's CPU.",
+        "veth 쌍에는 인터럽트가 없으므로 RPS가 선택한 CPU가 인터럽트 CPU를 대신한다.",
+    ),
+    "limited": BilingualText(
+        "The load is limited to {limit} Mbit/s, so that CPU time can be compared.",
+        "CPU 시간을 비교할 수 있도록 부하를 {limit} Mbit/s로 제한한다.",
+    ),
+    "policy": BilingualText(
+        "A policy places the processes; the authors changed the kernel.",
+        "정책이 프로세스를 배치한다. 논문에서는 커널을 수정했다.",
+    ),
+}
+"""How the experiment deviates from that of the paper."""
 
 
 M_N = TemplateKind(
@@ -224,6 +258,7 @@ M_N = TemplateKind(
     _m_n,
     _PAPER,
     deviations=_deviations,
+    names_ko=_NAMES_KO,
 )
 
 _FEW_TITLES = {
@@ -244,6 +279,7 @@ FEW_INTERRUPT_CORES = tuple(
         paper_of(f"few-interrupt-cores{ending}"),
         partial(_offers_few, ending=ending),
         deviations=_deviations,
+        names_ko=_NAMES_KO,
     )
     for ending, title in _FEW_TITLES.items()
 )

@@ -54,10 +54,19 @@ def _local_cpus(facts: NodeFacts) -> list[int]:
     return [cpu for cpu in facts.usable_cpus if facts.topology.nodes.get(cpu) == node] or facts.usable_cpus
 
 
+_NAMES_KO = {
+    "RPS: packets on one CPU or on several": "RPS: 패킷을 CPU 1개 또는 여러 개에서 처리",
+    "RPS off": "RPS 사용 안 함",
+    "RPS on {n} CPUs": "CPU {n}개에서 RPS",
+}
+"""Names of the experiment, its factors, units and levels, in Korean."""
+
+
 RPS = TemplateKind(
     "rps",
     "RPS: packets on one CPU or on several",
     "Without RPS the CPU of a receive queue processes all of its packets. RPS spreads them by flow over the CPUs near "
     "the network card. Does the throughput rise, and at what cost in CPU time?",
     _make,
+    names_ko=_NAMES_KO,
 )
