@@ -5,6 +5,7 @@ import numpy as np
 from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
 
+_COUNTS = {"tcp_out_segments": 9000, "numa_local": 9000, "numa_other": 0, "pages_moved": 0}
 _LABELS = [number for label in ("LOC", "RES", "CAL", "TLB") if (number := encode_irq_id(label)) is not None]
 
 
@@ -69,7 +70,7 @@ def machine(
                 agent_cpu_s=float(rng.integers(4000, 6000)) * 1e-6,
                 agent_rss_bytes=28_000_000,
                 counters={
-                    name: int(rng.poisson(9000 if name == "tcp_out_segments" else 2)) for name in COUNTER_SOURCES
+                    name: int(rng.poisson(_COUNTS.get(name, 2))) for name in COUNTER_SOURCES
                 },
             )
         )

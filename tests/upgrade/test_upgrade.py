@@ -147,6 +147,7 @@ async def test_every_policy_is_still_there_with_its_versions(reader: Reader) -> 
         assert {version[field("note")] for version in versions} == {"", "the second"}
         assert await reader.get(f"/api/policies/{policy[field('id')]}/diff", from_version=1, to_version=2)
         body = policy[field("body")]
+        assert body["proof"]["holdout_percent"] == 0  # a version keeps what it does
         assert body["selector"]["labels"] == {"pool": "upgrade"}
         assert (body["scope"]["tasks"], body["guardrails"][0]["max"]) == (["nginx"], 1e6)
     owned = names("ownership", (body["on_drift"] for body in bodies))

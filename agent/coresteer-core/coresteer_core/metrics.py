@@ -14,7 +14,7 @@ from msgspec import Struct
 SourceKind: TypeAlias = Literal["netdev", "cpu", "irq", "tcp", "agent", "counter"]
 Chart: TypeAlias = Literal["", "throughput", "packets", "round-trip", "interrupts", "losses", "agent"]
 
-SNMP_PATH, NETSTAT_PATH = "proc/net/snmp", "proc/net/netstat"
+SNMP_PATH, NETSTAT_PATH, VMSTAT_PATH = "proc/net/snmp", "proc/net/netstat", "proc/vmstat"
 
 
 class Source(Struct, frozen=True):
@@ -23,7 +23,8 @@ class Source(Struct, frozen=True):
     kind: ``netdev``: the field of NetdevCounts, summed over the netdevs that count; ``cpu``: a column of Rates.counts,
     summed over the CPUs; ``irq``: interrupts of devices, without architecture rows such as LOC; ``tcp``: the field of
     TcpLatency; ``agent``: the field of Rates; ``counter``: the entry of Rates.counters, which the agent reads from a
-    column of a table in a file in the format of /proc/net/snmp (kernel: net/ipv4/proc.c).
+    column of a table in a file in the format of /proc/net/snmp (kernel: net/ipv4/proc.c), or without a table from the
+    line of that name, as in /proc/vmstat (kernel: mm/vmstat.c).
     level: a value at a moment, whose roll-up is the maximum. Otherwise an increment: its roll-up is the sum, and its
     metric is a rate.
     """
@@ -215,7 +216,20 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "remote_numa_share": Metric(
             "Memory from another NUMA node", "", "less", label_ko="원격 NUMA 노드 메모리 비율",
             formula="other_node / (local_node + other_node) of numastat; in the workload memory, the share of its "
-            "memory on other nodes than its CPU, when a process ends", experiment=True,
+            "memory on other nodes than its CPU, when a process ends; in reports from /proc/vmstat",
+            experiment=True, report=True,
+        ),
+        "numa_local_per_s": Metric(
+            "Pages allocated on the own NUMA node", "1/s", label_ko="초당 로컬 NUMA 노드 페이지 할당 수",
+            source=Source("counter", "numa_local", column="numa_local", path=VMSTAT_PATH), report=True,
+        ),
+        "numa_other_per_s": Metric(
+            "Pages allocated on another NUMA node", "1/s", "less", label_ko="초당 원격 NUMA 노드 페이지 할당 수",
+            source=Source("counter", "numa_other", column="numa_other", path=VMSTAT_PATH), report=True,
+        ),
+        "pages_moved_per_s": Metric(
+            "Pages moved per second", "1/s", "less", label_ko="초당 이동한 페이지 수",
+            source=Source("counter", "pages_moved", column="pgmigrate_success", path=VMSTAT_PATH), report=True,
         ),
         "pages_moved": Metric(
             "Pages moved", "", "less", label_ko="이동한 페이지 수",
@@ -314,7 +328,7 @@ SCALAR_SOURCES: Mapping[str, Source] = MappingProxyType(
 COUNTER_SOURCES: Mapping[str, Source] = MappingProxyType(
     {name: one for name, one in SCALAR_SOURCES.items() if one.kind == "counter"}
 )
-"""Sources that the agent reads from a column of /proc/net/snmp or netstat, by field."""
+"""Sources that the agent reads from a file that holds counters by name, such as /proc/net/snmp, by field."""
 
 
 def cpu_s_per_gbit(cpu_percent: float | None, bit_per_s: float | None) -> float | None:
@@ -336,3 +350,8 @@ def gbit_per_cpu_s(cpu_percent: float | None, bit_per_s: float | None) -> float 
 def packets_per_interrupt(packets: float | None, interrupts: float | None) -> float | None:
     """Return the received packets for each interrupt, None where either is unknown or there was no interrupt."""
     return packets / interrupts if packets is not None and interrupts else None
+
+
+def remote_numa_share(local: float | None, other: float | None) -> float | None:
+    """Return the share of pages allocated on another NUMA node than the CPU's, None where either is unknown or 0."""
+    return other / (local + other) if local is not None and other else None

@@ -1,6 +1,6 @@
-"""Parses counters of the network stack from /proc/net/snmp and /proc/net/netstat.
+"""Parses counters by name: of the network stack from /proc/net/snmp and netstat, of memory from /proc/vmstat.
 
-Kernel: net/ipv4/proc.c.
+Kernel: net/ipv4/proc.c, mm/vmstat.c.
 """
 
 from coresteer_agent.collect.errors import ParseError
@@ -16,8 +16,11 @@ class NetCountersParser:
     def __init__(self, path: str) -> None:
         self._path = path
         self._tables: dict[str, list[tuple[str, bytes]]] = {}
+        self._lines: list[tuple[str, bytes]] = []
         for field, source in COUNTER_SOURCES.items():
-            if source.path == path:
+            if source.path == path and not source.table:
+                self._lines.append((field, source.column.encode()))
+            elif source.path == path:
                 self._tables.setdefault(source.table, []).append((field, source.column.encode()))
         self._places: dict[str, tuple[bytes, list[tuple[str, int]]]] = {}
 
@@ -25,10 +28,10 @@ class NetCountersParser:
         """Return totals since boot by counter name, without the tables and columns that this kernel does not have.
 
         Raises ParseError when the file has none of the tables, or a table's values are missing, cut or do not fit its
-        header.
+        header; without tables when a counter's line is cut.
         """
         text = bytes(data)
-        found: dict[str, int] = {}
+        found = self._parse_lines(text)
         tables = 0
         for table in self._tables:
             prefix = f"{table}: ".encode()
@@ -47,8 +50,22 @@ class NetCountersParser:
                     found[field] = int(values[place])
             except (IndexError, ValueError):
                 raise ParseError(self._path, line + 1, f"A {table} counter is missing or not a number.") from None
-        if not tables:
+        if self._tables and not tables:
             raise ParseError(self._path, None, f"It has none of the tables {', '.join(self._tables)}.")
+        return found
+
+    def _parse_lines(self, text: bytes) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for field, name in self._lines:
+            start = 0 if text.startswith(name + b" ") else text.find(b"\n" + name + b" ") + 1
+            if not text.startswith(name + b" ", start):
+                continue
+            end = text.find(b"\n", start)
+            value = text[start + len(name) + 1 : end]
+            if end < 0 or not value.isdigit():
+                line = text.count(b"\n", 0, start) + 1
+                raise ParseError(self._path, line, f"The counter {name.decode()} is cut or not a number.")
+            found[field] = int(value)
         return found
 
     def _places_of(self, table: str, header: bytes) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ from scipy import stats
 from coresteer.experiments.spec import Comparison, Interval, Verdict
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.metrics import REPORT_METRICS, Metric, cpu_s_per_gbit, packets_per_interrupt
+from coresteer_core.metrics import REPORT_METRICS, Metric, cpu_s_per_gbit, packets_per_interrupt, remote_numa_share
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 MIN_MINUTES = 10
@@ -63,6 +63,7 @@ def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
     ratios = {
         "packets_per_interrupt": packets_per_interrupt(figures.get("packets_per_s"), figures.get("interrupts_per_s")),
         "cpu_s_per_gbit": cpu_s_per_gbit(figures.get("cpu_busy_percent"), bits),
+        "remote_numa_share": remote_numa_share(figures.get("numa_local_per_s"), figures.get("numa_other_per_s")),
     }
     figures |= {name: ratio for name, ratio in ratios.items() if ratio is not None}
     return Minute(rollup.start_ms, figures, cpus)

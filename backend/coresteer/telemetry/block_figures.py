@@ -12,7 +12,12 @@ Counted = Callable[[str], bool]
 """Whether the traffic of the netdev with that name counts."""
 
 _CPU_KINDS = {f"cpu_{kind}_percent": kind for kind in ("busy", "softirq", "irq", "user", "system")}
-_BITS = tuple(REPORT_METRICS[name] for name in ("rx_bit_per_s", "tx_bit_per_s"))
+_BITS = ("rx_bit_per_s", "tx_bit_per_s")
+_RATIOS = {
+    "packets_per_interrupt": (("packets_per_s",), ("interrupts_per_s",)),
+    "remote_numa_share": (("numa_other_per_s",), ("numa_local_per_s", "numa_other_per_s")),
+}
+"""Metrics that are one sum of amounts divided by another."""
 _ONE_EVENT = 1.0
 """Added to counts of events, of which a block may have none: a difference then still only depends on both blocks."""
 
@@ -45,7 +50,7 @@ class BlockFigures(NamedTuple):
     @property
     def bit_per_s(self) -> float | None:
         """Return the traffic, None where it is unknown."""
-        bits = [self.sums[name].value for name in ("rx_bit_per_s", "tx_bit_per_s") if name in self.sums]
+        bits = [self.sums[name].value for name in _BITS if name in self.sums]
         return sum(bits) if bits else None
 
 
@@ -56,7 +61,7 @@ def between(rollups: Iterable[Rollup], start_ms: float, end_ms: float) -> list[R
 
 def block_figures(rollups: Sequence[Rollup], metrics: Iterable[str], counted: Counted) -> BlockFigures:
     """Return the metrics of a block, always with traffic and busy CPUs; those unknown in any roll-up are absent."""
-    names = dict.fromkeys((*metrics, "rx_bit_per_s", "tx_bit_per_s", "cpu_busy_percent"))
+    names = dict.fromkeys((*metrics, *_BITS, "cpu_busy_percent"))
     sums: dict[str, Sums] = {}
     for name in names:
         parts = [_sums(name, REPORT_METRICS[name], rollup, counted) for rollup in rollups]
@@ -81,12 +86,15 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
         cpus = _cpus(rollup, _CPU_KINDS[name])
         return None if cpus is None else Sums(100 * cpus * rollup.duration_s, rollup.duration_s)
     if name == "cpu_s_per_gbit":
-        cpus, bits = _cpus(rollup, "busy"), _bits(rollup, counted)
-        return None if cpus is None or bits is None else Sums(cpus * rollup.duration_s, bits / 1e9)
-    if name == "packets_per_interrupt":
-        source = REPORT_METRICS["packets_per_s"].source, REPORT_METRICS["interrupts_per_s"].source
-        packets, interrupts = (None if one is None else rollup.amount(one, counted) for one in source)
-        return None if packets is None or interrupts is None else Sums(packets, interrupts)
+        cpus, received_and_sent = _cpus(rollup, "busy"), _sum(rollup, counted, _BITS)
+        return (
+            None
+            if cpus is None or received_and_sent is None
+            else Sums(cpus * rollup.duration_s, 8 * received_and_sent / 1e9)
+        )
+    if name in _RATIOS:
+        amount, base = (_sum(rollup, counted, names) for names in _RATIOS[name])
+        return None if amount is None or base is None else Sums(amount, base)
     if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
         return None
     if metric.source.level:
@@ -94,9 +102,12 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
     return Sums(amount * metric.factor, rollup.duration_s, event=metric.source.kind != "netdev")
 
 
-def _bits(rollup: Rollup, counted: Counted) -> float | None:
-    amounts = [rollup.amount(metric.source, counted) for metric in _BITS if metric.source is not None]
-    return None if any(amount is None for amount in amounts) else 8 * sum(amount or 0 for amount in amounts)
+def _sum(rollup: Rollup, counted: Counted, names: Iterable[str]) -> float | None:
+    """Return the sum of the amounts of metrics, None where one of them is unknown."""
+    sources = (REPORT_METRICS[name].source for name in names)
+    amounts = [None if source is None else rollup.amount(source, counted) for source in sources]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def _cpus(rollup: Rollup, kind: str) -> float | None:

@@ -5164,7 +5164,7 @@ export interface components {
                  * @default cpu_s_per_gbit
                  * @enum {string}
                  */
-                metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s";
+                metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s";
                 /**
                  * Metrics it must not worsen
                  * @description Measured in the same blocks; they share one error probability of 5 %.
@@ -5174,7 +5174,7 @@ export interface components {
                  *       "softnet_dropped_per_s"
                  *     ]
                  */
-                guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s")[];
+                guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s")[];
                 /**
                  * Minimum traffic
                  * @description Blocks in which the node receives and sends less are left out.
@@ -5562,7 +5562,7 @@ export interface components {
              * @default cpu_s_per_gbit
              * @enum {string}
              */
-            metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s";
+            metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s";
             /**
              * Metrics it must not worsen
              * @description Measured in the same blocks; they share one error probability of 5 %.
@@ -5572,7 +5572,7 @@ export interface components {
              *       "softnet_dropped_per_s"
              *     ]
              */
-            guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s")[];
+            guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s")[];
             /**
              * Minimum traffic
              * @description Blocks in which the node receives and sends less are left out.

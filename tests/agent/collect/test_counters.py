@@ -82,6 +82,20 @@ def parse_snmp(text: bytes) -> dict[str, int]:
     return NetCountersParser("proc/net/snmp").parse(text)
 
 
+VMSTAT = b"""\
+nr_free_pages 1228
+numa_hit 30
+numa_local 20
+numa_other 10
+pgmigrate_success 7
+pgmigrate_fail 1
+"""
+
+
+def parse_vmstat(text: bytes) -> dict[str, int]:
+    return NetCountersParser("proc/vmstat").parse(text)
+
+
 PARSERS: list[tuple[Callable[[bytes], object], bytes]] = [
     (table, INTERRUPTS),
     (table, SOFTIRQS),
@@ -92,6 +106,7 @@ PARSERS: list[tuple[Callable[[bytes], object], bytes]] = [
     (parse_default_routes, ROUTE),
     (parse_snmp, SNMP),
     (parse_netstat, NETSTAT),
+    (parse_vmstat, VMSTAT),
     (lambda text: parse_task_stat(text, "proc/812/stat"), TASK),
 ]
 
@@ -193,6 +208,12 @@ def test_tcp_segments_are_found_by_the_names_of_their_columns() -> None:
 
 def test_a_table_is_not_mistaken_for_one_whose_name_ends_like_it() -> None:
     assert parse_netstat(NETSTAT) == {"tcp_listen_overflows": 7}
+
+
+def test_a_counter_without_a_table_is_the_line_of_its_name() -> None:
+    assert parse_vmstat(VMSTAT) == {"numa_local": 20, "numa_other": 10, "pages_moved": 7}
+    assert parse_vmstat(b"numa_other 3\n") == {"numa_other": 3}
+    assert parse_vmstat(b"") == {}
 
 
 def test_a_counter_that_a_kernel_does_not_have_is_left_out() -> None:
