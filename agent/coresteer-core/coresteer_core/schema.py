@@ -8,11 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal  # Any: JSON Schema is JSON of any shape
 
 import msgspec
-from msgspec import Meta, inspect
+from msgspec import Meta, Struct, inspect
 
 Group = Literal["basic", "advanced"]
 Format = Literal["cpu-list", "labels", "service-classes"]
 """cpu-list: text such as ``0-3,8``. labels: ``name=pattern`` pairs. service-classes: edited by a form of its own."""
+
+
+class Preset(Struct, frozen=True):
+    """Named values of some fields of a struct, for a form. summary: what they are for, in a sentence."""
+
+    label: str
+    summary: str
+    values: dict[str, float]
 
 
 def labelled(
@@ -46,9 +54,9 @@ def labelled(
 def json_schema(kind: Any, *, is_response: bool = False) -> dict[str, Any]:  # noqa: ANN401 - a type, or a union of types
     """Return the JSON Schema of a struct or a union of tagged structs, without ``$ref``.
 
-    A struct that has a ``label`` and a ``summary`` carries them as title and description, and its ``metrics`` as a
-    keyword of its own. is_response: every field is always present; otherwise other fields are refused. Struct types
-    must not refer to themselves.
+    A struct that has a ``label`` and a ``summary`` carries them as title and description, and its ``metrics`` and
+    ``presets`` as keywords of their own. is_response: every field is always present; otherwise other fields are
+    refused. Struct types must not refer to themselves.
     """
     document = msgspec.json.schema(kind)
     definitions = document.get("$defs", {})
@@ -57,6 +65,8 @@ def json_schema(kind: Any, *, is_response: bool = False) -> dict[str, Any]:  # n
             definitions[struct.__name__] |= {"title": label, "description": getattr(struct, "summary", "")}
         if isinstance(metrics := getattr(struct, "metrics", None), tuple):
             definitions[struct.__name__]["metrics"] = list(metrics)
+        if isinstance(presets := getattr(struct, "presets", None), tuple):
+            definitions[struct.__name__]["presets"] = msgspec.to_builtins(presets)
     return inline_references(document, is_response=is_response)
 
 

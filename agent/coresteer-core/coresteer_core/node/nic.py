@@ -197,3 +197,10 @@ def max_added_wait_us(timer: Timer | None, rx_usecs: float, rx_frames: int | Non
 def product_bound_us(rx_usecs: float, rx_frames: int | None) -> float | None:
     """Return rx-usecs × rx-frames in µs, the latency bound of Park, Woo, Lee and Kim; None without rx_frames."""
     return rx_usecs * rx_frames if rx_frames else None
+
+
+def max_wait_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) -> float:
+    """Return the longest time in µs that a packet waits; rx-usecs × rx-frames for a timer that restarts."""
+    bound_us = max_added_wait_us(timer, rx_usecs, rx_frames)
+    restarts = timer in (None, Timer.RESTARTING) and rx_frames != 1
+    return max(bound_us, product_bound_us(rx_usecs, rx_frames) or 0.0) if restarts else bound_us

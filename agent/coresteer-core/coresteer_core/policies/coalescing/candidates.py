@@ -14,7 +14,7 @@ from coresteer_core.node.nic import (
     Timer,
     Verdict,
     interrupt_timer,
-    max_added_wait_us,
+    max_wait_us,
     product_bound_us,
     selects_adaptive_mode,
 )
@@ -154,9 +154,7 @@ class NicTimer(_Mechanism):
         """Return the longest time in µs that a packet waits; rx-usecs × rx-frames for a timer that restarts."""
         if selects_adaptive_mode(self.netdev.driver, delay.usecs):
             return 0.0
-        bound = max_added_wait_us(self.timer, delay.usecs, delay.frames)
-        product = product_bound_us(delay.usecs, delay.frames)
-        return max(bound, product or 0.0) if self.restarts and delay.frames != 1 else bound
+        return max_wait_us(self.timer, delay.usecs, delay.frames)
 
     def params_for(self, delay: Delay) -> dict[str, str]:
         """Return the parameter values that set a delay, in the order in which they are written."""
