@@ -102,7 +102,8 @@ def test_without_a_figure_the_reason_is_given() -> None:
 def test_the_nic_model_has_every_figure_of_interrupt_coalescing(one: Figure) -> None:
     found = measure(one)
     assert found.simulated and (found.value or found.change)
-    assert judge(one, found).verdict is R, "tests/core/test_nic_model.py says more"
+    by_assumption = one.metric == "cpu_busy_percent"
+    assert judge(one, found).verdict is (D if by_assumption else R), "tests/core/test_nic_model.py says more"
 
 
 def experiment(spec_slug: str, factor: float) -> Experiment:

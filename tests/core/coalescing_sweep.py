@@ -1,6 +1,6 @@
 """What Park, Woo, Lee and Kim state of their sweep, as predicates over the NIC model's figures.
 
-coresteer/papers/nic_model.py says what was assumed of their machine and what was not fitted.
+coresteer/papers/nic_model.py states which parameters were chosen so that their curve results, and which were not.
 """
 
 from collections.abc import Callable
@@ -80,7 +80,7 @@ POINTS = [
         " ms",
     ),
     Point(
-        "CPU for receiving at 90 and 42, of that at 18 and 6 (not fitted)",
+        "CPU time at 90 and 42, as a ratio to that at 18 and 6 (not their 11 %; not chosen to fit)",
         "under 50",
         lambda: 100 * sweep(90, 42).cpu_share / sweep(18, 6).cpu_share,
         lambda ours: ours < 50,

@@ -5,6 +5,7 @@ The rules are fixed here, before any measurement:
 - A change is in the published direction if its 95 % interval is; of a study, if the interval is in every cell.
 - It is reproduced if it is also as large: the printed number is in the interval, or within a fifth of the estimate.
   “At least” is reproduced by every larger change. Where the paper prints no number, the direction is the statement.
+- Where a model's size of a change depends on an arbitrary assumption, only its direction is judged.
 - “Unchanged” is reproduced if the whole interval is within ± 5 %.
 - A value without a change is reproduced if it is within a fifth of the printed one, or that is in its interval.
 """
@@ -41,12 +42,14 @@ class Estimate(Struct, frozen=True):
 class Measured(Struct, frozen=True, kw_only=True):
     """This machine's figure. value: in the metric's unit; change: relative to the figure's baseline.
 
-    simulated: by a model, not measured. cells: in how many of a study's cells the direction holds, and of how many.
+    simulated: by a model, not measured. size_assumed: the size of the change depends on an arbitrary assumption.
+    cells: in how many of a study's cells the direction holds, and of how many.
     reason: why there is neither value nor change. note: what to know about it.
     """
 
     source: str
     simulated: bool = False
+    size_assumed: bool = False
     value: Estimate | None = None
     change: Estimate | None = None
     cells: tuple[int, int] | None = None
@@ -76,7 +79,8 @@ def _verdict(figure: Figure, measured: Measured) -> Verdict:
         within = measured.change.low >= -UNCHANGED and measured.change.high <= UNCHANGED
         return Verdict.REPRODUCED if within else Verdict.NOT_REPRODUCED
     if measured.change is not None and is_relative:
-        return _of_change(figure, change, measured.change, measured.cells)
+        verdict = _of_change(figure, change, measured.change, measured.cells)
+        return Verdict.DIRECTION if verdict is Verdict.REPRODUCED and measured.size_assumed else verdict
     if measured.value is None or figure.value is None:
         return Verdict.NOT_REPORTED
     if figure.bound == "at most" and measured.value.high <= figure.value:
