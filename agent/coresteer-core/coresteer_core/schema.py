@@ -66,7 +66,7 @@ def json_schema(kind: Any, *, is_response: bool = False) -> dict[str, Any]:  # n
         if isinstance(metrics := getattr(struct, "metrics", None), tuple):
             definitions[struct.__name__]["metrics"] = list(metrics)
         if isinstance(presets := getattr(struct, "presets", None), tuple):
-            definitions[struct.__name__]["presets"] = msgspec.to_builtins(presets)
+            definitions[struct.__name__]["presets"] = [msgspec.to_builtins(preset) for preset in presets]
     return inline_references(document, is_response=is_response)
 
 
