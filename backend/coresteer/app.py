@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from importlib import metadata
 from typing import Any, Literal
@@ -122,7 +123,13 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
     in_use = experiments.running_experiment_by_node
     publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
-    app.state.proof = ProofContext(app.state.policies, publisher.schedule, in_use, config.chunk_seconds)
+    app.state.proof = ProofContext(
+        app.state.policies,
+        publisher.schedule,
+        in_use,
+        config.chunk_seconds,
+        timedelta(days=config.rollup_retention_days),
+    )
     app.state.proof_monitor = ProofMonitor(app.state.proof)
     app.state.prometheus = PrometheusReader()
     app.state.experiments = ExperimentContext(

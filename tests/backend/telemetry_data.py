@@ -69,9 +69,7 @@ def machine(
                 tcp=TcpLatency(40 + second % 3, 200 + second % 7, 900, 2000 + second % 90),
                 agent_cpu_s=float(rng.integers(4000, 6000)) * 1e-6,
                 agent_rss_bytes=28_000_000,
-                counters={
-                    name: int(rng.poisson(_COUNTS.get(name, 2))) for name in COUNTER_SOURCES
-                },
+                counters={name: int(rng.poisson(_COUNTS.get(name, 2))) for name in COUNTER_SOURCES},
             )
         )
     return made

@@ -158,7 +158,7 @@ async def proven(backend: Backend) -> AsyncIterator[Proven]:
         async def nodes_in_use(_: object, __: object) -> set[int]:
             return in_use
 
-        context = ProofContext(backend.app.state.policies, published.append, nodes_in_use, 1)
+        context = ProofContext(backend.app.state.policies, published.append, nodes_in_use, 1, timedelta(days=400))
         monitor = ProofMonitor(context)
         yield Proven(node, policy, monitor, datetime.now(UTC), in_use, published)
         await asked(node.operator, f"/api/policies/{policy['id']}/disable")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.publisher import NodesInUse
@@ -11,10 +12,12 @@ from coresteer.policies.publisher import NodesInUse
 class ProofContext:
     """The parts of the application that the proof of policies uses.
 
-    publish: sends a node its policies. chunk_s: seconds within which samples of connected nodes are stored.
+    publish: sends a node its policies. chunk_s: seconds within which samples of connected nodes are stored. keep: how
+    long single episodes are kept.
     """
 
     policies: PolicyContext
     publish: Callable[[int], None]
     nodes_in_use: NodesInUse
     chunk_s: float
+    keep: timedelta

@@ -25,6 +25,10 @@ log = logging.getLogger("coresteer.proof")
 
 _TICK_S = 1.0
 _REFRESH_S = 30.0
+_PRUNE_S = 3600.0
+_KEEP_BLOCKS = timedelta(days=30)
+"""How long the figures of single blocks are kept; the sums of their episodes stay as long as the policy."""
+_BEGINS_PER_BUCKET = 12
 _LONGEST_GAP_S = 5.0
 """Longest time between two checks in which a block cannot have begun too late; a bucket, if that is longer."""
 
@@ -41,6 +45,8 @@ class ProofMonitor:
         self._candidates: Candidates = NOBODY
         self._since: dict[Subject, datetime] = {}
         self._refresh_at: datetime | None = None
+        self._begin_at: datetime | None = None
+        self._prune_at: datetime | None = None
         self._last: datetime | None = None
         self._held: dict[int, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,6 +87,13 @@ class ProofMonitor:
             self._context.publish(node_id)
         self._held, self._last = held, now
         await self._analysis.run(now, self._candidates)
+        await self._prune(now)
+
+    async def _prune(self, now: datetime) -> None:
+        if self._prune_at is None or now >= self._prune_at:
+            self._prune_at = now + timedelta(seconds=_PRUNE_S)
+            async with self._context.policies.database.session() as session:
+                await repository.prune(session, blocks_before=now - _KEEP_BLOCKS, before=now - self._context.keep)
 
     async def _refresh(self, session: AsyncSession, now: datetime) -> None:
         if self._refresh_at is not None and now < self._refresh_at:
@@ -128,10 +141,12 @@ class ProofMonitor:
             # a policy that has just come into force still moves
             and (now - self._since[subject]).total_seconds() >= candidate.design.block_s
         ]
-        if not connected:
+        if not connected or (self._begin_at is not None and now < self._begin_at):
             return []
-        longest_s = max(candidate.design.bucket_s for candidate in connected)
-        begun = await repository.begun_since(session, now - timedelta(seconds=2 * longest_s))
+        buckets_s = [candidate.design.bucket_s for candidate in connected]
+        self._begin_at = now + timedelta(seconds=min(buckets_s) / _BEGINS_PER_BUCKET)
+        keys = {(subject.policy_id, subject.version) for subject in self._candidates.subjects}
+        begun = await repository.begun_since(session, keys, now - timedelta(seconds=2 * max(buckets_s)))
         episodes = begin_now(
             seed,
             connected,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, Float, Integer, Text, and_, bindparam, func, or_, select, text
+from sqlalchemy import ARRAY, BigInteger, Float, Integer, Text, and_, bindparam, delete, func, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -42,11 +42,13 @@ async def running_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence
     return (await session.scalars(query)).all()
 
 
-async def begun_since(session: AsyncSession, since: datetime) -> set[tuple[int, int, int | None, int]]:
-    """Return policy, version, node and period of the episodes that began since a time."""
+async def begun_since(
+    session: AsyncSession, keys: Collection[tuple[int, int]], since: datetime
+) -> set[tuple[int, int, int | None, int]]:
+    """Return policy, version, node and period of the episodes of versions (policy, version) that began since a time."""
     query = select(
         ProofEpisodeRow.policy_id, ProofEpisodeRow.version, ProofEpisodeRow.node_id, ProofEpisodeRow.period
-    ).where(ProofEpisodeRow.started_at >= since)
+    ).where(tuple_(ProofEpisodeRow.policy_id, ProofEpisodeRow.version).in_(keys), ProofEpisodeRow.started_at >= since)
     return {(row[0], row[1], row[2], row[3]) for row in await session.execute(query)}
 
 
@@ -305,6 +307,13 @@ async def latest_blocks(
     query = select(latest.c.holdout_first, ProofBlockRow.holdout, ProofBlockRow.parts)
     rows = await session.execute(query.join(ProofBlockRow, ProofBlockRow.episode_id == latest.c.id))
     return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def prune(session: AsyncSession, *, blocks_before: datetime, before: datetime) -> None:
+    """Delete the blocks of episodes that began before a time, and episodes that began before an earlier one."""
+    old = select(ProofEpisodeRow.id).where(ProofEpisodeRow.started_at < blocks_before)
+    await session.execute(delete(ProofBlockRow).where(ProofBlockRow.episode_id.in_(old)))
+    await session.execute(delete(ProofEpisodeRow).where(ProofEpisodeRow.started_at < before))
 
 
 async def factor_counts(session: AsyncSession, policy_id: int, *, blocks: int) -> dict[int, dict[str, dict[str, int]]]:

@@ -1,6 +1,7 @@
 """Proofs of policies for people: effects over time, by version and group, and what all policies save together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -13,7 +14,7 @@ from coresteer.policies import service as policies
 from coresteer.policies.proof_settings import ProofSettings
 from coresteer.policies.schemas import PolicyBody
 from coresteer.proof import repository
-from coresteer.proof.confidence_sequence import Effect, Evidence, effect, half_width
+from coresteer.proof.confidence_sequence import ALPHA, Effect, Evidence, effect, half_width
 from coresteer.proof.context import ProofContext
 from coresteer.proof.exclusion import SENTENCES, Exclusion
 from coresteer.proof.findings import verdicts
@@ -38,7 +39,7 @@ from coresteer_core.policies.base import Mode
 _CPU_METRICS = ("cpu_s_per_gbit", "cpu_busy_percent")
 """Metrics of which a relative effect is one of the CPU time that is used."""
 _POINTS = 200
-_BUSY_SINCE = timedelta(days=7)
+_BUSY_SINCE = timedelta(days=2)
 _FACTORS_OF = 1000
 _NOTHING = Counts({}, {}, 0)
 
@@ -80,19 +81,15 @@ async def policy_proof(session: AsyncSession, policy_id: int, label: str | None)
     )
 
 
+@dataclass(frozen=True)
 class _Data:
     """What the database has about a policy's proof, by version."""
 
-    def __init__(
-        self,
-        *,
-        counts: Mapping[int, Counts],
-        courses: Mapping[tuple[int, str], list[tuple[datetime, Sum]]],
-        groups: Mapping[tuple[int, str], dict[str, Sum]],
-        busy: Mapping[int, float],
-        factors: Mapping[int, dict[str, dict[str, int]]],
-    ) -> None:
-        self.counts, self.courses, self.groups, self.busy, self.factors = counts, courses, groups, busy, factors
+    counts: Mapping[int, Counts]
+    courses: Mapping[tuple[int, str], list[tuple[datetime, Sum]]]
+    groups: Mapping[tuple[int, str], dict[str, Sum]]
+    busy: Mapping[int, float]
+    factors: Mapping[int, dict[str, dict[str, int]]]
 
 
 def _version_proof(row: ProofVersionRow, settings: ProofSettings, data: _Data, now: datetime) -> VersionProof:
@@ -176,7 +173,7 @@ def _course(course: Sequence[tuple[datetime, Sum]], rho: float, alpha: float) ->
 
 
 def _group(metric: str, value: str, one: Sum, rho: float, now: datetime) -> GroupProof:
-    verdict = judge(metric, Evidence.of(*one), rho, alpha=alphas(metric, ())[metric], per_s=0.0, now=now)
+    verdict = judge(metric, Evidence.of(*one), rho, alpha=ALPHA, per_s=0.0, now=now)
     return GroupProof(value=value, finding=verdict.finding, effect=_effect(verdict.effect), sentence=verdict.sentence)
 
 
@@ -243,7 +240,7 @@ async def fleet_proof(session: AsyncSession) -> FleetProof:
             settings.metric,
             Evidence.of(*of_it.get(settings.metric, Sum(0, 0.0, 0.0))),
             1.0 if row is None else row.rho,
-            alpha=alphas(settings.metric, ())[settings.metric],
+            alpha=ALPHA,
             per_s=0.0,
             now=now,
         )
@@ -283,8 +280,8 @@ def _total(measured: Sequence[tuple[str, ProofVersionRow, Sum, float]]) -> Saved
     """Return the cores that policies save together: their intervals share one error probability."""
     parts = []
     for metric, row, one, busy in measured:
-        alpha = alphas(metric, ())[metric] / len(measured)
-        if (cores := saved_cores(metric, effect(Evidence.of(*one), row.rho, alpha), busy)) is not None:
+        share = effect(Evidence.of(*one), row.rho, ALPHA / len(measured))
+        if (cores := saved_cores(metric, share, busy)) is not None:
             parts.append(cores)
     if not parts:
         return None
