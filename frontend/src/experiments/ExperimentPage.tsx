@@ -19,6 +19,7 @@ import { Discarded, SettingsNow, SpecFacts } from "./results/ExperimentFacts";
 import { ReportExports } from "./results/ReportExports";
 import { RunsChart } from "./results/RunsChart";
 import { SweepChart } from "./results/SweepChart";
+import { TuneResults } from "./results/tune/TuneResults";
 import type { ExperimentSearch } from "./search";
 import type { Comparison, Experiment, Template } from "./types";
 
@@ -77,6 +78,7 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
       <div className={styles.stack}>
         <Progress experiment={experiment} />
         <Findings experiment={experiment} comparisons={byMetric(spec.primary)} />
+        {experiment.tune && <TuneResults experiment={experiment} tune={experiment.tune} />}
         <div className={styles.row}>
           <NativeSelect
             label="Metric shown below"

@@ -17,6 +17,7 @@ import { SpecForm } from "./form/SpecForm";
 import { type Draft, draftOf, firstError, newDraft, readSpec } from "./form/specDraft";
 import { TemplateList } from "./form/TemplateList";
 import { applyExperimentUpdate, experimentQuery, templatesQuery } from "./queries";
+import { confirmationOf } from "./results/tune/tuneActions";
 import type { SpecIn, Template } from "./types";
 
 const route = getRouteApi("/shell/experiments/new");
@@ -25,15 +26,14 @@ const route = getRouteApi("/shell/experiments/new");
 export function NewExperimentPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const again = useQuery({ ...experimentQuery(search.from ?? 0), enabled: search.from !== undefined }).data;
+  const copied = search.confirm ?? search.from;
+  const again = useQuery({ ...experimentQuery(copied ?? 0), enabled: copied !== undefined }).data;
   const nodeId = search.node ?? again?.node_id;
   const node = useQuery(nodesQuery).data?.find(({ id }) => id === nodeId);
   const templates = useQuery(templatesQuery(nodeId));
   const template = templates.data?.find(({ slug }) => slug === search.template);
   const begun =
-    search.from === undefined
-      ? search.template === "own" || !!template?.spec
-      : again !== undefined && nodeId !== undefined;
+    copied === undefined ? search.template === "own" || !!template?.spec : again !== undefined && nodeId !== undefined;
   return (
     <>
       <PageTop title="New experiment">
@@ -63,7 +63,7 @@ export function NewExperimentPage() {
           </p>
         )}
       </section>
-      {nodeId !== undefined && search.from === undefined && (
+      {nodeId !== undefined && copied === undefined && (
         <>
           {templates.isError && (
             <p className="bad" role="alert">
@@ -80,11 +80,12 @@ export function NewExperimentPage() {
       )}
       {nodeId !== undefined && begun && (
         <Composer
-          key={`${nodeId} ${search.template} ${search.from}`}
+          key={`${nodeId} ${search.template} ${copied} ${search.confirm}`}
           nodeId={nodeId}
           template={template}
           initial={() => {
-            const spec = again?.spec ?? template?.spec;
+            const spec =
+              search.confirm !== undefined && again ? confirmationOf(again) : (again?.spec ?? template?.spec);
             return spec ? draftOf(spec) : newDraft("ab");
           }}
         />

@@ -21,6 +21,8 @@ const NewSearchSchema = v.object({
   template: param(filledText),
   /** The experiment that the form was filled from. */
   from: param(positiveInteger),
+  /** The tune whose best combination is compared with its baseline. */
+  confirm: param(positiveInteger),
 });
 
 const ExperimentSearchSchema = v.object({
