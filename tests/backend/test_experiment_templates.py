@@ -19,7 +19,7 @@ from coresteer.experiments.validation import check_on_node
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.experiments.model import Classes, Memory, Observe, TcpStream
+from coresteer_core.experiments.model import Classes, Memory, Observe, TcpRequest, TcpStream
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import Load, NetdevLoad
@@ -32,6 +32,7 @@ POLICY = ("beside the packets", PolicyLevel(3, 2))
 REORDERING, BOOST = ("first the soonest", PolicyLevel(5, 1)), ("first the oldest", PolicyLevel(6, 2))
 NUMA_POLICY = ("beside the memory", PolicyLevel(4, 1))
 FAMILIES = [
+    "tune",
     "m-n",
     "few-interrupt-cores",
     "rx-usecs",
@@ -158,6 +159,24 @@ def test_local_traffic_changes_no_network_card() -> None:
             assert all(
                 desired_value.key.startswith(f"netdev/{NETDEV_PLACEHOLDER}/") for desired_value in level.settings
             )
+
+
+def test_a_tune_searches_what_the_network_card_has_or_else_the_veth_pair_and_the_servers_cpu() -> None:
+    card_spec = spec_of(TWO_SOCKET, "tune")
+    assert (card_spec.kind, card_spec.primary, card_spec.tune.limit) == ("tune", "cpu_s_per_gbit", 2000.0)
+    assert isinstance(card_spec.workload, Observe)
+    (usecs,) = card_spec.factors
+    assert [level.value for level in usecs.levels] == [3, 8, 16, 32, 64, 125, 250, 500]
+    assert usecs.levels[1].settings == [DesiredValue("netdev/eth0/coalesce/rx-usecs", "8")]
+    adaptive = spec_of(simulated(256), "tune").factors[0].levels
+    assert any(each.value is None for each in adaptive[:1]) or adaptive[0].settings == []
+    veth = spec_of(THIS, "tune")
+    assert isinstance(veth.workload, TcpRequest)
+    assert [factor.name for factor in veth.factors] == ["gro_flush_timeout", "RPS", "server CPUs"]
+    assert [level.workload.get("server_cpus") for level in veth.factors[2].levels] == [None, "0", "1"]
+    with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "tune")
+    assert with_peer.peer_node_id == 2
+    assert with_peer.factors[0].levels[1].settings[0].key == f"netdev/{NETDEV_PLACEHOLDER}/coalesce/rx-usecs"
 
 
 def test_two_cpus_are_compared_as_a_and_b() -> None:

@@ -197,8 +197,9 @@ def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
         busy = _processes_of(workload) / len(online)
         shares["user"] = [min(_FULL, busy) if cpu in online else 0.0 for cpu in range(cpus)]
     rtt_us = None
-    if isinstance(workload, TcpRequest):
-        median_us = max(_PATH_US + work_us + added_us, workload.connections * 1e6 / works if works else 0)
+    if isinstance(workload, TcpRequest | Observe):
+        connections = workload.connections if isinstance(workload, TcpRequest) else 0
+        median_us = max(_PATH_US + work_us + added_us, connections * 1e6 / works if works else 0)
         tail_us = max(0.0, added_p99_us - added_us)
         rtt_us = (median_us, 1.6 * median_us + 0.7 * tail_us, 2.4 * median_us + tail_us)
     return WorkloadModel(packets, works, interrupts, dropped, rtt_us, shares)
@@ -279,7 +280,7 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
     figures["interrupts_per_s"] = max(1.0, found.interrupts)
     figures["packets_per_s"] = found.packets
     match workload:
-        case TcpStream() | Iperf3():
+        case TcpStream() | Iperf3() | Observe():
             figures["throughput_bit_per_s"] = found.packets * _SEGMENT_BYTES * 8
         case UdpFlood(payload_bytes=size):
             figures["throughput_bit_per_s"] = found.packets * size * 8
@@ -297,6 +298,7 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
         case Command():
             figures["command.value"] = 100.0
     if found.rtt_us is not None:
-        figures["requests_per_s"] = found.works
+        if isinstance(workload, TcpRequest):
+            figures["requests_per_s"] = found.works
         figures |= zip(("rtt_p50_us", "rtt_p95_us", "rtt_p99_us"), found.rtt_us, strict=True)
     return figures | cost_of_traffic(figures["cpu_busy_percent"], figures.get("throughput_bit_per_s"))

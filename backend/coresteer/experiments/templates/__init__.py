@@ -11,6 +11,7 @@ from coresteer.experiments.templates.parts import NodeFacts
 from coresteer.experiments.templates.placement import FEW_INTERRUPT_CORES, M_N
 from coresteer.experiments.templates.rps import RPS
 from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
+from coresteer.experiments.templates.tune import TUNE
 
 __all__ = [
     "TEMPLATES",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 TEMPLATES = (
+    TUNE,
     M_N,
     *FEW_INTERRUPT_CORES,
     RX_USECS,

@@ -20,7 +20,7 @@ from coresteer_core.node.nic_model import frame_wire_time_us
 _PAPER = paper_of("rx-usecs")
 _GAP_US = 72
 USECS, FRAMES = "coalesce/rx-usecs", "coalesce/rx-frames"
-_ADAPTIVE = "coalesce/adaptive-rx"
+ADAPTIVE = "coalesce/adaptive-rx"
 _SWEPT_USECS = (18, 36, 54, 72, 90, 250)
 """Those of the paper, and one far above every packet gap."""
 _SWEPT_FRAMES = (6, 12, 18, 24, 30, 36, 42, 48)
@@ -35,10 +35,10 @@ _RARELY_SUPPORTED = frozenset({"virtio_net", "vmxnet3"})
 
 def _usecs(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     """Return a sweep of rx-usecs or, without support, of gro_flush_timeout. Raises TemplateUnavailable."""
-    nic = _nic_with(facts, USECS)
+    nic = nic_with(facts, USECS)
     if nic is None:
         return _software(facts, kind)
-    few = [DesiredValue(_key(facts, nic, FRAMES), str(_FRAMES_OF_USECS))] if _supports(facts, nic, FRAMES) else []
+    few = [DesiredValue(key_of(facts, nic, FRAMES), str(_FRAMES_OF_USECS))] if supports(facts, nic, FRAMES) else []
     levels = [_time(facts, nic, value, few) for value in _values(facts, nic, USECS, _SWEPT_USECS)]
     workload = _traffic(facts)
     spec = kind.spec(facts, workload, [Factor("rx-usecs", levels, "µs")], primary="interrupts_per_s")
@@ -47,8 +47,8 @@ def _usecs(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
 
 def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     """Return a sweep of rx-frames with rx-usecs below and above the paper's packet gap. Raises TemplateUnavailable."""
-    nic = _nic_with(facts, FRAMES)
-    if nic is None or not _supports(facts, nic, USECS):
+    nic = nic_with(facts, FRAMES)
+    if nic is None or not supports(facts, nic, USECS):
         raise TemplateUnavailable(
             f"No network card of {facts.name} {'by which the traffic would come ' if facts.peer_id is not None else ''}"
             "supports rx-frames, and software coalescing has no packet count."
@@ -57,7 +57,7 @@ def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     counts = [
         Level(
             f"{requested} frames",
-            [DesiredValue(_key(facts, nic, FRAMES), str(value))],
+            [DesiredValue(key_of(facts, nic, FRAMES), str(value))],
             value=float(value),
             role=f"frames/{requested}",
         )
@@ -118,20 +118,20 @@ def _traffic(facts: NodeFacts) -> Workload:
     return Observe() if facts.peer_id is None else tcp_stream(facts, limited=True)
 
 
-def _nic_with(facts: NodeFacts, name: str) -> Netdev | None:
+def nic_with(facts: NodeFacts, name: str) -> Netdev | None:
     """Return the NIC that receives the traffic, without a peer the busiest, if it supports the parameter."""
     if facts.peer_id is not None:
         return (
             facts.receiving_netdev
-            if facts.receiving_netdev is not None and _supports(facts, facts.receiving_netdev, name)
+            if facts.receiving_netdev is not None and supports(facts, facts.receiving_netdev, name)
             else None
         )
     packets = {load.name: load.rx_packets_per_s for load in facts.load.netdevs}
-    nics = [nic for nic in facts.inventory.active_nics() if _supports(facts, nic, name)]
+    nics = [nic for nic in facts.inventory.active_nics() if supports(facts, nic, name)]
     return max(nics, key=lambda nic: packets.get(nic.name, 0.0), default=None)
 
 
-def _supports(facts: NodeFacts, nic: Netdev, name: str) -> bool:
+def supports(facts: NodeFacts, nic: Netdev, name: str) -> bool:
     """Return whether a driver has a parameter and accepts values for it, as far as was learned."""
     responses = facts.learned.responses(nic.driver, name)
     if name not in nic.params or any(one.unsupported for one in responses):
@@ -156,16 +156,17 @@ def _values(facts: NodeFacts, nic: Netdev, name: str, requested: tuple[int, ...]
 
 def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[DesiredValue]) -> Level:
     requested, stands = value
-    steady = [DesiredValue(_key(facts, nic, _ADAPTIVE), "off")] if nic.params.get(_ADAPTIVE) == "on" else []
+    steady = [DesiredValue(key_of(facts, nic, ADAPTIVE), "off")] if nic.params.get(ADAPTIVE) == "on" else []
     return Level(
         f"{requested} µs",
-        [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more],
+        [*steady, DesiredValue(key_of(facts, nic, USECS), str(stands)), *more],
         value=float(stands),
         role=f"usecs/{requested}",
     )
 
 
-def _key(facts: NodeFacts, nic: Netdev, name: str) -> str:
+def key_of(facts: NodeFacts, nic: Netdev, name: str) -> str:
+    """Return the key of a NIC's parameter, with the placeholder where a peer's traffic decides the NIC."""
     return f"netdev/{NETDEV_PLACEHOLDER if facts.peer_id is not None else nic.name}/{name}"
 
 

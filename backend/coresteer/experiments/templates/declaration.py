@@ -7,7 +7,7 @@ from typing import NamedTuple
 from coresteer import papers
 from coresteer.experiments.schedule import check_spec
 from coresteer.experiments.schemas import PublishedRow, Template
-from coresteer.experiments.spec import Factor, Spec
+from coresteer.experiments.spec import Factor, Kind, Spec, Tune
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable
 from coresteer.localization.text import BilingualText
 from coresteer_core.experiments.model import Workload, has_client
@@ -107,11 +107,17 @@ class TemplateKind(NamedTuple):
         *,
         primary: str,
         measure_s: float = _MEASURE_S,
+        tune: Tune | None = None,
     ) -> Spec:
-        """Return an experiment with these factors: A/B for two levels, else a sweep. Raises TemplateUnavailable."""
+        """Return an experiment with these factors: A/B for two levels, else a sweep. Raises TemplateUnavailable.
+
+        tune: search instead.
+        """
+        compared: Kind = "ab" if [len(factor.levels) for factor in factors] == [2] else "sweep"
         spec = Spec(
             name=self.title,
-            kind="ab" if [len(factor.levels) for factor in factors] == [2] else "sweep",
+            kind=compared if tune is None else "tune",
+            tune=tune or Tune(),
             node_id=facts.node_id,
             peer_node_id=facts.peer_id if has_client(workload) else None,
             workload=workload,
