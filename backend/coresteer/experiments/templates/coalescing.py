@@ -104,7 +104,7 @@ def _deviations(spec: Spec) -> list[BilingualText]:
             found.append(_DEVIATIONS["veth"].filled())
     elif FRAMES not in names:
         found.append(_DEVIATIONS["no_frames"].filled())
-    if _ADAPTIVE in names:
+    if ADAPTIVE in names:
         found.append(_DEVIATIONS["adaptive"].filled())
     return found
 

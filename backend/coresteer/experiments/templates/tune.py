@@ -88,6 +88,20 @@ def _of_veth(facts: NodeFacts) -> list[Factor]:
     return [Factor(name, [Level("as it is"), *levels], unit) for name, levels, unit in found if len(levels) > 1]
 
 
+_NAMES_KO = {
+    "Tune: the best setting under this load": "튜닝: 이 부하에 가장 좋은 설정",
+    "as it is": "그대로",
+    "frames": "프레임",
+    "descriptors": "디스크립터",
+    "rx ring": "수신 링",
+    "rx ring {n}": "수신 링 {n}",
+    "RPS on CPU {cpus}": "CPU {cpus}에서 RPS",
+    "server CPUs": "서버 CPU",
+    "server on CPU {n}": "CPU {n}의 서버",
+}
+"""Names of the experiment, its factors, units and levels, in Korean."""
+
+
 TUNE = TemplateKind(
     "tune",
     "Tune: the best setting under this load",
@@ -95,4 +109,5 @@ TUNE = TemplateKind(
     "limit. Few of all combinations are measured: poor ones are eliminated early. Load, factors and limit can be "
     "changed.",
     _make,
+    names_ko=_NAMES_KO,
 )
