@@ -55,6 +55,8 @@ class Config(BaseSettings):
     migrations_dir: Path = REPOSITORY / "migrations"
     public_url: str | None = None
     """Where a TLS proxy on this machine serves the backend for others, such as https://coresteer.example."""
+    trusted_proxies: str = "127.0.0.1"
+    """Addresses or networks, separated by commas, of the proxies whose X-Forwarded-For and -Proto headers are used."""
     supervised: bool = False
     """Set by ``coresteer up`` for its backend, because it announces address and set-up link itself."""
 
@@ -79,6 +81,16 @@ class Config(BaseSettings):
         if url.scheme == "http" and not is_loopback(url.hostname):
             raise ValueError("must begin with https://, because passwords and agents' keys go over it")
         return f"{url.scheme}://{url.netloc}"
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        for each in value.split(","):
+            try:
+                ipaddress.ip_network(each.strip())
+            except ValueError as error:
+                raise ValueError(f"must be addresses or networks such as 10.0.0.5,10.1.0.0/16: {error}") from None
+        return value
 
     @field_validator("database_url")
     @classmethod

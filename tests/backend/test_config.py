@@ -118,3 +118,12 @@ def test_the_api_description_is_printed_as_json(capsys: pytest.CaptureFixture[st
     reference = document["paths"]["/api/auth/me"]["get"]["responses"]["default"]["content"]["application/problem+json"]
     assert reference["schema"]["$ref"] == "#/components/schemas/Problem"
     assert "Problem" in document["components"]["schemas"]
+
+
+def test_proxies_are_trusted_by_address_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Config().trusted_proxies == "127.0.0.1"
+    monkeypatch.setenv("CORESTEER_TRUSTED_PROXIES", "10.0.0.5,fd00::/8")
+    assert Config().trusted_proxies == "10.0.0.5,fd00::/8"
+    monkeypatch.setenv("CORESTEER_TRUSTED_PROXIES", "10.0.0.5,*")
+    with pytest.raises(pydantic.ValidationError, match="addresses or networks"):
+        Config()

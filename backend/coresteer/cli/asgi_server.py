@@ -40,7 +40,7 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
             server_header=False,
             # without a proxy, any local process could evade the login limit by claiming addresses
             proxy_headers=config.public_url is not None,
-            forwarded_allow_ips="127.0.0.1",
+            forwarded_allow_ips=config.trusted_proxies,
             timeout_graceful_shutdown=2,
         )
     )
