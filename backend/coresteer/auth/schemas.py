@@ -4,7 +4,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+from zxcvbn import zxcvbn
 
 from coresteer.inputs import STORABLE, RequestBody, TextPattern, validation_error
 
@@ -13,7 +14,19 @@ Username = Annotated[
     Field(min_length=1, max_length=64),
     TextPattern(r"[A-Za-z0-9._@\-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
 ]
-Password = Annotated[str, Field(min_length=10, max_length=200), STORABLE]
+_MAX_PASSWORD = 200
+_LEAST_SCORE = 2
+"""zxcvbn's score of a password that needs more than a million guesses (Wheeler, USENIX Security 2016)."""
+
+
+def _check_guessable(password: str) -> str:
+    """Return the password unless it is a common one or a variant of one."""
+    if zxcvbn(password, user_inputs=["coresteer"], max_length=_MAX_PASSWORD)["score"] < _LEAST_SCORE:
+        raise validation_error("This password is among the first that are guessed. Use several unrelated words.")
+    return password
+
+
+Password = Annotated[str, Field(min_length=10, max_length=_MAX_PASSWORD), STORABLE, AfterValidator(_check_guessable)]
 Name = Annotated[str, Field(min_length=1, max_length=100), STORABLE]
 Token = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
 
@@ -44,7 +57,7 @@ class LoginRequest(RequestBody):
     """A user's name and password."""
 
     username: Annotated[str, Field(min_length=1, max_length=64), STORABLE]
-    password: Annotated[str, Field(min_length=1, max_length=200), STORABLE]
+    password: Annotated[str, Field(min_length=1, max_length=_MAX_PASSWORD), STORABLE]
 
 
 class Me(BaseModel):
