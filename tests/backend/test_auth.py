@@ -169,6 +169,26 @@ async def test_a_session_ends_twelve_hours_after_its_last_use_and_use_moves_the_
     assert (await client.get("/api/auth/me")).status_code == 401
 
 
+async def test_a_session_ends_after_thirty_days_however_it_is_used(backend: Backend) -> None:
+    client = await backend.client("operator")
+    now = datetime.now(UTC)
+    begun, end = now - timedelta(days=29, hours=23), now + timedelta(hours=1)
+    async with backend.database.session() as session:
+        await session.execute(update(SessionRow).values(created_at=begun, expires_at=now + timedelta(minutes=5)))
+    assert (await client.get("/api/auth/me")).status_code == 200
+    async with backend.database.session() as session:
+        latest = (await session.execute(text("SELECT max(expires_at) FROM session"))).scalar_one()
+        assert abs(latest - end) < timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("password", ["1234567890", "password123", "qwertyuiop", "aaaaaaaaaa", "coresteer1"])
+async def test_a_password_that_is_guessed_first_is_refused(backend: Backend, password: str) -> None:
+    admin = await backend.client("admin")
+    answer = await admin.post("/api/users", {"username": "careless", "password": password, "role": "viewer"})
+    assert answer.status_code == 422
+    assert "Use several unrelated words." in answer.text
+
+
 ROLES = ("anonymous", "viewer", "operator", "admin")
 # what each role is told: method, path, body, then the status by role in the order above
 MATRIX = [

@@ -48,7 +48,7 @@ async def _identify(connection: HTTPConnection) -> Identity:
             row = await repository.use_session(session, token_hash(cookie))
         if row is not None:
             return Identity(row.user.username, Role(row.user.role), "session", row.csrf_token)
-    raise Unauthenticated("Sign in first; a session ends after 12 hours without use.")
+    raise Unauthenticated("Sign in first; a session ends after 12 hours without use, and after 30 days.")
 
 
 async def identify_request(request: Request) -> Identity:

@@ -10,6 +10,9 @@ from coresteer.auth.schemas import Role
 from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
 
 SESSION_LIFETIME = timedelta(hours=12)
+"""Of a session without use."""
+MAX_SESSION_LIFETIME = timedelta(days=30)
+"""Of a session however it is used: a stolen cookie must not be valid forever."""
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that not every request writes
 
 
@@ -19,10 +22,11 @@ async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | 
     row = await session.get(SessionRow, token_hash)
     if row is None or row.expires_at <= now or row.user.disabled:
         return None
-    if row.expires_at < now + SESSION_LIFETIME - _USE_IS_NOTED_EVERY:
+    expires_at = min(now + SESSION_LIFETIME, row.created_at + MAX_SESSION_LIFETIME)
+    if row.expires_at < expires_at - _USE_IS_NOTED_EVERY:
         # a statement, not the row's attribute: a session deleted concurrently is no error
         await session.execute(
-            update(SessionRow).where(SessionRow.token_hash == token_hash).values(expires_at=now + SESSION_LIFETIME)
+            update(SessionRow).where(SessionRow.token_hash == token_hash).values(expires_at=expires_at)
         )
     return row
 
