@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from msgspec.structs import replace
@@ -181,9 +182,28 @@ def test_an_ordinary_user_gets_the_simulated_figures(
     assert (tmp_path / "table.md").read_text().startswith("# The papers' figures\n\n- ")
 
 
+def test_a_finished_study_is_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    spec, file = command.study_spec("quick"), tmp_path / "study.json"
+    runs = [Run(cell, seed, result(1.0, seed, cell.imbalance)) for cell in cells_of(spec) for seed in range(1, 11)]
+    file.write_bytes(msgspec.json.encode({"spec": spec, "runs": runs, "wall_s": 1.0}))
+    assert main(["papers", "--systems", "coscheduling", "--study", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert f"480 simulated runs of {file}" in printed and "| reproduced | simulated: study, 480 runs |" in printed
+    file.write_text("{}")
+    assert main(["papers", "--systems", "coscheduling", "--study", str(file)]) == 1
+    assert "is not a study's file: 'spec'." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [(["--systems", "numa,dns"], "there is no system dns"), (["--to", "table.txt"], "must end in .md or .json")],
+    [
+        (["--systems", "numa,dns"], "there is no system dns"),
+        (["--to", "table.txt"], "must end in .md or .json"),
+        (["--study", "half"], "choose from full, quick, none, or name a .json file"),
+    ],
 )
 def test_a_wrong_option_is_explained(options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["papers", *options]) == 1

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _FORMATS = (".md", ".json")
 _SYSTEMS = ("network-process", "coscheduling", "numa", "coalescing", "service-class")
-_STUDIES = ("full", "quick", "none")
 _STUDY_CPU_S = {"full": 900.0, "quick": 180.0, "none": 0.0}
 """CPU time of a study; of this machine's processor, so an estimate."""
 _SILENT_S = 30.0
@@ -65,7 +64,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     command.add_argument("--quick", action="store_true", help="shorter runs, and the quick study")
     command.add_argument(
-        "--study", choices=_STUDIES, help="scale of the simulated study (default: full; with --quick: quick)"
+        "--study",
+        default="",
+        metavar="SCALE",
+        help="scale of the simulated study: full (default), quick (with --quick), none; or the .json file of a "
+        "finished one, which `coresteer simulation run --to` writes",
     )
     command.add_argument("--systems", default=",".join(_SYSTEMS), metavar="LIST", help=f"of {', '.join(_SYSTEMS)}")
     command.add_argument("--to", metavar="FILE", help="also write the table to a .md or .json file")
@@ -87,6 +90,8 @@ def run(arguments: argparse.Namespace, config: "Config") -> int:
             f"Coresteer runs here at {address}; its policies would act on the measurements. Stop it first."
         )
     study = arguments.study or ("quick" if arguments.quick else "full")
+    if study not in _STUDY_CPU_S and not study.endswith(".json"):
+        raise PapersError(f"--study {study}: choose from {', '.join(_STUDY_CPU_S)}, or name a .json file.")
     try:
         with _interruptible():
             found = _repeat(systems, study, quick=arguments.quick)
@@ -123,17 +128,19 @@ def _repeat(systems: Sequence[str], study: str, *, quick: bool) -> Result:
     from coresteer.papers import figures
 
     started, load = time.monotonic(), os.getloadavg()[0]
+    stored = _stored_study(Path(study)) if study.endswith(".json") else None
     plan, outcomes = _experiments(systems, study, quick=quick)
     wanted = [figure for figure in figures() if figure.system in systems]
-    simulated = _study(study if any(each.model == "study" for each in wanted) else "none")
+    simulated = stored or _study(study if any(each.model == "study" for each in wanted) else "none")
     rows = [row for figure in wanted for row in _rows(figure, plan, outcomes, simulated)]
     differs = [f"{each.slug}: {sentence}" for each in plan.experiments for sentence in each.differs]
     count, minutes = len(outcomes), (time.monotonic() - started) / 60
     facts = [
         f"{platform.node()}, {os.cpu_count()} CPUs, Linux {platform.release()}; {datetime.now(UTC):%Y-%m-%d %H:%M} "
-        f"UTC; load average {load:.1f} at the start.",
-        f"{count} experiment{'' if count == 1 else 's'} and {len(simulated.runs)} simulated runs in {minutes:.0f} "
-        f"min{', with --quick' if quick else ''}. Every setting was restored.",
+        f"UTC; load average {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end.",
+        f"{count} experiment{'' if count == 1 else 's'} and {len(simulated.runs)} simulated runs"
+        f"{f' of {study}' if stored else ''} in {minutes:.0f} min{', with --quick' if quick else ''}. "
+        "Every setting was restored.",
         "Reproduced: the interval is in the paper's direction, and the printed number is in it or within a fifth of "
         "the estimate. Direction only: the size differs. Simulated figures are of models, not of this machine.",
     ]
@@ -182,7 +189,7 @@ def _say_estimate(experiments_s: float, study: str, count: int) -> None:
 
 
 def _study_s(scale: str) -> float:
-    return _STUDY_CPU_S[scale] / (os.cpu_count() or 1)
+    return _STUDY_CPU_S.get(scale, 0.0) / (os.cpu_count() or 1)
 
 
 class _Progress:
@@ -222,6 +229,21 @@ def _study(scale: str) -> "Study":
     runs = with_progress(spec, run_study(spec, stop=stop), time.monotonic())
     limit.cancel()
     return Study(spec, [], "the time for the study had ended") if stop.is_set() else Study(spec, runs)
+
+
+def _stored_study(path: Path) -> "Study":
+    """Return the study that `coresteer simulation run --to` wrote. Raises PapersError and OSError."""
+    import msgspec
+
+    from coresteer.simulation.study import Run, StudySpec
+
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+        return Study(
+            msgspec.json.decode(found["spec"], type=StudySpec), msgspec.json.decode(found["runs"], type=list[Run])
+        )
+    except (msgspec.DecodeError, KeyError) as error:
+        raise PapersError(f"--study {path} is not a study's file: {error}.") from None
 
 
 def study_spec(scale: str) -> "StudySpec":

@@ -31,6 +31,8 @@ NOT_OFFERED = (
     "it needs a second machine that sends, and a network card with several receive queues and as many cores that "
     "share a cache, or share none"
 )
+_MOVES_PER_STEP = 8
+"""All processes of a load in one round, as its runs are short."""
 _SHORTER: Json = {"aa_blocks": 3, "measure_s": 3.0}
 _QUICK: Json = {"aa_blocks": 3, "measure_s": 2.0, "settle_s": 10.0}
 _POLL_S = 1.0
@@ -74,7 +76,8 @@ def prepare(client: ApiClient, systems: Sequence[str], *, quick: bool) -> Plan:
     """
     node = _live_node(client)
     for name, spec in POLICIES.items():
-        client.post("/api/policies", {"name": name, "mode": "observe", "spec": spec})
+        damping = {"moves_per_step": _MOVES_PER_STEP}
+        client.post("/api/policies", {"name": name, "mode": "observe", "spec": spec, "damping": damping})
     offered = {each["slug"]: each for each in client.get(f"/api/nodes/{node['id']}/experiment-templates")}
     plan = Plan([], {})
     for slug in wanted_templates(systems):
