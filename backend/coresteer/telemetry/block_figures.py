@@ -86,12 +86,8 @@ def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums |
         cpus = _cpus(rollup, _CPU_KINDS[name])
         return None if cpus is None else Sums(100 * cpus * rollup.duration_s, rollup.duration_s)
     if name == "cpu_s_per_gbit":
-        cpus, received_and_sent = _cpus(rollup, "busy"), _sum(rollup, counted, _BITS)
-        return (
-            None
-            if cpus is None or received_and_sent is None
-            else Sums(cpus * rollup.duration_s, 8 * received_and_sent / 1e9)
-        )
+        cpus, octets = _cpus(rollup, "busy"), _sum(rollup, counted, _BITS)
+        return None if cpus is None or octets is None else Sums(cpus * rollup.duration_s, 8 * octets / 1e9)
     if name in _RATIOS:
         amount, base = (_sum(rollup, counted, names) for names in _RATIOS[name])
         return None if amount is None or base is None else Sums(amount, base)

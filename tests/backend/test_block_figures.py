@@ -1,0 +1,102 @@
+"""Figures of a block: ratios of sums, absent where unknown, and differences that only depend on both blocks."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coresteer.telemetry.block_figures import BlockFigures, between, block_figures, difference
+from coresteer.telemetry.rollup import Rollup
+from coresteer_core.metrics import REPORT_METRICS
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
+
+CPUS = 2
+
+
+def rollup(
+    start_ms: int = 0,
+    seconds: float = 60.0,
+    *,
+    busy: int = 40,
+    megabytes: int = 100,
+    packets: int = 1000,
+    amounts: dict[str, float] | None = None,
+) -> Rollup:
+    """A roll-up in which each CPU was busy by so many half percents."""
+    means = np.zeros((len(CPU_SHARES), CPUS), np.uint8)
+    means[CPU_SHARES.index("busy")] = busy
+    netdevs = {"eth0": [megabytes * 10**6, 0, packets, 0, 0, 0, 0, 0], "lo": [10**12, 0, 0, 0, 0, 0, 0, 0]}
+    end_ms = int(start_ms + 1000 * seconds)
+    return Rollup(start_ms, end_ms, 1, 60, seconds, CPUS, means, means, netdevs, amounts or {})
+
+
+def figures(*rollups: Rollup, metrics: tuple[str, ...] = tuple(REPORT_METRICS)) -> BlockFigures:
+    return block_figures(rollups, metrics, lambda name: name != "lo")
+
+
+def test_cpu_per_gigabit_is_a_ratio_of_sums_and_not_a_mean_of_ratios() -> None:
+    found = figures(rollup(busy=40, megabytes=1000), rollup(busy=20, megabytes=10))
+    # 2 CPUs × 20 % and × 10 % of 60 s, for 8 and 0.08 Gbit
+    assert found.sums["cpu_s_per_gbit"].value == pytest.approx((24 + 12) / 8.08)
+    assert found.bit_per_s == pytest.approx(8.08e9 / 120)
+    assert found.duration_s == 120
+
+
+def test_a_share_of_time_is_weighted_by_time_and_a_level_too() -> None:
+    found = figures(
+        rollup(seconds=60, busy=40, amounts={"rtt_p99_us": 100}),
+        rollup(seconds=20, busy=80, amounts={"rtt_p99_us": 500}),
+    )
+    assert found.sums["cpu_busy_percent"].value == pytest.approx((60 * 40 + 20 * 80) / 80)
+    assert found.sums["rtt_p99_us"].value == pytest.approx(200)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "metric", "value"),
+    [
+        ({"interrupts": 500.0}, "packets_per_interrupt", 2.0),
+        ({"numa_local": 900.0, "numa_other": 100.0}, "remote_numa_share", 0.1),
+        ({"dropped": 6.0}, "softnet_dropped_per_s", 0.1),
+        ({"pages_moved": 120.0}, "pages_moved_per_s", 2.0),
+    ],
+)
+def test_metrics_that_are_formulas_and_rates(amounts: dict[str, float], metric: str, value: float) -> None:
+    assert figures(rollup(amounts=amounts)).sums[metric].value == pytest.approx(value)
+
+
+def test_a_metric_that_is_unknown_in_one_rollup_is_absent() -> None:
+    found = figures(rollup(amounts={"rtt_p99_us": 100}), rollup())
+    assert "rtt_p99_us" not in found.sums
+    absent = rollup()
+    absent.means[:] = ABSENT_SHARE
+    assert not figures(absent).sums.keys() & {"cpu_busy_percent", "cpu_s_per_gbit"}
+    assert figures().sums == {}
+    assert figures().bit_per_s is None
+
+
+def test_events_of_which_there_are_none_have_a_difference() -> None:
+    none, some = (figures(rollup(amounts={"dropped": count})) for count in (0.0, 9.0))
+    assert difference(none, none, "softnet_dropped_per_s") == 0
+    assert difference(some, none, "softnet_dropped_per_s") == pytest.approx(math.log(10))
+
+
+@pytest.mark.parametrize("metric", ["cpu_s_per_gbit", "rtt_p99_us"])
+def test_without_a_value_there_is_no_difference(metric: str) -> None:
+    nothing = figures(rollup(busy=0))
+    assert difference(nothing, figures(rollup(amounts={"rtt_p99_us": 5})), metric) is None
+
+
+@given(st.tuples(*[st.integers(1, 200)] * 2), st.tuples(*[st.integers(1, 10**6)] * 2))
+def test_a_difference_changes_its_sign_with_the_coin(busy: tuple[int, int], megabytes: tuple[int, int]) -> None:
+    first, second = (figures(rollup(busy=b, megabytes=m)) for b, m in zip(busy, megabytes, strict=True))
+    for metric in ("cpu_s_per_gbit", "cpu_busy_percent", "rx_bit_per_s"):
+        there, back = difference(first, second, metric), difference(second, first, metric)
+        assert there is not None and back is not None
+        assert there == pytest.approx(-back)
+
+
+def test_a_rollup_belongs_to_the_block_in_which_its_middle_lies() -> None:
+    rollups = [rollup(start_ms) for start_ms in (-59_500, 500, 60_500, 119_000)]
+    assert [one.start_ms for one in between(rollups, 0, 120_000)] == [500, 60_500]
