@@ -89,7 +89,8 @@ def prepare(client: ApiClient, systems: Sequence[str], *, quick: bool) -> Plan:
         if quick and isinstance(spec.workload, Bsp):
             plan.impossible[slug] = "--quick omits it, because each of its runs takes half a minute"
             continue
-        plan.experiments.append(Planned(slug, spec, estimate_duration_s(spec), template["differs"]))
+        differs = [*template["differs"], *template["deviations"]]
+        plan.experiments.append(Planned(slug, spec, estimate_duration_s(spec), differs))
     return plan._replace(experiments=sorted(plan.experiments, key=lambda each: each.seconds))
 
 

@@ -41,7 +41,8 @@ class ArmPreview(BaseModel):
 class ExperimentPreview(BaseModel):
     """Preview of an experiment. blocked_because: why it cannot be started, None when it can.
 
-    sentence: a summary. warnings: side effects, e.g. policies that pause, or load from a peer.
+    sentence: a summary. warnings: side effects, e.g. policies that pause, or load from a peer. deviations: from the
+    paper of its template, in sentences, as in Template.
     """
 
     sentence: str
@@ -49,6 +50,7 @@ class ExperimentPreview(BaseModel):
     duration_s: float
     arms: list[ArmPreview]
     warnings: list[str]
+    deviations: list[str]
     blocked_because: str | None
 
 
@@ -137,6 +139,7 @@ class Experiment(ExperimentSummary):
     analysis: Annotated[Analysis, AsStruct()]
     findings: list[str] = []
     published: list[PublishedResult] = []
+    deviations: list[str] = []
     tune: Annotated[TuneResult, AsStruct()] | None = None
     metrics: dict[str, Annotated[MetricLabel, AsStruct()]]
 
@@ -144,7 +147,8 @@ class Experiment(ExperimentSummary):
 class Template(BaseModel):
     """An experiment of a paper, prepared for one node. unavailable_because: why it cannot run there, or None.
 
-    differs: differences between this machine and that of the paper, in sentences.
+    differs: differences between this machine and that of the paper, in sentences. deviations: from the paper that
+    follow from the experiment, which a person may change.
     """
 
     slug: str
@@ -154,4 +158,5 @@ class Template(BaseModel):
     spec: Annotated[Spec, AsStruct()] | None
     unavailable_because: str | None
     differs: list[str]
+    deviations: list[str]
     published: list[PublishedRow]

@@ -12,7 +12,7 @@ from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsBeforeAfter
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
-from coresteer.experiments.templates import published_by, unmeasured_by
+from coresteer.experiments.templates import deviations_of, published_by, unmeasured_by
 from coresteer.experiments.tune.plan import tune_result
 from coresteer.experiments.tune.result import TuneResult
 from coresteer_core.metrics import EXPERIMENT_METRICS, MetricLabel
@@ -78,6 +78,7 @@ def to_experiment(
     )
     experiment.findings = findings(experiment, "en")
     experiment.published = published_by(spec, experiment.analysis)
+    experiment.deviations = [each.en for each in deviations_of(spec)]
     return experiment
 
 

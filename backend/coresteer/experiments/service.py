@@ -28,6 +28,7 @@ from coresteer.experiments.schemas import (
 )
 from coresteer.experiments.spec import RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
+from coresteer.experiments.templates import deviations_of
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies import repository as policies
@@ -135,6 +136,7 @@ async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec,
         duration_s=schedule.estimate_duration_s(spec),
         arms=arms,
         warnings=warnings,
+        deviations=[each.en for each in deviations_of(spec)],
         blocked_because=blocked,
     )
 

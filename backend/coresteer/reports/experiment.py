@@ -9,7 +9,7 @@ from coresteer.experiments.arm_config import NETDEV_PLACEHOLDER, all_levels
 from coresteer.experiments.findings import Phrases, findings, label_in_sentence, primary_comparisons
 from coresteer.experiments.schemas import Experiment, PublishedResult
 from coresteer.experiments.spec import Comparison, Level
-from coresteer.experiments.templates import Paper, TemplateKind, find_template, published_by
+from coresteer.experiments.templates import Paper, TemplateKind, deviations_of, find_template, published_by
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import (
     format_amount,
@@ -311,7 +311,7 @@ def _published(phrases: Phrases) -> list[Block]:
     return [
         Paragraph(_source(phrases, template, paper)),
         Paragraph(_both_machines(phrases, paper)),
-        *_deviations(phrases, template),
+        *_deviations(phrases),
         *published_chart(phrases, published),
         Table(phrases.text("table.published"), columns, rows, numeric=[3]),
         Paragraph(phrases.text("published.note")),
@@ -331,9 +331,8 @@ def _published_row(phrases: Phrases, row: PublishedResult) -> list[str]:
     return [of, phrases.label(row.metric), stated, _here(phrases, row)]
 
 
-def _deviations(phrases: Phrases, template: TemplateKind) -> list[Block]:
-    found = template.deviations(phrases.experiment.spec)
-    sentences = [getattr(each, phrases.language) for each in found]
+def _deviations(phrases: Phrases) -> list[Block]:
+    sentences = [getattr(each, phrases.language) for each in deviations_of(phrases.experiment.spec)]
     return [Bullets(phrases.text("published.deviations"), sentences)] if sentences else []
 
 

@@ -2957,6 +2957,11 @@ export interface components {
              * @default []
              */
             published: components["schemas"]["PublishedResult"][];
+            /**
+             * Deviations
+             * @default []
+             */
+            deviations: string[];
             /** Tune */
             tune?: {
                 candidates: {
@@ -3016,7 +3021,8 @@ export interface components {
          * ExperimentPreview
          * @description Preview of an experiment. blocked_because: why it cannot be started, None when it can.
          *
-         *     sentence: a summary. warnings: side effects, e.g. policies that pause, or load from a peer.
+         *     sentence: a summary. warnings: side effects, e.g. policies that pause, or load from a peer. deviations: from the
+         *     paper of its template, in sentences, as in Template.
          */
         ExperimentPreview: {
             /** Sentence */
@@ -3029,6 +3035,8 @@ export interface components {
             arms: components["schemas"]["ArmPreview"][];
             /** Warnings */
             warnings: string[];
+            /** Deviations */
+            deviations: string[];
             /** Blocked Because */
             blocked_because: string | null;
         };
@@ -6902,7 +6910,8 @@ export interface components {
          * Template
          * @description An experiment of a paper, prepared for one node. unavailable_because: why it cannot run there, or None.
          *
-         *     differs: differences between this machine and that of the paper, in sentences.
+         *     differs: differences between this machine and that of the paper, in sentences. deviations: from the paper that
+         *     follow from the experiment, which a person may change.
          */
         Template: {
             /** Slug */
@@ -7411,6 +7420,8 @@ export interface components {
             unavailable_because: string | null;
             /** Differs */
             differs: string[];
+            /** Deviations */
+            deviations: string[];
             /** Published */
             published: components["schemas"]["PublishedRow"][];
         };

@@ -220,6 +220,7 @@ function RunsInOrder({ experiment, metric }: { experiment: Experiment; metric: s
 
 /** The paper's figures beside the measured ones, and how this machine differs from the authors'. */
 function TemplateNotes({ experiment, template }: { experiment: Experiment; template: Template }) {
+  const differs = [...template.differs, ...experiment.deviations];
   return (
     <>
       {experiment.spec.kind !== "sweep" && experiment.published.length > 0 && (
@@ -230,11 +231,11 @@ function TemplateNotes({ experiment, template }: { experiment: Experiment; templ
           <AuthorsTable rows={experiment.published} experiment={experiment} paper={template.paper} />
         </section>
       )}
-      {template.differs.length > 0 && (
-        <section className="card" aria-label="How this machine differs">
-          <h2>How this machine differs from the authors'</h2>
+      {differs.length > 0 && (
+        <section className="card" aria-label="How this experiment differs">
+          <h2>How this experiment differs from the authors'</h2>
           <ul className={styles.differs}>
-            {template.differs.map((sentence) => (
+            {differs.map((sentence) => (
               <li key={sentence}>{sentence}</li>
             ))}
           </ul>

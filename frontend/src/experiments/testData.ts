@@ -61,6 +61,7 @@ export const sweep = (values: [number | null, number | null, number | null] = [0
       discarded: 0,
     },
     published: [],
+    deviations: [],
     metrics: { throughput_bit_per_s: { label: "Throughput", unit: "bit/s", better: "more" } },
     runs: [] as RecordedRun[],
     runs_planned: 4,

@@ -12,12 +12,14 @@ from coresteer.experiments.templates.placement import FEW_INTERRUPT_CORES, M_N
 from coresteer.experiments.templates.rps import RPS
 from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
 from coresteer.experiments.templates.tune import TUNE
+from coresteer.localization.text import BilingualText
 
 __all__ = [
     "TEMPLATES",
     "NodeFacts",
     "Paper",
     "TemplateKind",
+    "deviations_of",
     "find_template",
     "published_by",
     "templates",
@@ -44,6 +46,12 @@ _BY_SLUG = {kind.slug: kind for kind in TEMPLATES}
 def templates(facts: NodeFacts) -> list[Template]:
     """Return every template for a node, with its experiment or the reason why the node cannot have it."""
     return [kind.for_node(facts) for kind in TEMPLATES if kind.applies(facts)]
+
+
+def deviations_of(spec: Spec) -> list[BilingualText]:
+    """Return how an experiment deviates from the paper of its template; none without a template."""
+    kind = find_template(spec.template)
+    return [] if kind is None else kind.deviations(spec)
 
 
 def find_template(slug: str) -> TemplateKind | None:

@@ -85,7 +85,6 @@ class TemplateKind(NamedTuple):
         unavailable: str | None = None
         try:
             spec, differs = self.make(facts, self)
-            differs += [each.en for each in self.deviations(spec)]
         except TemplateUnavailable as why:
             unavailable = str(why)
         return Template(
@@ -96,6 +95,7 @@ class TemplateKind(NamedTuple):
             spec=spec,
             unavailable_because=unavailable,
             differs=differs,
+            deviations=[] if spec is None else [each.en for each in self.deviations(spec)],
             published=[] if self.paper is None else self.paper.rows,
         )
 

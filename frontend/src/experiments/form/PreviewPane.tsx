@@ -65,7 +65,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
               </p>
             )}
             <Sentences title="Warnings" of={data.warnings} />
-            <Sentences title="Differences from the paper's machine" of={differs} />
+            <Sentences title="Differences from the paper" of={[...differs, ...data.deviations]} />
             <h3>Changes of each arm</h3>
             <ol className={styles.arms}>
               {data.arms.map((arm) => (

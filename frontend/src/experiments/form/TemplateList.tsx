@@ -22,11 +22,11 @@ export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
           <div className="body">
             {one.paper !== "" && <p className="muted">{one.paper}</p>}
             <p>{one.explains}</p>
-            {one.differs.length > 0 && (
+            {one.differs.length + one.deviations.length > 0 && (
               <details>
                 <summary>How this machine differs</summary>
                 <ul>
-                  {one.differs.map((sentence) => (
+                  {[...one.differs, ...one.deviations].map((sentence) => (
                     <li key={sentence}>{sentence}</li>
                   ))}
                 </ul>
