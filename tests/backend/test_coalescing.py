@@ -217,6 +217,28 @@ async def test_a_netdev_that_is_not_there_is_named(node: PolicyNode) -> None:
     assert "eth99" in answer.json()["detail"]
 
 
+async def test_bounds_have_an_outcome_on_a_node_and_on_typical_traffic(node: PolicyNode) -> None:
+    await tell(node, driver="virtio_net", params=PARAMS, speed_bits_per_s=10**9)
+    spec = {"type": "coalescing", "max_added_us": 3780, "packets_per_interrupt": 42}
+    body = {"spec": spec, "node_ids": [node.agent.node_id, 2**31 - 1]}
+    silent, *_ = await asked(node.operator, "/api/coalescing/outcomes", body)
+    assert (silent["outcomes"], silent["why_not"]) == ([], f"The traffic of {node.name} is not known now.")
+    await show_traffic(node)
+    here, paper, *_ = await asked(node.operator, "/api/coalescing/outcomes", body)
+    assert (here["node_id"], here["usecs"], here["frames"]) == (node.agent.node_id, 18, 32)
+    assert here["interrupts_per_s"] == pytest.approx(1500)
+    assert [one["preset"] for one in here["outcomes"]] == [None, "bulk transfer", "balanced", "latency first"]
+    for one in here["outcomes"]:
+        assert one["outcome"]["max_wait_us"] <= one["max_added_us"]
+        assert one["outcome"]["predicted"]["interrupts_per_s"] > 0
+    assert paper["node_id"] is None
+    own, bulk, *_ = (one["outcome"] for one in paper["outcomes"])
+    assert own == bulk
+    assert (own["usecs"], own["frames"], paper["knee"]["rx_usecs"]) == (90, 42, 80)
+    out_of_scope, *_ = await asked(node.operator, "/api/coalescing/outcomes", body | {"scope": {"netdevs": ["x*"]}})
+    assert "is in scope" in out_of_scope["why_not"]
+
+
 @pytest.mark.parametrize(
     ("pairs", "correlation"),
     [

@@ -28,6 +28,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/series?metric=rtt_p99_us&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/matrix?{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/netdevs/eth0/coalescing", None, "viewer", 404),
+    ("POST", "/api/coalescing/outcomes", {"spec": {"type": "coalescing"}}, "viewer", 200),
     ("GET", f"{NODE}/numa", None, "viewer", 404),
     ("GET", f"{NODE}/numa/1/options", None, "viewer", 404),
     ("GET", f"{NODE}/classes", None, "viewer", 404),

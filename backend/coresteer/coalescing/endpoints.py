@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 
 from coresteer.auth.dependencies import Viewer
-from coresteer.coalescing import service
-from coresteer.coalescing.schemas import Coalescing
+from coresteer.coalescing import outcomes, service
+from coresteer.coalescing.schemas import Coalescing, OutcomesRequest, TrafficOutcomes
 from coresteer.db import Session
 from coresteer.inputs import RowId
 
@@ -38,3 +38,14 @@ async def get_coalescing(
         packets_per_s=packets_per_s,
         frame_bytes=frame_bytes,
     )
+
+
+@router.post("/api/coalescing/outcomes")
+async def predict_coalescing_outcomes(
+    request: Request, session: Session, _: Viewer, body: OutcomesRequest
+) -> list[TrafficOutcomes]:
+    """Predict at which rx-usecs and rx-frames a coalescing policy settles, and their effect. Changes nothing.
+
+    With its bounds and with each preset's, on the busiest network devices of nodes and on typical traffic.
+    """
+    return await outcomes.predict_outcomes(session, request.app.state.registry, body)

@@ -3,11 +3,16 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from coresteer.structs import AsStruct
+from coresteer.inputs import RequestBody, RowId
+from coresteer.structs import AsStruct, FromStruct
 from coresteer_core.node.nic import DriverResponse, Timer
+from coresteer_core.node.nic_knee import Knee
 from coresteer_core.node.nic_model import Prediction
+from coresteer_core.policies.base import Scope
+from coresteer_core.policies.coalescing.outcome import Outcome
+from coresteer_core.policies.coalescing.spec import Coalescing as CoalescingSpec
 
 
 class QueueParams(BaseModel):
@@ -113,4 +118,40 @@ class Coalescing(BaseModel):
     rank_correlation: float | None
     bounds: list[PolicyBound]
     can_wait: bool
+    why_not: str | None
+
+
+class OutcomesRequest(RequestBody):
+    """Parameters of a coalescing policy, stored or not, and the nodes whose traffic they are applied to."""
+
+    spec: Annotated[CoalescingSpec, FromStruct()]
+    scope: Annotated[Scope, FromStruct()] = Field(default={}, validate_default=True)
+    node_ids: list[RowId] = Field(default=[], max_length=8)
+
+
+class BoundsOutcome(BaseModel):
+    """What bounds result in on some traffic. preset: their name, None for those of the request."""
+
+    preset: str | None
+    max_added_us: float
+    packets_per_interrupt: float
+    outcome: Annotated[Outcome, AsStruct()]
+
+
+class TrafficOutcomes(BaseModel):
+    """What bounds result in on one network device, or on typical traffic (node_id None).
+
+    usecs, frames, interrupts_per_s: the present values and the measured rate, None where there is none. knee: the
+    shortest delay within the request's bounds at which coalescing takes effect. why_not: why there is no outcome.
+    """
+
+    node_id: int | None
+    label: str
+    usecs: int | None
+    frames: int | None
+    packets_per_s: float | None
+    frame_bytes: float | None
+    interrupts_per_s: float | None
+    outcomes: list[BoundsOutcome]
+    knee: Annotated[Knee, AsStruct()] | None
     why_not: str | None

@@ -73,11 +73,12 @@ async def _bounds(session: AsyncSession, node_id: int, netdev: Netdev) -> list[P
     return [
         PolicyBound(policy_id=int(policy.policy_id), name=policy.name, max_added_us=policy.spec.max_added_us)
         for policy in in_force(enabled, attributes)
-        if isinstance(policy.spec, Spec) and _is_in(netdev, policy.scope)
+        if isinstance(policy.spec, Spec) and is_in(netdev, policy.scope)
     ]
 
 
-def _is_in(netdev: Netdev, scope: Scope) -> bool:
+def is_in(netdev: Netdev, scope: Scope) -> bool:
+    """Return whether a network device is in the scope of a policy."""
     patterns_by_text = ((netdev.name, scope.netdevs), (netdev.driver or "", scope.drivers))
     return all(not patterns or any(fnmatchcase(text, p) for p in patterns) for text, patterns in patterns_by_text)
 

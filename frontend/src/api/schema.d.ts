@@ -1006,6 +1006,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/coalescing/outcomes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Predict Coalescing Outcomes
+         * @description Predict at which rx-usecs and rx-frames a coalescing policy settles, and their effect. Changes nothing.
+         *
+         *     With its bounds and with each preset's, on the busiest network devices of nodes and on typical traffic.
+         */
+        post: operations["predict_coalescing_outcomes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/numa": {
         parameters: {
             query?: never;
@@ -1801,6 +1823,40 @@ export interface components {
                 }[];
                 /** @default [] */
                 controllers: string[];
+            };
+        };
+        /**
+         * BoundsOutcome
+         * @description What bounds result in on some traffic. preset: their name, None for those of the request.
+         */
+        BoundsOutcome: {
+            /** Preset */
+            preset: string | null;
+            /** Max Added Us */
+            max_added_us: number;
+            /** Packets Per Interrupt */
+            packets_per_interrupt: number;
+            /**
+             * Outcome
+             * @description Coalescing values at which the policy settles, the prediction for them, and why it stops there, as a sentence.
+             *
+             *         usecs: rx-usecs, or where the kernel waits instead of the NIC, gro_flush_timeout in µs; None where there is neither.
+             *         frames: rx-frames. predicted: None where the driver chooses the delay. max_wait_us: the longest time that a packet
+             *         waits, None where nothing bounds it.
+             */
+            outcome: {
+                usecs: number | null;
+                frames: number | null;
+                predicted: {
+                    interrupts_per_s: number;
+                    packets_per_interrupt: number;
+                    added_mean_us: number;
+                    added_p99_us: number;
+                    added_worst_us: number;
+                    dropped_share: number;
+                } | null;
+                max_wait_us: number | null;
+                why: string;
             };
         };
         /**
@@ -4518,6 +4574,93 @@ export interface components {
             run_time: number | null;
             /** Contention */
             contention: number | null;
+        };
+        /**
+         * OutcomesRequest
+         * @description Parameters of a coalescing policy, stored or not, and the nodes whose traffic they are applied to.
+         */
+        OutcomesRequest: {
+            /**
+             * Interrupt coalescing
+             * @description Raises the number of packets per interrupt of busy NICs, within the allowed latency.
+             */
+            spec: {
+                /** @enum {string} */
+                type: "coalescing";
+                /**
+                 * Maximum added latency
+                 * @description No packet waits longer than this for its interrupt.
+                 * @default 100
+                 */
+                max_added_us: number;
+                /**
+                 * Target packets per interrupt
+                 * @description The NIC's delay is at most the time in which this many packets arrive.
+                 * @default 16
+                 */
+                packets_per_interrupt: number;
+                /**
+                 * Minimum packet rate
+                 * @description On a device that receives fewer packets, the original values are restored.
+                 * @default 1000
+                 */
+                min_packets_per_s: number;
+                /**
+                 * Adaptive coalescing (adaptive-rx)
+                 * @description Treatment of devices whose driver adapts the coalescing values to the load.
+                 * @default leave
+                 * @enum {string}
+                 */
+                adaptive: "leave" | "compare" | "disable";
+                /**
+                 * Software coalescing
+                 * @description Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing parameters.
+                 * @default false
+                 */
+                software: boolean;
+                /**
+                 * Maximum packet drops
+                 * @description Share of received packets; above it the policy returns to its previous values.
+                 * @default 0.1
+                 */
+                max_dropped_percent: number;
+            };
+            /**
+             * Scope
+             * @description The netdevs, drivers, processes and cgroups that a policy applies to, as shell patterns; empty: all.
+             * @default {}
+             */
+            scope: {
+                /**
+                 * Network devices
+                 * @description Only these devices, for example eth*.
+                 * @default []
+                 */
+                netdevs: string[];
+                /**
+                 * Drivers
+                 * @description Only devices of these drivers, for example igb.
+                 * @default []
+                 */
+                drivers: string[];
+                /**
+                 * Processes
+                 * @description Only processes with these names, for example nginx postgres*.
+                 * @default []
+                 */
+                tasks: string[];
+                /**
+                 * Cgroups
+                 * @description Only processes in these cgroups, for example /system.slice/web*.
+                 * @default []
+                 */
+                cgroups: string[];
+            };
+            /**
+             * Node Ids
+             * @default []
+             */
+            node_ids: number[];
         };
         /**
          * Ownership
@@ -7454,6 +7597,50 @@ export interface components {
             measured_s: number | null;
         };
         /**
+         * TrafficOutcomes
+         * @description What bounds result in on one network device, or on typical traffic (node_id None).
+         *
+         *     usecs, frames, interrupts_per_s: the present values and the measured rate, None where there is none. knee: the
+         *     shortest delay within the request's bounds at which coalescing takes effect. why_not: why there is no outcome.
+         */
+        TrafficOutcomes: {
+            /** Node Id */
+            node_id: number | null;
+            /** Label */
+            label: string;
+            /** Usecs */
+            usecs: number | null;
+            /** Frames */
+            frames: number | null;
+            /** Packets Per S */
+            packets_per_s: number | null;
+            /** Frame Bytes */
+            frame_bytes: number | null;
+            /** Interrupts Per S */
+            interrupts_per_s: number | null;
+            /** Outcomes */
+            outcomes: components["schemas"]["BoundsOutcome"][];
+            /** Knee */
+            knee: {
+                rx_usecs: number;
+                rx_frames: number | null;
+                /**
+                 * Prediction
+                 * @description Predicted interrupt rate, latency in µs that coalescing adds to a packet, and share of dropped packets.
+                 */
+                predicted: {
+                    interrupts_per_s: number;
+                    packets_per_interrupt: number;
+                    added_mean_us: number;
+                    added_p99_us: number;
+                    added_worst_us: number;
+                    dropped_share: number;
+                };
+            } | null;
+            /** Why Not */
+            why_not: string | null;
+        };
+        /**
          * User
          * @description A user, as administrators see it.
          */
@@ -9384,6 +9571,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Coalescing"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    predict_coalescing_outcomes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OutcomesRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrafficOutcomes"][];
                 };
             };
             /** @description A problem */
