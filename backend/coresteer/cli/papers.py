@@ -157,7 +157,7 @@ def _experiments(systems: Sequence[str], study: str, *, quick: bool) -> "tuple[P
     if not templates:
         return Plan([], {}), {}
     if os.geteuid() != 0:
-        reason = "it needs root, because the agent of an ordinary user changes nothing"
+        reason = "it needs root: the agent of an ordinary user changes nothing"
         return Plan([], dict.fromkeys(templates, reason)), {}
     outcomes: dict[str, Outcome] = {}
     progress = _Progress()
