@@ -117,7 +117,8 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
 
     ingest = Ingest(database, connections, config, skew_ms)
     app.state.changes = ChangeContext(database, connections, bus)
-    app.state.policies = PolicyContext(database, bus, registry, ingest)
+    app.state.prometheus = PrometheusReader()
+    app.state.policies = PolicyContext(database, bus, registry, ingest, app.state.prometheus.read)
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
@@ -131,7 +132,6 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         timedelta(days=config.rollup_retention_days),
     )
     app.state.proof_monitor = ProofMonitor(app.state.proof)
-    app.state.prometheus = PrometheusReader()
     app.state.experiments = ExperimentContext(
         database, bus, connections, registry, publisher, app.state.changes, app.state.prometheus.read
     )

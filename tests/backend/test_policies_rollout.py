@@ -182,7 +182,8 @@ async def test_a_stage_that_made_its_nodes_worse_rolls_the_version_back(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worse = StageFigure(
-        metric="rtt_p99_us", nodes=1, before=100.0, after=150.0, change=0.5, waiting_nodes=2, waiting_change=0.0,
+        metric="rtt_p99_us", label="RTT p99", unit="µs", nodes=1,
+        before=100.0, after=150.0, change=0.5, waiting_nodes=2, waiting_change=0.0,
         effect=0.5, low=0.3, high=0.7, verdict=StageVerdict.WORSENS, sentence="RTT p99: +50 % [+30 %, +70 %], worse.",
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The proof of a policy: its episodes from beginning to end, by the test's clock, and what people are told."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,7 @@ from sqlalchemy import select
 from tests.backend.conftest import Backend
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
+from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading
 from coresteer.audit.tables import AuditRow
 from coresteer.changes.tables import ChangeRow
 from coresteer.policies.schemas import PolicyBody
@@ -146,11 +147,32 @@ class Proven:
         await self.report(row, HoldoutState.IN_FORCE, begins + timedelta(seconds=BLOCK_S))
 
 
+async def nothing(*_: object) -> Reading:
+    return Reading(missing=Missing.NO_DATA, reason="None is declared.")
+
+
+PERIODS: list[tuple[str, datetime, datetime]] = []
+
+
+async def worse_where_enforced(metric: DeclaredMetric, node: str, start: datetime, end: datetime) -> Reading:
+    """A response time of 0.2 s in the first block and 0.1 s in the second, or nothing for the other metric."""
+    if metric.name == "errors":
+        return Reading(missing=Missing.NO_DATA, reason="Prometheus has no data for this node in the period.")
+    PERIODS.append((node, start, end))
+    return Reading(0.2 if len(PERIODS) % 2 else 0.1)
+
+
 @pytest_asyncio.fixture
-async def proven(backend: Backend) -> AsyncIterator[Proven]:
+async def proven(backend: Backend, request: pytest.FixtureRequest) -> AsyncIterator[Proven]:
+    """Proven: its param are further fields of the proof, and what reads application metrics."""
+    empty: dict[str, Any] = {}
+    more, read = getattr(request, "param", (empty, nothing))
     await backend.app.state.proof_monitor.stop()
     async with policy_node(backend) as node:
-        body = node.body(proof={"holdout_percent": 20, "block_s": BLOCK_S, "guardrails": ["rtt_p99_us"]})
+        for name in more.get("application_metrics", ()):
+            metric = {"name": name, "label": "Checkout, p99", "better": "less", "url": "http://p", "query": "{{node}}"}
+            await asked(await backend.client("admin"), "/api/application-metrics", metric, 201)
+        body = node.body(proof={"holdout_percent": 20, "block_s": BLOCK_S, "guardrails": ["rtt_p99_us"], **more})
         policy = await created(node, body)
         await asked(node.operator, f"/api/policies/{policy['id']}/enable")
         in_use, published = set[int](), list[int]()
@@ -158,7 +180,8 @@ async def proven(backend: Backend) -> AsyncIterator[Proven]:
         async def nodes_in_use(_: object, __: object) -> set[int]:
             return in_use
 
-        context = ProofContext(backend.app.state.policies, published.append, nodes_in_use, 1, timedelta(days=400))
+        parts = replace(backend.app.state.policies, read_application_metric=read)
+        context = ProofContext(parts, published.append, nodes_in_use, 1, timedelta(days=400))
         monitor = ProofMonitor(context)
         yield Proven(node, policy, monitor, datetime.now(UTC), in_use, published)
         await asked(node.operator, f"/api/policies/{policy['id']}/disable")
@@ -179,6 +202,33 @@ async def test_an_episode_is_held_out_measured_and_counted(proven: Proven) -> No
     assert {block.holdout: round(block.figures["cpu_busy_percent"]) for block in blocks} == {True: 80, False: 72}
     assert all(block.factors["governor"] == "performance" for block in blocks)
     assert all(len(block.parts) == 10 for block in blocks)
+
+
+@pytest.mark.parametrize(
+    "proven", [({"application_metrics": ["checkout_p99", "errors"]}, worse_where_enforced)], indirect=True
+)
+async def test_an_application_metric_is_proven_in_the_same_blocks_and_a_missing_one_is_left_out(proven: Proven) -> None:
+    row = await proven.episode()
+    await proven.measure(row, busy={True: 40, False: 36})
+    await proven.switch(row)
+    row = await proven.until_decided()
+    sign = 1 if not row.holdout_first else -1
+    assert row.differences["app.checkout_p99"] == pytest.approx(sign * np.log(2))
+    assert "app.errors" not in row.differences
+    assert row.differences["cpu_s_per_gbit"] == pytest.approx(np.log(0.9))
+    washout = timedelta(seconds=row.washout_s)
+    assert [start for _, start, _ in PERIODS] == [start + washout for start in proven.starts(row).values()]
+    proof = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}/proof")).json()
+    found = {one["metric"]: one for one in proof["versions"][0]["metrics"]}
+    assert (found["app.checkout_p99"]["label"], found["app.checkout_p99"]["primary"]) == ("Checkout, p99", False)
+    assert found["app.checkout_p99"]["effect"]["episodes"] == 1
+    assert found["app.errors"]["finding"] == "no_evidence"
+
+
+async def test_a_policy_cannot_name_an_application_metric_that_is_not_declared(proven: Proven) -> None:
+    body = proven.node.body(proof={"application_metrics": ["none_such"]})
+    answer = await proven.node.operator.post("/api/policies", body)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "proof.application_metrics[0]")
 
 
 async def drifts(proven: Proven, row: ProofEpisodeRow) -> None:

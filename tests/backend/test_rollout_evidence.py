@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from coresteer.policies.schemas import StageVerdict
-from coresteer.policies.stage_evidence import ALPHA, NodeFigures, stage_evidence, worsened
+from coresteer.policies.stage_evidence import ALPHA, NodeFigures, StageOfRollout, stage_evidence, worsened
 from coresteer.telemetry.block_figures import BlockFigures, Sums
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-COST, BUSY, BITS = "cpu_s_per_gbit", "cpu_busy_percent", "packets_per_s"
+ONLY = StageOfRollout(0, 1, AT, 60)
+COST, BUSY = "cpu_s_per_gbit", "cpu_busy_percent"
 
 
 def block(cost: float, gbit: float = 60.0, duration_s: float = 60.0) -> BlockFigures:
@@ -47,7 +48,7 @@ WAITING = nodes(1.19, 1.2, 1.21, 1.2, 1.19, 1.21)
 def test_a_stage_is_compared_with_the_nodes_that_wait(
     changed: list[float], waiting: list[NodeFigures], verdict: StageVerdict
 ) -> None:
-    evidence = stage_evidence(0, AT, 60, [COST], nodes(*changed), waiting, stages=2)
+    evidence = stage_evidence(StageOfRollout(0, 2, AT, 60), [COST], nodes(*changed), waiting)
     (figure,) = evidence.figures
     assert figure.verdict is verdict
     assert figure.change == pytest.approx(np.expm1(np.log(changed).mean()))
@@ -60,12 +61,12 @@ def test_a_stage_is_compared_with_the_nodes_that_wait(
 
 def test_figures_of_several_nodes_are_ratios_of_sums() -> None:
     busy, idle = NodeFigures(block(0.1, 90), block(0.1, 90)), NodeFigures(block(0.5, 10), block(0.5, 10))
-    (figure,) = stage_evidence(0, AT, 60, [COST], [busy, idle], [], stages=1).figures
+    (figure,) = stage_evidence(ONLY, [COST], [busy, idle], []).figures
     assert figure.before == pytest.approx((0.1 * 90 + 0.5 * 10) / 100)
 
 
 def test_without_figures_the_evidence_says_so() -> None:
-    evidence = stage_evidence(0, AT, 60, [COST, BUSY], [], WAITING, stages=1)
+    evidence = stage_evidence(ONLY, [COST, BUSY], [], WAITING)
     assert (evidence.figures, evidence.sentence.startswith("No figures: ")) == ([], True)
 
 
@@ -92,11 +93,9 @@ def test_a_rollout_without_effect_is_seldom_stopped_and_a_harmful_one_is() -> No
         for stage in range(stages - 1):
             some = np.exp(drift + random.standard_t(4, 2) * 0.02)
             others = np.exp(drift + random.standard_t(4, 2 * (stages - 1 - stage)) * 0.02)
-            worse |= worsened(stage_evidence(stage, AT, 60, metrics, nodes(*some), nodes(*others), stages)) is not None
-            harmful |= (
-                worsened(stage_evidence(stage, AT, 60, metrics, nodes(*1.25 * some), nodes(*others), stages))
-                is not None
-            )
+            now = StageOfRollout(stage, stages, AT, 60)
+            worse |= worsened(stage_evidence(now, metrics, nodes(*some), nodes(*others))) is not None
+            harmful |= worsened(stage_evidence(now, metrics, nodes(*1.25 * some), nodes(*others))) is not None
         false_alarms += worse
         found += harmful
     assert false_alarms / runs < ALPHA / 2 + 0.015, "only harm ends a rollout: half of the errors"

@@ -15,6 +15,7 @@ MAX_BYTES = 256 * 1024
 """Maximum size of an answer; one of 60 points has 2 KiB."""
 _CHUNK_BYTES = 16 * 1024
 _MAX_CONCURRENT = 8
+_SILENT_S = 30.0
 
 
 class PrometheusReader:
@@ -22,19 +23,34 @@ class PrometheusReader:
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
+        self._silent: dict[str, tuple[float, Reading]] = {}
+        """Servers that did not answer: until when they are not asked again, and why."""
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def read(self, metric: DeclaredMetric, node: str, start: datetime, end: datetime) -> Reading:
-        """Return a metric's value for a node between two moments, or why it is missing. Never raises."""
+        """Return a metric's value for a node between two moments, or why it is missing. Never raises.
+
+        A server that did not answer is not asked again for 30 s, so that it does not delay the other metrics.
+        """
         request = make_request(metric, node, start, end)
         if isinstance(request, Reading):
             return request
         async with self._slots:
-            try:
-                async with asyncio.timeout(2 * self._timeout_s):  # also limits the resolution of the host's name
-                    return await asyncio.to_thread(_fetch, metric.url, request, self._timeout_s)
-            except TimeoutError:
-                return _timed_out(metric.url, 2 * self._timeout_s)
+            until_s, reading = self._silent.get(metric.url, (0.0, Reading()))
+            if time.monotonic() < until_s:
+                return reading
+            self._silent.pop(metric.url, None)
+            reading = await self._ask(metric.url, request)
+            if reading.missing in (Missing.UNREACHABLE, Missing.TIMEOUT):
+                self._silent[metric.url] = time.monotonic() + _SILENT_S, reading
+            return reading
+
+    async def _ask(self, url: str, request: Request) -> Reading:
+        try:
+            async with asyncio.timeout(2 * self._timeout_s):  # also limits the resolution of the host's name
+                return await asyncio.to_thread(_fetch, url, request, self._timeout_s)
+        except TimeoutError:
+            return _timed_out(url, 2 * self._timeout_s)
 
 
 def _fetch(url: str, request: Request, timeout_s: float) -> Reading:

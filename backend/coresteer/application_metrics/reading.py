@@ -6,10 +6,13 @@ https://prometheus.io/docs/prometheus/latest/querying/api/
 import json
 import math
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
+
+from coresteer_core.metrics import MetricLabel
 
 NODE, RANGE = "{{node}}", "{{range}}"
 PREFIX = "app."
@@ -37,6 +40,11 @@ class DeclaredMetric:
     url: str
     query: str
 
+    @property
+    def shown_as(self) -> MetricLabel:
+        """Return the metric's label, unit and direction, as those of Coresteer's own metrics."""
+        return MetricLabel(self.label, self.unit, self.better)
+
 
 class Missing(StrEnum):
     """Why an application metric has no value."""
@@ -59,6 +67,10 @@ class Reading:
     value: float | None = None
     missing: Missing | None = None
     reason: str = ""
+
+
+ReadMetric: TypeAlias = Callable[[DeclaredMetric, str, datetime, datetime], Awaitable[Reading]]
+"""Returns the value of an application metric for a node (by name) between two moments, or why it is missing."""
 
 
 @dataclass(frozen=True)

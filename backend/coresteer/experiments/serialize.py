@@ -74,7 +74,7 @@ def to_experiment(
         analysis=analysis,
         tune=tune,
         metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT_METRICS.items()}
-        | {f"{PREFIX}{name}": MetricLabel(one.label, one.unit, one.better) for name, one in applications.items()},
+        | {f"{PREFIX}{name}": one.shown_as for name, one in applications.items()},
     )
     experiment.findings = findings(experiment, "en")
     experiment.published = published_by(spec, experiment.analysis)

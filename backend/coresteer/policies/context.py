@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from coresteer.application_metrics.reading import ReadMetric
 from coresteer.bus import Bus
 from coresteer.db import Database
 from coresteer.presence.registry import NodeRegistry
@@ -20,4 +21,5 @@ class PolicyContext:
     bus: Bus
     registry: NodeRegistry
     ingest: Ingest
+    read_application_metric: ReadMetric
     backtest_lock: asyncio.Lock = field(default_factory=asyncio.Lock)

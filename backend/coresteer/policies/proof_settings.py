@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from coresteer.application_metrics.reading import PREFIX
 from coresteer.inputs import STORABLE, RequestBody
 from coresteer.structs import FormField
 from coresteer_core.metrics import REPORT_METRICS
@@ -64,6 +65,17 @@ class ProofSettings(RequestBody):
             )
         ),
     ] = Field(default=["cpu_softirq_percent", "rtt_p99_us", "softnet_dropped_per_s"])
+    application_metrics: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=40), STORABLE]],
+        Field(max_length=4),
+        FormField(
+            labelled(
+                "Application metrics it must not worsen",
+                "Names of Prometheus queries, as declared in the settings; measured in the same blocks.",
+                group="advanced",
+            )
+        ),
+    ] = Field(default=[])
     min_bit_per_s: Annotated[
         float,
         Field(ge=0, le=1e12),
@@ -110,3 +122,8 @@ class ProofSettings(RequestBody):
             )
         ),
     ] = False
+
+    @property
+    def others(self) -> list[str]:
+        """Return the metrics that it must not worsen, application metrics with their prefix."""
+        return [*self.guardrails, *(f"{PREFIX}{name}" for name in self.application_metrics)]

@@ -173,6 +173,8 @@ class StageFigure(BaseModel):
     """
 
     metric: str
+    label: str
+    unit: str
     nodes: int
     before: float
     after: float

@@ -7,6 +7,7 @@ import msgspec
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.application_metrics.service import find_declared
 from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.errors import Conflict, Invalid, NotFound
@@ -52,6 +53,7 @@ async def create(context: PolicyContext, body: PolicyBody, *, actor: str) -> Pol
     """Create a policy with its first version. Raises Conflict when the name is taken."""
     now = datetime.now(UTC)
     async with context.database.session() as session:
+        await _check_application_metrics(session, body)
         row = PolicyRow(name=body.name, enabled=body.mode is Mode.OBSERVE, version=1, created_at=now, created_by=actor)
         session.add(row)
         await _flush(session, body.name)
@@ -76,6 +78,7 @@ async def create_version(
     """
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
+        await _check_application_metrics(session, request.body)
         before = await repository.list_versions(session, policy_id)
         kind = before[0].body["spec"]["type"]
         if request.body.model_dump(mode="json")["spec"]["type"] != kind:
@@ -94,6 +97,15 @@ async def create_version(
         answer = _version_schema(version)
     context.bus.publish(PoliciesEvent(None))
     return answer
+
+
+async def _check_application_metrics(session: AsyncSession, body: PolicyBody) -> None:
+    """Raise Invalid for an application metric that is not declared."""
+    declared = await find_declared(session, body.proof.application_metrics)
+    for place, name in enumerate(body.proof.application_metrics):
+        if name not in declared:
+            sentence = f"There is no application metric {name}; an administrator declares it in the settings."
+            raise Invalid(sentence, field=f"proof.application_metrics[{place}]")
 
 
 async def versions(session: AsyncSession, policy_id: int) -> list[PolicyVersion]:

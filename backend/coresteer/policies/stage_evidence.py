@@ -7,16 +7,17 @@ probability of 5 %, because each of them may end the rollout.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 import numpy as np
 from scipy import special
 
 from coresteer.policies.schemas import StageEvidence, StageFigure, StageVerdict
 from coresteer.telemetry.block_figures import BlockFigures, difference
-from coresteer_core.metrics import METRICS
+from coresteer_core.metrics import METRICS, MetricLabel
 
 ALPHA = 0.05
 MIN_COVERED = 0.4
@@ -39,21 +40,30 @@ class NodeFigures:
         )
 
 
-def stage_evidence(  # noqa: PLR0917 - the parts of one result
-    stage: int,
-    at: datetime,
-    window_s: float,
+@dataclass(frozen=True)
+class StageOfRollout:
+    """A stage that ends: its index, the number of stages, now, and the length of time before and after its begin."""
+
+    stage: int
+    stages: int
+    at: datetime
+    window_s: float
+
+
+def stage_evidence(
+    stage: StageOfRollout,
     metrics: Sequence[str],
     nodes: Sequence[NodeFigures],
     waiting: Sequence[NodeFigures],
-    stages: int,
+    applications: Mapping[str, MetricLabel] = MappingProxyType({}),
 ) -> StageEvidence:
-    """Return the figures of a stage. nodes, waiting: the usable ones; stages: their number in the rollout."""
-    alpha = ALPHA / (len(metrics) * stages)
-    figures = [one for metric in metrics if (one := _figure(metric, nodes, waiting, alpha)) is not None]
-    return StageEvidence(
-        stage=stage, at=at, window_s=window_s, figures=figures, sentence=_sentence(figures, len(nodes), window_s)
-    )
+    """Return the figures of a stage. nodes, waiting: the usable ones; applications: labels of application metrics."""
+    alpha = ALPHA / (len(metrics) * stage.stages)
+    labels = {**METRICS, **applications}
+    found = [_figure(metric, labels[metric], nodes, waiting, alpha) for metric in metrics if metric in labels]
+    figures = [one for one in found if one is not None]
+    sentence = _sentence(figures, len(nodes), stage.window_s)
+    return StageEvidence(stage=stage.stage, at=stage.at, window_s=stage.window_s, figures=figures, sentence=sentence)
 
 
 def worsened(evidence: StageEvidence) -> str | None:
@@ -62,7 +72,7 @@ def worsened(evidence: StageEvidence) -> str | None:
 
 
 def _figure(
-    metric: str, nodes: Sequence[NodeFigures], waiting: Sequence[NodeFigures], alpha: float
+    metric: str, label: MetricLabel, nodes: Sequence[NodeFigures], waiting: Sequence[NodeFigures], alpha: float
 ) -> StageFigure | None:
     known = [one for one in nodes if difference(one.after, one.before, metric) is not None]
     if not known:
@@ -74,9 +84,11 @@ def _figure(
         effect = float(changes.mean() - others.mean())
         if (half := _half_width(changes, others, alpha)) is not None:
             low, high = effect - half, effect + half
-    verdict = _verdict(metric, low, high)
+    verdict = _verdict(label, low, high)
     return StageFigure(
         metric=metric,
+        label=label.label,
+        unit=label.unit,
         nodes=len(known),
         before=_mean(metric, (one.before for one in known)),
         after=_mean(metric, (one.after for one in known)),
@@ -87,7 +99,7 @@ def _figure(
         low=None if low is None else math.expm1(low),
         high=None if high is None else math.expm1(high),
         verdict=verdict,
-        sentence=_figure_sentence(metric, verdict, effect, low, high),
+        sentence=_figure_sentence(label.label, verdict, effect, low, high),
     )
 
 
@@ -118,21 +130,19 @@ def _half_width(
     return float(width) if math.isfinite(width) else None
 
 
-def _verdict(metric: str, low: float | None, high: float | None) -> StageVerdict:
+def _verdict(label: MetricLabel, low: float | None, high: float | None) -> StageVerdict:
     if low is None or high is None:
         return StageVerdict.TOO_FEW
     if low <= 0 <= high:
         return StageVerdict.NONE_FOUND
-    better = METRICS[metric].better
-    if not better:
+    if not label.better:
         return StageVerdict.HIGHER if low > 0 else StageVerdict.LOWER
-    return StageVerdict.IMPROVES if (low > 0) == (better == "more") else StageVerdict.WORSENS
+    return StageVerdict.IMPROVES if (low > 0) == (label.better == "more") else StageVerdict.WORSENS
 
 
 def _figure_sentence(
-    metric: str, verdict: StageVerdict, effect: float | None, low: float | None, high: float | None
+    label: str, verdict: StageVerdict, effect: float | None, low: float | None, high: float | None
 ) -> str:
-    label = METRICS[metric].label
     if effect is None:
         return f"{label}: no node waits with which to compare."
     if low is None or high is None:

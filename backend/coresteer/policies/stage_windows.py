@@ -2,13 +2,17 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from coresteer.application_metrics.reading import PREFIX, DeclaredMetric
+from coresteer.application_metrics.service import find_declared
 from coresteer.policies import repository
+from coresteer.policies.application_figures import with_applications
 from coresteer.policies.context import PolicyContext
+from coresteer.policies.proof_settings import ProofSettings
 from coresteer.policies.schemas import PolicyBody, StageEvidence
-from coresteer.policies.stage_evidence import NodeFigures, stage_evidence
+from coresteer.policies.stage_evidence import NodeFigures, StageOfRollout, stage_evidence
 from coresteer.policies.tables import RolloutRow
 from coresteer.telemetry import history
 from coresteer.telemetry.block_figures import BlockFigures, block_figures
@@ -32,57 +36,70 @@ async def measure_stage(context: PolicyContext, row: RolloutRow, now: datetime) 
     window = timedelta(seconds=min(_MAX_WINDOW_S, (1 - _SETTLED) * row.wait_s))
     async with context.database.session() as session:
         version = await repository.find_version(session, row.policy_id, row.to_version)
-    body = None if version is None else PolicyBody.model_validate(version.body)
+        body = None if version is None else PolicyBody.model_validate(version.body)
+        declared = {} if body is None else await find_declared(session, body.proof.application_metrics)
+        nodes = await repository.node_attributes(session, [node_id for stage in row.stages for node_id in stage])
     if body is None or body.mode is not Mode.ENFORCE or window.total_seconds() < 1:
         why = "the version changes nothing" if window else "the stage does not wait"
         sentence = f"No figures: {why}."
         return StageEvidence(stage=row.stage, at=now, window_s=window.total_seconds(), figures=[], sentence=sentence)
-    metrics = [*dict.fromkeys((body.proof.metric, *body.proof.guardrails))]
-    waiting_ids = [node_id for stage in row.stages[row.stage + 1 :] for node_id in stage]
-    windows = ((row.stage_at - window, row.stage_at), (now - window, now))
-    nodes, waiting = [
-        [
-            found
-            for node_id in _spread(node_ids)
-            if (found := await _read(context, node_id, metrics, windows)).is_usable(
-                window.total_seconds(), body.proof.min_bit_per_s
-            )
-        ]
-        for node_ids in (row.stages[row.stage], waiting_ids)
+    names = {node.node_id: node.name for node in nodes}
+    reader = _WindowReader(context, body.proof, declared, names)
+    later = [node_id for stage in row.stages[row.stage + 1 :] for node_id in stage]
+    changed, waiting = [
+        await reader.read(node_ids, (row.stage_at - window, row.stage_at), (now - window, now))
+        for node_ids in (row.stages[row.stage], later)
     ]
-    return stage_evidence(row.stage, now, window.total_seconds(), metrics, nodes, waiting, len(row.stages))
+    return stage_evidence(
+        StageOfRollout(row.stage, len(row.stages), now, window.total_seconds()),
+        [*dict.fromkeys((body.proof.metric, *body.proof.others))],
+        changed,
+        waiting,
+        {f"{PREFIX}{name}": metric.shown_as for name, metric in declared.items()},
+    )
 
 
-def _spread(node_ids: Sequence[int]) -> list[int]:
-    """Return at most _MAX_NODES nodes, evenly chosen."""
-    count = min(_MAX_NODES, len(node_ids))
-    return [node_ids[place * len(node_ids) // count] for place in range(count)]
+class _WindowReader:
+    """Reads the figures of nodes in windows of time. names: of the nodes, by id."""
 
+    def __init__(
+        self,
+        context: PolicyContext,
+        settings: ProofSettings,
+        declared: Mapping[str, DeclaredMetric],
+        names: Mapping[int, str],
+    ) -> None:
+        self._context, self._settings, self._declared, self._names = context, settings, declared, names
 
-async def _read(
-    context: PolicyContext,
-    node_id: int,
-    metrics: Sequence[str],
-    windows: tuple[tuple[datetime, datetime], tuple[datetime, datetime]],
-) -> NodeFigures:
-    state = context.registry.get(node_id)
-    source = TelemetrySource(context.database, context.ingest, node_id, interval_s=1.0)
-    skew_ms = state.clock_skew_ms or 0.0
-    physical = state.physical
+    async def read(
+        self, node_ids: Sequence[int], before: tuple[datetime, datetime], after: tuple[datetime, datetime]
+    ) -> list[NodeFigures]:
+        """Return the figures of at most _MAX_NODES nodes, evenly chosen, without those that are not usable."""
+        known = [node_id for node_id in node_ids if node_id in self._names]
+        count = min(_MAX_NODES, len(known))
+        found = []
+        for node_id in (known[place * len(known) // count] for place in range(count)):
+            figures = NodeFigures(await self._window(node_id, *before), await self._window(node_id, *after))
+            if figures.is_usable((after[1] - after[0]).total_seconds(), self._settings.min_bit_per_s):
+                found.append(figures)
+        return found
 
-    def counted(name: str) -> bool:
-        return name != "lo" if physical is None else name in physical
-
-    async def read(start: datetime, end: datetime) -> BlockFigures:
+    async def _window(self, node_id: int, start: datetime, end: datetime) -> BlockFigures:
+        state = self._context.registry.get(node_id)
+        source = TelemetrySource(self._context.database, self._context.ingest, node_id, interval_s=1.0)
+        skew_ms, physical = state.clock_skew_ms or 0.0, state.physical
         span = TimeRange(to_unix_ms(start) + skew_ms, to_unix_ms(end) + skew_ms)
         if (end - start).total_seconds() >= _MINUTES_FROM_S:
             rollups = await history.read_minutes(source, span)
         else:
             rollups = await asyncio.to_thread(_rollups, await history.read_samples(source, span))
-        return block_figures(rollups, metrics, counted)
 
-    before, after = windows
-    return NodeFigures(await read(*before), await read(*after))
+        def counted(name: str) -> bool:
+            return name != "lo" if physical is None else name in physical
+
+        figures = block_figures(rollups, (self._settings.metric, *self._settings.guardrails), counted)
+        read = self._context.read_application_metric
+        return await with_applications(figures, self._declared, read, node=self._names[node_id], start=start, end=end)
 
 
 def _rollups(samples: Sequence[Rates]) -> list[Rollup]:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.application_metrics.service import find_declared
+from coresteer.policies.application_figures import with_applications
 from coresteer.policies.schemas import PolicyBody
 from coresteer.proof import findings, repository
 from coresteer.proof.candidates import Candidates
@@ -95,9 +97,25 @@ class Analysis:
         else:
             blocks = await self._blocks(row, row.node_id, body, facts)
             if self._is_complete(row, blocks, now):
+                blocks = await self._with_applications(session, row, blocks, body, facts.name)
                 factors = _factors(row, facts, candidates) | _excepted(reports)
                 return _include(session, row, body, blocks, factors=factors, now=now)
         return False
+
+    async def _with_applications(
+        self, session: AsyncSession, row: ProofEpisodeRow, blocks: list[_Block], body: PolicyBody, node: str
+    ) -> list[_Block]:
+        """Return the blocks with the application metrics of the policy. node: its name."""
+        if not (declared := await find_declared(session, body.proof.application_metrics)):
+            return blocks
+        read = self._context.policies.read_application_metric
+        found = []
+        for block in blocks:
+            start = block.started_at + timedelta(seconds=row.washout_s)
+            end = block.started_at + timedelta(seconds=row.block_s)
+            figures = await with_applications(block.figures, declared, read, node=node, start=start, end=end)
+            found.append(block._replace(figures=figures))
+        return found
 
     def _is_complete(self, row: ProofEpisodeRow, blocks: list[_Block], now: datetime) -> bool:
         """Return whether the samples of both blocks are stored; if not, exclude the episode once they are too late."""
@@ -151,7 +169,7 @@ def _include(
         _exclude(row, Exclusion.LITTLE_TRAFFIC, now)
         return False
     figures = {block.holdout: block.figures for block in blocks}
-    metrics = dict.fromkeys((body.proof.metric, *body.proof.guardrails))
+    metrics = dict.fromkeys((body.proof.metric, *body.proof.others))
     found = {metric: difference(figures[False], figures[True], metric) for metric in metrics}
     if found[body.proof.metric] is None:
         _exclude(row, Exclusion.MISSING_DATA, now)

@@ -5,6 +5,8 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.application_metrics.reading import PREFIX, DeclaredMetric
+from coresteer.application_metrics.service import find_declared
 from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository as policies
@@ -17,26 +19,40 @@ from coresteer.proof.context import ProofContext
 from coresteer.proof.repository import Sum
 from coresteer.proof.tables import ProofVersionRow
 from coresteer.proof.verdict import Finding, Verdict, alphas, harmful, judge
+from coresteer_core.metrics import METRICS
 
 _UNDECIDED = (Finding.NO_EVIDENCE, Finding.NONE_YET)
 
 
 def verdicts(
-    settings: ProofSettings, version: ProofVersionRow, sums: Mapping[str, Sum], now: datetime
+    settings: ProofSettings,
+    version: ProofVersionRow,
+    sums: Mapping[str, Sum],
+    applications: Mapping[str, DeclaredMetric],
+    now: datetime,
 ) -> dict[str, Verdict]:
-    """Return the verdicts on a version's metrics, the primary one first. sums: by metric, over all nodes."""
+    """Return the verdicts on a version's metrics, the primary one first. sums: by metric, over all nodes.
+
+    applications: declared application metrics by name; others are left out.
+    """
+    labels = {f"{PREFIX}{name}": metric.shown_as for name, metric in applications.items()}
     age_s = max(1.0, (now - version.started_at).total_seconds())
     found = {}
-    for metric, alpha in alphas(settings.metric, settings.guardrails).items():
+    for metric, alpha in alphas(settings.metric, settings.others).items():
+        label = labels.get(metric)
+        if label is None and metric not in METRICS:
+            continue
         one = sums.get(metric, Sum(0, 0.0, 0.0))
-        found[metric] = judge(metric, Evidence.of(*one), version.rho, alpha=alpha, per_s=one.episodes / age_s, now=now)
+        evidence, per_s = Evidence.of(*one), one.episodes / age_s
+        found[metric] = judge(metric, evidence, version.rho, alpha=alpha, per_s=per_s, now=now, label=label)
     return found
 
 
 async def update(session: AsyncSession, version: ProofVersionRow, body: PolicyBody, now: datetime) -> bool:
     """Record findings that have changed; return whether the version was rolled back."""
     sums = await repository.totals(session, version.policy_id, version=version.version)
-    found = verdicts(body.proof, version, sums.get((version.policy_id, version.version), {}), now)
+    applications = await find_declared(session, body.proof.application_metrics, deleted=True)
+    found = verdicts(body.proof, version, sums.get((version.policy_id, version.version), {}), applications, now)
     name = await policies.policy_name(session, version.policy_id)
     before = version.findings
     for metric, verdict in found.items():

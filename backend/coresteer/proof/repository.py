@@ -59,8 +59,9 @@ async def controllable_nodes(session: AsyncSession) -> set[int]:
 
 
 class NodeFacts(NamedTuple):
-    """What is recorded with blocks of a node, and how far its clock is ahead."""
+    """What is recorded with blocks of a node, its name, and how far its clock is ahead."""
 
+    name: str
     skew: timedelta
     kernel: str | None
     conditions: dict[str, Any]  # Any: JSON of facts
@@ -68,9 +69,9 @@ class NodeFacts(NamedTuple):
 
 async def node_facts(session: AsyncSession, node_id: int) -> NodeFacts | None:
     """Return facts about a node, None if it is deleted."""
-    query = select(NodeRow.clock_skew_ms, NodeRow.hello["kernel"].astext, NodeRow.inventory["conditions"])
+    query = select(NodeRow.name, NodeRow.clock_skew_ms, NodeRow.hello["kernel"].astext, NodeRow.inventory["conditions"])
     row = (await session.execute(query.where(NodeRow.id == node_id))).one_or_none()
-    return None if row is None else NodeFacts(timedelta(milliseconds=row[0] or 0.0), row[1], row[2] or {})
+    return None if row is None else NodeFacts(row[0], timedelta(milliseconds=row[1] or 0.0), row[2], row[3] or {})
 
 
 async def versions(session: AsyncSession, policy_id: int | None = None) -> Sequence[ProofVersionRow]:

@@ -42,6 +42,7 @@ class MetricProof(BaseModel):
     """
 
     metric: str
+    label: str
     primary: bool
     alpha: float
     finding: Finding

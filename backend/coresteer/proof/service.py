@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.application_metrics.reading import DeclaredMetric
+from coresteer.application_metrics.service import find_declared
 from coresteer.audit.service import record
 from coresteer.errors import Conflict
 from coresteer.policies import repository as policy_repository
@@ -67,6 +69,9 @@ async def policy_proof(session: AsyncSession, policy_id: int, label: str | None)
             if of_policy == policy_id
         },
         factors=await repository.factor_counts(session, policy_id, blocks=_FACTORS_OF),
+        applications=await find_declared(
+            session, {name for body in bodies.values() for name in body.proof.application_metrics}, deleted=True
+        ),
     )
     versions = [_version_proof(row, bodies[row.version].proof, data, now) for row in rows]
     in_force = next((one for one in versions if one.version == policy.version), None)
@@ -90,6 +95,7 @@ class _Data:
     groups: Mapping[tuple[int, str], dict[str, Sum]]
     busy: Mapping[int, float]
     factors: Mapping[int, dict[str, dict[str, int]]]
+    applications: Mapping[str, DeclaredMetric]
 
 
 def _version_proof(row: ProofVersionRow, settings: ProofSettings, data: _Data, now: datetime) -> VersionProof:
@@ -98,11 +104,11 @@ def _version_proof(row: ProofVersionRow, settings: ProofSettings, data: _Data, n
         for (version, metric), course in data.courses.items()
         if version == row.version
     }
-    found = verdicts(settings, row, sums, now)
+    found = verdicts(settings, row, sums, data.applications, now)
     counts = data.counts.get(row.version, _NOTHING)
     primary = found[settings.metric]
     cores = saved_cores(settings.metric, primary.effect, data.busy.get(row.version))
-    shares = alphas(settings.metric, settings.guardrails)
+    shares = alphas(settings.metric, settings.others)
     return VersionProof(
         version=row.version,
         started_at=row.started_at,
@@ -140,6 +146,7 @@ def _metric_proof(
     expected = verdict.expected
     return MetricProof(
         metric=verdict.metric,
+        label=verdict.label,
         primary=primary,
         alpha=alpha,
         finding=verdict.finding,
@@ -245,7 +252,7 @@ async def fleet_proof(session: AsyncSession) -> FleetProof:
             now=now,
         )
         if row is not None:
-            primary = verdicts(settings, row, of_it, now)[settings.metric]
+            primary = verdicts(settings, row, of_it, {}, now)[settings.metric]
             if settings.metric in of_it and key in busy:
                 measured.append((settings.metric, row, of_it[settings.metric], busy[key]))
         cores = saved_cores(settings.metric, primary.effect, busy.get(key))

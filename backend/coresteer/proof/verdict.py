@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from coresteer.proof.confidence_sequence import ALPHA, Effect, Evidence, detectable, effect, episodes_to_detect
-from coresteer_core.metrics import METRICS
+from coresteer_core.metrics import METRICS, MetricLabel
 
 _SIZES = (0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)
 _HORIZON = timedelta(days=90)
@@ -40,6 +40,7 @@ class Verdict:
     """The verdict on one metric. detectable: the relative effect that would have been detected by now; None: none."""
 
     metric: str
+    label: str
     finding: Finding
     effect: Effect | None
     detectable: float | None
@@ -53,15 +54,30 @@ def alphas(primary: str, guardrails: Sequence[str]) -> dict[str, float]:
     return {primary: ALPHA} | {metric: ALPHA / len(others) for metric in others}
 
 
-def judge(metric: str, evidence: Evidence, rho: float, *, alpha: float, per_s: float, now: datetime) -> Verdict:
-    """Return the verdict on one metric. per_s: episodes per second at present, 0 when there are none."""
+def judge(
+    metric: str,
+    evidence: Evidence,
+    rho: float,
+    *,
+    alpha: float,
+    per_s: float,
+    now: datetime,
+    label: MetricLabel | None = None,
+) -> Verdict:
+    """Return the verdict on one metric. per_s: episodes per second at present, 0 when there are none.
+
+    label: of an application metric; None for one of Coresteer's own.
+    """
+    shown = label or METRICS[metric]
     found = effect(evidence, rho, alpha)
     if found is None:
-        return Verdict(metric, Finding.NO_EVIDENCE, None, None, None, "No evidence yet.")
-    finding = _finding(metric, found.direction)
+        return Verdict(metric, shown.label, Finding.NO_EVIDENCE, None, None, None, "No evidence yet.")
+    finding = _finding(shown, found.direction)
     shows = detectable(evidence, rho, alpha)
     expected = _expected(evidence, rho, alpha, per_s, now) if finding is Finding.NONE_YET else None
-    return Verdict(metric, finding, found, shows, expected, _sentence(metric, finding, found, shows, expected))
+    return Verdict(
+        metric, shown.label, finding, found, shows, expected, _sentence(shown, finding, found, shows, expected)
+    )
 
 
 def harmful(verdicts: Mapping[str, Verdict]) -> Verdict | None:
@@ -69,10 +85,10 @@ def harmful(verdicts: Mapping[str, Verdict]) -> Verdict | None:
     return next((one for one in verdicts.values() if one.finding is Finding.WORSENS), None)
 
 
-def _finding(metric: str, direction: int) -> Finding:
+def _finding(metric: MetricLabel, direction: int) -> Finding:
     if direction == 0:
         return Finding.NONE_YET
-    better = METRICS[metric].better
+    better = metric.better
     if not better:
         return Finding.HIGHER if direction > 0 else Finding.LOWER
     return Finding.IMPROVES if (direction > 0) == (better == "more") else Finding.WORSENS
@@ -92,13 +108,15 @@ def _expected(evidence: Evidence, rho: float, alpha: float, per_s: float, now: d
     return None
 
 
-def _sentence(metric: str, finding: Finding, found: Effect, shows: float | None, expected: Expected | None) -> str:
-    label = METRICS[metric].label
+def _sentence(
+    metric: MetricLabel, finding: Finding, found: Effect, shows: float | None, expected: Expected | None
+) -> str:
+    label = metric.label
     if finding is Finding.NONE_YET:
         would = "" if shows is None else f"; an effect of {percent(shows)} % would have been detected"
         later = "" if expected is None else _later(expected)
         return f"No effect on {_inside(label)} detected yet{would}{later}."
-    if finding is Finding.IMPROVES and METRICS[metric].better == "less":
+    if finding is Finding.IMPROVES and metric.better == "less":
         return f"Saves {percent(-found.estimate)} % [{_range(found, -1)}] of {_inside(label)}."
     verb = {Finding.IMPROVES: "Improves", Finding.WORSENS: "Worsens"}.get(finding, "Changes")
     sign = "+" if found.estimate > 0 else "−"

@@ -4087,6 +4087,8 @@ export interface components {
         MetricProof: {
             /** Metric */
             metric: string;
+            /** Label */
+            label: string;
             /** Primary */
             primary: boolean;
             /** Alpha */
@@ -5290,6 +5292,7 @@ export interface components {
              *         "rtt_p99_us",
              *         "softnet_dropped_per_s"
              *       ],
+             *       "application_metrics": [],
              *       "min_bit_per_s": 1000000,
              *       "domain_label": "",
              *       "domain_percent": 25,
@@ -5326,6 +5329,12 @@ export interface components {
                  *     ]
                  */
                 guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s")[];
+                /**
+                 * Application metrics it must not worsen
+                 * @description Names of Prometheus queries, as declared in the settings; measured in the same blocks.
+                 * @default []
+                 */
+                application_metrics: string[];
                 /**
                  * Minimum traffic
                  * @description Blocks in which the node receives and sends less are left out.
@@ -5724,6 +5733,12 @@ export interface components {
              *     ]
              */
             guardrails: ("rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s")[];
+            /**
+             * Application metrics it must not worsen
+             * @description Names of Prometheus queries, as declared in the settings; measured in the same blocks.
+             * @default []
+             */
+            application_metrics: string[];
             /**
              * Minimum traffic
              * @description Blocks in which the node receives and sends less are left out.
@@ -6965,6 +6980,10 @@ export interface components {
         StageFigure: {
             /** Metric */
             metric: string;
+            /** Label */
+            label: string;
+            /** Unit */
+            unit: string;
             /** Nodes */
             nodes: number;
             /** Before */

@@ -32,6 +32,7 @@ const BODY: PolicyBody = {
     block_s: 1200,
     metric: "rtt_p99_us",
     guardrails: ["cpu_s_per_gbit"],
+    application_metrics: ["checkout_p99"],
     min_bit_per_s: 5e6,
     domain_label: "rack",
     domain_percent: 50,

@@ -1,5 +1,4 @@
 import type { Schemas } from "../../api/client";
-import { METRICS } from "../../api/metrics";
 import { Unknown } from "../../components/Unknown";
 import { significant } from "../../lib/format";
 import styles from "../policies.module.css";
@@ -45,8 +44,7 @@ export function StageFigures({ evidence }: { evidence: Schemas["StageEvidence"] 
 }
 
 function Row({ figure }: { figure: Figure }) {
-  const { metric, before, after, change, waiting_change, effect, low, high, verdict } = figure;
-  const { label, unit } = METRICS[metric as keyof typeof METRICS] ?? { label: metric, unit: "" };
+  const { label, unit, before, after, change, waiting_change, effect, low, high, verdict } = figure;
   return (
     <tr>
       <td>{unit === "" ? label : `${label}, ${unit}`}</td>
