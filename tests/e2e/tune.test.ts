@@ -26,7 +26,7 @@ test("a tune is prepared for a node, with its search in the form", async () => {
   await region("Preview")
     .getByText(/searches \d+ combinations of levels/)
     .waitFor();
-  await region("Search").getByLabel("Limit of the second metric").fill("190");
+  await region("Search").getByLabel("Limit of the second metric").fill("300");
   await region("Search").getByLabel("Maximum runs").fill("36");
   await page.getByLabel("Warm-up, s").fill("0.5");
   await page.getByLabel("Measurement, s").fill("2");

@@ -12,6 +12,8 @@ from coresteer.experiments.tune.surrogate import Estimate
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 _Z = 1.96
+_WHOLE = 0.1
+"""From this share on, percents are whole."""
 
 
 def plan_tune(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> list[PlannedRun]:
@@ -179,7 +181,7 @@ def _behind(search: Search, at: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.{0 if share >= _WHOLE else 1}f} %"
 
 
 def _stopped(spec: Spec, search: Search, runs: int) -> Stopped:

@@ -19,16 +19,24 @@ type Point = { x: number; y: number; candidate: Candidate };
 
 /** Every measured combination of a tune: the primary metric against the second one, with the front and the limit. */
 export function FrontChart({ experiment }: { experiment: Experiment }) {
+  const points = useMemo(
+    () =>
+      (experiment.tune?.candidates ?? []).flatMap((candidate): Point[] =>
+        candidate.cost === null || candidate.latency === null
+          ? []
+          : [{ x: candidate.cost.value, y: candidate.latency.value, candidate }],
+      ),
+    [experiment.tune],
+  );
+  if (points.length === 0) return <p className="muted">No combination has both metrics yet.</p>;
+  return <Plot points={points} experiment={experiment} />;
+}
+
+function Plot({ points, experiment }: Omit<PointsProps, "width">) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
-  const { spec, tune } = experiment;
-  const known = (tune?.candidates ?? []).flatMap((candidate): Point[] =>
-    candidate.cost === null || candidate.latency === null
-      ? []
-      : [{ x: candidate.cost.value, y: candidate.latency.value, candidate }],
-  );
+  const { spec } = experiment;
   const [x, y] = [metricOf(experiment, spec.primary), metricOf(experiment, spec.tune.latency)];
-  if (known.length === 0) return <p className="muted">No combination has both metrics yet.</p>;
   return (
     <figure className={styles.front}>
       <div
@@ -36,9 +44,9 @@ export function FrontChart({ experiment }: { experiment: Experiment }) {
         className={chartStyles.plot}
         style={{ height: HEIGHT }}
         role="img"
-        aria-label={`${y.label} over ${x.label} of ${known.length} combinations; the table below has the same figures`}
+        aria-label={`${y.label} over ${x.label} of ${points.length} combinations; the table below has the same figures`}
       >
-        {width > 0 && <Points points={known} experiment={experiment} width={width} />}
+        {width > 0 && <Points points={points} experiment={experiment} width={width} />}
       </div>
       <ul className={styles.legend}>
         {GROUPS.map(({ name, label, colour, hollow }) => (
