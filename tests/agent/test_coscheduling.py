@@ -1,5 +1,7 @@
 """Boosts of real processes with real sockets: whose, for how long, and what is left after the agent's end."""
 
+import errno
+import math
 import os
 import signal
 import socket
@@ -218,6 +220,48 @@ def test_a_boost_ends_with_the_agent(start: Start) -> None:
     poll(node.period, lambda nices: nices == [-10, OWN])
     node.runner.close()
     assert node.nices() == [OWN, OWN]
+
+
+@live
+def test_a_boost_ends_with_its_period_if_its_process_is_not_observed_any_more(
+    start: Start, job: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start()
+    node.enrol()
+    poll(node.period, lambda nices: nices == [-10, OWN])
+    monkeypatch.setattr(coscheduling, "MAX_MEMBERS", 1)
+    node.pids = job[::-1]
+    node.runner.observe(node.view())
+    assert node.period() == [OWN, OWN]
+
+
+@live
+def test_a_boost_ends_with_the_last_process_that_is_observed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = start()
+    node.enrol()
+    poll(node.period, lambda nices: nices == [-10, OWN])
+    monkeypatch.setattr(coscheduling, "MAX_MEMBERS", 0)
+    node.runner.observe(node.view())
+    assert node.runner.due == math.inf, "no further period begins"
+    assert node.nices() == [OWN, OWN]
+
+
+@live
+def test_a_boost_ends_with_its_period_even_if_the_sockets_cannot_be_read(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+
+    node = start()
+    node.enrol()
+    poll(node.period, lambda nices: nices == [-10, OWN])
+    with monkeypatch.context() as failing:
+        failing.setattr(JobSockets, "read", fail)
+        with pytest.raises(OSError, match="No buffer space"):
+            node.period()
+    assert node.nices() == [OWN, OWN]
+    assert poll(node.period, lambda nices: nices == [-10, OWN]) == [-10, OWN], "the next period boosts again"
 
 
 @live

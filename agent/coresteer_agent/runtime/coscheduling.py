@@ -145,13 +145,12 @@ class CoschedulingRunner:
 
     def close(self) -> None:
         """End all boosts and close the sockets."""
-        for key, own in self._boosted.items():
-            self._set(key, str(self._spec.nice_boost), own)
+        self._end_boosts()
         if self._carrier is not None:
             self._carrier.close()
         self._sockets.close()
         self._policy, self._carrier, self._carrier_failed, self._due_s = None, None, False, math.inf
-        self._members, self._cpus, self._reports, self._paused, self._boosted = {}, {}, {}, {}, {}
+        self._members, self._cpus, self._reports, self._paused = {}, {}, {}, {}
         self._meters, self._node_meter, self._arrivals = {}, LoadMeter(), ArrivalLoads()
 
     def observe(self, view: View) -> None:
@@ -166,6 +165,7 @@ class CoschedulingRunner:
         self._meters = {each: self._meters.get(each) or LoadMeter() for each in self._cpus.values()}
         self._sockets.follow(self._members)
         if not self._members:
+            self._end_boosts()
             self._due_s = math.inf
         elif self._due_s == math.inf:
             self._due_s = time.monotonic()
@@ -176,11 +176,26 @@ class CoschedulingRunner:
         return [replace(task, coscheduled=reports.get(task.pid)) for task in tasks] if reports else tasks
 
     def step(self) -> None:
-        """Begin a period: end the boosts of the last one, and boost the processes that are first now."""
+        """Begin a period: end the boosts of the last one, and boost the processes that are first now. Raises OSError.
+
+        If the sockets cannot be read, nothing is boosted.
+        """
         if self._policy is None:
             return
         now_s, used_s = time.monotonic(), time.thread_time()
         self._due_s = now_s + self._spec.period_ms / 1000
+        try:
+            boosted = self._choose(now_s)
+        except BaseException:
+            self._end_boosts()
+            raise
+        if self._policy.mode is Mode.ENFORCE:
+            self._boost(boosted, now_s)
+        used_s = time.thread_time() - used_s
+        self._due_s = max(self._due_s, now_s + _LEAST_PERIOD * used_s)
+
+    def _choose(self, now_s: float) -> frozenset[int]:
+        """Observe the job, and return the PIDs of the processes that are first on their CPUs now. Raises OSError."""
         received = self._sockets.read(self._cpus, now_s)
         activities = {pid: found for pid in self._members if (found := read_activity(self._root, pid)) is not None}
         messages = self._arrivals.messages(received, loads := self._loads(received, activities, now_s))
@@ -188,10 +203,7 @@ class CoschedulingRunner:
         for cpus in self._meters:
             chosen = self._reorder(cpus, received, messages, loads, now_s)
             boosted.update(chosen.boosted)
-        if self._policy.mode is Mode.ENFORCE:
-            self._boost(frozenset(boosted), now_s)
-        used_s = time.thread_time() - used_s
-        self._due_s = max(self._due_s, now_s + _LEAST_PERIOD * used_s)
+        return frozenset(boosted)
 
     def _loads(
         self, received: list[Received], activities: Mapping[int, ThreadActivity], now_s: float
@@ -268,7 +280,7 @@ class CoschedulingRunner:
         if self._policy is None:
             return
         held = self._steerable.steerable(self._policy.policy_id)
-        own = {}
+        own = {key: value for key, value in self._boosted.items() if key in held}  # also of one that left the job
         for pid in self._members:
             if (key := TaskNice(pid).key) in held:
                 own[key] = TaskNice(pid).value_in_view(self._steerable.original(key))
@@ -283,6 +295,12 @@ class CoschedulingRunner:
                 and not self._set(key, held[key], wanted[key])
             ):
                 self._paused[key] = now_s + _PAUSE_S
+
+    def _end_boosts(self) -> None:
+        """Give the processes that are boosted their own values back."""
+        boosted, self._boosted = self._boosted, {}
+        for key, own in boosted.items():
+            self._set(key, str(self._spec.nice_boost), own)
 
     def _set(self, key: str, was: str, value: str) -> bool:
         """Write a nice value, and record it if it is still held; return whether it was written."""
