@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 import pytest
-from tests.support.load_hosts import CGROUPS, CLIENT, SERVER, V4, V6, Pair, free_port
+from tests.support.load_hosts import CGROUPS, CLIENT, SERVER, V4, V6, VALID_S, Pair, free_port
 from tests.support.polling import poll
 from tests.support.views import make_view
 
@@ -23,7 +23,6 @@ from coresteer_agent.linux.bpf import BpfObjects, BpfRefusedError, Command, Op, 
 from coresteer_agent.linux.tcp_option import MAX_ADDRESSES, TcpOption
 from coresteer_agent.runtime.coscheduling import CoschedulingRunner, open_tcp_option
 from coresteer_agent.transport.load_carrier import Heard
-from coresteer_agent.transport.load_option import VALID_S
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Result
 from coresteer_core.node.tasks import NetTask

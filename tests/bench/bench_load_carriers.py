@@ -25,7 +25,7 @@ from random import Random
 from statistics import fmean, median, quantiles
 
 from scipy import stats
-from tests.support.load_hosts import CLIENT, SERVER, V4, Pair, free_port
+from tests.support.load_hosts import CLIENT, SERVER, V4, VALID_S, Pair, free_port
 
 from coresteer_agent.transport.load_beacon import LoadBeacon
 from coresteer_agent.transport.load_carrier import Heard, LoadCarrier
@@ -52,7 +52,7 @@ def carriers(kind: str, pair: Pair, beacon_port: int) -> list[LoadCarrier]:
     """The carriers of both hosts."""
     if kind == BEACON:
         return [LoadBeacon(beacon_port, CLIENT[V4]), LoadBeacon(beacon_port, SERVER[V4])]
-    return [LoadOption(pair.here.option), LoadOption(pair.there.option)]
+    return [LoadOption(host.option, VALID_S) for host in (pair.here, pair.there)]
 
 
 @contextmanager

@@ -103,6 +103,11 @@ def test_fields_out_of_bounds_are_refused(fields: dict[str, int]) -> None:
         msgspec.convert(fields, Coscheduling)
 
 
+@pytest.mark.parametrize(("period_ms", "stale_ms", "max_age_s"), [(50, 500, 0.5), (250, 500, 0.5), (1000, 500, 2.0)])
+def test_a_load_stays_known_until_the_next_one_arrives(period_ms: int, stale_ms: int, max_age_s: float) -> None:
+    assert Coscheduling(period_ms=period_ms, stale_ms=stale_ms).max_age_s == max_age_s
+
+
 # Load of a set of CPUs
 
 

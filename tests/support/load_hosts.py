@@ -10,6 +10,8 @@ from coresteer_agent.collect.cgroups import find_version_2
 from coresteer_agent.linux.tcp_option import TcpOption
 from coresteer_agent.transport.load_option import LoadOption
 
+VALID_S = 0.25
+"""For this long a host writes a load into its messages."""
 _MOUNT = find_version_2(Path("/"))
 CGROUPS = None if _MOUNT is None else Path("/") / _MOUNT
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -35,7 +37,7 @@ class Host:
         except BaseException:
             self.folder.rmdir()
             raise
-        self.carrier = LoadOption(self.option)
+        self.carrier = LoadOption(self.option, VALID_S)
 
     @contextmanager
     def inside(self) -> Iterator[None]:

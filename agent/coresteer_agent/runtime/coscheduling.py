@@ -219,7 +219,7 @@ class CoschedulingRunner:
         everywhere = frozenset[int]().union(*(parse_cpu_list(cpus) for cpus in self._meters))
         own = self._node_meter.measure(activities, pending, max(1, len(everywhere)))
         for address, heard in self._exchange(own, now_s).items():
-            if now_s - heard.heard_s <= self._spec.stale_ms / 1000:
+            if now_s - heard.heard_s <= self._spec.max_age_s:
                 loads[str(ip_address(address))] = heard.load
         return loads
 
@@ -227,7 +227,10 @@ class CoschedulingRunner:
         peers = self._sockets.remote
         if self._carrier is None and peers and not self._carrier_failed:
             try:
-                self._carrier = LoadBeacon() if self._option is None else LoadOption(self._option)
+                if self._option is None:
+                    self._carrier = LoadBeacon()
+                else:
+                    self._carrier = LoadOption(self._option, self._spec.max_age_s / 2)
             except OSError as error:
                 self._carrier_failed = True
                 log.warning("Loads are not exchanged with other nodes: the beacon's port: %s.", error.strerror)

@@ -10,20 +10,21 @@ from coresteer_agent.linux.tcp_option import MAX_ADDRESSES, TcpOption
 from coresteer_agent.transport.load_carrier import Heard, decode_load, encode_load
 from coresteer_core.policies.coscheduling.load import PeerLoad
 
-VALID_S = 0.25
-"""An agent that stops measuring says nothing any more after this time: five periods."""
-
 
 class LoadOption:
-    """Carries loads on the messages of the ports that a TcpOption has, which belongs to the agent."""
+    """Carries loads on the messages of the ports that a TcpOption has, which belongs to the agent.
 
-    def __init__(self, option: TcpOption) -> None:
+    valid_s: an agent that stops measuring says nothing any more after this time.
+    """
+
+    def __init__(self, option: TcpOption, valid_s: float) -> None:
         self._option = option
+        self._valid_s = valid_s
 
     def exchange(self, load: PeerLoad | None, peers: Set[bytes], now_s: float) -> dict[bytes, Heard]:
         """Write this node's load into its messages from now on, and return that of each peer's last message."""
         self._option.follow(sorted(peers)[:MAX_ADDRESSES])
-        self._option.write(None if load is None else encode_load(load), now_s + VALID_S)
+        self._option.write(None if load is None else encode_load(load), now_s + self._valid_s)
         found = {}
         for address in peers:
             received = self._option.read(address)

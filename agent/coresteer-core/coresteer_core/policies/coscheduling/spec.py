@@ -56,7 +56,7 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
         Meta(ge=100, le=10_000),
         labelled(
             "Maximum age of a load",
-            "Older loads of peers are ignored; their messages are ordered by age.",
+            "Older loads of peers are ignored; their messages are ordered by age. At least two periods.",
             unit="ms",
             group="advanced",
         ),
@@ -79,6 +79,11 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
     def sign(self) -> float:
         """Return the sign of the elapsed time, as reorder.expected_run_time() takes it; BY_AGE without reordering."""
         return SIGNS[self.ert_sign] if self.reorder else BY_AGE
+
+    @property
+    def max_age_s(self) -> float:
+        """Return how old a peer's load may be: two periods at least, as peers tell theirs once a period."""
+        return max(self.stale_ms, 2 * self.period_ms) / 1000
 
     @property
     def steers(self) -> bool:
