@@ -131,6 +131,16 @@ def test_ts_is_the_time_per_slice_and_enp_the_union_of_pending_and_ready_process
     assert load.enp == pytest.approx(1 / 8), "one process slept in one of the periods; 2 runs"
 
 
+@pytest.mark.parametrize(("enp", "expected"), [("union", 2.0), ("sum", 3.0)])
+def test_a_process_that_is_both_ready_and_pending_counts_as_the_policy_says(enp: str, expected: float) -> None:
+    meter, spec = LoadMeter(), msgspec.convert({"enp": enp}, Coscheduling)
+    meter.measure({pid: activity(0, 0, runnable=pid < 3) for pid in (1, 2, 3)}, set(), 1)
+    now = {1: activity(30, 3), 2: activity(10, 1), 3: activity(0, 0, runnable=False)}
+    load = meter.measure(now, {2, 3}, 1, is_sum=spec.is_sum)
+    assert load is not None
+    assert load.enp == pytest.approx(expected)
+
+
 def test_several_cpus_take_the_processes_at_the_same_time() -> None:
     meter = LoadMeter()
     pids = range(1, 7)

@@ -211,13 +211,14 @@ class CoschedulingRunner:
         """Measure this node's loads, exchange them with other nodes, and return the recent ones by peer."""
         pending = {each.pid for each in received if each.pending_bytes}
         loads: dict[str, PeerLoad] = {}
+        is_sum = self._spec.is_sum
         for cpus, meter in self._meters.items():
             of_set = {pid: each for pid, each in activities.items() if self._cpus[pid] == cpus}
-            load = meter.measure(of_set, pending, len(parse_cpu_list(cpus)))
+            load = meter.measure(of_set, pending, len(parse_cpu_list(cpus)), is_sum=is_sum)
             if load is not None:
                 loads[local_peer(cpus)] = load
         everywhere = frozenset[int]().union(*(parse_cpu_list(cpus) for cpus in self._meters))
-        own = self._node_meter.measure(activities, pending, max(1, len(everywhere)))
+        own = self._node_meter.measure(activities, pending, max(1, len(everywhere)), is_sum=is_sum)
         for address, heard in self._exchange(own, now_s).items():
             if now_s - heard.heard_s <= self._spec.max_age_s:
                 loads[str(ip_address(address))] = heard.load

@@ -172,8 +172,8 @@ PARAMETERS = {
     "parameter.wake_window_s": ("Period of the mean number woken", "깨어난 프로세스 수 평균의 주기"),
     "parameter.enp": ("Expected number of processes", "예상 프로세스 수"),
     "parameter.enp.help": (
-        "Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.",
-        "대기 중인 메시지가 있으면서 가장 높은 준비 단계에도 있는 프로세스를 ENP에서 한 번 셀지 두 번 셀지 정한다.",
+        "Whether a process with pending messages that is also among the next to run counts once or twice in ENP.",
+        "대기 중인 메시지가 있으면서 다음에 실행될 준비 상태이기도 한 프로세스를 ENP에서 한 번 셀지 두 번 셀지 정한다.",
     ),
     "parameter.enp.union": ("union: once", "합집합: 한 번"),
     "parameter.enp.sum": ("sum: twice", "합: 두 번"),

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 from coresteer.localization.language import Language
 from coresteer.localization.text import text
 from coresteer_core.experiments.parallel_jobs import JOB_SHARES
-from coresteer_core.policies.coscheduling.spec import SIGNS, ErtSign
+from coresteer_core.policies.coscheduling.spec import SIGNS, Enp, ErtSign
 from coresteer_core.schema import labelled
 
 Seconds = Annotated[float, Meta(ge=0, le=10)]
@@ -62,15 +62,7 @@ class Parameters(Struct, frozen=True):
     ] = 1.0
     first_slice_s: Annotated[Period, _millis("Initial mean time slice")] = 50e-3
     wake_window_s: Annotated[Period, _millis("Period of the mean number woken")] = 100e-3
-    enp: Annotated[
-        Literal["union", "sum"],
-        labelled(
-            "Expected number of processes",
-            "Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.",
-            group="advanced",
-            options={"union": "union: once", "sum": "sum: twice"},
-        ),
-    ] = "union"
+    enp: Enp = "union"
     ert_sign: ErtSign = "minus"
     imbalance: Annotated[
         Literal["per_phase", "per_process", "gamma"],

@@ -5130,7 +5130,7 @@ export interface components {
                 max_boosted_per_cpu: number;
                 /**
                  * Maximum age of a load
-                 * @description Older loads of peers are ignored; their messages are ordered by age.
+                 * @description Older loads of peers are ignored; their messages are ordered by age. At least two periods.
                  * @default 500
                  */
                 stale_ms: number;
@@ -5146,6 +5146,13 @@ export interface components {
                  * @default true
                  */
                 reorder: boolean;
+                /**
+                 * Expected number of processes
+                 * @description Whether a process with pending messages that is also among the next to run counts once or twice in ENP.
+                 * @default union
+                 * @enum {string}
+                 */
+                enp: "union" | "sum";
                 /**
                  * Sign of the elapsed time
                  * @description The paper prints a plus, which contradicts its own algorithm.
@@ -6262,7 +6269,7 @@ export interface components {
                     wake_window_s: number;
                     /**
                      * Expected number of processes
-                     * @description Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.
+                     * @description Whether a process with pending messages that is also among the next to run counts once or twice in ENP.
                      * @default union
                      * @enum {string}
                      */
@@ -6687,7 +6694,7 @@ export interface components {
                     wake_window_s?: number;
                     /**
                      * Expected number of processes
-                     * @description Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.
+                     * @description Whether a process with pending messages that is also among the next to run counts once or twice in ENP.
                      * @default union
                      * @enum {string}
                      */
@@ -6747,7 +6754,7 @@ export interface components {
          * SimulationSummary
          * @description A study in a list. sentence: why it ended; empty while it runs and once it is done.
          *
-         *     remaining_s: about how long it still takes, None before its first run and after its end.
+         *     remaining_s: about how long it still takes, None after its end, and where that is not known.
          */
         SimulationSummary: {
             /** Id */
@@ -6883,7 +6890,7 @@ export interface components {
                     wake_window_s: number;
                     /**
                      * Expected number of processes
-                     * @description Whether one with pending messages that is also in the highest ready level counts once or twice in ENP.
+                     * @description Whether a process with pending messages that is also among the next to run counts once or twice in ENP.
                      * @default union
                      * @enum {string}
                      */

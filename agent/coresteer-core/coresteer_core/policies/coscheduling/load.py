@@ -30,11 +30,14 @@ class LoadMeter:
         self._woken: float | None = None
         self._run_ns = self._slices = 0
 
-    def measure(self, now: Mapping[int, ThreadActivity], pending: Set[int], cpus: int) -> PeerLoad | None:
+    def measure(
+        self, now: Mapping[int, ThreadActivity], pending: Set[int], cpus: int, *, is_sum: bool = False
+    ) -> PeerLoad | None:
         """Return the load after another period; None before a first time slice was measured.
 
-        now: by PID. pending: PIDs of processes with pending messages. cpus: number of CPUs in the set. The kernel does
-        not tell which of the runnable processes runs: the busiest of the period, one a CPU, count as running.
+        now: by PID. pending: PIDs of processes with pending messages. cpus: number of CPUs in the set. is_sum:
+        as reorder.expected_processes() takes it; those ready to run are the highest level. The kernel does not tell
+        which of the runnable processes runs: the busiest of the period, one a CPU, count as running.
         """
         ran = {pid: each.run_ns - self._before[pid].run_ns for pid, each in now.items() if pid in self._before}
         self._add_slices(now, ran)
@@ -47,7 +50,7 @@ class LoadMeter:
         ready = set(runnable[cpus:])
         others = [pid for pid in now if pid not in runnable[:cpus]]
         enp = expected_processes(
-            [pid in pending for pid in others], [pid in ready for pid in others], len(others), self._woken, is_sum=False
+            [pid in pending for pid in others], [pid in ready for pid in others], len(others), self._woken, is_sum
         )
         return PeerLoad(self._ts_s, enp / cpus)
 

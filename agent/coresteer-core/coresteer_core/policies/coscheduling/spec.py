@@ -13,6 +13,15 @@ from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.schema import labelled
 from coresteer_core.settings.task import MIN_NICE
 
+Enp = Annotated[
+    Literal["union", "sum"],
+    labelled(
+        "Expected number of processes",
+        "Whether a process with pending messages that is also among the next to run counts once or twice in ENP.",
+        group="advanced",
+        options={"union": "union: once", "sum": "sum: twice"},
+    ),
+]
 ErtSign = Annotated[
     Literal["minus", "printed"],
     labelled(
@@ -73,12 +82,18 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
             "Order processes by when their peers are expected to run; otherwise the oldest message comes first.",
         ),
     ] = True
+    enp: Enp = "union"
     ert_sign: ErtSign = "minus"
 
     @property
     def sign(self) -> float:
         """Return the sign of the elapsed time, as reorder.expected_run_time() takes it; BY_AGE without reordering."""
         return SIGNS[self.ert_sign] if self.reorder else BY_AGE
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether reorder.expected_processes() counts a process twice."""
+        return self.enp == "sum"
 
     @property
     def max_age_s(self) -> float:
