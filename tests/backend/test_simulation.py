@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.support.coscheduling_reference import Reference
 
 from coresteer.simulation.engine import simulate
-from coresteer.simulation.estimate import estimate
+from coresteer.simulation.estimate import estimate, remaining_s
 from coresteer.simulation.jobs import Jobs, TraceJob, generated, prepare
 from coresteer.simulation.parameters import JobType, Parameters, Pattern
 from coresteer.simulation.results import Result
@@ -224,6 +224,17 @@ def test_a_duration_is_estimated_for_the_cpus_that_a_study_can_use() -> None:
     assert estimate(replace(ONE_CELL, schemes=("SB",), seeds=1), 4).cpus == 1
     varied = replace(spec, sensitivity=True)
     assert estimate(varied, 1).runs == len(tasks_of(varied)) == 9 * 480
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "done", "left_s"),
+    [(0.0, 0.0, 100.0), (30.0, 1.0, 70.0), (100.0, 1.0, None), (30.0, 2.0, 1470.0), (30.0, 100.0, 0.0)],
+    ids=["not begun", "by the estimate", "slower than estimated", "by what is done", "all done"],
+)
+def test_the_remaining_time_is_the_estimates_until_enough_is_done(
+    elapsed_s: float, done: float, left_s: float | None
+) -> None:
+    assert remaining_s(elapsed_s, done, total=100.0, estimated_s=100.0) == left_s
 
 
 def test_run_times_are_scaled_and_the_offered_load_is_met() -> None:

@@ -92,7 +92,10 @@ async def test_a_trace_is_not_deleted_while_a_study_uses_it(backend: Backend) ->
 
 async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backend) -> None:
     client = await backend.client("operator")
-    study = (await client.post("/api/simulations", {"spec": ENDLESS})).json()["id"]
+    estimated_s = (await client.post("/api/simulations/estimate", {"spec": ENDLESS})).json()["duration_s"]
+    started = (await client.post("/api/simulations", {"spec": ENDLESS})).json()
+    assert 0 < started["remaining_s"] <= estimated_s, "by the estimate before the first run is done"
+    study = started["id"]
     refused = await client.post("/api/simulations", {"spec": TINY})
     assert refused.status_code == 409
     assert refused.json()["detail"] == f"Study {study} is running. Wait until it is done, or cancel it."

@@ -226,7 +226,7 @@ def _study(scale: str) -> "Study":
     limit = Timer(_STUDY_SLACK * _study_s(scale), stop.set)
     limit.daemon = True
     limit.start()
-    runs = with_progress(spec, run_study(spec, stop=stop), time.monotonic())
+    runs = with_progress(spec, run_study(spec, stop=stop), time.monotonic(), _study_s(scale))
     limit.cancel()
     return Study(spec, [], "the time for the study had ended") if stop.is_set() else Study(spec, runs)
 

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         expected = estimate(spec, arguments.workers or os.cpu_count() or 1, jobs)
         print(expected.sentence, file=sys.stderr)
         started = time.monotonic()
-        runs = with_progress(spec, run_study(spec, jobs, arguments.workers), started)
+        runs = with_progress(spec, run_study(spec, jobs, arguments.workers), started, expected.duration_s)
     except (msgspec.ValidationError, TraceError) as error:
         raise SimulationError(str(error).replace("`", "")) from None
     wall_s = time.monotonic() - started
@@ -132,8 +132,11 @@ def _listed(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "list[Run]":
-    """Return all runs; write progress to stderr: over one line on a terminal, else a line every 10 s."""
+def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float, estimated_s: float) -> "list[Run]":
+    """Return all runs; write progress to stderr: over one line on a terminal, else a line every 10 s.
+
+    estimated_s: of the whole study.
+    """
     from coresteer.localization.numbers import counted
     from coresteer.simulation.estimate import remaining_s
     from coresteer.simulation.study import expected_messages
@@ -148,7 +151,7 @@ def with_progress(spec: "StudySpec", runs: "Iterator[Run]", started: float) -> "
         now = time.monotonic()
         if now - said >= (0.2 if is_terminal else 10.0):
             said = now
-            left = remaining_s(now - started, done, total)
+            left = remaining_s(now - started, done, total, estimated_s)
             line = f"{len(finished)} of {counted(planned, 'run')}"
             line += "" if left is None else f", about {left:.0f} s left"
             print(f"\r{line}   " if is_terminal else line, end="" if is_terminal else "\n", file=sys.stderr, flush=True)

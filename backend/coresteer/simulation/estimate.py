@@ -41,6 +41,11 @@ def _roughly(duration_s: float) -> str:
     return f"{duration_s / _MIN:.0f} min" if duration_s < 1.5 * _H else f"{duration_s / _H:.1f} h"
 
 
-def remaining_s(elapsed_s: float, done: float, total: float) -> float | None:
-    """Return about how long a study still takes, None while too little is done to say. done, total: messages."""
-    return elapsed_s * (total - done) / done if done >= 0.02 * total else None
+def remaining_s(elapsed_s: float, done: float, total: float, estimated_s: float) -> float | None:
+    """Return about how long a study still takes: from its estimate until 2 % are done, then from what is done.
+
+    done, total: messages. estimated_s: of the whole study. None where it takes longer than that with too little done.
+    """
+    if done >= 0.02 * total:
+        return elapsed_s * (total - done) / done
+    return estimated_s - elapsed_s if elapsed_s < estimated_s else None

@@ -52,7 +52,7 @@ class SimulationEstimate(BaseModel):
 class SimulationSummary(BaseModel):
     """A study in a list. sentence: why it ended; empty while it runs and once it is done.
 
-    remaining_s: about how long it still takes, None before its first run and after its end.
+    remaining_s: about how long it still takes, None after its end, and where that is not known.
     """
 
     id: int

@@ -209,13 +209,16 @@ def _to_trace(row: TraceRow) -> StoredTrace:
 
 
 def _to_summary(row: SimulationRow, runs_done: int, runs: Sequence[Run]) -> SimulationSummary:
-    """Return a study's list entry. runs: while it runs, all finished ones."""
+    """Return a study's list entry. runs: while it runs, all finished ones.
+
+    A study of a trace is estimated as if its jobs were generated: reading the trace each time would take longer.
+    """
     spec, left_s = msgspec.convert(row.spec, StudySpec), None
     if row.state == SimulationState.RUNNING:
-        messages = expected_messages(spec)
+        messages, expected = expected_messages(spec), estimate(spec, worker_count())
         done = sum(messages[each.cell, each.variant] for each in runs)
-        total = spec.seeds * sum(messages.values())
-        left_s = remaining_s((datetime.now(UTC) - row.created_at).total_seconds(), done, total)
+        elapsed_s = (datetime.now(UTC) - row.created_at).total_seconds()
+        left_s = remaining_s(elapsed_s, done, expected.messages, expected.duration_s)
     return SimulationSummary(
         id=row.id,
         spec=spec,
