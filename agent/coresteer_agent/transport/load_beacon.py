@@ -19,8 +19,6 @@ _DATAGRAM_BYTES = len(_TAG) + LOAD_BYTES
 _MAX_DATAGRAMS = 256
 """Datagrams read at a time; more are dropped by the kernel, whose buffer is small."""
 _RECEIVE_BUFFER_BYTES = 64 * 1024
-_LEAST_INTERVAL_S = 0.005
-"""A datagram sooner after the last one of its sender is ignored."""
 _MAX_PEERS = 64
 _MAPPED = bytes(10) + b"\xff\xff"
 
@@ -71,9 +69,6 @@ class LoadBeacon:
                 continue
             address = self._source(sender)
             if address not in peers:
-                continue
-            before = self._heard.get(address)
-            if before is not None and 0 < now_s - before.heard_s < _LEAST_INTERVAL_S:
                 continue
             if (load := decode_beacon(datagram)) is not None:
                 self._heard[address] = Heard(load, now_s)
