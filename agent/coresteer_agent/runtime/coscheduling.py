@@ -331,15 +331,14 @@ def explain(urgency: Urgency, chosen: Reordering, count: int) -> str:
     elif load is None:
         said = f"the load of {message.peer} is unknown, and its message is {age} old"
     else:
-        said = (
-            f"{message.peer} is expected to run in {urgency.ert_s * 1000:.1f} ms (TS {load.ts_s * 1000:.1f} ms, "
-            f"ENP {load.enp:.1f}, message {age} old)"
-        )
+        away = f"{abs(urgency.ert_s) * 1000:.1f} ms"
+        when = f"was expected to run {away} ago" if urgency.ert_s < 0 else f"is expected to run in {away}"
+        said = f"{message.peer} {when} (TS {load.ts_s * 1000:.1f} ms, ENP {load.enp:.1f}, message {age} old)"
     of = f"of {count} process{'' if count == 1 else 'es'} with pending messages on CPUs {chosen.cpus}"
     if urgency.pid in chosen.boosted:
         return f"First: {said}; number {chosen.boosted.index(urgency.pid) + 1} {of}."
     if chosen.lacks_loads:
-        return f"Not boosted: the loads of {chosen.peers} peers are known, {chosen.min_peers} are required."
+        return f"Not boosted: known loads of peers: {chosen.peers}, required: {chosen.min_peers}."
     return f"Not boosted: {said}; others are first {of}."
 
 
