@@ -54,7 +54,7 @@ export function TracePicker({ value, error, onChange }: Props) {
         description={
           facts === undefined
             ? "Generated jobs have hyper-exponential run times, sizes of powers of two and exponential arrivals."
-            : `${formatCount(facts.jobs, "job")} of up to ${formatCount(facts.largest, "process").replace("processs", "processes")}; sizes are scaled to the nodes.`
+            : `${formatCount(facts.jobs, "job")} of up to ${facts.largest.toLocaleString("en")} processes; sizes are scaled to the nodes.`
         }
         value={value}
         error={error}
