@@ -64,6 +64,13 @@ async def test_a_tune_finds_the_best_combination_and_restores_all_settings(node:
     assert done["arms"][0] == "as it is, as it is"
     assert [each["name"] for each in tune["candidates"]] == done["arms"]
     assert done["findings"][0].startswith("32 µs, CPU 7 is the best combination found: CPU, all CPUs together")
+    path = f"/api/experiments/{started['id']}/report"
+    report, korean = [(await node.operator.get(f"{path}?language={language}")).text for language in ("en", "ko")]
+    assert "Measured combinations" in report
+    assert "exceeds the limit" in report
+    assert "측정한 조합" in korean
+    assert "Measured combinations" not in korean
+    assert (await node.operator.get(f"{path}?format=csv")).status_code == 200
     assert (await node.operator.get(f"/api/changes?node_id={node.id}&open=true")).json()["changes"] == []
 
 
