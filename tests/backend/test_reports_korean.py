@@ -31,10 +31,10 @@ from coresteer_core.experiments.workload_spec import WorkloadSpec
 from coresteer_core.schema import json_schema
 
 AUTHORS = {"Jang", "Jin", "Kim", "Park", "Woo", "Lee", "Song", "Lim", "Eom", "Azougagh", "Maeng", "Dunnett", "Zou"}
-NAMES = AUTHORS | {"Donner", "Westfall", "Young"} | {
+NAMES = AUTHORS | {"Donner", "Westfall", "Young", "NUMA"} | {
     *("Linux", "Solaris", "Intel", "Xeon", "PARSEC", "UNAS", "PROC", "Apache", "MySQL", "Coresteer", "JSON", "CSV"),
     *("CPU", "NIC", "TCP", "UDP", "RPS", "IRQ", "ABBA", "BAAB", "MOVER", "irqbalance", "iperf", "softirq", "nice"),
-    *("NUMA", "veth", "network-process", "numa", "cgroup", "adaptive-rx", "lab", "kim", "eth", "ice", "amd", "example", "MPL"),
+    *("veth", "network-process", "numa", "cgroup", "adaptive-rx", "lab", "kim", "eth", "ice", "amd", "example", "MPL"),
 }  # fmt: skip
 UNITS = {"bit", "Gbit", "Mbit", "MiB", "kB", "ms", "µs"}
 IDENTIFIER = re.compile(
