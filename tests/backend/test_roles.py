@@ -138,6 +138,7 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
                 "/api/reports",
                 "/api/simulation",
                 "/api/application-metrics",
+                "/api/coalescing",
             )
         )
         for method in methods
