@@ -233,7 +233,7 @@ function TemplateNotes({ experiment, template }: { experiment: Experiment; templ
       )}
       {differs.length > 0 && (
         <section className="card" aria-label="How this experiment differs">
-          <h2>How this experiment differs from the authors'</h2>
+          <h2>{template.paper === "" ? "About this experiment" : "How this experiment differs from the authors'"}</h2>
           <ul className={styles.differs}>
             {differs.map((sentence) => (
               <li key={sentence}>{sentence}</li>
