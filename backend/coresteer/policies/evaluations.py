@@ -21,7 +21,7 @@ from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeState
-from coresteer_core.policies.base import Evaluation, Mode, Ownership
+from coresteer_core.policies.base import Evaluation, HoldoutReport, Mode, Ownership
 from coresteer_core.protocol import DecisionMessage
 
 
@@ -160,6 +160,7 @@ def _schema(row: DecisionRow, state: str | None) -> Decision:
         evaluation=msgspec.convert(row.evaluation, Evaluation),
         change_id=row.change_id,
         outcome=ChangeState(state) if state is not None else None,
+        holdout=None if row.holdout is None else msgspec.convert(row.holdout, HoldoutReport),
     )
 
 

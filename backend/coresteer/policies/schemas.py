@@ -17,7 +17,16 @@ from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import MODE_FIELD, OWNERSHIP_LABELS, Damping, Evaluation, Mode, Ownership, Scope
+from coresteer_core.policies.base import (
+    MODE_FIELD,
+    OWNERSHIP_LABELS,
+    Damping,
+    Evaluation,
+    HoldoutReport,
+    Mode,
+    Ownership,
+    Scope,
+)
 from coresteer_core.schema import labelled
 
 Glob = Annotated[str, Field(min_length=1, max_length=256), STORABLE]
@@ -347,7 +356,11 @@ class BacktestResult(BaseModel):
 
 
 class Decision(BaseModel):
-    """Result of a policy's evaluation on a node. outcome: state of the change that carries it out, None without one."""
+    """Result of a policy's evaluation on a node.
+
+    outcome: state of the change that carries it out, None without one. holdout: whether the policy is held out to
+    measure its effect, None if it never was.
+    """
 
     id: int
     node_id: int
@@ -359,6 +372,7 @@ class Decision(BaseModel):
     evaluation: Annotated[Evaluation, AsStruct()]
     change_id: UUID | None
     outcome: ChangeState | None
+    holdout: Annotated[HoldoutReport, AsStruct()] | None
 
 
 class DriftEntry(BaseModel):

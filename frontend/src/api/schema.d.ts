@@ -2082,7 +2082,10 @@ export interface components {
         };
         /**
          * Decision
-         * @description Result of a policy's evaluation on a node. outcome: state of the change that carries it out, None without one.
+         * @description Result of a policy's evaluation on a node.
+         *
+         *     outcome: state of the change that carries it out, None without one. holdout: whether the policy is held out to
+         *     measure its effect, None if it never was.
          */
         Decision: {
             /** Id */
@@ -2164,6 +2167,26 @@ export interface components {
             /** Change Id */
             change_id: string | null;
             outcome: components["schemas"]["ChangeState"] | null;
+            /** Holdout */
+            holdout: {
+                /**
+                 * HoldoutState
+                 * @description State of a policy's holdout: its settings are being restored, are restored, being written again, in force.
+                 *
+                 *         refused: it cannot be held out, so it is in force.
+                 * @enum {string}
+                 */
+                state: "entering" | "held_out" | "in_force" | "leaving" | "refused";
+                version: number;
+                since_ms: number;
+                /** @default [] */
+                excepted: {
+                    subject: string;
+                    why: string;
+                }[];
+                /** @default  */
+                why: string;
+            } | null;
         };
         /**
          * DesiredValueIn
