@@ -13,6 +13,7 @@ import { EnrolNode } from "../settings/EnrolNode";
 import { COLOURINGS } from "./colourings";
 import { Figures } from "./Figures";
 import { FleetMap, Legend } from "./FleetMap";
+import { FleetSavings } from "./FleetSavings";
 import { FleetTable } from "./FleetTable";
 import { parseFilter } from "./filter";
 import styles from "./fleet.module.css";
@@ -99,6 +100,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
           ))}
         </ul>
       )}
+      <FleetSavings />
       <Figures nodes={shown} changes={changes.filter((change) => ids.has(change.node_id))} />
       {shown.length === 0 ? (
         <p className="muted">None of the {formatCount(nodes.length, "node")} matches the filter.</p>

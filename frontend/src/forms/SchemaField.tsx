@@ -1,6 +1,7 @@
 import { Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core";
 import type { ReactNode } from "react";
 import { Fragment } from "react";
+import styles from "./forms.module.css";
 import { type Field, fieldsOf, inputOf, labelOf, optionsOf, type Schema } from "./schema";
 import type { Errors, Values } from "./values";
 
@@ -34,6 +35,7 @@ export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChan
   if (input === "choices")
     return (
       <Checkbox.Group
+        className={styles.choices}
         size="xs"
         label={label}
         description={description}
@@ -41,9 +43,11 @@ export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChan
         value={value.split(" ").filter(Boolean)}
         onChange={(chosen) => onChange(chosen.join(" "))}
       >
-        {optionsOf(schema).map((option) => (
-          <Checkbox key={option.value} value={option.value} label={option.label} mt={4} />
-        ))}
+        <div className={styles.options}>
+          {optionsOf(schema).map((option) => (
+            <Checkbox key={option.value} value={option.value} label={option.label} />
+          ))}
+        </div>
       </Checkbox.Group>
     );
   const text = {

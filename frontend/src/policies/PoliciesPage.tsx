@@ -5,10 +5,14 @@ import { useHasRole } from "../auth/me";
 import { Moment } from "../components/Moment";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
+import { Unknown } from "../components/Unknown";
 import { kindLabel, kindNames, kindSchema, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
 import { policyState } from "./policyState";
-import { isRolling, policiesQuery } from "./queries";
+import { Effect } from "./proof/Effects";
+import { Holdouts } from "./proof/Holdouts";
+import type { FleetProof } from "./proof/types";
+import { fleetProofQuery, isRolling, policiesQuery } from "./queries";
 import type { Policy } from "./types";
 
 /** All policies by rank, with the state of each. */
@@ -35,7 +39,12 @@ export function PoliciesPage() {
           shows, recommends or applies the result, with its reasons.
         </p>
       )}
-      {policies.data !== undefined && policies.data.length > 0 && <List policies={policies.data} />}
+      {policies.data !== undefined && policies.data.length > 0 && (
+        <>
+          <Holdouts />
+          <List policies={policies.data} />
+        </>
+      )}
       {policies.data !== undefined && (
         <section className={`card ${styles.new}`}>
           <h2>New policy</h2>
@@ -62,6 +71,7 @@ export function PoliciesPage() {
 }
 
 function List({ policies }: { policies: Policy[] }) {
+  const lines = useQuery(fleetProofQuery).data?.policies ?? [];
   return (
     <section className="card">
       <h2>
@@ -78,6 +88,7 @@ function List({ policies }: { policies: Policy[] }) {
               <th className="n">version</th>
               <th className="n">nodes</th>
               <th>state</th>
+              <th>effect</th>
               <th>created</th>
             </tr>
           </thead>
@@ -102,6 +113,9 @@ function List({ policies }: { policies: Policy[] }) {
                   {policyState(policy)}
                 </td>
                 <td>
+                  <Proven line={lines.find(({ policy_id }) => policy_id === policy.id)} />
+                </td>
+                <td>
                   <Moment at={policy.created_at} /> <span className="muted">by {policy.created_by}</span>
                 </td>
               </tr>
@@ -110,5 +124,15 @@ function List({ policies }: { policies: Policy[] }) {
         </table>
       </Scroll>
     </section>
+  );
+}
+
+/** The effect of a policy in force; nothing for one that is not enforced, and hatched without evidence. */
+function Proven({ line }: { line: FleetProof["policies"][number] | undefined }) {
+  if (line === undefined) return null;
+  return (
+    <span title={line.sentence}>
+      {line.effect === null ? <Unknown why={line.sentence} /> : <Effect effect={line.effect} finding={line.finding} />}
+    </span>
   );
 }

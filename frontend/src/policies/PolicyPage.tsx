@@ -20,6 +20,8 @@ import { type Draft, draftOf, readBody } from "./editor/policyDraft";
 import { kindLabel, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
 import { describeDisabling, describeEnabling, movesMemory, policyState } from "./policyState";
+import { ProofLine } from "./proof/ProofLine";
+import { ProofTab } from "./proof/ProofTab";
 import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
 import { Rollouts } from "./rollouts/Rollouts";
 import type { PolicySearch, Tab } from "./search";
@@ -30,6 +32,7 @@ const route = getRouteApi("/shell/policies/$policyId");
 
 const TAB_OPTIONS: { value: Tab; label: string }[] = [
   { value: "edit", label: "Edit and preview" },
+  { value: "proof", label: "Proof" },
   { value: "versions", label: "Versions" },
   { value: "rollout", label: "Rollout" },
   { value: "backtest", label: "Backtest" },
@@ -92,6 +95,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
         </span>
       </PageTop>
       <PolicyState policy={policy} />
+      <ProofLine policy={policy} search={search} navigate={navigate} />
       <div className={styles.tabs}>
         <Segments
           label="Part of the policy"
@@ -128,6 +132,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
           <PreviewPane draft={draft} chosen={search.nodes} onChoose={(nodes) => navigate({ nodes })} />
         </div>
       )}
+      {tab === "proof" && <ProofTab policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "versions" && <Versions policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "rollout" && <Rollouts policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "backtest" && (

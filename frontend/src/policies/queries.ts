@@ -1,4 +1,4 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
 import { queryClient } from "../api/queries";
 import type { ClassesEvent } from "../live/socket";
@@ -22,6 +22,30 @@ export const policyQuery = (policyId: number) =>
       unwrap(api.GET("/api/policies/{policy_id}", { params: { path: { policy_id: policyId } }, signal })),
     refetchInterval: ({ state }) => (isRolling(state.data?.rollout ?? null) ? ROLLING_MS : false),
   });
+
+const PROOF_MS = 10_000;
+
+/** The evidence about a policy's effect; label: by whose values nodes are grouped. */
+export const proofQuery = (policyId: number, label: string | undefined) =>
+  queryOptions({
+    queryKey: ["policies", policyId, "proof", label],
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET("/api/policies/{policy_id}/proof", {
+          params: { path: { policy_id: policyId }, query: { ...(label !== undefined && { label }) } },
+          signal,
+        }),
+      ),
+    refetchInterval: PROOF_MS,
+  });
+
+/** What all policies in force together save. */
+export const fleetProofQuery = queryOptions({
+  queryKey: ["policies", "proof"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/proof", { signal })),
+  refetchInterval: PROOF_MS,
+});
 
 export const versionsQuery = (policyId: number) =>
   queryOptions({

@@ -13,6 +13,10 @@ test.each([
     { tab: "versions", version: 3, diff: 1 },
   ],
   [{ tab: "?", version: "0", diff: "-1", nodes: "all", node: "x" }, {}],
+  [
+    { tab: "proof", version: "2", metric: "rtt_p99_us", label: "role" },
+    { tab: "proof", version: 2, metric: "rtt_p99_us", label: "role" },
+  ],
   [{ nodes: "3,17" }, { nodes: "3,17" }],
   [
     { tab: "backtest", node: "4", from: "1000", to: "3601000" },

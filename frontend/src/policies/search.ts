@@ -10,15 +10,19 @@ const PolicySearchSchema = v.pipe(
     /** The open tab; the editor when absent. Older links call the backtest "replay". */
     tab: param(
       v.pipe(
-        v.picklist(["versions", "rollout", "backtest", "replay"]),
+        v.picklist(["proof", "versions", "rollout", "backtest", "replay"]),
         v.transform((tab) => (tab === "replay" ? "backtest" : tab)),
       ),
     ),
-    /** The version that is edited, compared, rolled out or tested; the newest when absent. */
+    /** The version that is edited, proved, compared, rolled out or tested; the newest when absent. */
     version: param(positiveInteger),
     /** The version that it is compared with; its predecessor when absent. */
     diff: param(positiveInteger),
     nodes,
+    /** The metric whose effect is drawn over time; the primary one when absent. */
+    metric: param(filledText),
+    /** The label by whose values the effect is grouped. */
+    label: param(filledText),
     /** The node of the backtest. */
     node: param(positiveInteger),
     /** The backtest's range in Unix milliseconds. */

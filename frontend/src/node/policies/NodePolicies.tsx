@@ -13,7 +13,7 @@ import type { Decision, PolicyBody } from "../../policies/types";
 import { ApplyPlan } from "../changes/ApplyPlan";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
-import { latestOfEach } from "./decisions";
+import { holdoutText, latestOfEach } from "./decisions";
 import styles from "./policies.module.css";
 
 const OUTCOME = {
@@ -86,13 +86,25 @@ function Evaluations({ children }: { children: ReactNode }) {
 function Head({ decision }: { decision: Decision }) {
   const { policy_id, policy_name, version, mode, at, outcome } = decision;
   const tag = outcome === null ? null : OUTCOME[outcome];
+  const holdout = holdoutText(decision);
   return (
     <h3>
       <Link to="/policies/$policyId" params={{ policyId: policy_id }}>
         {policy_name}
       </Link>{" "}
       <span className="muted">v{version}</span> <span className="tag">{mode}</span>{" "}
-      {tag !== null && <span className={`tag ${tag[1]}`}>{tag[0]}</span>}
+      {tag !== null && <span className={`tag ${tag[1]}`}>{tag[0]}</span>}{" "}
+      {holdout !== null && (
+        <Link
+          to="/policies/$policyId"
+          params={{ policyId: policy_id }}
+          search={{ tab: "proof" }}
+          className="tag change"
+          title={holdout.help}
+        >
+          {holdout.words}
+        </Link>
+      )}
       <span className="grow" />
       <span className="muted">
         since <Moment at={at} />

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Decision } from "../../policies/types";
 import { decisionMarks } from "../time/timeMarks";
-import { latestOfEach } from "./decisions";
+import { holdoutText, latestOfEach } from "./decisions";
 
 const decision = (id: number, policy: string, over: Partial<Decision> = {}, moves = 1): Decision => ({
   id,
@@ -29,6 +29,7 @@ const decision = (id: number, policy: string, over: Partial<Decision> = {}, move
   },
   change_id: null,
   outcome: null,
+  holdout: null,
   ...over,
 });
 
@@ -59,4 +60,19 @@ test("consecutive decisions on the same settings have one mark", () => {
     0,
   );
   expect(marks.map(({ timeMs }) => timeMs)).toEqual([1000, 2000, 4000]);
+});
+
+const holdout = (state: NonNullable<Decision["holdout"]>["state"], over = {}) =>
+  holdoutText({ holdout: { state, version: 2, since_ms: 0, excepted: [], why: "", ...over } });
+
+test("a policy that is held out is marked with its state, and settings that are not restored are named", () => {
+  expect(holdoutText({ holdout: null })).toBeNull();
+  expect(holdout("in_force")).toBeNull();
+  expect(holdout("held_out")?.words).toMatch(/^held out since \d\d:\d\d:\d\d$/);
+  const rings = { subject: "netdev/eth0/ring/rx", why: "The write interrupts traffic." };
+  expect(holdout("held_out", { excepted: [rings] })?.help).toMatch(/Not restored: netdev\/eth0\/ring\/rx\.$/);
+  expect(holdout("refused", { why: "It moves memory." })).toEqual({
+    words: "never held out",
+    help: "It moves memory.",
+  });
 });
