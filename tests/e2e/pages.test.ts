@@ -75,6 +75,7 @@ const screens: [string, () => Promise<unknown>][] = [
   ],
   ["a new policy with its preview", () => openPreview(`${stack.url}/policies/new?kind=network-process`)],
   ["a policy with its preview", () => openPreview(policy)],
+  ["a policy's proof", () => openTab("proof", "Proof")],
   ["a policy's versions", () => openTab("versions", "Versions")],
   ["a policy's rollout", () => openTab("rollout", "Rollout")],
   ["a policy's backtest", () => openTab("backtest", "Backtest")],

@@ -69,8 +69,8 @@ export class Child {
 
 export type Stack = { url: string; setUpLink: string; env: NodeJS.ProcessEnv; stop: () => Promise<void> };
 
-/** `root` lets the local agent work on a captured tree instead of this machine. */
-export async function startStack({ root = "/" } = {}): Promise<Stack> {
+/** `root` lets the local agent work on a captured tree instead of this machine; `settings` are further variables. */
+export async function startStack({ root = "/", settings = {} as Record<string, string> } = {}): Promise<Stack> {
   const stateDir = await mkdtemp(join(tmpdir(), "coresteer-e2e-"));
   const port = await freePort();
   const env = {
@@ -80,6 +80,7 @@ export async function startStack({ root = "/" } = {}): Promise<Stack> {
     CORESTEER_PORT: String(port),
     CORESTEER_NODE_NAME: "here",
     CORESTEER_AGENT_ROOT: root,
+    ...settings,
   };
   const child = new Child(bin("coresteer"), ["up"], env);
   const setUpLink = await child.until(/http:\S+\/setup\?token=\S+/);
@@ -94,14 +95,10 @@ export async function startStack({ root = "/" } = {}): Promise<Stack> {
   };
 }
 
-/** Simulated nodes that join a stack. */
-export function startSimulation({ url, env }: Stack, args: string[]): Child {
-  const script = '"$0" simulate --backend "$1" --token "$("$2" enrolment-token --simulated)"';
-  return new Child(
-    "bash",
-    ["-c", `exec ${script} "\${@:3}"`, bin("coresteer-agent"), url, bin("coresteer"), ...args],
-    env,
-  );
+/** Simulated nodes that join a stack. `agent`: the command that simulates them. */
+export function startSimulation({ url, env }: Stack, args: string[], agent = [bin("coresteer-agent")]): Child {
+  const script = `exec "\${@:3}" --backend "$1" --token "$("$2" enrolment-token --simulated)"`;
+  return new Child("bash", ["-c", script, "bash", url, bin("coresteer"), ...agent, "simulate", ...args], env);
 }
 
 export async function launchBrowser(): Promise<Browser> {
