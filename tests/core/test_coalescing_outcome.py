@@ -4,7 +4,8 @@ from msgspec.structs import replace
 from tests.core.nic_plant import FRAMES, USECS, Plant, Traffic, run
 
 from coresteer.papers.nic_model import FRAME_BYTES, GAP_US
-from coresteer_core.node.load import Load
+from coresteer_core.node.inventory import Queue
+from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.nic import Timer
 from coresteer_core.policies.coalescing.outcome import EXAMPLES, Outcome, knee_within, settle
 from coresteer_core.policies.coalescing.spec import Coalescing
@@ -13,7 +14,8 @@ from coresteer_core.schema import json_schema
 PRESETS = {
     preset.label: msgspec.convert({"type": "coalescing", **preset.values}, Coalescing) for preset in Coalescing.presets
 }
-PAPER, THROTTLE, ABSOLUTE = EXAMPLES
+BALANCED = PRESETS["balanced"]
+PAPER, THROTTLE, _ = EXAMPLES
 
 
 def on(example_index: int, label: str) -> Outcome:
@@ -70,6 +72,33 @@ def test_the_knee_stays_within_the_bounds() -> None:
     assert bulk is not None
     assert (bulk.rx_usecs, bulk.rx_frames) == (80, 42)
     assert knee_within(view, netdev, PRESETS["latency first"]) is None
+
+
+def test_the_knee_of_several_queues_counts_all_their_interrupts() -> None:
+    view = replace(THROTTLE.view, load=replace(THROTTLE.view.load, irqs=[IrqLoad(1, 0, 500.0)]))
+    netdev, (irq,), (load,) = view.inventory.netdevs[0], view.inventory.irqs, view.load.netdevs
+    other = replace(irq, irq=2, queues=["rx-1"])
+    doubled = replace(load, rx_packets_per_s=2 * load.rx_packets_per_s, rx_bytes_per_s=2 * load.rx_bytes_per_s)
+    two = replace(
+        view,
+        inventory=replace(view.inventory, irqs=[irq, other]),
+        load=replace(view.load, irqs=[IrqLoad(1, 0, 500.0), IrqLoad(2, 0, 500.0)], netdevs=[doubled]),
+    )
+    netdev = replace(netdev, queues=[*netdev.queues, Queue("rx-1", 2)])
+    one, both = knee_within(view, view.inventory.netdevs[0], BALANCED), knee_within(two, netdev, BALANCED)
+    assert one is not None and both is not None
+    assert (both.rx_usecs, both.max_wait_us) == (one.rx_usecs, one.max_wait_us)
+    assert both.predicted.interrupts_per_s == pytest.approx(2 * one.predicted.interrupts_per_s)
+
+
+def test_measured_interrupts_correct_the_model() -> None:
+    view = THROTTLE.view
+    netdev = view.inventory.netdevs[0]
+    found = settle(replace(view, load=replace(view.load, irqs=[IrqLoad(1, 0, 1000.0)])), netdev, BALANCED)
+    assert found is not None and found.predicted is not None
+    assert found.usecs == 10
+    assert found.predicted.interrupts_per_s == pytest.approx(1000)
+    assert "The target of 16 is reached" in found.why
 
 
 def test_a_silent_device_has_no_outcome() -> None:

@@ -7673,6 +7673,7 @@ export interface components {
             knee: {
                 rx_usecs: number;
                 rx_frames: number | null;
+                max_wait_us: number;
                 /**
                  * Prediction
                  * @description Predicted interrupt rate, latency in µs that coalescing adds to a packet, and share of dropped packets.

@@ -27,10 +27,14 @@ _PACKETS = 600
 
 
 class Knee(Struct, frozen=True):
-    """The knee: rx-usecs, rx-frames (None where packets are not counted), and the prediction for them."""
+    """The knee: rx-usecs, rx-frames (None where packets are not counted), and the prediction for them.
+
+    max_wait_us: the longest time that a packet waits.
+    """
 
     rx_usecs: int
     rx_frames: int | None
+    max_wait_us: float
     predicted: Prediction
 
 
@@ -53,9 +57,9 @@ def find_knee(
 
     def choose(pairs: list[tuple[int, int | None]]) -> list[Knee]:
         found = [
-            Knee(time, count, predict(traffic, TimerParams(timer, time, count), host, packets=_PACKETS))
+            Knee(time, count, wait_us, predict(traffic, TimerParams(timer, time, count), host, packets=_PACKETS))
             for time, count in pairs
-            if max_wait_us(timer, time, count) <= max_added_us
+            if (wait_us := max_wait_us(timer, time, count)) <= max_added_us
         ]
         return [one for one in found if one.predicted.dropped_share <= least_dropped + _LOST]
 

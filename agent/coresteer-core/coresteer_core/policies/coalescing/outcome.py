@@ -65,7 +65,7 @@ def _example(
     irq = Irq(1, "eth0-rx-0", "PCI-MSI", None, None, None, True, netdev="eth0", queues=["rx-0"])
     sent_per_s = packets_per_s / 50  # little more than acknowledgements
     received = NetdevLoad("eth0", packets_per_s, packets_per_s * frame_bytes, sent_per_s, sent_per_s * 60, 0.0)
-    load = Load(seconds=ROUND_PERIOD_S, irqs=[IrqLoad(1, 0, packets_per_s)], netdevs=[received])
+    load = Load(seconds=ROUND_PERIOD_S, netdevs=[received])
     return Example(label, View(Topology([], [], []), Inventory([only], [irq]), load))
 
 
@@ -93,14 +93,19 @@ EXAMPLES = (
 
 
 def settle(view: View, netdev: Netdev, spec: Coalescing) -> Outcome | None:
-    """Return where the policy settles on a netdev whose traffic stays as it is now; None if that is not known."""
+    """Return where the policy settles on a netdev whose traffic stays as it is now; None if that is not known.
+
+    The model's interrupts are multiplied by the measured ones ÷ the model's with the present values.
+    """
     traffic = received_traffic(view.inventory, view.load, netdev)
     load = next((each for each in view.load.netdevs if each.name == netdev.name), None)
     if traffic is None or load is None:
         return None
+    correction = _correction(view, netdev, traffic, spec)
     memory, calm, why = CoalescingMemory(), 0, ""
     for _ in range(_MOST_ROUNDS):
-        decision = decide(_view_of(view, netdev, traffic, load, spec), spec, Scope(), memory)
+        predicted = _predict(netdev, traffic, view, spec, correction)
+        decision = decide(_view_of(view, netdev, load, predicted), spec, Scope(), memory)
         if isinstance(decision.memory, CoalescingMemory):
             memory = decision.memory
         writes = {each.key.removeprefix(f"netdev/{netdev.name}/"): each.value for each in decision.proposals}
@@ -111,20 +116,23 @@ def settle(view: View, netdev: Netdev, spec: Coalescing) -> Outcome | None:
             break
     mechanism = find_mechanism(netdev, view.learned, software=spec.software)
     if isinstance(mechanism, str):
-        return Outcome(None, None, _predict(netdev, traffic, view, spec), None, why)
+        return Outcome(None, None, _predict(netdev, traffic, view, spec, correction), None, why)
     delay = mechanism.current_delay
     longest_us = mechanism.max_wait_us(delay)
     return Outcome(
         delay.usecs,
         delay.frames,
-        _predict(netdev, traffic, view, spec),
+        _predict(netdev, traffic, view, spec, correction),
         longest_us if isfinite(longest_us) else None,
         why,
     )
 
 
 def knee_within(view: View, netdev: Netdev, spec: Coalescing) -> Knee | None:
-    """Return the knee of a netdev's present traffic within the bounds; None where there is none or it is not known."""
+    """Return the knee of a netdev's present traffic within the bounds; None where there is none or it is not known.
+
+    interrupts_per_s of its prediction is that of all queues together, corrected as in settle().
+    """
     traffic = received_traffic(view.inventory, view.load, netdev)
     wait = timer_params(netdev.driver, netdev.params)
     if traffic is None or wait is None:
@@ -133,10 +141,35 @@ def knee_within(view: View, netdev: Netdev, spec: Coalescing) -> Knee | None:
     host = HostCosts(ring=int_param(netdev.params, "ring/rx") or TYPICAL_HOST_COSTS.ring)
     counts = [count for count in KNEE_FRAMES if count <= spec.packets_per_interrupt]
     frames = counts if RX_FRAMES in netdev.params else []
-    return find_knee(queue, wait.timer, host, frames=frames, max_added_us=spec.max_added_us)
+    knee = find_knee(queue, wait.timer, host, frames=frames, max_added_us=spec.max_added_us)
+    if knee is None:
+        return None
+    per_s = knee.predicted.interrupts_per_s / traffic.share * _correction(view, netdev, traffic, spec)
+    per_s = min(traffic.packets_per_s, per_s)
+    return replace(knee, predicted=replace(knee.predicted, interrupts_per_s=per_s))
 
 
-def _predict(netdev: Netdev, traffic: ReceivedTraffic, view: View, spec: Coalescing) -> Prediction | None:
+def _correction(view: View, netdev: Netdev, traffic: ReceivedTraffic, spec: Coalescing) -> float:
+    """Return the measured interrupts ÷ the model's with the present values; 1 where either is not known."""
+    found = _model(netdev, traffic, view, spec)
+    if not traffic.interrupts_per_s or found is None or not found.interrupts_per_s:
+        return 1.0
+    return traffic.interrupts_per_s / found.interrupts_per_s
+
+
+def _predict(
+    netdev: Netdev, traffic: ReceivedTraffic, view: View, spec: Coalescing, correction: float
+) -> Prediction | None:
+    """Return the model's prediction with corrected interrupts, at most one for each packet."""
+    found = _model(netdev, traffic, view, spec)
+    if found is None:
+        return None
+    per_s = min(traffic.packets_per_s, found.interrupts_per_s * correction)
+    per_interrupt = found.packets_per_interrupt * found.interrupts_per_s / per_s
+    return replace(found, interrupts_per_s=per_s, packets_per_interrupt=per_interrupt)
+
+
+def _model(netdev: Netdev, traffic: ReceivedTraffic, view: View, spec: Coalescing) -> Prediction | None:
     mechanism = find_mechanism(netdev, view.learned, software=spec.software)
     if isinstance(mechanism, KernelPolling):
         wait: TimerParams | None = TimerParams(Timer.THROTTLE, mechanism.current_delay.usecs)
@@ -145,9 +178,8 @@ def _predict(netdev: Netdev, traffic: ReceivedTraffic, view: View, spec: Coalesc
     return None if wait is None else predict_received(netdev, traffic, wait, packets=_PACKETS)
 
 
-def _view_of(view: View, netdev: Netdev, traffic: ReceivedTraffic, load: NetdevLoad, spec: Coalescing) -> View:
-    """Return the node's view with only this netdev, and the interrupts that the model predicts for its values."""
-    found = _predict(netdev, traffic, view, spec)
+def _view_of(view: View, netdev: Netdev, load: NetdevLoad, found: Prediction | None) -> View:
+    """Return the node's view with only this netdev, and the interrupts that are predicted for its values."""
     present = dict.fromkeys(sorted(receive_irqs(view.inventory, netdev)), 0.0)
     for cell in view.load.irqs:
         if cell.irq in present:
