@@ -1,5 +1,5 @@
-import { memo, useMemo, useRef } from "react";
-import { useWidth } from "../../charts/canvas";
+import { useMemo } from "react";
+import { type PointSeries, PointsChart } from "../../charts/PointsChart";
 import { Scroll } from "../../components/Scroll";
 import { armIndex, armName, metricOf } from "../arms";
 import { figureText } from "../format";
@@ -9,21 +9,16 @@ import { scaleOver } from "./axisScale";
 import styles from "./results.module.css";
 
 const HEIGHT = 220;
-const MARGIN = { top: 18, right: 12, bottom: 20, left: 84 };
 
 type Props = { experiment: Experiment; metric: string; asTable: boolean };
 
 /** One metric of all runs in execution order, with a mark per arm. */
 export function RunsChart({ experiment, metric, asTable }: Props) {
-  const box = useRef<HTMLDivElement>(null);
-  const width = useWidth(box);
   const arms = experiment.arms.length;
   if (asTable) return <RunsTable experiment={experiment} metric={metric} />;
   return (
     <>
-      <div ref={box} className={styles.plot} style={{ height: HEIGHT }}>
-        {width > 0 && <Points experiment={experiment} metric={metric} width={width} />}
-      </div>
+      <Points experiment={experiment} metric={metric} />
       <ul className={styles.legend}>
         {experiment.arms.map((name, place) => (
           <li key={name}>
@@ -36,78 +31,53 @@ export function RunsChart({ experiment, metric, asTable }: Props) {
   );
 }
 
-const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "asTable"> & { width: number }) {
-  const { runs, arms, runs_planned } = experiment;
+function Points({ experiment, metric }: Omit<Props, "asTable">) {
+  const { runs, runs_planned } = experiment;
   const { label, unit } = metricOf(experiment, metric);
-  const values = useMemo(() => runs.map((run) => run.figures[metric] ?? null), [runs, metric]);
-  const scale = useMemo(() => scaleOver(values.filter((value) => value !== null)), [values]);
+  const series = useMemo(() => runSeries(experiment, metric), [experiment, metric]);
+  const up = useMemo(() => scaleOver(series.flatMap(({ points }) => points.map(({ y }) => y))), [series]);
   const last = Math.max(1, runs_planned - 1, ...runs.map((run) => run.planned.number));
-  const inner = width - MARGIN.left - MARGIN.right;
-  const x = (number: number) => MARGIN.left + ((number + 0.5) / (last + 1)) * inner;
-  const y = (value: number) => MARGIN.top + (1 - scale.at(value)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
-  const firstMain = runs.find((run) => run.planned.stage === "main")?.planned.number;
-  const aaEnd =
-    firstMain ??
-    (runs.some((run) => run.planned.stage === "aa") ? Math.max(...runs.map((r) => r.planned.number)) + 1 : 0);
-  const known = values.some((value) => value !== null);
-  return (
-    <svg width={width} height={HEIGHT} role="img" aria-label={`${label} of ${runs.length} runs in order`}>
-      {aaEnd > 0 && (
-        <g>
-          <rect
-            className={styles.aa}
-            x={MARGIN.left}
-            y={MARGIN.top}
-            width={x(aaEnd - 0.5) - MARGIN.left}
-            height={HEIGHT - MARGIN.top - MARGIN.bottom}
-          />
-          <text className={styles.axis} x={MARGIN.left + 4} y={12}>
-            A/A runs
-          </text>
-        </g>
-      )}
-      {known &&
-        scale.ticks.map((tick) => (
-          <g key={tick}>
-            <line className={styles.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-            <text className={styles.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
-              {figureText(tick, unit)}
-            </text>
-          </g>
-        ))}
-      <text className={styles.axis} x={MARGIN.left} y={HEIGHT - 4}>
-        run 1
-      </text>
-      <text className={styles.axis} x={width - MARGIN.right} y={HEIGHT - 4} textAnchor="end">
-        run {last + 1}
-      </text>
-      {runs.map((run, index) => {
-        const value = values[index] ?? null;
-        if (value === null) return null;
-        const { planned, attempt, discarded } = run;
-        const mark = markOf(Math.max(0, armIndex(experiment, planned.arm)), arms.length);
-        return (
-          <path
-            key={`${planned.number} ${attempt}`}
-            d={shapePath(mark.shape)}
-            transform={`translate(${x(planned.number)} ${y(value)})`}
-            fill={discarded === null ? mark.colour : "none"}
-            stroke={mark.colour}
-          >
-            <title>
-              {`run ${planned.number + 1}, ${armName(experiment, planned.arm)}: ${figureText(value, unit)}${discarded === null ? "" : `, discarded: ${discarded}`}`}
-            </title>
-          </path>
-        );
-      })}
-      {!known && (
-        <text className={styles.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
-          {runs.length === 0 ? "No run has finished yet." : "No run has this metric."}
-        </text>
-      )}
-    </svg>
+  const x = useMemo(
+    () => ({ low: -0.5, high: last + 0.5, ticks: [0, last], format: (value: number) => `run ${value + 1}` }),
+    [last],
   );
-});
+  const y = useMemo(() => ({ ...up, format: (value: number) => figureText(value, unit) }), [up, unit]);
+  const end = aaEnd(runs);
+  const band = useMemo(() => (end === 0 ? null : { from: -0.5, to: end - 0.5, name: "A/A runs" }), [end]);
+  return (
+    <PointsChart
+      label={`${label} of ${runs.length} runs in order`}
+      height={HEIGHT}
+      series={series}
+      x={x}
+      y={y}
+      band={band}
+      absent={runs.length === 0 ? "No run has finished yet." : "No run has this metric."}
+    />
+  );
+}
+
+/** The number of the first run after the A/A runs; 0 without them. */
+function aaEnd(runs: Experiment["runs"]): number {
+  const firstMain = runs.find((run) => run.planned.stage === "main")?.planned.number;
+  if (firstMain !== undefined) return firstMain;
+  return runs.some((run) => run.planned.stage === "aa") ? Math.max(...runs.map((run) => run.planned.number)) + 1 : 0;
+}
+
+function runSeries(experiment: Experiment, metric: string): PointSeries[] {
+  const { unit } = metricOf(experiment, metric);
+  return experiment.arms.map((name, place) => {
+    const mark = markOf(place, experiment.arms.length);
+    const points = experiment.runs.flatMap(({ planned, figures, discarded }) => {
+      const value = figures[metric] ?? null;
+      if (value === null || Math.max(0, armIndex(experiment, planned.arm)) !== place) return [];
+      const why = discarded === null ? "" : `, discarded: ${discarded}`;
+      const text = `run ${planned.number + 1}, ${armName(experiment, planned.arm)}: ${figureText(value, unit)}${why}`;
+      return [{ x: planned.number, y: value, text, hollow: discarded !== null }];
+    });
+    return { key: name, colour: mark.colour, path: shapePath(mark.shape), points };
+  });
+}
 
 function RunsTable({ experiment, metric }: Omit<Props, "asTable">) {
   const { label, unit } = metricOf(experiment, metric);

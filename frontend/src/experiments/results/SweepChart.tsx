@@ -1,9 +1,9 @@
-import { useRef } from "react";
-import { useWidth } from "../../charts/canvas";
+import { useMemo } from "react";
+import { type PointSeries, PointsChart } from "../../charts/PointsChart";
 import { Scroll } from "../../components/Scroll";
 import { metricOf } from "../arms";
 import { effectText, effectWithInterval, figureText } from "../format";
-import type { Experiment, Interval } from "../types";
+import type { Experiment } from "../types";
 import { AuthorsTable } from "./AuthorsTable";
 import { markOf, shapePath } from "./armMarks";
 import { intervalEnds, scaleOver } from "./axisScale";
@@ -33,7 +33,8 @@ type MetricProps = Omit<Props, "paper">;
 
 function Lines({ experiment, metric }: MetricProps) {
   const { label, unit } = metricOf(experiment, metric);
-  const { points, numeric } = sweepPoints(experiment, metric);
+  const { points, numeric } = useMemo(() => sweepPoints(experiment, metric), [experiment, metric]);
+  const authors = useMemo(() => points.map(authorsPoint), [points]);
   const factor = experiment.spec.factors[0];
   const axis = [factor?.name, factor?.unit].filter(Boolean).join(", ");
   const trend = experiment.analysis.trends.find((one) => one.metric === metric);
@@ -56,11 +57,7 @@ function Lines({ experiment, metric }: MetricProps) {
           <figure>
             <figcaption>The authors: {label}</figcaption>
             <LinePlot
-              points={points.map(({ authors: value, ...point }) => ({
-                ...point,
-                authors: null,
-                y: value === null ? null : { value, low: value, high: value },
-              }))}
+              points={authors}
               numeric={numeric}
               unit={unit}
               axis={axis}
@@ -80,82 +77,57 @@ function Lines({ experiment, metric }: MetricProps) {
   );
 }
 
+/** A point with the authors' value in the place of this node's. */
+function authorsPoint({ authors: value, ...point }: SweepPoint): SweepPoint {
+  return { ...point, authors: null, y: value === null ? null : { value, low: value, high: value } };
+}
+
 const HEIGHT = 240;
-const MARGIN = { top: 10, right: 18, bottom: 40, left: 84 };
+/** Pixels that a label of a numeric level takes, and of a letter of another one, at the usual width of the chart. */
+const LABELS = { numeric: 64, letter: 7, plot: 420 };
 
 type PlotProps = { points: SweepPoint[]; numeric: boolean; unit: string; axis: string; of: number; label: string };
 
 function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
-  const box = useRef<HTMLDivElement>(null);
-  const width = useWidth(box);
-  const known = points.filter((point): point is SweepPoint & { y: Interval } => point.y !== null);
-  const across = scaleOver(points.map(({ x }) => x));
-  const up = scaleOver(
-    known.flatMap(({ y }) => intervalEnds(y)),
-    { zero: true },
-  );
-  const x = (value: number) => MARGIN.left + across.at(value) * (width - MARGIN.left - MARGIN.right);
-  const y = (value: number) => MARGIN.top + (1 - up.at(value)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
-  const bottom = HEIGHT - MARGIN.bottom;
-  // labels are thinned where they would overlap
-  const wide = numeric ? 64 : 12 + 7 * Math.max(...points.map(({ name }) => name.length));
-  const every = Math.max(1, Math.ceil((points.length * wide) / Math.max(1, width - MARGIN.left - MARGIN.right)));
+  const series = useMemo(() => sweepSeries(points, of, unit), [points, of, unit]);
+  const x = useMemo(() => {
+    // labels are thinned where they would overlap
+    const wide = numeric ? LABELS.numeric : 12 + LABELS.letter * Math.max(...points.map(({ name }) => name.length));
+    const every = Math.max(1, Math.ceil((points.length * wide) / LABELS.plot));
+    const names = new Map(points.map((point) => [point.x, numeric ? String(point.x) : point.name]));
+    return {
+      ...scaleOver(points.map((point) => point.x)),
+      ticks: points.filter((_, index) => index % every === 0).map((point) => point.x),
+      format: (value: number) => names.get(value) ?? "",
+      label: axis,
+    };
+  }, [points, numeric, axis]);
+  const y = useMemo(() => {
+    const ends = points.flatMap((point) => intervalEnds(point.y));
+    return { ...scaleOver(ends, { zero: true }), format: (value: number) => figureText(value, unit) };
+  }, [points, unit]);
   return (
-    <div ref={box} className={styles.plot} style={{ height: HEIGHT }}>
-      {width > 0 && (
-        <svg width={width} height={HEIGHT} role="img" aria-label={`${label} over ${axis}`}>
-          {(known.length === 0 ? [] : up.ticks).map((tick) => (
-            <g key={tick}>
-              <line className={styles.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-              <text className={styles.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
-                {figureText(tick, unit)}
-              </text>
-            </g>
-          ))}
-          {points
-            .filter((_, index) => index % every === 0)
-            .map((point) => (
-              <text key={point.place} className={styles.axis} x={x(point.x)} y={bottom + 14} textAnchor="middle">
-                {numeric ? point.x : point.name}
-              </text>
-            ))}
-          <text className={styles.axis} x={(MARGIN.left + width - MARGIN.right) / 2} y={HEIGHT - 6} textAnchor="middle">
-            {axis}
-          </text>
-          {numeric && (
-            <polyline
-              className={styles.line}
-              points={known.map((point) => `${x(point.x)},${y(point.y.value)}`).join(" ")}
-            />
-          )}
-          {known.map((point) => {
-            const mark = markOf(point.place, of);
-            return (
-              <g key={point.place} stroke={mark.colour}>
-                {point.y.low < point.y.high && (
-                  <path
-                    d={`M${x(point.x)} ${y(point.y.low)}V${y(point.y.high)}m-4 0h8M${x(point.x) - 4} ${y(point.y.low)}h8`}
-                  />
-                )}
-                <path
-                  d={shapePath(mark.shape)}
-                  transform={`translate(${x(point.x)} ${y(point.y.value)})`}
-                  fill={mark.colour}
-                >
-                  <title>{`${point.name}: ${figureText(point.y.value, unit)} (${figureText(point.y.low, unit)} to ${figureText(point.y.high, unit)})`}</title>
-                </path>
-              </g>
-            );
-          })}
-          {known.length === 0 && (
-            <text className={styles.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
-              No run has this metric yet.
-            </text>
-          )}
-        </svg>
-      )}
-    </div>
+    <PointsChart
+      label={`${label} over ${axis}`}
+      height={HEIGHT}
+      series={series}
+      x={x}
+      y={y}
+      joined={numeric}
+      absent="No run has this metric yet."
+    />
   );
+}
+
+function sweepSeries(points: SweepPoint[], of: number, unit: string): PointSeries[] {
+  return points.flatMap(({ place, name, x, y }) => {
+    if (y === null) return [];
+    const mark = markOf(place, of);
+    const interval = y.low < y.high ? ` (${figureText(y.low, unit)} to ${figureText(y.high, unit)})` : "";
+    const text = `${name}: ${figureText(y.value, unit)}${interval}`;
+    const point = { x, y: y.value, low: y.low, high: y.high, text };
+    return [{ key: String(place), colour: mark.colour, path: shapePath(mark.shape), points: [point] }];
+  });
 }
 
 function Matrix({ experiment, metric }: MetricProps) {
