@@ -31,7 +31,11 @@ export type Schema = {
   enum_descriptions?: Record<string, string>;
   /** For a workload: the metrics that may be the primary metric, the default first. */
   metrics?: string[];
+  /** Named values of some of the object's fields. */
+  presets?: Preset[];
 };
+
+export type Preset = { label: string; summary: string; values: Record<string, number> };
 
 export type Field = [name: string, schema: Schema];
 

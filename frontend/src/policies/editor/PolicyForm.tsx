@@ -1,6 +1,7 @@
 import { Input, NativeSelect } from "@mantine/core";
 import type { ReactNode } from "react";
 import { Segments } from "../../components/Segments";
+import { Presets } from "../../forms/Presets";
 import { type FormProps, SchemaFields, SchemaInput } from "../../forms/SchemaField";
 import { fieldsOf, inputOf, optionsOf } from "../../forms/schema";
 import type { Errors } from "../../forms/values";
@@ -89,6 +90,12 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
         <SchemaFields schema={policySchema()} path="" except={elsewhere} {...form} />
       </Part>
       <Part title={kindLabel(draft.kind)}>
+        <Presets
+          schema={kindSchema(draft.kind)}
+          path="spec"
+          values={draft.values}
+          onChoose={(chosen) => onChange({ ...draft, values: { ...draft.values, ...chosen } })}
+        />
         <SchemaFields key={draft.kind} schema={kindSchema(draft.kind)} path="spec" {...form} />
       </Part>
       {groups.map(([name, schema]) => (

@@ -10,6 +10,7 @@ import { duration } from "../../lib/format";
 import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
 import { ClassMatches } from "./ClassMatches";
+import { CoalescingOutcomes } from "./CoalescingOutcomes";
 import { type Draft, readBody } from "./policyDraft";
 
 const TYPING_MS = 350;
@@ -93,6 +94,9 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
               )}
             </OnNode>
           ))
+        )}
+        {reading.body?.spec.type === "coalescing" && (
+          <CoalescingOutcomes nodeIds={ids} spec={reading.body.spec} scope={reading.body.scope} />
         )}
       </div>
     </section>
