@@ -149,6 +149,7 @@ test("planted effects are found in the browser, and the harmful version is rolle
   await reached("fleet");
   await openNode(page, "sim4-0001");
   await page.getByRole("article", { name: /^good/ }).waitFor();
+  await reached("node");
 
   await page.goto(`${stack.url}/policies`);
   const holdouts = page.getByRole("region", { name: "Holdouts" });

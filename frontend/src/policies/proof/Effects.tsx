@@ -42,7 +42,7 @@ export function Effects({ title, note, first, rows, empty = "No figures yet.", c
             <tbody>
               {rows.map(({ name, tag, finding, effect, sentence }) => (
                 <tr key={name}>
-                  <td className="wrap">
+                  <td className={`wrap ${styles.name}`}>
                     {name} {tag !== undefined && <span className="tag">{tag}</span>}
                     {finding !== "no_evidence" && <div className={styles.sentence}>{sentence}</div>}
                   </td>
