@@ -33,7 +33,7 @@ async def test_a_missing_or_unknown_field_is_refused_by_name(
 
 async def test_a_name_with_invalid_characters_is_refused_with_a_sentence(backend: Backend) -> None:
     admin = await backend.client("admin")
-    person = await admin.post("/api/users", {"username": "a b", "password": "0123456789", "role": "viewer"})
+    person = await admin.post("/api/users", {"username": "a b", "password": "a password of words", "role": "viewer"})
     label = await admin.patch(NODE, {"labels": {"Rack": "1"}})
     for answer in (person, label):
         (error,) = answer.json()["errors"]
