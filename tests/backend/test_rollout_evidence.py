@@ -100,3 +100,18 @@ def test_a_rollout_without_effect_is_seldom_stopped_and_a_harmful_one_is() -> No
         found += harmful
     assert false_alarms / runs < ALPHA / 2 + 0.015, "only harm ends a rollout: half of the errors"
     assert found / runs > 0.8
+
+
+@pytest.mark.parametrize(
+    ("events", "stopped"), [(1, False), (3, False), (1000, True)], ids=["one drop", "three drops", "a thousand drops"]
+)
+def test_a_count_that_is_zero_on_all_waiting_nodes_stops_a_rollout_only_where_it_is_large(
+    events: int, stopped: bool
+) -> None:
+    def counted(before: int, after: int) -> NodeFigures:
+        drops = [{"softnet_dropped_per_s": Sums(count, 60.0, event=True)} for count in (before, after)]
+        return NodeFigures(BlockFigures(60.0, drops[0]), BlockFigures(60.0, drops[1]))
+
+    waiting = [counted(0, 0) for _ in range(20)]
+    evidence = stage_evidence(ONLY, ["softnet_dropped_per_s"], [counted(0, events)], waiting)
+    assert (worsened(evidence) is not None) is stopped

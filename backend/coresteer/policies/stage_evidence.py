@@ -2,8 +2,9 @@
 
 The change of a node is log(after / before) of a metric, each a ratio of sums over a time. What moves all nodes,
 such as the time of day, moves the waiting ones, too; so the effect is the difference of the mean changes, with the
-interval of a pooled t-test, which also holds for a canary of one node. All metrics of all stages share one error
-probability of 5 %, because each of them may end the rollout.
+interval of a pooled t-test, which also holds for a canary of one node. Of counts of events, which may be 0 on all
+nodes and then do not vary at all, the variance is at least that of a Poisson process. All metrics of all stages share
+one error probability of 5 %, because each of them may end the rollout.
 """
 
 import math
@@ -82,7 +83,8 @@ def _figure(
     effect = low = high = None
     if others.size:
         effect = float(changes.mean() - others.mean())
-        if (half := _half_width(changes, others, alpha)) is not None:
+        counting = _counting_variance(metric, known) + _counting_variance(metric, waiting)
+        if (half := _half_width(changes, others, alpha, counting)) is not None:
             low, high = effect - half, effect + half
     verdict = _verdict(label, low, high)
     return StageFigure(
@@ -108,6 +110,16 @@ def _changes(metric: str, nodes: Iterable[NodeFigures]) -> np.ndarray[tuple[int]
     return np.array([change for change in found if change is not None], dtype=np.float64)
 
 
+def _counting_variance(metric: str, nodes: Iterable[NodeFigures]) -> float:
+    """Return the variance that counting alone gives the mean change; 0 for metrics that count no events.
+
+    By the delta method on log((events after + 1) / (events before + 1)).
+    """
+    known = [one for one in nodes if difference(one.after, one.before, metric) is not None]
+    sums = [block.sums[metric] for one in known for block in (one.before, one.after)]
+    return sum(1 / (one.amount + 1) for one in sums if one.event) / max(len(known), 1) ** 2
+
+
 def _mean(metric: str, blocks: Iterable[BlockFigures]) -> float:
     """Return a metric over all nodes: the ratio of their sums."""
     sums = [block.sums[metric] for block in blocks]
@@ -118,15 +130,18 @@ def _half_width(
     changes: np.ndarray[tuple[int], np.dtype[np.float64]],
     others: np.ndarray[tuple[int], np.dtype[np.float64]],
     alpha: float,
+    counting: float,
 ) -> float | None:
-    """Return half the width of the interval of a pooled t-test, None for fewer than three nodes in all."""
+    """Return half the width of the interval of a pooled t-test, None for fewer than three nodes in all.
+
+    counting: the least variance of the difference.
+    """
     freedom = changes.size + others.size - 2
     if freedom < 1:
         return None
     squares = ((changes - changes.mean()) ** 2).sum() + ((others - others.mean()) ** 2).sum()
-    width = special.stdtrit(freedom, 1 - alpha / 2) * math.sqrt(
-        squares / freedom * (1 / changes.size + 1 / others.size)
-    )
+    variance = squares / freedom * (1 / changes.size + 1 / others.size)
+    width = special.stdtrit(freedom, 1 - alpha / 2) * math.sqrt(max(variance, counting))
     return float(width) if math.isfinite(width) else None
 
 
