@@ -67,6 +67,7 @@ class Proven:
     async def tick(self, seconds: float = 59) -> None:
         self.now += timedelta(seconds=seconds)
         await self.monitor.check(self.now)
+        await self.monitor.analyse(self.now)
 
     async def episodes(self) -> list[ProofEpisodeRow]:
         async with self.node.backend.database.session() as session:
@@ -231,10 +232,18 @@ async def test_a_policy_cannot_name_an_application_metric_that_is_not_declared(p
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "proof.application_metrics[0]")
 
 
-async def drifts(proven: Proven, row: ProofEpisodeRow) -> None:
-    at = row.started_at + timedelta(seconds=30)
+@pytest.mark.parametrize("in_holdout", [True, False])
+async def test_a_drift_is_recorded_with_an_episode_and_does_not_exclude_it(proven: Proven, in_holdout: bool) -> None:
+    row = await proven.episode()
+    at = proven.starts(row)[in_holdout] + timedelta(seconds=30)
     drift = {"key": "irq/30/affinity", "expected": "1", "found": "0", "cause": None, "response": "warn"}
     await proven.add(DriftRow(node_id=proven.node_id, at=at, policy_id=proven.policy["id"], **drift))
+    await proven.measure(row, busy={True: 40, False: 36})
+    await proven.switch(row)
+    assert (await proven.until_decided()).state == "included"
+    async with proven.node.backend.database.session() as session:
+        blocks = (await session.scalars(select(ProofBlockRow).where(ProofBlockRow.episode_id == row.id))).all()
+    assert [block.factors["drift"] for block in blocks] == ["yes", "yes"]
 
 
 async def is_changed_by_a_person(proven: Proven, row: ProofEpisodeRow) -> None:
@@ -279,7 +288,6 @@ async def is_left_alone_by_the_backend(proven: Proven, _: ProofEpisodeRow) -> No
 
 
 DISTURBANCES: dict[str, Callable[[Proven, ProofEpisodeRow], Any]] = {
-    "drift": drifts,
     "change": is_changed_by_a_person,
     "experiment": runs_an_experiment,
     "disconnected": disconnects,

@@ -15,7 +15,7 @@ from coresteer.proof.context import ProofContext
 from coresteer.proof.exclusion import Exclusion
 from coresteer.proof.repository import NodeFacts, Sum, SumKey
 from coresteer.proof.schedule import BLOCKS_PER_EPISODE, BUCKETS
-from coresteer.proof.switching import end_of, excepted_settings, has_switched
+from coresteer.proof.switching import TOLERANCE, end_of, excepted_settings, has_switched
 from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
 from coresteer.proof.washout import Switch, washout
 from coresteer.telemetry import repository as telemetry
@@ -51,7 +51,7 @@ class Analysis:
     async def run(self, now: datetime, candidates: Candidates) -> None:
         """Analyse the waiting episodes that are due, in one transaction."""
         async with self._context.policies.database.session() as session:
-            waiting = [row for row in await repository.open_episodes(session) if row.state == "waiting"]
+            waiting = await repository.episodes_in(session, "waiting")
             due = [row for row in waiting if self._is_due(row, now)][:_MAX_AT_ONCE]
             self._try_at = {row.id: self._try_at[row.id] for row in waiting if row.id in self._try_at}
             if not due:
@@ -77,7 +77,8 @@ class Analysis:
             findings.publish(self._context)
 
     def _is_due(self, row: ProofEpisodeRow, now: datetime) -> bool:
-        wait = timedelta(seconds=self._context.chunk_s + 2)
+        samples, switch = timedelta(seconds=self._context.chunk_s + 2), timedelta(seconds=row.washout_s) + 2 * TOLERANCE
+        wait = max(samples, switch)
         return now >= self._try_at.get(row.id, end_of(row) + wait)
 
     async def _analyse(
@@ -90,8 +91,8 @@ class Analysis:
             return False
         reports = await repository.holdout_reports(session, row.node_id, row.policy_id, row.started_at, now)
         found = await repository.disturbances(session, row.node_id, row.policy_id, row.started_at, end_of(row))
-        if found.change or found.drift:
-            _exclude(row, Exclusion.CHANGE if found.change else Exclusion.DRIFT, now)
+        if found.change:
+            _exclude(row, Exclusion.CHANGE, now)
         elif not has_switched(row, reports, facts.skew):
             _exclude(row, Exclusion.NOT_SWITCHED, now)
         else:
@@ -99,6 +100,8 @@ class Analysis:
             if self._is_complete(row, blocks, now):
                 blocks = await self._with_applications(session, row, blocks, body, facts.name)
                 factors = _factors(row, facts, candidates) | _excepted(reports)
+                # no reason to exclude: nothing drifts while it is held out, so it would depend on the coin
+                factors |= {"drift": "yes"} if found.drift else {}
                 return _include(session, row, body, blocks, factors=factors, now=now)
         return False
 

@@ -12,7 +12,6 @@ class Exclusion(StrEnum):
     VERSION = "version"
     EXPERIMENT = "experiment"
     CHANGE = "change"
-    DRIFT = "drift"
     NOT_SWITCHED = "not_switched"
     MISSING_DATA = "missing_data"
     LITTLE_TRAFFIC = "little_traffic"
@@ -25,7 +24,6 @@ SENTENCES = {
     Exclusion.VERSION: "Another version of the policy, or none, came into force on the node.",
     Exclusion.EXPERIMENT: "An experiment ran on the node.",
     Exclusion.CHANGE: "Somebody changed settings of the node.",
-    Exclusion.DRIFT: "Another program changed a setting of the policy.",
     Exclusion.NOT_SWITCHED: "The agent did not report that it held the policy out, and enforced it, in time.",
     Exclusion.MISSING_DATA: "The samples of a block are incomplete.",
     Exclusion.LITTLE_TRAFFIC: "A block had less than the minimum traffic.",

@@ -57,6 +57,8 @@ class ProofMonitor:
         self._tasks = [
             asyncio.create_task(self._listen()),
             asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure)),
+            # on its own: it may wait for Prometheus, and the switches of nodes must not
+            asyncio.create_task(repeat(lambda: self.analyse(datetime.now(UTC)), _TICK_S, log, failure)),
         ]
 
     async def stop(self) -> None:
@@ -70,11 +72,11 @@ class ProofMonitor:
                     self._refresh_at = None
 
     async def check(self, now: datetime) -> None:
-        """Bring all episodes to a moment."""
+        """Bring the running episodes to a moment: end, begin and switch them."""
         async with self._context.policies.database.session() as session:
             fleet = await repository.fleet(session)
             await self._refresh(session, now)
-            running = [row for row in await repository.open_episodes(session) if row.state == "running"]
+            running = list(await repository.episodes_in(session, "running"))
             await self._watch(session, running, now, paused=fleet.paused_at is not None)
             if fleet.paused_at is None:
                 running += await self._begin(session, fleet.seed, running, now)
@@ -86,6 +88,9 @@ class ProofMonitor:
         for node_id in {node for node, _ in self._held.items() ^ held.items()}:
             self._context.publish(node_id)
         self._held, self._last = held, now
+
+    async def analyse(self, now: datetime) -> None:
+        """Include or exclude the episodes that have ended, and delete the figures of old blocks."""
         await self._analysis.run(now, self._candidates)
         await self._prune(now)
 

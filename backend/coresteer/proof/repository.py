@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from sqlalchemy import ARRAY, BigInteger, Float, Integer, Text, and_, bindparam, delete, func, or_, select, text, tuple_
@@ -15,8 +15,6 @@ from coresteer.nodes.tables import NodeRow
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow
 from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofFleetRow, ProofSumRow, ProofVersionRow
 from coresteer_core.policies.base import HoldoutReport
-
-OPEN = ("running", "waiting")
 
 
 async def fleet(session: AsyncSession, *, lock: bool = False) -> ProofFleetRow:
@@ -30,9 +28,9 @@ async def fleet(session: AsyncSession, *, lock: bool = False) -> ProofFleetRow:
     return found
 
 
-async def open_episodes(session: AsyncSession) -> Sequence[ProofEpisodeRow]:
-    """Return the episodes that run or wait for their samples, oldest first; locked."""
-    query = select(ProofEpisodeRow).where(ProofEpisodeRow.state.in_(OPEN)).order_by(ProofEpisodeRow.id)
+async def episodes_in(session: AsyncSession, state: Literal["running", "waiting"]) -> Sequence[ProofEpisodeRow]:
+    """Return the episodes that run, or those that wait for their samples, oldest first; locked."""
+    query = select(ProofEpisodeRow).where(ProofEpisodeRow.state == state).order_by(ProofEpisodeRow.id)
     return (await session.scalars(query.with_for_update())).all()
 
 

@@ -320,10 +320,9 @@ async def pause(context: ProofContext, *, actor: str) -> FleetProof:
             raise Conflict(f"All proofs are paused already, by {fleet.paused_by}.")
         fleet.paused_at, fleet.paused_by = datetime.now(UTC), actor
         nodes = []
-        for row in await repository.open_episodes(session):
-            if row.state == "running":
-                row.state, row.reason, row.ended_at = "excluded", Exclusion.PAUSED, fleet.paused_at
-                nodes += [] if row.node_id is None else [row.node_id]
+        for row in await repository.episodes_in(session, "running"):
+            row.state, row.reason, row.ended_at = "excluded", Exclusion.PAUSED, fleet.paused_at
+            nodes += [] if row.node_id is None else [row.node_id]
         record(session, actor=actor, action="proof.pause", target="all proofs", detail={"episodes": len(nodes)})
         await session.flush()
         answer = await fleet_proof(session)

@@ -8,12 +8,16 @@ from coresteer.proof.tables import ProofEpisodeRow
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.policies.base import HoldoutReport, HoldoutState
 
-_TOLERANCE = timedelta(seconds=2)
+TOLERANCE = timedelta(seconds=2)
 """For the estimate of the clock's skew, and messages under way."""
 
 
 def has_switched(row: ProofEpisodeRow, reports: Iterable[HoldoutReport], skew: timedelta) -> bool:
-    """Return whether the agent was in the state of each block before its wash-out ended. skew: of the node's clock."""
+    """Return whether the agent began and ended the holdout within a wash-out. skew: of the node's clock.
+
+    Both switches count whichever block came first, also the one after the episode: with one in one order and two in the
+    other, an agent that is often late would exclude more episodes of one order.
+    """
     block, washout = timedelta(seconds=row.block_s), timedelta(seconds=row.washout_s)
     begins = row.started_at if row.holdout_first else row.started_at + block
     known = [one for one in reports if one.version == row.version]
@@ -22,10 +26,9 @@ def has_switched(row: ProofEpisodeRow, reports: Iterable[HoldoutReport], skew: t
 
     def reached(state: HoldoutState, at: datetime) -> bool:
         since = (from_unix_ms(one.since_ms) - skew for one in known if one.state is state)
-        return any(at - _TOLERANCE <= one <= at + washout + _TOLERANCE for one in since)
+        return any(at - TOLERANCE <= one <= at + washout + TOLERANCE for one in since)
 
-    returned = not row.holdout_first or reached(HoldoutState.IN_FORCE, begins + block)
-    return returned and reached(HoldoutState.HELD_OUT, begins)
+    return reached(HoldoutState.HELD_OUT, begins) and reached(HoldoutState.IN_FORCE, begins + block)
 
 
 def excepted_settings(reports: Iterable[HoldoutReport]) -> list[str]:

@@ -2338,7 +2338,7 @@ export interface components {
          * @description Reason for which an episode is left out.
          * @enum {string}
          */
-        Exclusion: "disconnected" | "interrupted" | "paused" | "version" | "experiment" | "change" | "drift" | "not_switched" | "missing_data" | "little_traffic";
+        Exclusion: "disconnected" | "interrupted" | "paused" | "version" | "experiment" | "change" | "not_switched" | "missing_data" | "little_traffic";
         /**
          * ExpectedDetection
          * @description A relative effect that will have been detected by a time, if it is there.
