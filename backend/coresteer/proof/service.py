@@ -273,43 +273,51 @@ async def fleet_proof(session: AsyncSession) -> FleetProof:
                 sentence=sentence,
             )
         )
-    total = _total(measured)
+    total, known = _total(measured)
     return FleetProof(
         paused_at=fleet.paused_at,
         paused_by=fleet.paused_by,
-        sentence=_fleet_sentence(lines, total),
+        sentence=_fleet_sentence(lines, total, known),
         cores=total,
         policies=lines,
     )
 
 
-def _total(measured: Sequence[tuple[str, ProofVersionRow, Sum, float]]) -> SavedCores | None:
-    """Return the cores that policies save together: their intervals share one error probability."""
+def _total(measured: Sequence[tuple[str, ProofVersionRow, Sum, float]]) -> tuple[SavedCores | None, int]:
+    """Return the cores that policies save together, and the number of policies of which that is known.
+
+    Their intervals share one error probability.
+    """
     parts = []
     for metric, row, one, busy in measured:
         share = effect(Evidence.of(*one), row.rho, ALPHA / len(measured))
         if (cores := saved_cores(metric, share, busy)) is not None:
             parts.append(cores)
     if not parts:
-        return None
-    return SavedCores(
+        return None, 0
+    total = SavedCores(
         estimate=sum(one.estimate for one in parts),
         low=sum(one.low for one in parts),
         high=sum(one.high for one in parts),
     )
+    return total, len(parts)
 
 
-def _fleet_sentence(lines: Sequence[PolicyProofLine], total: SavedCores | None) -> str:
+def _fleet_sentence(lines: Sequence[PolicyProofLine], total: SavedCores | None, known: int) -> str:
+    """Return what policies save together. known: the number of those in the total."""
     if not lines:
         return "No policy is enforced."
     some = f"{len(lines)} enforced {'policies' if len(lines) > 1 else 'policy'}"
+    if 0 < known < len(lines):
+        some = f"{known} of {some}"
     if total is None:
         return f"No evidence yet of what {some} save{'s' if len(lines) == 1 else ''}."
     bounds = f"[{total.low:,.3g}, {total.high:,.3g}]"
     if total.low <= 0 <= total.high:
         return f"No effect of {some} on CPU time detected yet: between {bounds} cores."
     verb = "save" if total.estimate > 0 else "cost"
-    return f"Together, {some} {verb} {_cores(abs(total.estimate))} {bounds.replace('-', '−')}."
+    verb += "s" if known == 1 else ""
+    return f"{'Together, ' if known > 1 else ''}{some} {verb} {_cores(abs(total.estimate))} {bounds.replace('-', '−')}."
 
 
 async def pause(context: ProofContext, *, actor: str) -> FleetProof:
