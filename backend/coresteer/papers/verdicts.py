@@ -3,11 +3,12 @@
 The rules are fixed here, before any measurement:
 
 - A change is in the published direction if its 95 % interval is; of a study, if the interval is in every cell.
-- It is reproduced if it is also as large: the printed number is in the interval, or within a fifth of the estimate.
+- It is reproduced if it is also as large: the printed number is in the interval, which is no wider than the number, or
+  within a fifth of the estimate.
   “At least” is reproduced by every larger change. Where the paper prints no number, the direction is the statement.
 - Where a model's size of a change depends on an arbitrary assumption, only its direction is judged.
 - “Unchanged” is reproduced if the whole interval is within ± 5 %.
-- A value without a change is reproduced if it is within a fifth of the printed one, or that is in its interval.
+- A value without a change is reproduced if it is within a fifth of the printed one, or that is in such an interval.
 """
 
 from enum import StrEnum
@@ -18,6 +19,8 @@ from coresteer.papers import Figure, published_change
 
 TOLERANCE = 0.2
 """Relative to the published number."""
+WIDEST = 1.0
+"""Width of an interval that shows that a number is met, relative to the number: a wider one contains many others."""
 UNCHANGED = 0.05
 
 
@@ -101,4 +104,5 @@ def _of_change(figure: Figure, published: float | None, ours: Estimate, cells: t
 
 
 def _is_near(ours: Estimate, published: float) -> bool:
-    return ours.low <= published <= ours.high or abs(ours.value / published - 1) <= TOLERANCE
+    contained = ours.low <= published <= ours.high and ours.high - ours.low <= WIDEST * abs(published)
+    return contained or abs(ours.value / published - 1) <= TOLERANCE
