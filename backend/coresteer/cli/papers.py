@@ -142,8 +142,8 @@ def _repeat(systems: Sequence[str], study: str, *, quick: bool) -> Result:
         f"{f' of {study}' if stored else ''} in {minutes:.0f} min{', with --quick' if quick else ''}. "
         "Every setting was restored.",
         "Reproduced: the interval is in the paper's direction, and the printed number is in it, unless it is wider "
-        "than the number, or within a fifth of the estimate. Direction only: the size differs. Simulated figures are of "
-        "models, not of this machine.",
+        "than the number, or within a fifth of the estimate. Direction only: the size differs. Simulated figures are "
+        "of models, not of this machine.",
     ]
     return Result(rows, facts, differs)
 
