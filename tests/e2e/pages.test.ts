@@ -135,3 +135,13 @@ test("a fleet of a thousand nodes is found, filtered and opened", async () => {
 test("no page logged an error to the browser's console", () => {
   expect(consoleErrors).toEqual([]);
 });
+
+// last, because the browser logs every refused request as an error
+test("what the backend refuses of a form is shown at its field", async () => {
+  await page.goto(`${stack.url}/settings/users`);
+  const form = page.locator("form").filter({ hasText: "Password, at least" });
+  await form.getByLabel("Name").fill("careless");
+  await form.locator('input[type="password"]').fill("password123");
+  await form.getByRole("button", { name: "Add", exact: true }).click();
+  await form.getByText("This password is among the first that are guessed. Use several unrelated words.").waitFor();
+});

@@ -3,7 +3,7 @@ import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
 
-export type FieldError = { fieldMessage: string; message: string };
+export type FieldError = Schemas["Problem"]["errors"][number];
 
 /** A refused request (`application/problem+json`), or no response (`status` 0). */
 export class ApiProblem extends Error {
@@ -35,7 +35,7 @@ export class ApiProblem extends Error {
 
   /** The backend's message about one field of a form; undefined without one. */
   field(name: string): string | undefined {
-    return this.errors.find((error) => error.fieldMessage === name || error.fieldMessage.endsWith(`.${name}`))?.message;
+    return this.errors.find((error) => error.field === name || error.field.endsWith(`.${name}`))?.message;
   }
 }
 
@@ -52,7 +52,7 @@ async function readProblem(response: Response): Promise<ApiProblem> {
       `The backend returned status ${response.status}.`,
     );
   }
-  const body = (await response.json()) as Partial<Omit<ApiProblem, "errors">> & { errors?: FieldError[] };
+  const body = (await response.json()) as Partial<Schemas["Problem"]>;
   return new ApiProblem(
     response.status,
     body.type ?? "about:blank",

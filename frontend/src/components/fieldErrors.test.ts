@@ -3,8 +3,8 @@ import { ApiProblem } from "../api/client";
 import { fieldErrors } from "./fieldErrors";
 
 const problem = new ApiProblem(422, "invalid", "Invalid", "", [
-  { fieldMessage: "body.spec.act_percent", message: "Too much." },
-  { fieldMessage: "name", message: "Taken." },
+  { field: "body.spec.act_percent", message: "Too much." },
+  { field: "name", message: "Taken." },
 ]);
 
 test("the backend's messages are mapped to the form's paths", () => {

@@ -4,7 +4,7 @@ import { ApiProblem } from "../api/client";
 export function fieldErrors(read: Record<string, string> | null, error: unknown): Record<string, string> {
   const rejected = error instanceof ApiProblem ? error.errors : [];
   return {
-    ...Object.fromEntries(rejected.map(({ fieldMessage, message }) => [fieldMessage.replace(/^body\./, ""), message])),
+    ...Object.fromEntries(rejected.map(({ field, message }) => [field.replace(/^body\./, ""), message])),
     ...read,
   };
 }
