@@ -126,7 +126,11 @@ test.each(["dark", "light"] as const)("the section and its panel have no axe vio
 
 /** The summary of the closed group that has a field. */
 function advancedOf(label: string) {
-  return page.locator("details").filter({ has: page.getByLabel(label) }).last().locator("summary");
+  return page
+    .locator("details")
+    .filter({ has: page.getByLabel(label) })
+    .last()
+    .locator("summary");
 }
 
 test("a policy for NUMA nodes takes pins and weights", async () => {
