@@ -3,16 +3,10 @@
 import contextlib
 import http.cookiejar
 import json
-import os
-import queue
-import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -24,8 +18,8 @@ from tests.lab.inside import SHARE
 from tests.lab.qemu import BACKEND
 from tests.lab.rig import Guest, GuestError
 
-START_S = 60
-END_S = 20
+from coresteer.cli.local_backend import environment_of, free_port, running_up
+
 SAID_S = 60
 ADMIN = {"username": "ada", "password": "correct horse battery"}
 HOST = "this-host"
@@ -97,29 +91,14 @@ class Backend:
 
 @contextlib.contextmanager
 def backend(port: int | None = None) -> Iterator[Backend]:
-    """Run `coresteer up` with a temporary state folder, on a free port unless one is given. Raises BackendError."""
-    port = port or _free_port()
+    """Run `coresteer up` in a temporary state folder, on a free port unless given. Raises LocalBackendError."""
+    port = port or free_port()
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-lab-state-"))
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("CORESTEER_", "DATABASE_URL"))}
-    env |= {"CORESTEER_STATE_DIR": str(state_dir), "CORESTEER_PORT": str(port), "CORESTEER_NODE_NAME": HOST}
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "coresteer", "up"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=env,
-        start_new_session=True,  # Ctrl-C is ours: the guests end first
-    )
+    env = environment_of(state_dir, port, HOST)
     try:
-        yield Backend(port, _set_up_link(process), env)
+        with running_up(env) as (address, token):
+            yield Backend(port, f"{address}/setup?token={token}", env)
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
         shutil.rmtree(state_dir, ignore_errors=True)
 
 
@@ -168,29 +147,3 @@ def await_said(guest: Guest, output: str, words: str) -> None:
         if time.monotonic() > end:
             raise GuestError(f"{guest.machine.name} did not say “{words}” in {SAID_S} s but:\n{said}")
         time.sleep(0.1)  # a file tells nobody when it grows
-
-
-def _set_up_link(process: subprocess.Popen[str]) -> str:
-    """What `coresteer up` announces when all runs. Its later lines are read too, lest it blocks."""
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in process.stdout or ():
-            lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    said = ""
-    end = time.monotonic() + START_S
-    with contextlib.suppress(queue.Empty):
-        while (line := lines.get(timeout=max(end - time.monotonic(), 0.001))) is not None:
-            said += line
-            if found := re.search(r"http:\S+/setup\?token=\S+", line):
-                return found[0]
-    raise BackendError(f"The backend did not start. It said:\n{said.rstrip()}")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -13,6 +13,8 @@ from tests.lab.machines import MACHINES, PEER
 from tests.lab.provision import LabUnavailableError, print_progress, provide
 from tests.lab.rig import Guest, GuestError, boot
 
+from coresteer.cli.local_backend import LocalBackendError
+
 COMMAND_S = 60
 TRAFFIC_S = 600
 TRAFFIC = {
@@ -35,7 +37,7 @@ def main() -> int:
     try:
         with running(args) as guests:
             console(guests)
-    except (LabUnavailableError, GuestError, BackendError, OSError) as error:
+    except (LabUnavailableError, GuestError, BackendError, LocalBackendError, OSError) as error:
         print(f"lab-up: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

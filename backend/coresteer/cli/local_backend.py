@@ -32,10 +32,39 @@ def local_backend() -> Iterator[ApiClient]:
     Yields a client with the rights of an administrator. Raises LocalBackendError.
     """
     folder = Path(tempfile.mkdtemp(prefix="coresteer-papers-"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    environment = environment_of(folder, free_port(), platform.node())
+    try:
+        with running_up(environment) as (address, token):
+            yield sign_up(address, token)
+    except ApiError as error:
+        raise LocalBackendError(str(error)) from None
+    finally:
+        left = _restored(folder, environment)
+        shutil.rmtree(folder, ignore_errors=True)
+        if left:
+            raise LocalBackendError(f"Not all settings could be restored: {left}")
+
+
+def environment_of(state_dir: Path, port: int, node_name: str) -> dict[str, str]:
+    """Return this process's environment for a `coresteer up` that is independent of the user's."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("CORESTEER_", "DATABASE_URL"))}
-    ours |= {"CORESTEER_STATE_DIR": str(folder), "CORESTEER_PORT": str(port), "CORESTEER_NODE_NAME": platform.node()}
+    return ours | {
+        "CORESTEER_STATE_DIR": str(state_dir),
+        "CORESTEER_PORT": str(port),
+        "CORESTEER_NODE_NAME": node_name,
+    }
+
+
+def free_port() -> int:
+    """Return a TCP port of loopback on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+@contextmanager
+def running_up(environment: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Run `coresteer up`; yield its address and set-up token. It ends with this process. Raises LocalBackendError."""
     parent = os.getpid()
     process = subprocess.Popen(
         [sys.executable, "-m", "coresteer", "up"],
@@ -43,15 +72,12 @@ def local_backend() -> Iterator[ApiClient]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=ours,
-        start_new_session=True,  # Ctrl-C is for this command alone, which first ends its experiment
+        env=environment,
+        start_new_session=True,  # Ctrl-C is for the caller alone, who first ends what uses the backend
         preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509 - it calls prctl and getppid only
     )
     try:
-        address, token = _announced(process)
-        yield sign_up(address, token)
-    except ApiError as error:
-        raise LocalBackendError(str(error)) from None
+        yield _announced(process)
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -59,10 +85,6 @@ def local_backend() -> Iterator[ApiClient]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        left = _restored(folder, ours)
-        shutil.rmtree(folder, ignore_errors=True)
-        if left:
-            raise LocalBackendError(f"Not all settings could be restored: {left}")
 
 
 def _announced(process: "subprocess.Popen[str]") -> tuple[str, str]:
