@@ -24,7 +24,7 @@ def rollup(
     packets: int = 1000,
     amounts: dict[str, float] | None = None,
 ) -> Rollup:
-    """A roll-up in which each CPU was busy by so many half percents."""
+    """A roll-up with the busy share of each CPU in units of 0.5 %."""
     means = np.zeros((len(CPU_SHARES), CPUS), np.uint8)
     means[CPU_SHARES.index("busy")] = busy
     netdevs = {"eth0": [megabytes * 10**6, 0, packets, 0, 0, 0, 0, 0], "lo": [10**12, 0, 0, 0, 0, 0, 0, 0]}

@@ -144,7 +144,7 @@ async def test_a_stage_passes_on_figures_that_are_stored_with_it(fleet: Fleet) -
 
 
 def minute(start_ms: int, *, busy: int) -> Rollup:
-    """A minute in which both CPUs were busy by so many half percents, with 13 Mbit/s."""
+    """A minute with the busy share of both CPUs in units of 0.5 %, at 13 Mbit/s."""
     means = np.full((len(CPU_SHARES), 2), busy, np.uint8)
     netdevs = {"eno1": [100 * 10**6, 0, 1000, 0, 0, 0, 0, 0]}
     return Rollup(start_ms, start_ms + 60_000, 1, 60, 60.0, 2, means, means, netdevs, {})

@@ -1,4 +1,4 @@
-"""The proof of a policy: its episodes from beginning to end, by the test's clock, and what people are told."""
+"""The proof of a policy: its episodes from beginning to end, by the test's clock, and the sentences of its verdicts."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ BLOCK_S = 600
 
 
 def minute(start_ms: int, *, busy: int, megabytes: int) -> Rollup:
-    """A minute in which all CPUs were busy by so many half percents, and so much was received."""
+    """A minute with the busy share of all CPUs in units of 0.5 %, and the megabytes received."""
     means = np.zeros((len(CPU_SHARES), CPUS), np.uint8)
     means[CPU_SHARES.index("busy")] = busy
     means[CPU_SHARES.index("softirq")] = busy // 2
@@ -142,7 +142,7 @@ class Proven:
         )
 
     async def switch(self, row: ProofEpisodeRow) -> None:
-        """The agent reports that it did as it was told."""
+        """The agent reports both switches."""
         begins = self.starts(row)[True]
         await self.report(row, HoldoutState.HELD_OUT, begins)
         await self.report(row, HoldoutState.IN_FORCE, begins + timedelta(seconds=BLOCK_S))

@@ -8,7 +8,8 @@ The rules are fixed here, before any measurement:
   “At least” is reproduced by every larger change. Where the paper prints no number, the direction is the statement.
 - Where a model's size of a change depends on an arbitrary assumption, only its direction is judged.
 - “Unchanged” is reproduced if the whole interval is within ± 5 %.
-- A value without a change is reproduced if it is within a fifth of the printed one, or that is in such an interval.
+- A value without a change is reproduced if it is within a fifth of the printed number, or if its interval contains that
+  number and is no wider than it.
 """
 
 from enum import StrEnum

@@ -54,7 +54,7 @@ class Evidence:
     @classmethod
     def of(cls, episodes: float, total: float, squares: float) -> "Evidence":
         """Return the evidence of one sequence at one time."""
-        return cls(np.float64(episodes), np.float64(total), np.float64(squares))  # type: ignore[arg-type]
+        return cls(np.float64(episodes), np.float64(total), np.float64(squares))  # type: ignore[arg-type]  # a float64 is used as an array of shape ()
 
     @classmethod
     def running(cls, differences: F64) -> "Evidence":

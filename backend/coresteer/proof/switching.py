@@ -9,7 +9,7 @@ from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.policies.base import HoldoutReport, HoldoutState
 
 TOLERANCE = timedelta(seconds=2)
-"""For the estimate of the clock's skew, and messages under way."""
+"""Error of the estimated clock skew, and latency of messages."""
 
 
 def has_switched(row: ProofEpisodeRow, reports: Iterable[HoldoutReport], skew: timedelta) -> bool:

@@ -21,7 +21,7 @@ MIN_SWITCHES = 30
 DECAYS = 4.0
 """Length of the wash-out in time constants: what remains then is below 2 % of the effect."""
 SWITCH_S = 2 * ROUND_PERIOD_S
-"""Time within which an agent that is told to switch has done so."""
+"""Maximum time from the instruction to an agent to switch until it has switched."""
 _SIGNIFICANT = 3.0
 _LONGEST = 0.5  # of a block
 _CONSTANTS = np.geomspace(0.2, 5.0, 33)  # in buckets

@@ -61,7 +61,7 @@ class Statement(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     """A statement next to a study. holds: cells whose interval has its sign; of: cells that it is about.
 
-    seeds: the fewest of a cell that it is about. is_reproduced: None without such a cell, or with too few seeds.
+    seeds: the smallest number of seeds of its cells. is_reproduced: None without a cell, or with too few seeds.
     best: the largest change in its direction. effects: of every cell that has seeds.
     """
 

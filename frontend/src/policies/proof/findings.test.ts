@@ -55,8 +55,8 @@ describe("before the first evidence", () => {
     [{ running: 2 }, settings, start, "The first episode ends within 20 min."],
     [{ waiting: 1 }, settings, start, "The samples of the first episode are being completed."],
     [{}, settings, start + 86_400_000, "No episode has counted so far."],
-  ] as const)("%o is told", (more, of, now, text) => expect(firstEvidence(given(more), of, now)).toMatch(text));
-  test("nothing is told with evidence, and without a holdout", () => {
+  ] as const)("%o is shown", (more, of, now, text) => expect(firstEvidence(given(more), of, now)).toMatch(text));
+  test("nothing is shown with evidence, or without a holdout", () => {
     expect(firstEvidence(given({ episodes: 1 }), settings, start)).toBeNull();
     expect(firstEvidence(given({}), { block_s: 600, holdout_percent: 0 }, start)).toBeNull();
   });
