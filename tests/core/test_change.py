@@ -37,10 +37,17 @@ from coresteer_core.changes.events import (
 )
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.guardrail import Guardrail
-from coresteer_core.changes.machine import advance
+from coresteer_core.changes.machine import MAX_OPEN_CHANGES, MAX_PLAN_CHARACTERS, advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
-from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, MAX_REMEMBERED_CHANGES, changes_after_reboot, with_change
+from coresteer_core.changes.undo import (
+    LOST_BACKEND_GRACE_S,
+    MAX_REMEMBERED_CHANGES,
+    MAX_REMEMBERED_CHARACTERS,
+    changes_after_reboot,
+    text_length,
+    with_change,
+)
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
 ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED
@@ -523,6 +530,34 @@ def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> No
     assert len(machine.state.changes) == MAX_REMEMBERED_CHANGES
     assert "open" in machine.state.changes
     assert "x0" not in machine.state.changes
+
+
+def test_the_plans_of_ended_changes_are_bounded_in_characters() -> None:
+    state = Changes()
+    long = Plan([Action("a", "", "x" * (MAX_PLAN_CHARACTERS - 1), "")])
+    for turn in range(40):
+        state = with_change(state, Change(f"x{turn}", long, CONFIRMED, "", 60))
+    assert sum(text_length(change.plan) for change in state.changes.values()) <= MAX_REMEMBERED_CHARACTERS
+    assert "x39" in state.changes
+
+
+def test_a_plan_of_any_length_is_refused_and_not_remembered() -> None:
+    machine = Machine()
+    long = Plan([Action("a", "", "x" * MAX_PLAN_CHARACTERS, "")])
+    (answer,) = machine.feed(ApplyRequested("x", long, 60))
+    assert f"at most {MAX_PLAN_CHARACTERS}" in answer.sentence
+    assert text_length(machine.state.changes["x"].plan) == 0
+
+
+def test_open_changes_are_bounded_so_that_an_agent_can_roll_them_back_soon() -> None:
+    machine = Machine()
+    keys = [f"key {number}" for number in range(MAX_OPEN_CHANGES)]
+    machine.kernel |= dict.fromkeys(keys, "0")
+    for key in keys:
+        machine.apply(key, key)
+    assert f"{MAX_OPEN_CHANGES} changes are not confirmed yet" in machine.apply("one more", "a").sentence
+    machine.feed(ConfirmRequested(keys[0]))
+    assert machine.apply("then", "a").state is UNCONFIRMED
 
 
 def test_a_policys_many_changes_do_not_crowd_out_what_a_person_kept() -> None:

@@ -21,19 +21,19 @@ def plan(*moves: tuple[int, str]) -> Plan:
     return Plan([Action(f"irq/{irq}/affinity", "0", becomes, "") for irq, becomes in moves])
 
 
-def test_between_half_and_all_of_an_interrupts_share_of_the_load_moves() -> None:
+def test_from_half_of_an_interrupts_share_of_the_load_to_one_and_a_half_moves_but_no_more_than_there_is() -> None:
     # IRQ 41 has 3 of 4 device interrupts on CPU 0, whose irq and softirq time is 44 %: 33 percentage points
     base = minute(
         busy=[94, 12], softirq=[40, 1], irq=[4, 0], cells=[(41, 0, 300), (42, 0, 100), (LOC, 0, 9000), (LOC, 1, 9000)]
     )
-    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 94 → 61…78 % busy.", "CPU 1 12 → 28…45 % busy."]
+    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 94 → 50…78 % busy.", "CPU 1 12 → 28…62 % busy."]
 
 
 def test_with_several_allowed_cpus_the_effect_names_no_single_target() -> None:
     base = minute(busy=[50, 0, 0], softirq=[20, 0, 0], cells=[(41, 0, 5)])
     assert predict_effect(plan((41, "1-2")), EMPTY, [base]) == [
         "CPU 0 50 → 30…40 % busy.",
-        "One of CPUs 1-2 takes over 10…20 % of a CPU from IRQ 41; the kernel chooses which.",
+        "One of CPUs 1-2 takes over 10…30 % of a CPU from IRQ 41; the kernel chooses which.",
     ]
 
 
@@ -44,7 +44,7 @@ def test_an_interrupt_stays_where_it_is_while_its_cpu_remains_allowed() -> None:
 
 def test_a_saturated_cpu_may_stay_so_because_work_was_waiting() -> None:
     base = minute(busy=[100, 0], softirq=[80, 0], cells=[(41, 0, 1), (42, 0, 1)])
-    assert predict_effect(plan((41, "1")), EMPTY, [base])[0] == "CPU 0 100 → 60…100 % busy."
+    assert predict_effect(plan((41, "1")), EMPTY, [base]) == ["CPU 0 100 → 60…100 % busy.", "CPU 1 0 → 20…100 % busy."]
 
 
 def test_a_quiet_interrupt_moves_no_load() -> None:
@@ -62,13 +62,13 @@ def test_intervals_before_an_interrupts_last_move_are_ignored() -> None:
     since = minute(busy=[0, 50, 0], softirq=[0, 20, 0], cells=[(41, 1, 5)])
     assert predict_effect(plan((41, "2")), EMPTY, [before, since]) == [
         "CPU 1 50 → 30…40 % busy.",
-        "CPU 2 0 → 10…20 % busy.",
+        "CPU 2 0 → 10…30 % busy.",
     ]
 
 
 def test_effects_of_moves_to_the_same_cpu_add_up() -> None:
     base = minute(busy=[40, 40, 10], softirq=[20, 10, 0], cells=[(41, 0, 5), (42, 1, 5)])
-    assert predict_effect(plan((41, "2"), (42, "2")), EMPTY, [base])[-1] == "CPU 2 10 → 25…40 % busy."
+    assert predict_effect(plan((41, "2"), (42, "2")), EMPTY, [base])[-1] == "CPU 2 10 → 25…55 % busy."
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_predicted_load_is_a_percentage_and_every_range_ascends(
 
 
 def node(driver: str, params: dict[str, str], *, queues: Sequence[Queue] = (Queue("rx-0", 41),)) -> View:
-    """eth0 of 1 Gb/s with one receive queue on IRQ 41."""
+    """eth0 of 1 Gbit/s with one receive queue on IRQ 41."""
     return make_view(netdevs=[make_netdev(driver=driver, mtu=9000, queues=list(queues), params=params)])
 
 
@@ -119,7 +119,7 @@ BULK = minute(
     cells=[(41, 0, 60 * 13_889)],
     netdevs=[NetdevCounts("eth0", 60 * 125_000_000, 0, 60 * 13_889, 0, 0, 0, 0, 0)],
 )
-"""A minute of back-to-back frames of 9000 B at 1 Gb/s, each with its interrupt."""
+"""A minute of back-to-back frames of 9000 B at 1 Gbit/s, each with its interrupt."""
 
 CQE = {"coalesce/rx-usecs": "18", "coalesce/rx-frames": "6", "coalesce/cqe-mode-rx": "on"}
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines
+from tests.core.test_irq_spread import FLAT, machine
 from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.changes.plan import Action, Plan, inverse
@@ -78,9 +79,16 @@ def codes(evaluation: Evaluation) -> list[tuple[str, str]]:
 # Precedence
 
 
-@pytest.mark.parametrize(("first", "second"), [(("b", 1), ("a", 2)), (("a", 5), ("b", 5)), (("9", 5), ("10", 5))])
+@pytest.mark.parametrize(
+    ("first", "second", "ranks"),
+    [
+        (("b", 1), ("a", 2), "its rank is lower (1, not 2)"),
+        (("a", 5), ("b", 5), "both have rank 5, and it is older"),
+        (("9", 5), ("10", 5), "both have rank 5, and it is older"),
+    ],
+)
 def test_for_one_setting_the_lower_rank_and_then_the_lower_id_wins(
-    wants: Wants, first: tuple[str, int], second: tuple[str, int]
+    wants: Wants, first: tuple[str, int], second: tuple[str, int], ranks: str
 ) -> None:
     wants.update({first[0]: wanting((IRQ, "2")), second[0]: wanting((IRQ, "3"), (OTHER, "3"))})
     (winner, loser), _ = evaluate_round(view(), [policy(*second), policy(*first)], EngineMemory())
@@ -89,7 +97,7 @@ def test_for_one_setting_the_lower_rank_and_then_the_lower_id_wins(
     (back,) = loser.deferred
     assert (back.code, back.why) == (
         "overruled",
-        f"“{first[0]}” (rank {first[1]}) takes precedence over “{second[0]}” (rank {second[1]}).",
+        f"“{first[0]}” takes precedence over “{second[0]}”: {ranks}.",
     )
 
 
@@ -563,3 +571,47 @@ def test_both_policies_together_settle_on_every_captured_machine(name: str) -> N
         machine = machine.after(actions)
         moved_at = round_ if actions else moved_at
     assert moved_at < 80
+
+
+# Recommendations
+
+
+def recommended(wants: Wants, *rounds: tuple[float, Decision]) -> list[list[str]]:
+    """The keys that a policy in mode recommend proposes in rounds, each at a time with what it wants then."""
+    memory, shown = EngineMemory(), []
+    for time_s, decision in rounds:
+        wants["a"] = decision
+        (evaluation,), memory = evaluate_round(view(time_s), [policy("a", mode=Mode.RECOMMEND)], memory)
+        shown.append([action.key for action in evaluation.actions])
+    return shown
+
+
+def test_a_recommendation_stays_for_its_dwell_time_and_while_a_new_one_would_not_be_better(wants: Wants) -> None:
+    first, second, nothing = wanting((IRQ, "2")), wanting((OTHER, "3")), wanting()
+    # flips between two equally good ones every round
+    rounds = [(1000.0 + 5 * n, (first, second)[n % 2]) for n in range(20)]
+    assert recommended(wants, *rounds) == [[IRQ]] * 20
+    assert recommended(wants, (1000.0, first), (1005.0, nothing), (1029.0, nothing), (1031.0, nothing)) == [
+        *[[IRQ]] * 3,
+        [],
+    ]
+
+
+def test_a_recommendation_that_was_carried_out_gives_way_to_the_next(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    recommends = policy("a", mode=Mode.RECOMMEND)
+    _, memory = evaluate_round(view(1000.0), [recommends], EngineMemory())
+    wants["a"] = wanting((OTHER, "3"))
+    (evaluation,), _ = evaluate_round(view(1005.0, irq41="2"), [recommends], memory)
+    assert moves(evaluation) == [(OTHER, "0", "3")]
+
+
+def test_with_a_varying_load_irq_spread_recommends_the_same_interrupts() -> None:
+    recommends = policy("a", mode=Mode.RECOMMEND, spec=IrqSpread())
+    memory, shown = EngineMemory(), set()
+    for number in range(40):
+        costs = [(0, 40 + 3 * (number % 2)), (0, 42), (0, 5)]
+        made = machine(FLAT, *costs)
+        (evaluation,), memory = evaluate_round(replace(made.view, time_s=1000.0 + 5 * number), [recommends], memory)
+        shown.add(tuple(action.key for action in evaluation.actions))
+    assert len(shown) == 1

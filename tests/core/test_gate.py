@@ -75,6 +75,18 @@ def test_for_equal_f_and_targets_the_order_of_the_classes_decides() -> None:
     assert door.leave(9, 0.2, ok=False) == [2]
 
 
+def test_accounts_take_turns_within_a_class() -> None:
+    door = gate()
+    door.enter(9, "gold", 0.0, account=1000)
+    for worker, account in enumerate([2000, 2000, 2000, 3000, 3000, 4000]):
+        door.enter(worker, "gold", 0.1, account)
+    order, last = [], 9
+    while admitted := door.leave(last, 0.2, ok=True):
+        (last,) = admitted
+        order.append(last)
+    assert order == [0, 3, 5, 1, 4, 2]
+
+
 def test_a_worker_that_dies_frees_its_slot_and_counts_as_failed() -> None:
     door = gate()
     door.enter(1, "gold", 0.0)

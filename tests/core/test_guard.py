@@ -101,6 +101,10 @@ def test_without_a_numa_node_of_the_netdev_that_of_the_interrupt_is_used(view: V
     ("wanted", "sentence"),
     [
         ([(41, "3")], "CPU 2 shares a core with CPU 3 and serves another queue of eth0."),
+        (
+            [(41, "3"), (42, "2-3")],
+            "CPU 2 shares a core with CPU 3 and serves another queue of eth0; CPU 3 already serves one, too.",
+        ),
         ([(41, "0,3"), (42, "1")], "CPUs 1-2 share cores with CPUs 0,3 and serve other queues of eth0."),
     ],
 )

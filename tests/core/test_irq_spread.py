@@ -84,16 +84,23 @@ def test_the_most_expensive_interrupt_of_an_overloaded_cpu_moves_to_the_least_bu
         pytest.param(
             [(0, 30)],
             {0: 40, 1: 55, 2: 55, 3: 55},
-            "CPU 0, 70 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and would still be "
-            "10 less busy with the 30 of this interrupt.",
+            "CPU 0 is 70 % busy and no move would help: CPU 1, the least busy other CPU of 0-3, is 55 % busy, not 20 "
+            "percentage points less.",
             id="no gap",
         ),
         pytest.param(
             [(0, 90)],
             {},
-            "CPU 0, 90 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and would still be "
-            "10 less busy with the 90 of this interrupt.",
+            "CPU 0 is 90 % busy and no move would help: CPU 1, the least busy other CPU of 0-3, is 0 % busy and would "
+            "reach 90 % with the 90 percentage points of this interrupt.",
             id="the load would only go along",
+        ),
+        pytest.param(
+            [(0, 50), (0, 48)],
+            {1: 45, 2: 45, 3: 45},
+            "They arrive on CPU 0, 98 % busy, and no move would help: the least busy other CPU of 0-3 is 45 % busy and "
+            "would reach 93 to 95 % with the 48 to 50 percentage points of one of them.",
+            id="either load would only go along",
         ),
         pytest.param(
             [(0, 0.5)],
@@ -136,8 +143,27 @@ def test_queues_stay_together_where_there_is_no_room_for_them() -> None:
     decision = decided(machine(FLAT, (0, 20), (0, 20), other={1: 30, 2: 30, 3: 30}))
     assert decision.proposals == []
     assert whys(decision)["41"] == (
-        "They arrive on CPU 0, 40 % busy, with other queues of eth0, but no CPU of 0-3 without them would stay under "
-        "45 %."
+        "They arrive on CPU 0, 40 % busy, with other queues of eth0, but the least busy CPU without them, CPU 1, is "
+        "30 % busy and would reach 50 % with one of them, over 45 %."
+    )
+
+
+def test_queues_stay_together_where_every_cpu_has_one() -> None:
+    decision = decided(machine(FLAT, *((cpu % 4, 8) for cpu in range(8))))
+    assert decision.proposals == []
+    assert whys(decision)["41"] == (
+        "They arrive on CPUs 0-3, 16 % busy, with other queues of eth0, which every CPU of 0-3 handles."
+    )
+
+
+def test_a_queue_for_which_only_this_round_makes_room_says_so() -> None:
+    made = machine(FLAT, (0, 13), (0, 12), (1, 30), (1, 11), other={2: 38})
+    irqs = [replace(irq, netdev="eth1") if irq.irq > 41 else irq for irq in made.view.inventory.irqs]
+    view = replace(made.view, inventory=replace(made.view.inventory, irqs=irqs))
+    decision = decided(replace(made, view=view), IrqSpread(exclude="3"))
+    assert targets(decision) == {43: "0"}
+    assert whys(decision)["41"] == (
+        "They arrive on CPU 0, 25 % busy: only this round's moves make room for one of them elsewhere."
     )
 
 
@@ -174,8 +200,8 @@ def test_interrupts_move_to_their_numa_node_while_there_is_room() -> None:
     )
     full = decided(machine(TWO_NODES, (1, 30), node=1, other=dict.fromkeys(range(4, 8), 20)))
     assert whys(full)["40"] == (
-        "CPU 1, 30 % busy, is not on the NUMA node of eth0, but no CPU of 4-7 would stay under 45 % with the "
-        "30 percentage points of this interrupt."
+        "CPU 1, 30 % busy, is not on the NUMA node of eth0, but the least busy CPU there, CPU 4, is 20 % busy and "
+        "would reach 50 % with it, over 45 %."
     )
     assert targets(decided(machine(TWO_NODES, (1, 30), node=1), IrqSpread(numa="any"))) == {}
     assert targets(decided(machine(TWO_NODES, (1, 30), node=None))) == {}

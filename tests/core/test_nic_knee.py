@@ -1,6 +1,6 @@
-from math import inf
+from math import inf, isclose
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.core.test_nic_model import SWIFT, arrivals, hosts, timers
 
@@ -73,6 +73,7 @@ def test_more_times_to_choose_from_never_give_a_longer_one(
 @settings(max_examples=40, deadline=None)
 def test_back_to_back_a_timer_that_restarts_takes_effect_just_above_the_gap(frame_bytes: float, link: int) -> None:
     gap_us = frame_wire_time_us(frame_bytes, link)
+    assume(not any(isclose(time, gap_us, rel_tol=0.002) for time in KNEE_USECS))  # a tie, which rounding decides
     found = find_knee(QueueTraffic(1e12, frame_bytes, link), Timer.RESTARTING, SWIFT, frames=(6, 12))
-    above = [time for time in KNEE_USECS if time > gap_us * 1.001]
+    above = [time for time in KNEE_USECS if time > gap_us]
     assert (found.rx_usecs if found else None) == (above[0] if above else None)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.rates import UNREAD, make_rates
 
-from coresteer_core.bounds import MAX_INTEGER, MAX_NAME
+from coresteer_core.bounds import MAX_INTEGER, MAX_NAME, MAX_UNIX_MS
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
@@ -34,6 +34,7 @@ from coresteer_core.protocol import (
 )
 
 numbers = st.integers(0, 2**63 - 1)
+times = st.integers(0, MAX_UNIX_MS - 1)
 counts = st.integers(0, MAX_INTEGER - 1)
 seconds = st.floats(allow_nan=False)
 finite = st.floats(-MAX_INTEGER, MAX_INTEGER, exclude_min=True, exclude_max=True)
@@ -47,7 +48,7 @@ messages_to_agent = st.one_of(
     *[st.builds(kind, numbers) for kind in (Ack, Ping)],
 )
 messages_to_backend = st.one_of(
-    st.builds(Clock, numbers, numbers),
+    st.builds(Clock, numbers, times),
     st.builds(
         TasksMessage,
         numbers,

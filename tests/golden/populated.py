@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-_TEXTS = ("text", "0-3", "http://127.0.0.1:9100/metrics#seconds", "10.0.0.0/8", "7", "gate")
+_TEXTS = ("text", "0-3", "http://127.0.0.1:9100/metrics#seconds", "10.0.0.0/8", "7", "gate", "0" * 64)
 """Texts of which one fits every pattern there is."""
 _FIELDS: dict[str, object] = {"clients": ["10.0.0.0/8"]}
 """Fields whose value is checked by more than their type."""

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from tests.golden import samples
 from tests.golden.store import check, row
+from tests.support.polling import PATIENCE_S
 
 from coresteer.db import Database
 from coresteer.live.frames import rates_frame
@@ -94,7 +95,7 @@ async def test_history_answers_the_same_as_before(database: Database) -> None:
     source = TelemetrySource(database, _Stored(), NODE, samples.STEP_MS / 1000)  # type: ignore[arg-type]  # all that history asks of it
     near, long = TimeRange(samples.START_MS, END_MS), TimeRange(END_MS - 36_000_000, END_MS)
     physical = frozenset({"eth0", "eth1"})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         answers = {
             "heatmap": _heatmap(await read_heatmap(source, "busy", near, 5)),
             "heatmap of minutes": _heatmap(await read_heatmap(source, "softirq", long, 3)),

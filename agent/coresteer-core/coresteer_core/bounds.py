@@ -14,6 +14,8 @@ from coresteer_core.cpuset import MAX_CPUS
 
 MAX_INTEGER: Final = 2**53
 """Exclusive bound of every integer: what a double, and so JavaScript, represents exactly."""
+MAX_UNIX_MS: Final = 2**47
+"""Exclusive bound of a time, in the year 6429: a node's clock may have been wrong when it noted something."""
 MAX_NAME: Final = 256
 MAX_SENTENCE: Final = 2000
 MAX_VALUE: Final = 65_536
@@ -39,8 +41,8 @@ Quantity: TypeAlias = Annotated[float, Meta(ge=0, lt=float(MAX_INTEGER))]
 """A finite measured amount."""
 ConfirmTimeout: TypeAlias = Annotated[float, Meta(ge=MIN_CONFIRM_TIMEOUT_S, le=MAX_CONFIRM_TIMEOUT_S)]
 """Seconds after which a change that is not confirmed is rolled back."""
-UnixMs: TypeAlias = Annotated[int, Meta(ge=0, lt=2**47)]
-"""Milliseconds since 1970, until the year 6429: a node's clock may have been wrong when it noted something."""
+UnixMs: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_UNIX_MS)]
+"""Milliseconds since 1970."""
 Version: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
 PolicyId: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9]{1,9}\Z")]
 """A policy's row number as text."""

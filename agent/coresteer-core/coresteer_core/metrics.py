@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 SourceKind: TypeAlias = Literal["netdev", "cpu", "irq", "tcp", "agent", "counter"]
-Chart: TypeAlias = Literal["", "throughput", "packets", "round-trip", "interrupts", "losses", "agent"]
+Chart: TypeAlias = Literal["", "throughput", "packets", "interrupts", "softirq", "round-trip", "losses", "agent"]
 
 SNMP_PATH, NETSTAT_PATH, VMSTAT_PATH = "proc/net/snmp", "proc/net/netstat", "proc/vmstat"
 
@@ -70,6 +70,11 @@ class Metric(MetricLabel, frozen=True, kw_only=True):
     experiment: bool = False
     report: bool = False
     guardrail: str = ""
+
+    def value(self, amount: float, duration_s: float) -> float:
+        """Return the value of an amount of the source in an interval of duration_s > 0."""
+        is_level = self.source is not None and self.source.level
+        return amount * self.factor / (1.0 if is_level else duration_s)
 
 
 _CPU_TIME = "sum over the CPUs of the percentage of time"
@@ -157,20 +162,20 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         ),
         "softirq_cpu_percent": Metric(
             "Softirq on its busiest CPU", "%", "less", label_ko="softirq가 가장 많은 CPU의 비율",
-            formula="largest softirq share of a CPU", short="softirq, hottest", fleet=True,
+            formula="largest softirq share of a CPU", short="softirq, hottest", chart="softirq", fleet=True,
         ),
         "rtt_p50_us": Metric(
-            "Response time, median", "µs", "less", label_ko="응답 시간 중앙값",
+            "Round-trip time, median", "µs", "less", label_ko="왕복 시간 중앙값",
             source=Source("tcp", "rtt_p50_us", level=True),
             short="RTT p50", history=True, chart="round-trip", experiment=True, report=True,
         ),
         "rtt_p95_us": Metric(
-            "Response time, 95th percentile", "µs", "less", label_ko="응답 시간 95백분위수",
+            "Round-trip time, 95th percentile", "µs", "less", label_ko="왕복 시간 95백분위수",
             source=Source("tcp", "rtt_p95_us", level=True),
             short="RTT p95", history=True, chart="round-trip", experiment=True, report=True,
         ),
         "rtt_p99_us": Metric(
-            "Response time, 99th percentile", "µs", "less", label_ko="응답 시간 99백분위수",
+            "Round-trip time, 99th percentile", "µs", "less", label_ko="왕복 시간 99백분위수",
             source=Source("tcp", "rtt_p99_us", level=True),
             short="RTT p99", history=True, chart="round-trip", fleet=True, experiment=True, report=True,
             guardrail="TCP round-trip time p99 in µs",

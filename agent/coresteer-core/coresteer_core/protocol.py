@@ -3,7 +3,8 @@
 The agent sends Hello first; the backend answers with Welcome or closes the connection with a reason. Every RatesMessage
 has a sequence number that grows by one within a stream. The backend acknowledges a number only after all samples up to
 it are committed, and after a reconnect Welcome has the last one acknowledged. So nothing acknowledged is lost and
-nothing is stored twice. Decoding enforces the bounds of fields (coresteer_core.bounds).
+nothing is stored twice. Samples that can never be stored are named by Rejected. Decoding enforces the bounds of fields
+(coresteer_core.bounds).
 """
 
 from typing import Annotated, Literal, TypeAlias, TypeVar
@@ -11,14 +12,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import (
-    CgroupPath,
-    ConfirmTimeout,
-    Count,
-    Name,
-    PolicyId,
-    Sentence,
-)
+from coresteer_core.bounds import CgroupPath, ConfirmTimeout, Count, Name, PolicyId, Sentence, UnixMs
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
@@ -32,9 +26,11 @@ from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
 from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
 from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Evaluation, HoldoutReport
-from coresteer_core.policies.engine_state import PolicyInForce
+from coresteer_core.policies.engine_state import MAX_STOPS, EnforcementStop, PolicyInForce, StopId
 
 T = TypeVar("T")
+ChangeId: TypeAlias = Annotated[str, Meta(max_length=64)]
+"""The id of a change, which the backend chooses."""
 
 PROTOCOL_VERSION = 6
 """Protocol version, which both peers must share; incremented when an older peer could misinterpret a message.
@@ -45,6 +41,9 @@ PROTOCOL_VERSION = 6
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Maximum size of a WebSocket frame: more than the topology and inventory of 8,192 CPUs need."""
 
+MAX_POLICIES_IN_FORCE = 1000
+"""Maximum number of policies in force on one node; an agent evaluates that many within a fraction of a second."""
+
 
 # Agent to backend
 
@@ -54,6 +53,9 @@ class Hello(Struct, frozen=True, tag="hello"):
 
     stream: random, new for each agent process. first_seq: of the agent's oldest unacknowledged sample, or of the next.
     observe_reason: why the mode is observe; None otherwise. emulated: the machine's CPUs are emulated in software.
+    time_ms: the node's Unix time when it connected. rotates_keys: the agent understands NewKey.
+    obeys_stops: the agent understands the stops in Policies.
+    capabilities: that the agent's process has, such as CAP_NET_ADMIN; None from an agent that does not report them.
     """
 
     protocol: int
@@ -70,6 +72,10 @@ class Hello(Struct, frozen=True, tag="hello"):
     simulated: bool = False
     labels: Annotated[dict[Name, Name], Meta(max_length=64)] = {}
     emulated: bool = False
+    time_ms: UnixMs | None = None
+    rotates_keys: bool = False
+    obeys_stops: bool = False
+    capabilities: Annotated[list[Name], Meta(max_length=64)] | None = None
 
 
 class TopologyMessage(Struct, frozen=True, tag="topology"):
@@ -139,12 +145,23 @@ class DecisionMessage(Struct, frozen=True, tag="decision"):
     holdout: HoldoutReport | None = None
 
 
+class StoppedMessage(Struct, frozen=True, tag="stopped"):
+    """Message that no policy writes on the node any more because of these stops, and that it is restored if asked.
+
+    Sent for each Policies with stops once they are carried out. stuck: settings that could not be restored.
+    """
+
+    stop_ids: Annotated[list[StopId], Meta(max_length=MAX_STOPS)]
+    stuck: Count = 0
+
+
 class ExperimentMessage(Struct, frozen=True, tag="experiment"):
     """Message with the state of an experiment on this node, or of one of its runs.
 
-    ready: namespaces or server exist; address and netdev are those at which the server can be reached. loaded: the
-    run's workload has started and its warm-up begins. measured: with the result. failed: the sentence says why.
-    run_id: None for the experiment as a whole.
+    ready: namespaces or server exist; address and netdev are those at which the server can be reached, receipts_port
+    that at which it will prove to a client on another node that it receives, 0 for none. loaded: the run's workload has
+    started and its warm-up begins. measured: with the result. failed: the sentence says why. run_id: None for the
+    experiment as a whole.
     """
 
     experiment_id: Annotated[int, Meta(gt=0, lt=2**31)]
@@ -154,68 +171,90 @@ class ExperimentMessage(Struct, frozen=True, tag="experiment"):
     address: Name = ""
     netdev: Annotated[str, Meta(pattern=r"\A([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})?\Z")] = ""
     measured: RunResult | None = None
+    receipts_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
 
 
 class Clock(Struct, frozen=True, tag="clock"):
     """Reply to Ping with the node's Unix time in ms, to estimate the offset of its clock."""
 
     ping_ms: int
-    node_ms: int
+    node_ms: UnixMs
+
+
+class KeyStored(Struct, frozen=True, tag="key_stored"):
+    """Reply to NewKey: the key with this SHA-256, in hexadecimal, is on disk and will be used from now on."""
+
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 # Backend to agent
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
-    """Reply to Hello: the backend accepts the connection. acked_seq: last stored sample of this stream, 0 for none."""
+    """Reply to Hello: the backend accepts the connection.
+
+    acked_seq: all samples of this stream up to it are stored, except rejected ones; 0 for none. rejected: their number.
+    """
 
     protocol: int
     node_id: int
     acked_seq: int
+    rejected: int = 0
 
 
 class Ack(Struct, frozen=True, tag="ack"):
-    """Acknowledgement that all samples up to this sequence number are stored."""
+    """Acknowledgement that all samples up to this sequence number are stored, except those that Rejected has named."""
 
     seq: int
+
+
+class Rejected(Struct, frozen=True, tag="rejected"):
+    """Rejection of the samples first_seq to last_seq: they are not stored, and the agent does not send them again."""
+
+    first_seq: int
+    last_seq: int
+    reason: Sentence
 
 
 class Apply(Struct, frozen=True, tag="apply"):
     """Command: apply a plan, and roll it back unless Confirm arrives within confirm_timeout_s."""
 
-    change_id: str
+    change_id: ChangeId
     plan: Plan
     confirm_timeout_s: ConfirmTimeout
-    guardrails: list[Guardrail] = []
+    guardrails: Annotated[list[Guardrail], Meta(max_length=64)] = []
 
 
 class Confirm(Struct, frozen=True, tag="confirm"):
     """Command: confirm a change, which makes it permanent."""
 
-    change_id: str
+    change_id: ChangeId
 
 
 class Rollback(Struct, frozen=True, tag="rollback"):
     """Command: roll a change back now, whether it is confirmed or not."""
 
-    change_id: str
+    change_id: ChangeId
 
 
 class Extend(Struct, frozen=True, tag="extend"):
     """Command: extend a change's confirmation timeout by some seconds, to at most 600 s from now."""
 
-    change_id: str
+    change_id: ChangeId
     seconds: float
 
 
 class Policies(Struct, frozen=True, tag="policies"):
     """Command: put these policies in force on the node instead of those sent before. The agent stores them.
 
-    leave_pages: ids of policies whose memory moves are not undone once they are no longer enforced.
+    Sent after each Welcome; until it arrives, no policy writes. leave_pages: ids of policies whose memory moves are not
+    undone once they are no longer enforced. stops: of enforcement, that apply to the node now; the agent answers with
+    StoppedMessage.
     """
 
-    policies: list[PolicyInForce]
+    policies: Annotated[list[PolicyInForce], Meta(max_length=MAX_POLICIES_IN_FORCE)]
     leave_pages: list[PolicyId] = []
+    stops: Annotated[list[EnforcementStop], Meta(max_length=MAX_STOPS)] = []
 
 
 class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
@@ -248,10 +287,19 @@ class Ping(Struct, frozen=True, tag="ping"):
     ping_ms: int
 
 
+class NewKey(Struct, frozen=True, tag="new_key"):
+    """Command: store this key in place of the present one, which stays valid for a day; the agent replies KeyStored.
+
+    Sent only to agents whose Hello says rotates_keys.
+    """
+
+    key: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{40,200}\Z")]
+
+
 class ChangeAck(Struct, frozen=True, tag="change_ack"):
     """Acknowledgement that the backend stored this state of a change; the agent does not send it again."""
 
-    change_id: str
+    change_id: ChangeId
     state: ChangeState
 
 
@@ -266,17 +314,21 @@ ToBackend: TypeAlias = (
     | ClassesMessage
     | DecisionMessage
     | ChangeMessage
+    | StoppedMessage
     | ExperimentMessage
     | Clock
+    | KeyStored
 )
 ToAgent: TypeAlias = (
     Welcome
     | Ack
+    | Rejected
     | Apply
     | Confirm
     | Rollback
     | Extend
     | Ping
+    | NewKey
     | ChangeAck
     | Policies
     | BeginExperiment
@@ -284,6 +336,16 @@ ToAgent: TypeAlias = (
     | EndExperiment
 )
 
+
+class _Numbered(Struct):
+    seq: Count
+
+
+class _NumberedMessage(Struct, tag="rates"):
+    rates: _Numbered
+
+
+_seq = msgspec.msgpack.Decoder(_NumberedMessage)
 _encoder = msgspec.msgpack.Encoder()
 _to_backend: msgspec.msgpack.Decoder[ToBackend] = msgspec.msgpack.Decoder(ToBackend)
 _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
@@ -294,12 +356,16 @@ class ProtocolError(ValueError):
 
 
 class CloseCode:
-    """WebSocket close codes with which the backend ends an agent's connection, each sent with a reason."""
+    """WebSocket close codes with which a peer ends an agent's connection, each sent with a reason.
+
+    FLOOD: the other peer sends more than it may, or requests answers that it does not read.
+    """
 
     BAD_FRAME = 4400
     BAD_KEY = 4401
     VERSION = 4406
     REPLACED = 4409
+    FLOOD = 4429
     TOO_LARGE = 1009
 
 
@@ -316,6 +382,14 @@ def decode_to_backend(frame: bytes) -> ToBackend:
 def decode_to_agent(frame: bytes) -> ToAgent:
     """Return the message in a frame that the backend sent. Raises ProtocolError."""
     return _decode(_to_agent, frame)
+
+
+def decode_seq(frame: bytes) -> int | None:
+    """Return the sequence number of a sample that may be invalid otherwise, None if the frame is no sample."""
+    try:
+        return _seq.decode(frame).rates.seq
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], frame: bytes) -> T:

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 
 Group = Literal["basic", "advanced"]
-Format = Literal["cpu-list", "labels", "service-classes"]
-"""cpu-list: text such as ``0-3,8``. labels: ``name=pattern`` pairs. service-classes: edited by a form of its own."""
+Format = Literal["cpu-list", "labels", "proof-metric", "service-classes"]
+"""cpu-list: text such as ``0-3,8``. labels: ``name=pattern`` pairs. proof-metric, service-classes: edited by a form of
+their own."""
 
 
 class Preset(Struct, frozen=True):

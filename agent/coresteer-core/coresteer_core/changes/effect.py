@@ -23,8 +23,29 @@ from coresteer_core.settings.plan_effect import PlanEffect
 
 MIN_BASE_S = 5.0
 """Shortest time in seconds that rates must cover before an effect is predicted from them."""
-_SATURATED_PERCENT = 98.0
+SATURATED_PERCENT = 98.0
 """A CPU this busy has a queue of work, which replaces the load that moves away."""
+
+
+INTERRUPT_SPREAD = 1.5
+"""How much more than its part an interrupt may need: it may stand for more packets than others, and on a CPU with time
+to spare it occurs more often, as the kernel polls less."""
+_BACKLOG = 2.5
+"""How much more than now the work of a saturated CPU may need elsewhere: packets that it drops or delays now arrive."""
+
+
+def gain_range(part: float, origin_percent: float, spread: float = INTERRUPT_SPREAD) -> tuple[float, float]:
+    """Return the range of percentage points that a CPU gains by work that used a part of another one.
+
+    part: percentage points of the CPU that it leaves, which was origin_percent busy. spread: what it may need at most,
+    relative to that part, where that CPU was not saturated.
+    """
+    return part / 2, part * (_BACKLOG if origin_percent >= SATURATED_PERCENT else spread)
+
+
+def loss_range(part: float, origin_percent: float, spread: float = INTERRUPT_SPREAD) -> tuple[float, float]:
+    """Return the range of percentage points that a CPU loses with such work; a saturated one may stay as busy."""
+    return (0.0, part) if origin_percent >= SATURATED_PERCENT else (part / 2, part * spread)
 
 
 class _Base(Struct):
@@ -58,9 +79,8 @@ def _moved(moves: list[tuple[int, frozenset[int]]], rates: Sequence[Rates]) -> l
 
     Only interrupts have one: the load that a task or a queue moves is not in Rates.
 
-    An interrupt's part of its CPU's irq and softirq time is its part of that CPU's device
-    interrupts. From half of it to all of it moves: softirq time also belongs to timers, and one
-    interrupt may stand for more packets than another.
+    An interrupt's part of its CPU's irq and softirq time is its part of that CPU's device interrupts. At least half of
+    it moves, as softirq time also belongs to timers; gain_range() and loss_range() say why it may be more than all.
     """
     base = _observe(_since_moved(rates, {irq for irq, _ in moves})) if moves else None
     if base is None:
@@ -76,10 +96,12 @@ def _moved(moves: list[tuple[int, frozenset[int]]], rates: Sequence[Rates]) -> l
             continue
         total = _Shift()
         for cpu, part in moving.items():
-            shifts[cpu].least -= part / 2
-            shifts[cpu].most -= part
-            total.least += part / 2
-            total.most += part
+            busy = base.busy.get(cpu, 0.0)
+            lost, gained = loss_range(part, busy), gain_range(part, busy)
+            shifts[cpu].least -= lost[0]
+            shifts[cpu].most = max(shifts[cpu].most - lost[1], -base.interrupts[cpu])
+            total.least += gained[0]
+            total.most += gained[1]
         if len(targets) == 1:
             (target,) = targets
             shifts[target].least += total.least
@@ -177,8 +199,6 @@ def _sentence(base: _Base, cpu: int, shift: _Shift) -> str | None:
     if busy is None:
         return None
     low, high = sorted((busy + shift.least, busy + shift.most))
-    if busy >= _SATURATED_PERCENT and high < busy:
-        high = busy
     return f"CPU {cpu} {busy:.0f} → {_range(low, high)} % busy."
 
 

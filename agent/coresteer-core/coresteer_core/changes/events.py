@@ -180,9 +180,13 @@ class AgentStopping(Struct, frozen=True):
 
 
 class RestoredExternally(Struct, frozen=True):
-    """Event: the command ``coresteer-agent restore`` restored these settings while the agent was running."""
+    """Event: these settings have their originals again: by ``coresteer-agent restore``, or by a stop of enforcement.
+
+    sentence: says so, for the changes that have nothing left to undo.
+    """
 
     keys: frozenset[str]
+    sentence: str = "Restored on the node by coresteer-agent restore."
 
 
 class AgentRestarted(Struct, frozen=True):

@@ -1,9 +1,12 @@
 """The guard: refusals and warnings of a plan, checked in its preview and again before each write."""
 
+from fnmatch import fnmatchcase
+
 from msgspec import Struct
 
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.limits import LIMITS_FILE
 from coresteer_core.node.view import View
 from coresteer_core.settings import Setting, parse_setting
 from coresteer_core.settings.base import format_cpus
@@ -16,7 +19,7 @@ class Refusal(Struct, frozen=True):
     """A reason why the guard refuses to write a setting.
 
     code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
-    bounds, learned, mems, memory, agent, too_many.
+    bounds, learned, mems, memory, agent, limits, too_many.
     """
 
     code: str
@@ -52,6 +55,8 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
     for key, value in desired:
         setting = parse_setting(key)
         cpus = setting.cpus(value)
+        if (limited := limits_refusal(view.inventory, setting, cpus)) is not None:
+            found.append(Refusal("limits", key, limited))
         found += [Refusal(code, key, sentence) for code, sentence in setting.refusals(view, value)]
         if away := cpus - online:
             found.append(
@@ -72,6 +77,29 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
                 )
             )
     return found
+
+
+def limits_refusal(inventory: Inventory, setting: Setting, cpus: frozenset[int] = frozenset()) -> str | None:
+    """Return why a node's limits forbid to change a setting, as a sentence; None if they allow it.
+
+    cpus: that its new value names.
+    """
+    limits, allowed = inventory.limits, inventory.limits.settings
+    if limits.unusable is not None:
+        return f"The limits of this node cannot be read, so no setting may be changed. {limits.unusable}"
+    if allowed.allow is not None and not any(fnmatchcase(setting.key, pattern) for pattern in allowed.allow):
+        patterns = ", ".join(allowed.allow) or "none"
+        return f"{LIMITS_FILE} on this node does not allow to change {setting.key}; settings.allow is: {patterns}."
+    if closed := cpus & allowed.closed_cpus:
+        return f"{format_cpus(closed)} {_is(closed)} off limits on this node: see cpus_off_limits in {LIMITS_FILE}."
+    if setting.interrupt is None:
+        return None
+    irq = inventory.irq(setting.interrupt)
+    names = (str(setting.interrupt), "" if irq is None else irq.name)
+    pattern = next((each for each in allowed.interrupts_off_limits for name in names if fnmatchcase(name, each)), None)
+    if pattern is None:
+        return None
+    return f"{setting.subject} is off limits on this node: see “{pattern}” in interrupts_off_limits of {LIMITS_FILE}."
 
 
 def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[PlanWarning]:
@@ -149,12 +177,16 @@ def _placement(
     others = _irq_cpus(view, netdev.name, after, but=irq.irq)
     if shared := {cpu for cpu in _siblings(view, cpus) - cpus if any(cpu in o for o in others)}:
         one = len(shared) == 1
+        taken = {cpu for cpu in cpus if any(cpu in other for other in others)}
+        too = (
+            f"; {format_cpus(taken)} already {'serves one' if len(taken) == 1 else 'serve some'}, too" if taken else ""
+        )
         found.append(
             PlanWarning(
                 "smt_sibling",
                 setting.key,
                 f"{format_cpus(shared)} {'shares a core' if one else 'share cores'} with {format_cpus(cpus)} "
-                f"and {'serves another queue' if one else 'serve other queues'} of {netdev.name}.",
+                f"and {'serves another queue' if one else 'serve other queues'} of {netdev.name}{too}.",
             )
         )
     return found

@@ -53,9 +53,15 @@ from coresteer_core.changes.undo import (
     finish_undo,
     resume_changes,
     send_state,
+    text_length,
     with_change,
 )
 from coresteer_core.metrics import GUARDRAIL_METRICS
+
+MAX_PLAN_CHARACTERS = 1024 * 1024
+"""Of the keys, values and reasons of a plan: what a plan for 8,192 CPUs needs."""
+MAX_OPEN_CHANGES = 64
+"""Of unconfirmed changes: an agent that stops rolls this number back in about a second."""
 
 
 def advance(state: Changes, event: Event, now: float) -> Transition:  # noqa: PLR0911, PLR0912 - one return an event
@@ -80,7 +86,7 @@ def advance(state: Changes, event: Event, now: float) -> Transition:  # noqa: PL
             open_ones = [c for c in reversed(state.changes.values()) if c.state is ChangeState.UNCONFIRMED]
             return begin_undo(state, [(c, EndedBy.AGENT_RESTART, "") for c in open_ones])
         case RestoredExternally():
-            return apply_external_restore(state, event.keys, now)
+            return apply_external_restore(state, event, now)
         case AgentRestarted():
             return resume_changes(state, event.changes)
         case ConfirmFailed():
@@ -157,7 +163,10 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Transition:
 def _begin(state: Changes, change: Change, run: RunPlan | RunRestore, now: float) -> Transition:
     """Return the step that begins a change and runs its plan, or that records the change as failed if it is invalid."""
     if rejection := _rejection(state, change):
-        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection)
+        # without its plan, of any size, which nothing needs any more
+        change = replace(
+            change, plan=Plan([]), guardrails=[], state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection
+        )
         return with_change(state, change), [RecordChange(change), send_state(change, now)]
     return with_change(state, change), [RecordChange(change), send_state(change, now), run]
 
@@ -192,7 +201,7 @@ def _delegate(state: Changes, event: SettingsDelegated) -> Transition:
     return with_change(replace(state, changes=others), change), [RecordChange(change)]
 
 
-def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 - one return a reason
+def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911, PLR0912 - one return a reason
     """Return a sentence that says why a whole change is rejected, else None; the executor checks each action."""
     if state.observe_reason is not None:
         return f"This agent only observes. {state.observe_reason}"
@@ -201,6 +210,10 @@ def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
         return "The plan has no actions; there is nothing to apply."
     if len(actions) > MAX_PLAN_ACTIONS:
         return f"The plan has {len(actions)} actions; a plan may have at most {MAX_PLAN_ACTIONS}."
+    if not change.restores and (characters := text_length(change.plan)) > MAX_PLAN_CHARACTERS:
+        return f"The plan has {characters} characters; a plan may have at most {MAX_PLAN_CHARACTERS}."
+    if not change.restores and sum(other.open for other in state.changes.values()) >= MAX_OPEN_CHANGES:
+        return f"{MAX_OPEN_CHANGES} changes are not confirmed yet; confirm some or roll them back first."
     if len(change.keys) < len(actions):
         return "The plan names a setting twice; name each once."
     if not MIN_CONFIRM_TIMEOUT_S <= change.confirm_timeout_s <= MAX_CONFIRM_TIMEOUT_S:

@@ -9,6 +9,7 @@ from coresteer_core.changes.events import (
     Changes,
     Instruction,
     RecordChange,
+    RestoredExternally,
     RunInverse,
     RunRestore,
     SendChangeState,
@@ -22,6 +23,8 @@ LOST_BACKEND_GRACE_S = 10.0
 """Seconds without a backend after which unconfirmed changes are rolled back; a reconnect takes less."""
 MAX_REMEMBERED_CHANGES = 256
 """Maximum number of changes kept for a later rollback; older ones that have ended are dropped."""
+MAX_REMEMBERED_CHARACTERS = 16 * 1024 * 1024
+"""Maximum text of the plans of all changes kept, for the same reason."""
 
 _CAUSES = {
     EndedBy.USER: "on request",
@@ -86,8 +89,9 @@ def describe_restored(results: list[Result]) -> str:
             return " ".join([f"{back} of {len(results)} settings are restored.", *gone])
 
 
-def apply_external_restore(state: Changes, keys: frozenset[str], now: float) -> Transition:
-    """Return the state after ``coresteer-agent restore`` restored settings; a change with nothing left to undo ends."""
+def apply_external_restore(state: Changes, event: RestoredExternally, now: float) -> Transition:
+    """Return the state after settings were restored apart from their changes; one with nothing left to undo ends."""
+    keys = event.keys
     instructions: list[Instruction] = []
     for before in state.changes.values():
         remaining = [action for action in before.undo.actions if action.key not in keys]
@@ -106,7 +110,7 @@ def apply_external_restore(state: Changes, keys: frozenset[str], now: float) -> 
                 deadline=None,
                 confirm_at=None,
                 acknowledged=False,
-                sentence="Restored on the node by coresteer-agent restore.",
+                sentence=event.sentence,
             )
         state = with_change(state, change)
         instructions += [RecordChange(change), send_state(change, now)] if ended else [RecordChange(change)]
@@ -161,13 +165,24 @@ def changes_after_reboot(changes: list[Change]) -> list[Change]:
 def with_change(state: Changes, change: Change) -> Changes:
     """Return the state of all changes with one added or updated; drops old ended ones above the maximum."""
     changes = {**state.changes, change.change_id: change}
-    surplus = len(changes) - MAX_REMEMBERED_CHANGES
-    if surplus > 0:
+    if change.change_id in state.changes:
+        return replace(state, changes=changes)
+    lengths = {change_id: text_length(each.plan) for change_id, each in changes.items()}
+    surplus, excess = len(changes) - MAX_REMEMBERED_CHANGES, sum(lengths.values()) - MAX_REMEMBERED_CHARACTERS
+    if surplus > 0 or excess > 0:
         ended = [c for c in changes.values() if not c.open and c.change_id != change.change_id]
         ended.sort(key=lambda c: not c.policy)  # policies make many, which are seldom rolled back
-        for dropped in ended[:surplus]:
+        for dropped in ended:
+            if surplus <= 0 and excess <= 0:
+                break
+            surplus, excess = surplus - 1, excess - lengths[dropped.change_id]
             del changes[dropped.change_id]
     return replace(state, changes=changes)
+
+
+def text_length(plan: Plan) -> int:
+    """Return the number of characters of a plan's keys, values and reasons."""
+    return sum(len(a.key) + len(a.was) + len(a.becomes) + len(a.reason) for a in plan.actions)
 
 
 def send_state(change: Change, now: float) -> SendChangeState:

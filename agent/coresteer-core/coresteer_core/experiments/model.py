@@ -52,7 +52,9 @@ ClientCpus: TypeAlias = Annotated[
 ]
 Connections: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
 MbitLimit: TypeAlias = Annotated[
-    int, Meta(ge=1, le=400_000), labelled("Rate limit", "Limit for all connections together.", unit="Mbit/s")
+    int,
+    Meta(ge=1, le=400_000),
+    labelled("Rate limit", "Limit for all connections together; 400000: none.", unit="Mbit/s"),
 ]
 
 
@@ -316,14 +318,25 @@ def has_client(workload: Workload) -> bool:
     return isinstance(workload, Traffic) or (isinstance(workload, Bsp) and workload.machines > 1)
 
 
+class Receipts(Struct, frozen=True):
+    """How a client recognizes the program that receives its load, on another node.
+
+    port: UDP, at the server's address. key: random, for one run; both sides know it.
+    """
+
+    port: Annotated[int, Meta(ge=1, le=65_535)]
+    key: Annotated[str, Meta(max_length=128)]
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """Request for one run of an experiment: start the workload, warm up, measure, stop the workload.
 
     measure_s: also the most that a Finite workload may take.
     irqbalance: let it run meanwhile; every affinity that it changes is restored. irqbalance_cpus: to which alone it may
-    move interrupts; empty for its own choice. address, netdev: of the server, for a client. netdevs: those whose
-    packets count; empty for all NICs that are up (Inventory.active_nics()), or where there is none for all netdevs but
-    loopback: on bridges and the ends of veth pairs a packet would count again.
+    move interrupts; empty for its own choice. address: of the server, for it and for its client on another node.
+    receipts: for both of them. netdevs: those whose packets count; empty for all NICs that are up
+    (Inventory.active_nics()), or where there is none for all netdevs but loopback: on bridges and the ends of veth
+    pairs a packet would count again.
     """
 
     run_id: str
@@ -334,6 +347,7 @@ class Run(Struct, frozen=True, kw_only=True):
     irqbalance: bool = False
     irqbalance_cpus: CpuText = ""
     address: str = ""
+    receipts: Receipts | None = None
     netdevs: list[str] = []
 
 

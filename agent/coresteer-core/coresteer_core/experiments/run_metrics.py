@@ -57,13 +57,8 @@ def run_result(
     cpus = _shares(before.sample.times, after.sample.times, rates.cpus)
     figures: dict[str, float] = {}
     if seconds > 0:
-        figures |= {f"cpu_{kind}_percent": total for kind in _CPU_FIGURES if (total := _sum(cpus[kind])) is not None}
-        physical = frozenset(netdevs) or None
-        measured = metric_values(rates, _COUNTED, physical)
-        figures |= {name: value for name, value in measured.items() if value is not None}
-        counted = counted_netdevs(rates, physical) or ()
-        figures |= _counted(rates, before, after, counted, irqs)
-        figures |= {} if tcp is None else _own_traffic(rates, counted, tcp)
+        figures |= rate_figures(rates, cpus, netdevs=netdevs, irqs=irqs, tcp=tcp)
+        figures |= _counted(seconds, before, after)
         figures |= _of_load(load)
         figures |= cost_of_traffic(figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s"))
     return RunResult(
@@ -75,6 +70,33 @@ def run_result(
         steal_percent=_mean(cpus["steal"]),
         disturbed=[*_gone(before.sample, after.sample, netdevs), *disturbed],
     )
+
+
+def rate_figures(
+    rates: Rates,
+    cpus: Mapping[str, Sequence[float | None]],
+    *,
+    netdevs: Sequence[str],
+    irqs: Mapping[str, frozenset[int]],
+    tcp: Sequence[TcpLatency] | None,
+) -> dict[str, float]:
+    """Return the metrics of a run that its rates have, by name. cpus: percentages of each CPU's time by kind.
+
+    The other arguments are run_result's.
+    """
+    figures = {f"cpu_{kind}_percent": total for kind in _CPU_FIGURES if (total := _sum(cpus[kind])) is not None}
+    physical = frozenset(netdevs) or None
+    measured = metric_values(rates, _COUNTED, physical)
+    figures |= {name: value for name, value in measured.items() if value is not None}
+    counted = counted_netdevs(rates, physical) or ()
+    if counted:
+        figures["dropped_per_s"] = netdev_drops(counted) / rates.duration_s
+    with_irqs = [netdev for netdev in counted if irqs.get(netdev.name)]
+    by_irq = _by_irq(rates)
+    interrupts = sum(by_irq.get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])
+    if (ratio := packets_per_interrupt(sum(netdev.rx_packets for netdev in with_irqs), interrupts)) is not None:
+        figures["packets_per_interrupt"] = ratio
+    return figures if tcp is None else figures | _own_traffic(rates, counted, tcp)
 
 
 def cost_of_traffic(cpu_percent: float | None, bit_per_s: float | None) -> dict[str, float]:
@@ -116,23 +138,15 @@ def _shares(
     return shares
 
 
-def _counted(
-    rates: Rates, before: Reading, after: Reading, netdevs: Sequence[NetdevCounts], irqs: Mapping[str, frozenset[int]]
-) -> dict[str, float]:
-    """Return the metrics that have a formula instead of a source. netdevs: those that count, empty if not read."""
+def _counted(seconds: float, before: Reading, after: Reading) -> dict[str, float]:
+    """Return the metrics of counters that rates do not have."""
     counts = {
         "context_switches_per_s": _moved(before.context_switches, after.context_switches),
         "migrations_per_s": _moved(before.migrations, after.migrations),
-        "dropped_per_s": netdev_drops(netdevs) if netdevs else None,
     }
-    found = {name: count / rates.duration_s for name, count in counts.items() if count is not None}
+    found = {name: count / seconds for name, count in counts.items() if count is not None}
     if (pages := _moved(before.pages_moved, after.pages_moved)) is not None:
         found["pages_moved"] = pages
-    with_irqs = [netdev for netdev in netdevs if irqs.get(netdev.name)]
-    by_irq = _by_irq(rates)
-    interrupts = sum(by_irq.get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])
-    if (ratio := packets_per_interrupt(sum(netdev.rx_packets for netdev in with_irqs), interrupts)) is not None:
-        found["packets_per_interrupt"] = ratio
     if before.numa_pages is not None and after.numa_pages is not None:
         local, remote = (b - a for a, b in zip(before.numa_pages, after.numa_pages, strict=True))
         if local >= 0 <= remote and local + remote:

@@ -6,8 +6,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from coresteer_core.bounds import CpuList, KernelInteger, Name, Sentence, Value
+from coresteer_core.node.limits import Limits
 
 MAX_NETDEVS = 4096
+MAX_ADDRESSES = 256
+"""Maximum number of reported IP addresses of a network device."""
 MAX_IRQS = 65_536
 MAX_QUEUES = 65_536
 """Maximum number of queues of all network devices together."""
@@ -31,12 +34,13 @@ class Queue(Struct, frozen=True):
 
 
 class Netdev(Struct, frozen=True):
-    """One network device. management: it carries the agent's own connection or the default route.
+    """One network device. management: it carries the agent's connection to the backend.
 
     channels, channels_max, rss: values of the settings (``combined 4``, ``0,1,2,3``); None where unknown or where the
     device has none. params: values of its other settings by the end of their key, such as ``coalesce/rx-usecs``,
     ``ring/rx`` or ``gro_flush_timeout``; those the driver does not have are missing. params_max: maxima that the
-    device reports.
+    device reports. addresses: its IP addresses. firmware: the version that the driver
+    states, None where it states none.
     """
 
     name: Name
@@ -53,6 +57,8 @@ class Netdev(Struct, frozen=True):
     rss: Value | None = None
     params: dict[Name, Name] = {}
     params_max: dict[Name, Name] = {}
+    addresses: Annotated[list[Name], Meta(max_length=MAX_ADDRESSES)] = []
+    firmware: Name | None = None
 
 
 class Irq(Struct, frozen=True):
@@ -81,7 +87,9 @@ class Inventory(Struct, frozen=True, dict=True):
     controllers: what else moves interrupts, processes or their memory: running programs (``irqbalance``, ``tuned``,
     ``numad``), and the kernel's automatic NUMA balancing while it is on. settings: values of the machine's own settings
     by key; those that the node does not have are not in it. conditions: what else determines how fast the machine is,
-    such as governor, SMT and mitigations, by name.
+    such as governor, SMT and mitigations, by name. limits: what the node's administrator lets any backend do.
+    changed_settings: how many settings Coresteer has changed and not restored; None from an agent that does not count.
+    dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
@@ -89,6 +97,9 @@ class Inventory(Struct, frozen=True, dict=True):
     controllers: Annotated[list[Name], Meta(max_length=64)] = []
     settings: Annotated[dict[Name, Name], Meta(max_length=256)] = {}
     conditions: Annotated[dict[Name, Value], Meta(max_length=64)] = {}
+    limits: Limits = Limits()
+    dropped_rows: Annotated[dict[Name, Sentence], Meta(max_length=64)] = {}
+    changed_settings: KernelInteger | None = None
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device of this name; None where the node has none."""

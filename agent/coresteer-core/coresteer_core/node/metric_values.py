@@ -15,6 +15,9 @@ from coresteer_core.node.rates import (
     unpack_column,
 )
 
+Counted = Callable[[str], bool]
+"""Whether the traffic of the netdev with that name counts."""
+
 _ABSENT = bytes([ABSENT_SHARE])
 _IS_DEVICE = bytes(high < FIRST_LABEL_ID >> 24 for high in range(256))
 """By the highest byte of an irq_id, whether it is the number of an interrupt."""
@@ -61,11 +64,17 @@ SCALAR_READERS: Mapping[str, Callable[[Rates], float | None]] = MappingProxyType
 """By field of SCALAR_SOURCES, the function that returns its amount from the Rates of an interval."""
 
 
+def netdevs_counted(physical: frozenset[str] | None) -> Counted:
+    """Return which netdevs' traffic counts: that of the physical ones, of all but loopback where None are known."""
+    return (lambda name: name != "lo") if physical is None else physical.__contains__
+
+
 def counted_netdevs(rates: Rates, physical: frozenset[str] | None) -> Sequence[NetdevCounts] | None:
-    """Return the counts of the netdevs in physical, or of all but loopback where physical is None; None if not read."""
+    """Return the counts of the netdevs whose traffic counts (netdevs_counted); None if not read."""
     if rates.netdevs is None:
         return None
-    return [n for n in rates.netdevs if (n.name != "lo" if physical is None else n.name in physical)]
+    counted = netdevs_counted(physical)
+    return [netdev for netdev in rates.netdevs if counted(netdev.name)]
 
 
 def metric_values(
@@ -91,7 +100,7 @@ def _value(metric: Metric, source: Source, rates: Rates, netdevs: Sequence[Netde
         amount = SCALAR_READERS[source.field](rates)
     if amount is None or (not source.level and rates.duration_s <= 0):
         return None
-    return amount * metric.factor / (1.0 if source.level else rates.duration_s)
+    return metric.value(amount, rates.duration_s)
 
 
 def netdev_drops(netdevs: Sequence[NetdevCounts]) -> int:

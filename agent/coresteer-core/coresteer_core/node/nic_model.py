@@ -72,7 +72,7 @@ _END_US = 1e300
 
 
 def frame_wire_time_us(frame_bytes: float, link_bits_per_s: int) -> float:
-    """Return the time in µs that a frame takes on the wire: 9000 B at 1 Gb/s is 72 µs."""
+    """Return the time in µs that a frame takes on the wire: 9000 B at 1 Gbit/s is 72 µs."""
     return frame_bytes * 8e6 / link_bits_per_s
 
 

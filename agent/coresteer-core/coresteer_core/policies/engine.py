@@ -12,7 +12,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, decide
 from coresteer_core.policies.base import Decision, Deferred, Drift, Evaluation, Mode, Ownership, Proposal
-from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, Recommendation
 from coresteer_core.policies.flap_damping import why_damped
 from coresteer_core.policies.holdout import as_evaluated
 from coresteer_core.policies.ownership import (
@@ -48,6 +48,8 @@ def evaluate_round(
     policies see the actions of earlier ones as if they were written, so that two do not fill the same CPU at once.
     moves_per_step limits what is written, so it does not shorten a recommendation. A policy that is held out is
     evaluated as in mode recommend, but keeps its claim to the settings that it had set, so that no other takes them.
+    What a policy proposes without writing stays for its dwell time, and after that while it is as good as what is
+    proposed anew.
     """
     ranked = sorted((as_evaluated(policy, memory) for policy in policies), key=lambda policy: policy.precedence)
     round_ = _Round(view, prune_memory(view, ranked, memory))
@@ -59,17 +61,27 @@ def evaluate_round(
             round_.claims[key] = [holder]
     evaluations = []
     memories: dict[str, Memory] = {}
+    recommended: dict[str, Recommendation] = {}
     planned = view
     for policy in ranked:
         decision = decide(planned, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
         memories[policy.policy_id] = decision.memory
-        evaluations.append(evaluation := round_.evaluate(policy, decision, drifts[policy.policy_id]))
+        evaluation = round_.evaluate(policy, decision, drifts[policy.policy_id])
+        if policy.mode is not Mode.ENFORCE:
+            recommended[policy.policy_id] = steady = round_.steady(policy, evaluation)
+            evaluation = steady.evaluation
+        evaluations.append(evaluation)
         if policy.mode is Mode.ENFORCE and policy is not ranked[-1]:
             planned = overlay(planned, {action.key: action.becomes for action in evaluation.actions})
     touched = dict.fromkeys([*round_.holdings, *(action.key for each in evaluations for action in each.actions)])
     processes = {key: ticks for key in touched if (ticks := process_start_ticks(view, key, memory)) is not None}
     return evaluations, replace(
-        round_.memory, holdings=round_.holdings, memories=memories, yielded=round_.yielded, processes=processes
+        round_.memory,
+        holdings=round_.holdings,
+        memories=memories,
+        yielded=round_.yielded,
+        processes=processes,
+        recommended=recommended,
     )
 
 
@@ -87,6 +99,10 @@ def same_outcome(a: Evaluation, b: Evaluation) -> bool:
         )
 
     return outcome(a) == outcome(b)
+
+
+def _values(evaluation: Evaluation) -> dict[str, str]:
+    return {action.key: action.becomes for action in evaluation.actions}
 
 
 class _Round:
@@ -154,6 +170,44 @@ class _Round:
             drifts, self._controllers(policy, actions),
         )  # fmt: skip
         return replace(evaluation, sentence=self._sentence(policy, evaluation))
+
+    def steady(self, policy: PolicyInForce, evaluation: Evaluation) -> Recommendation:
+        """Return what a policy that does not write proposes: what it proposed last, or its new evaluation."""
+        now_s = self.view.time_s
+        last = self.memory.recommended.get(policy.policy_id)
+        if last is None or not self._still_applies(policy, last.evaluation):
+            return Recommendation(evaluation, now_s, now_s)
+        before = last.evaluation
+        wanted_s = now_s if evaluation.actions else last.wanted_s
+        if _values(evaluation) == _values(before):
+            return Recommendation(evaluation, last.since_s, wanted_s)
+        damped_s = policy.damping.dwell_s
+        fresh = 0 <= now_s - last.since_s < damped_s or (0 <= now_s - wanted_s < damped_s and not evaluation.actions)
+        if not fresh and not (evaluation.actions and self._as_good(policy, before, evaluation)):
+            return Recommendation(evaluation, now_s, now_s)
+        kept = replace(before, drifts=evaluation.drifts, controllers=evaluation.controllers)
+        return Recommendation(kept, last.since_s, wanted_s)
+
+    def _still_applies(self, policy: PolicyInForce, evaluation: Evaluation) -> bool:
+        """Return whether a recommendation can still be carried out: by this version, with nothing of it done yet."""
+        if not evaluation.actions or (evaluation.version, evaluation.mode) != (policy.version, policy.mode):
+            return False
+        return all(
+            current_value(self.view, action.key) == action.was
+            and action.key not in self.memory.refused
+            and _refused(self.view, action.key, action.becomes, policy.spec.allow_isolated) is None
+            and self._overruled(policy, Proposal(action.key, action.becomes, action.key, action.reason)) is None
+            for action in evaluation.actions
+        )
+
+    def _as_good(self, policy: PolicyInForce, before: Evaluation, after: Evaluation) -> bool:
+        """Return whether the policy would want no more after what it recommended before than after the new one."""
+        memory = self.memory.memories.get(policy.policy_id)
+        wants = (
+            len(decide(overlay(self.view, _values(one)), policy.spec, policy.scope, memory).proposals)
+            for one in (before, after)
+        )
+        return next(wants) <= next(wants)
 
     def _controllers(self, policy: PolicyInForce, actions: list[Action]) -> list[str]:
         """Return the controllers that may change what the policy writes now, has set, or may write later."""
@@ -225,7 +279,9 @@ class _Round:
         if winner is None:
             claims.append(policy)
             return None
-        why = f"“{winner.name}” (rank {winner.rank}) takes precedence over “{policy.name}” (rank {policy.rank})."
+        lower = winner.rank < policy.rank
+        ranks = "its rank is lower ({}, not {})" if lower else "both have rank {}, and it is older"
+        why = f"“{winner.name}” takes precedence over “{policy.name}”: {ranks.format(winner.rank, policy.rank)}."
         return Deferred(proposal, "overruled", why)
 
     @staticmethod

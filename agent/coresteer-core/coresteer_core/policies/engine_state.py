@@ -1,12 +1,14 @@
 """Policies in force on a node, settings that they have set, and the engine's memory between two rounds."""
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Action
 from coresteer_core.policies import Memory, Spec
-from coresteer_core.policies.base import Damping, HoldoutReport, Mode, Ownership, Scope
+from coresteer_core.policies.base import Damping, Evaluation, HoldoutReport, Mode, Ownership, Scope
 
 _MAX_FLAPS = 5
 """Maximum doublings of the minimum time before reverting: from 180 s to 96 minutes."""
@@ -44,6 +46,21 @@ class PolicyInForce(Struct, frozen=True):
         return self.rank, len(self.policy_id), self.policy_id
 
 
+StopId: TypeAlias = Annotated[int, Meta(gt=0, lt=2**31)]
+MAX_STOPS = 64
+"""Maximum number of stops of enforcement that apply to one node."""
+
+
+class EnforcementStop(Struct, frozen=True):
+    """A stop of enforcement that applies to a node: until it is lifted, no policy writes there.
+
+    restore: every setting that Coresteer changed gets its original value, once; otherwise settings keep their values.
+    """
+
+    stop_id: StopId
+    restore: bool = False
+
+
 class Holding(Struct, frozen=True):
     """A setting that a policy has set, with its original value.
 
@@ -71,8 +88,16 @@ class Holdout(Struct, frozen=True):
     memory: Memory | None = None
 
 
+class Recommendation(Struct, frozen=True):
+    """What a policy that does not enforce proposes, and the view time at which it last wanted to change anything."""
+
+    evaluation: Evaluation
+    since_s: float
+    wanted_s: float
+
+
 class EngineMemory(Struct, frozen=True):
-    """The engine's state between two rounds. memories, holdouts: by policy id; all other fields: by setting key.
+    """The engine's state between two rounds. memories, holdouts, recommended: by policy id; others: by setting key.
 
     recent_values: values that a setting had, with the view time at which each ended, for flap damping.
     flaps: consecutive returns to such a value; each doubles the damping window.
@@ -91,6 +116,7 @@ class EngineMemory(Struct, frozen=True):
     processes: dict[str, int] = {}
     refused: dict[str, str] = {}
     holdouts: dict[str, Holdout] = {}
+    recommended: dict[str, Recommendation] = {}
 
 
 def record_write(memory: EngineMemory, policy_id: str, action: Action, time_s: float) -> EngineMemory:

@@ -106,7 +106,8 @@ def end_holdout(
 
     Without actions the policy is in force again. Left out, with the reason in the report, are settings that no longer
     exist, those that something else changed (then the policy's reaction to drift follows), those that the guard refuses
-    now, and blocked ones. Another version of the policy starts from the original values.
+    now, and blocked ones. Another version of the policy starts from the original values; it keeps a setting with the
+    value from before, as of an agent that was killed before it restored it, or after it wrote it again.
     """
     holdout = memory.holdouts.get(policy.policy_id) or Holdout(_in_force(policy, now_ms))
     report, outdated = holdout.report, holdout.report.version != policy.version
@@ -115,7 +116,9 @@ def end_holdout(
     stale = report.state is HoldoutState.REFUSED  # the view is from before its settings were restored
     actions = []
     for key, holding in restored_settings(memory, policy.policy_id).items():
-        if outdated:
+        if outdated and _is_in_force(view, key, holding, report.state):
+            memory = record_written_again(memory, key, view.time_s)
+        elif outdated:
             memory = forget_holding(memory, key)
         elif not stale and has_value(view, key, holding.value):
             memory = record_written_again(memory, key, view.time_s)
@@ -162,6 +165,15 @@ def _with_holdout(memory: EngineMemory, policy: PolicyInForce, holdout: Holdout)
 
 def _in_force(policy: PolicyInForce, now_ms: int) -> HoldoutReport:
     return HoldoutReport(HoldoutState.IN_FORCE, policy.version, now_ms)
+
+
+def _is_in_force(view: View, key: str, holding: Holding, state: HoldoutState) -> bool:
+    """Return whether a setting that is recorded as restored has, or may have, the value that was in force.
+
+    A setting that is not in the view may have it, unless the restoring plan has been carried out.
+    """
+    found = has_value(view, key, holding.value)
+    return found is True or (found is None and state is not HoldoutState.HELD_OUT)
 
 
 def _owner(key: str) -> str:

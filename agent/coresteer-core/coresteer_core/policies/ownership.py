@@ -10,6 +10,9 @@ from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget_holding
 from coresteer_core.settings import SettingError, parse_setting
 
+RESTORE_REASON = "The policy that set this is no longer enforced here; its value from before the policy is restored."
+"""Reason of an action that restores a setting; the backend finds by it which settings are restored."""
+
 
 def current_value(view: View, key: str) -> str | None:
     """Return a setting's present value from a view of the node; None where it is unknown."""
@@ -77,7 +80,8 @@ def restore_actions(
     policies: all that are in force. A setting that something else has changed since, or that has its original value
     again, is not written but removed from the memory returned; each of the others is removed by record_write() once it
     is restored, or by forget() when it no longer exists. In reverse order of writing: some drivers refuse rx-usecs
-    while adaptive-rx is on. A policy that is held out still has its settings.
+    while adaptive-rx is on. A policy that is held out still has its settings: an agent may have been killed between
+    saving that they are restored and restoring them, so the view decides for these, too.
     """
     enforcing = {policy.policy_id for policy in policies if policy.mode is Mode.ENFORCE}
     memory = replace(memory, holdings=_without_reused_pids(view, memory))
@@ -85,11 +89,10 @@ def restore_actions(
     for key, holding in reversed(memory.holdings.items()):
         if holding.policy_id in enforcing:
             continue
-        if holding.held_out or has_value(view, key, holding.value) is False:
+        if has_value(view, key, holding.value) is False:
             memory = forget_holding(memory, key)
             continue
-        reason = "The policy that set this is no longer enforced here; its value from before the policy is restored."
-        actions.append((holding.policy_id, Action(key, holding.value, holding.original, reason)))
+        actions.append((holding.policy_id, Action(key, holding.value, holding.original, RESTORE_REASON)))
     holdouts = {policy_id: holdout for policy_id, holdout in memory.holdouts.items() if policy_id in enforcing}
     return actions, replace(memory, holdouts=holdouts)
 

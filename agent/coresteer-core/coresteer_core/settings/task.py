@@ -260,6 +260,12 @@ class TaskNice(OfTask, frozen=True):
             return nice
         raise SettingError(f"“{text[:40]}” is not a nice value, which is from {MIN_NICE} to {MAX_NICE}.")
 
+    def missing_reason(self, view: View) -> str | None:
+        """Return a sentence that says that no such process uses the network on a node; None where one does."""
+        if isinstance(self._task(view), NetTask):
+            return None
+        return f"This node has no process {self.pid} that communicates over the network."
+
     def value_in_view(self, value: str) -> str:
         """Return the main thread's nice value, as which a View represents nice values by thread."""
         return str(self.split(value).main)

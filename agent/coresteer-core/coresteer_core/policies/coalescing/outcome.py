@@ -71,13 +71,13 @@ def _example(
 
 EXAMPLES = (
     _example(
-        "1 Gb/s in frames of 9,000 bytes, timer restarts (bnx2; the paper's traffic)",
+        "1 Gbit/s in frames of 9,000 bytes, timer restarts (bnx2; the paper's traffic)",
         ("bnx2", 10**9, {RX_USECS: "18", RX_FRAMES: "6", "ring/rx": "255"}),
         packets_per_s=1e9 / (8 * 9000),
         frame_bytes=9000.0,
     ),
     _example(
-        "1 Gb/s in frames of 1,500 bytes, timer counts from the last interrupt (ixgbe)",
+        "1 Gbit/s in frames of 1,500 bytes, timer counts from the last interrupt (ixgbe)",
         ("ixgbe", 10**10, {RX_USECS: "10", "ring/rx": "512"}),
         packets_per_s=1e9 / (8 * 1500),
         frame_bytes=1500.0,

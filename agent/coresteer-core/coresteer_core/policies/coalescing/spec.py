@@ -21,12 +21,12 @@ class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
         ),
         Preset(
             "balanced",
-            "Several packets per interrupt also at 1 Gb/s in frames of 9,000 bytes, half a millisecond at most.",
+            "Several packets per interrupt also at 1 Gbit/s in frames of 9,000 bytes, half a millisecond at most.",
             {"max_added_us": 500.0, "packets_per_interrupt": 16.0},
         ),
         Preset(
             "latency first",
-            "Collects packets only where they arrive within 100 µs; 1 Gb/s in frames of 9,000 bytes does not.",
+            "Collects packets only where they arrive within 100 µs; 1 Gbit/s in frames of 9,000 bytes does not.",
             {"max_added_us": 100.0, "packets_per_interrupt": 16.0},
         ),
     )
@@ -52,6 +52,7 @@ class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
             "Minimum packet rate",
             "On a device that receives fewer packets, the original values are restored.",
             unit="packets/s",
+            group="advanced",
         ),
     ] = 1000.0
     adaptive: Annotated[
@@ -59,6 +60,7 @@ class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
         labelled(
             "Adaptive coalescing (adaptive-rx)",
             "Treatment of devices whose driver adapts the coalescing values to the load.",
+            group="advanced",
             options={
                 "leave": "skip the device",
                 "compare": "turn it off temporarily and keep the state with fewer interrupts",
@@ -71,6 +73,7 @@ class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
         labelled(
             "Software coalescing",
             "Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing parameters.",
+            group="advanced",
         ),
     ] = False
     max_dropped_percent: Annotated[

@@ -50,15 +50,23 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
     period_ms: Annotated[
         int,
         Meta(ge=20, le=1000),
-        labelled("Period", "Processes are reordered this often, and a boost lasts one period.", unit="ms"),
+        labelled(
+            "Period", "Processes are reordered this often, and a boost lasts one period.", unit="ms", group="advanced"
+        ),
     ] = 50
     nice_boost: Annotated[
         int,
         Meta(ge=MIN_NICE, le=-1),
-        labelled("Nice value of a boost", "While boosted, a process has this nice value; otherwise its own."),
+        labelled(
+            "Nice value of a boost",
+            "While boosted, a process has this nice value; otherwise its own.",
+            group="advanced",
+        ),
     ] = -10
     max_boosted_per_cpu: Annotated[
-        int, Meta(ge=1, le=8), labelled("Boosted processes per CPU", "At most this many at the same time.")
+        int,
+        Meta(ge=1, le=8),
+        labelled("Boosted processes per CPU", "At most this many at the same time.", group="advanced"),
     ] = 1
     stale_ms: Annotated[
         int,
@@ -80,6 +88,7 @@ class Coscheduling(PolicySpec, frozen=True, tag="coscheduling"):
         labelled(
             "Reordering",
             "Order processes by when their peers are expected to run; otherwise the oldest message comes first.",
+            group="advanced",
         ),
     ] = True
     enp: Enp = "union"

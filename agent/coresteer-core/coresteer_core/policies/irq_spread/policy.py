@@ -61,6 +61,7 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
         labelled(
             "NUMA placement",
             "CPUs to which an interrupt may move. A NUMA node without a usable CPU is replaced by the nearest.",
+            group="advanced",
             options={"local": "the device's NUMA node", "any": "any NUMA node"},
         ),
     ] = "local"
@@ -69,6 +70,7 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
         labelled(
             "SMT siblings",
             "When an interrupt may move to a CPU whose sibling hardware thread handles interrupts too.",
+            group="advanced",
             options={"last": "only when no core is free", "any": "like any other CPU"},
         ),
     ] = "last"

@@ -23,23 +23,39 @@ _RELIEVED = ReasonText(
     "{0:cpus}, {1:.0f} % busy, is relieved by moving other interrupts.",
     "They arrive on {0:cpus}, {1:.0f} % busy, relieved by moving other interrupts.",
 )
-_TOO_BUSY = ReasonText(
-    "{0:cpus}, {1:.0f} % busy, is too busy, but no CPU of {3} is {4} percentage points less busy and would still be "
-    "{5} less busy with the {2:.0f} of this interrupt.",
-    "They arrive on {0:cpus}, {1:.0f} % busy: too busy, but no CPU of {3} is {4} percentage points less busy and would "
-    "still be {5} less busy with the {2:.0f} of one of them.",
+_NO_OTHER = ReasonText(
+    "{0:cpus} is {1:.0f} % busy, but the load of no other CPU of {3} is known.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, but the load of no other CPU of {3} is known.",
+)
+_NO_GAP = ReasonText(
+    "{0:cpus} is {1:.0f} % busy{6}: {3:cpus}, {7}, is {4:.0f} % busy, not {8} percentage points less.",
+    "They arrive on {0:cpus}, {1:.0f} % busy,{6}: {7} is {4:.0f} % busy, not {8} percentage points less.",
+)
+_TOO_LARGE = ReasonText(
+    "{0:cpus} is {1:.0f} % busy{6}: {3:cpus}, {7}, is {4:.0f} % busy and would reach {5:.0f} % with the {2:.0f} "
+    "percentage points of this interrupt.",
+    "They arrive on {0:cpus}, {1:.0f} % busy,{6}: {7} is {4:.0f} % busy and would reach {5:.0f} % with the {2:.0f} "
+    "percentage points of one of them.",
 )
 _REMOTE = ReasonText(
-    "{0:cpus}, {1:.0f} % busy, is not on the NUMA node of {4}, but no CPU of {3} would stay under {5} % with "
-    "the {2:.0f} percentage points of this interrupt.",
-    "They arrive on {0:cpus}, {1:.0f} % busy, not on the NUMA node of {4}, but no CPU of {3} would stay under {5} % "
-    "with the {2:.0f} percentage points of one of them.",
+    "{0:cpus}, {1:.0f} % busy, is not on the NUMA node of {7}, but the least busy CPU there, {3:cpus}, is {4:.0f} % "
+    "busy and would reach {5:.0f} % with it, over {8} %.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, not on the NUMA node of {7}, but the least busy CPU there, {3:cpus}, is "
+    "{4:.0f} % busy and would reach {5:.0f} % with one of them, over {8} %.",
 )
 _SHARING = ReasonText(
-    "{0:cpus}, {1:.0f} % busy, also handles other queues of {4}, but no CPU of {3} without them would stay under "
-    "{5} %.",
-    "They arrive on {0:cpus}, {1:.0f} % busy, with other queues of {4}, but no CPU of {3} without them would stay "
-    "under {5} %.",
+    "{0:cpus}, {1:.0f} % busy, also handles other queues of {7}, but the least busy CPU without them, {3:cpus}, is "
+    "{4:.0f} % busy and would reach {5:.0f} % with this one, over {8} %.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, with other queues of {7}, but the least busy CPU without them, {3:cpus}, "
+    "is {4:.0f} % busy and would reach {5:.0f} % with one of them, over {8} %.",
+)
+_ALL_SHARED = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, also handles other queues of {4}, as every CPU of {3} does.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, with other queues of {4}, which every CPU of {3} handles.",
+)
+_LATER = ReasonText(
+    "{0:cpus} is {1:.0f} % busy: only this round's moves make room for it elsewhere.",
+    "They arrive on {0:cpus}, {1:.0f} % busy: only this round's moves make room for one of them elsewhere.",
 )
 _BELOW = ReasonText("{0:cpus} is {1:.0f} % busy, below {3} %.", "They arrive on {0:cpus}, {1:.0f} % busy, below {3} %.")
 
@@ -91,6 +107,8 @@ class SpreadRound:
         """Least load in percent of sets of CPUs, cached until the next move."""
         self._less_shared_cpus: dict[tuple[str | None, int, frozenset[int]], frozenset[int]] = {}
         """Results of _less_shared(), cached until the next move."""
+        self._next: dict[tuple[frozenset[int], int], int | None] = {}
+        """By allowed CPUs and present CPU, after the round: the least busy other one."""
         self.moving: dict[int, PendingMove] = {}
         self.proposals: list[Proposal] = []
 
@@ -145,7 +163,7 @@ class SpreadRound:
 
     def why_not(self, each: ActiveIrq) -> Reason:
         """Return why this round does not move an interrupt."""
-        load, act, gap = self._before[each.cpu], self._act_percent, self._gap_points
+        load, act = self._before[each.cpu], self._act_percent
         common: tuple[str, ...]
         if each.cpu in self._forbidden:
             text, common = _FORBIDDEN, (self._cpus(each.allowed),)
@@ -154,14 +172,51 @@ class SpreadRound:
         elif load >= act and self._load[each.cpu] < act:
             text, common = _RELIEVED, ()
         elif load >= act:
-            text, common = _TOO_BUSY, (self._cpus(each.allowed), f"{gap:g}", f"{gap / 2:g}")
+            return self._why_not_relieved(each)
         elif each.cpu not in each.allowed:
-            text, common = _REMOTE, (self._cpus(each.allowed), each.device, f"{self._full:g}")
-        elif self._sharing_level(each, each.cpu):
-            text, common = _SHARING, (self._cpus(each.allowed), each.device, f"{self._full:g}")
+            return self._why_no_room(each, each.allowed, _REMOTE, _NO_OTHER)
+        elif here := self._sharing_level(each, each.cpu):
+            return self._why_no_room(each, self._less_shared(each, here), _SHARING, _ALL_SHARED)
         else:
             text, common = _BELOW, (f"{act:g}",)
         return Reason(text, ((each.cpu,), load, each.cost + each.followers), common)
+
+    def _why_not_relieved(self, each: ActiveIrq) -> Reason:
+        """Return why an interrupt stays on a CPU above the load threshold, with the least busy CPU it may move to."""
+        load, cost = self._load[each.cpu], each.cost + each.followers
+        key = each.allowed, each.cpu
+        if key not in self._next:
+            others = [cpu for cpu in each.allowed if cpu != each.cpu and cpu in self._load]
+            self._next[key] = min(others, key=lambda cpu: (self._load[cpu], cpu), default=None)
+        target = self._next[key]
+        if target is None:
+            return Reason(_NO_OTHER, ((each.cpu,), load, cost), (self._cpus(each.allowed),))
+        there = self._load[target]
+        only = len(each.allowed - {each.cpu}) == 1
+        text = _NO_GAP if there > load - self._gap_points else _TOO_LARGE
+        only = len(each.allowed - {each.cpu}) == 1
+        common = (
+            " after this round's moves, and no further move would help"
+            if self.proposals
+            else " and no move would help",
+            "the only other allowed CPU" if only else f"the least busy other CPU of {self._cpus(each.allowed)}",
+            f"{self._gap_points:g}",
+        )
+        return Reason(text, ((each.cpu,), load, cost, (target,), there, there + cost), common)
+
+    def _why_no_room(self, each: ActiveIrq, cpus: frozenset[int], full: ReasonText, none: ReasonText) -> Reason:
+        """Return why an interrupt does not move to one of these CPUs. full: too busy with it; none: there is none."""
+        cost = each.cost + each.followers
+        own = ((each.cpu,), self._before[each.cpu], cost)
+        known = [cpu for cpu in cpus if cpu != each.cpu and cpu in self._load]
+        target = min(known, key=lambda cpu: (self._load[cpu], cpu), default=None)
+        if target is None:
+            return Reason(none, own, (self._cpus(each.allowed), each.device))
+        there = self._load[target]
+        if there + cost <= self._full:
+            return Reason(_LATER, own)
+        figures = (*own, (target,), there, there + cost)
+        return Reason(full, figures, (self._cpus(each.allowed), each.device, f"{self._full:g}"))
 
     def _cpus(self, allowed: frozenset[int]) -> str:
         if allowed not in self._lists:

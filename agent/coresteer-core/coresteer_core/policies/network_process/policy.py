@@ -83,7 +83,10 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
         float,
         Meta(ge=1, le=86_400),
         labelled(
-            "Idle timeout", "The original affinity of a process is restored after this time without traffic.", unit="s"
+            "Idle timeout",
+            "The original affinity of a process is restored after this time without traffic.",
+            unit="s",
+            group="advanced",
         ),
     ] = 10.0
     max_load: Annotated[
@@ -115,6 +118,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
         labelled(
             "SMT siblings",
             "When a process is placed on another hardware thread of the interrupt's core.",
+            group="advanced",
             options={"last": "after other cores", "first": "before other cores"},
         ),
     ] = Smt.LAST
@@ -123,6 +127,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
         labelled(
             "Move the interrupt of a pinned process",
             "If a process is pinned to CPUs, move the interrupt of its packets to these CPUs instead.",
+            group="advanced",
         ),
     ] = False
     allow_isolated: Annotated[bool, ALLOW_ISOLATED_FIELD] = False

@@ -31,7 +31,13 @@ class Numa(PolicySpec, frozen=True, tag="numa"):
     max_page_move_bytes: Annotated[
         int,
         Meta(ge=1 << 20, le=1 << 36),
-        labelled("Maximum page move", "Of one process at a time; about 1 s per GB.", unit="MiB", scale=1 / (1 << 20)),
+        labelled(
+            "Maximum page move",
+            "Of one process at a time; about 1 s per GB.",
+            unit="MiB",
+            scale=1 / (1 << 20),
+            group="advanced",
+        ),
     ] = 256 << 20
     contention: Annotated[
         float,
@@ -39,6 +45,7 @@ class Numa(PolicySpec, frozen=True, tag="numa"):
         labelled(
             "Maximum contention factor",
             "Above it, processes that use much bandwidth are moved apart, with their pages: needs Move pages.",
+            group="advanced",
         ),
     ] = 0.5
     max_node_gap: Annotated[
@@ -49,6 +56,7 @@ class Numa(PolicySpec, frozen=True, tag="numa"):
             "Difference of load or of used memory between two nodes that counts as unbalanced.",
             unit="percentage points",
             scale=100,
+            group="advanced",
         ),
     ] = 0.25
     behavior_change: Annotated[

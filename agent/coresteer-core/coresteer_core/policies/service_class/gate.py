@@ -1,4 +1,6 @@
-"""Gate: admit waiting requests, the service class with the lowest attainment F first, each class in FIFO order.
+"""Gate: admit waiting requests, the service class with the lowest attainment F first.
+
+Within a class the accounts take turns, and the requests of each are in order of arrival.
 
 A state machine: events go in, admitted workers come out. No I/O, no clock.
 """
@@ -14,9 +16,50 @@ MAX_ADMISSIONS_OF_OTHERS = 64
 """Admissions of other classes after which a waiting class is served next, whatever its attainment F.
 
 F alone would starve classes: one that never meets its deadline stays at F = 0, before all with a lower target. So a
-request with `ahead` earlier ones of its class is admitted after at most (ahead + 1) × (MAX_ADMISSIONS_OF_OTHERS +
-classes) admissions.
+request with `ahead` earlier ones of its class and account is admitted after at most (ahead + 1) × accounts ×
+(MAX_ADMISSIONS_OF_OTHERS + classes) admissions.
 """
+
+
+class _Queue:
+    """Waiting workers of a class: the accounts take turns, the workers of each are in order of arrival."""
+
+    __slots__ = ("_by_account", "_workers")
+
+    def __init__(self) -> None:
+        self._workers: OrderedDict[int, tuple[float, int]] = OrderedDict()
+        """Arrival time in s and account by worker, in order of arrival."""
+        self._by_account: OrderedDict[int, OrderedDict[int, None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def append(self, worker: int, arrived_s: float, account: int) -> None:
+        self._workers[worker] = arrived_s, account
+        self._by_account.setdefault(account, OrderedDict())[worker] = None
+
+    def remove(self, worker: int) -> tuple[float, int]:
+        """Remove a worker; return its arrival time and account."""
+        arrived_s, account = self._workers.pop(worker)
+        own = self._by_account[account]
+        del own[worker]
+        if not own:
+            del self._by_account[account]
+        return arrived_s, account
+
+    def pop(self) -> tuple[int, float]:
+        """Remove the next worker, and let its account wait until the others had their turn."""
+        account, own = next(iter(self._by_account.items()))
+        self._by_account.move_to_end(account)
+        worker = next(iter(own))
+        return worker, self.remove(worker)[0]
+
+    def arrived_s(self, worker: int) -> float:
+        return self._workers[worker][0]
+
+    def first_s(self) -> float | None:
+        """Return the arrival time of the worker that waits longest; None without one."""
+        return next((arrived_s for arrived_s, _ in self._workers.values()), None)
 
 
 class _ClassState:
@@ -24,8 +67,7 @@ class _ClassState:
 
     def __init__(self, target: ClassTarget, window_s: float) -> None:
         self.attainment = Attainment(target, window_s)
-        self.queue: OrderedDict[int, float] = OrderedDict()
-        """Arrival times in s by waiting worker, in order of arrival."""
+        self.queue = _Queue()
         self.active = 0
         self.since = 0
         """Number of admissions of the gate at the class's last one, or when its queue became non-empty."""
@@ -53,10 +95,11 @@ class Gate:
         """Return the concurrency limit."""
         return self._slots
 
-    def enter(self, worker: int, name: str, time_s: float) -> list[int]:
+    def enter(self, worker: int, name: str, time_s: float, account: int = 0) -> list[int]:
         """Handle the arrival of a worker's request; return the workers admitted now.
 
-        Raises KeyError for an unknown class, ValueError for a worker that waits or is active already.
+        account: those of different accounts take turns within a class, so that none can fill its queue. Raises KeyError
+        for an unknown class, ValueError for a worker that waits or is active already.
         """
         state = self._classes[name]
         if worker in self._active or worker in self._waiting:
@@ -66,7 +109,7 @@ class Gate:
         if not self._waiting and len(self._active) < self._slots:
             self._admit(state, worker, time_s, time_s)
             return [worker]
-        self._enqueue(state, worker, time_s)
+        self._enqueue(state, worker, time_s, account)
         return []
 
     def leave(self, worker: int, time_s: float, *, ok: bool) -> list[int]:
@@ -77,7 +120,7 @@ class Gate:
             state.attainment.record_end(time_s, max(0, int((time_s - arrived_s) * 1e6)) if ok else None)
             return self._fill(time_s) if self._waiting else []
         if (waited := self._waiting.pop(worker, None)) is not None:
-            del waited.queue[worker]
+            waited.queue.remove(worker)
             waited.attainment.record_end(time_s, None)
         return []
 
@@ -110,13 +153,13 @@ class Gate:
             self._classes[target.name] = state
         self._ordered = _by_target(self._classes)
         self._slots, self._window_s = slots, window_s
-        waiting = self.waiting()
-        for worker, _ in waiting:
-            state = self._waiting.pop(worker)
-            del state.queue[worker]
+        waiting = []
+        for worker, state in self._waiting.items():
+            waiting.append((worker, *state.queue.remove(worker)))
             state.attainment.pending -= 1
+        self._waiting.clear()
         gone = []
-        for worker, arrived_s in waiting:
+        for worker, arrived_s, account in waiting:
             name = classify(worker)
             if name is None or name not in self._classes:
                 gone.append(worker)
@@ -124,12 +167,12 @@ class Gate:
             state = self._classes[name]
             state.used = True
             state.attainment.record_arrival()
-            self._enqueue(state, worker, arrived_s)
+            self._enqueue(state, worker, arrived_s, account)
         return self._fill(time_s), gone
 
     def waiting(self) -> list[tuple[int, float]]:
         """Return (worker, arrival time in s) of the waiting requests, in order of arrival."""
-        return [(worker, state.queue[worker]) for worker, state in self._waiting.items()]
+        return [(worker, state.queue.arrived_s(worker)) for worker, state in self._waiting.items()]
 
     def class_of(self, worker: int) -> str | None:
         """Return the name of the service class of a worker's active request; None for other workers."""
@@ -143,7 +186,7 @@ class Gate:
         """
         found = []
         for state in self._classes.values():
-            first_s = next(iter(state.queue.values()), None)
+            first_s = state.queue.first_s()
             found.append(
                 state.attainment.figures(
                     time_s,
@@ -156,17 +199,17 @@ class Gate:
             )
         return found
 
-    def _enqueue(self, state: _ClassState, worker: int, arrived_s: float) -> None:
+    def _enqueue(self, state: _ClassState, worker: int, arrived_s: float, account: int) -> None:
         if not state.queue:
             state.since = self._admissions
-        state.queue[worker] = arrived_s
+        state.queue.append(worker, arrived_s, account)
         self._waiting[worker] = state
 
     def _fill(self, time_s: float) -> list[int]:
         admitted = []
         while self._waiting and len(self._active) < self._slots:
             state = self._next_class(time_s)
-            worker, arrived_s = state.queue.popitem(last=False)
+            worker, arrived_s = state.queue.pop()
             del self._waiting[worker]
             self._admit(state, worker, arrived_s, time_s)
             admitted.append(worker)

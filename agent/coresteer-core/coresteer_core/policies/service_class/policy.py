@@ -84,7 +84,8 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
 
     label = "Service classes"
     summary = (
-        "Serves first the class that is furthest below its target, by gate admission, CPU weights and I/O weights."
+        "Serves the class that is furthest below its target first: it sets CPU and I/O weights, and the order in which "
+        "cooperating servers start requests (the gate)."
     )
 
     classes: Annotated[
@@ -98,7 +99,9 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
         ),
     ]
     window_s: Annotated[
-        float, Meta(ge=0.1, le=3600), labelled("Time window", "Period over which requests are counted.", unit="s")
+        float,
+        Meta(ge=0.1, le=3600),
+        labelled("Time window", "Period over which requests are counted.", unit="s", group="advanced"),
     ] = 10.0
     slots: Annotated[
         int,
@@ -107,6 +110,7 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
             "Concurrency limit",
             "Requests active at the gate at the same time; 0 is the number of CPUs that the workers may use.",
             unit="requests",
+            group="advanced",
         ),
     ] = 0
     weights: Annotated[
@@ -114,6 +118,7 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
         labelled(
             "Adjusted weights",
             "Kernel weights that the policy adjusts, for work that does not use the gate.",
+            group="advanced",
             options={"nice": "nice value of processes", "cpu": "CPU weight of cgroups", "io": "I/O weight of cgroups"},
         ),
     ] = []
