@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.fixtures.large_tree import LargeTree
 from tests.fixtures.machines import unpack
 
@@ -132,7 +133,7 @@ def test_an_invalid_netlink_file_is_logged_and_names_are_used(
 ) -> None:
     expected = InventoryReader(tree.root).read()
     (tree.root / NETLINK_PATH).write_bytes(text.encode("latin-1"))
-    assert InventoryReader(tree.root).read() == expected
+    assert replace(InventoryReader(tree.root).read(), dropped_rows={}) == expected
     assert [message for message in caplog.messages if message.startswith(NETLINK_PATH)]
 
 
@@ -155,7 +156,7 @@ def test_the_running_machines_capture_equals_the_machine(tmp_path: Path) -> None
     capture(MACHINE, folder)
     assert read_topology(folder) == read_topology(MACHINE)
     now, then = InventoryReader(MACHINE).read(), InventoryReader(folder).read()
-    assert then.netdevs == now.netdevs
+    assert then.netdevs == [replace(netdev, addresses=[]) for netdev in now.netdevs]  # which are personal
     assert [(i.irq, i.name, i.chip, i.numa_node, i.netdev, i.queues) for i in then.irqs] == [
         (i.irq, i.name, i.chip, i.numa_node, i.netdev, i.queues) for i in now.irqs
     ]
@@ -389,7 +390,7 @@ def test_a_failing_collector_does_not_prevent_the_rest(
     folder = captured(tree.root)
     assert (folder / "proc/interrupts").stat().st_size
     assert (folder / "sys/devices/system/cpu/cpu1/topology/core_cpus_list").read_text() == "nonsense\n"
-    assert len([message for message in caplog.messages if message.startswith("A collector failed")]) == 2
+    assert len([message for message in caplog.messages if message.startswith("A collector failed")]) == 1
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "\xff", '{"eth0":{"channels":4}}', '{"eth0":[]}',
@@ -399,13 +400,13 @@ def test_an_invalid_ethtool_file_is_logged_and_the_rest_is_read(
 ) -> None:
     expected = InventoryReader(tree.root).read()
     (tree.root / ETHTOOL_PATH).write_bytes(text.encode("latin-1"))
-    assert InventoryReader(tree.root).read() == expected
+    assert replace(InventoryReader(tree.root).read(), dropped_rows={}) == expected
     assert [message for message in caplog.messages if message.startswith(ETHTOOL_PATH)]
 
 
 def test_ethtool_answers_are_read_from_a_capture(tree: LargeTree) -> None:
     name = InventoryReader(tree.root).read().netdevs[0].name
-    told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1",'
+    told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1","firmware":"3.25",'
     told += '"params":{"coalesce/rx-usecs":"8","ring/rx":"1024"},"params_max":{"ring/rx":"8192"},'
     told += '"queues":{"rx-1":{"coalesce/rx-usecs":"16"}}}}'
     (tree.root / ETHTOOL_PATH).write_text(told)
@@ -413,6 +414,7 @@ def test_ethtool_answers_are_read_from_a_capture(tree: LargeTree) -> None:
     (tree.root / NETLINK_PATH).write_text(served)
     netdev = InventoryReader(tree.root).read().netdevs[0]
     assert (netdev.channels, netdev.channels_max, netdev.rss) == ("combined 4", "combined 8", "0,1")
+    assert netdev.firmware == "3.25"
     of_kernel = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
     assert netdev.params == {"coalesce/rx-usecs": "8", "ring/rx": "1024", **of_kernel}
     assert netdev.params_max == {"ring/rx": "8192"}

@@ -17,3 +17,24 @@ def test_an_rss_table_is_written_without_ending_a_symmetric_hash(monkeypatch: py
     monkeypatch.setattr(ethtool, "ioctl", answer)
     ethtool.set_rss("eth0", [2, 3])
     assert struct.unpack("=IIIIBB6x2I", asked[-1]) == (0x47, 0, 2, 0, 0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("stated", "firmware"),
+    [
+        (b"22.41.1000 (MT_359)", "22.41.1000 (MT_359)"),
+        (b"3.25, 0x800005cc ", "3.25, 0x800005cc"),
+        (b"N/A", None),
+        (b"", None),
+    ],
+)
+def test_the_firmware_is_what_the_driver_states(
+    stated: bytes, firmware: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = struct.pack("=I32s32s32s32s32s12x5I", 3, b"igb", b"6.12", stated, b"0000:3b:00.0", b"", 0, 0, 0, 0, 0)
+    monkeypatch.setattr(ethtool, "ioctl", lambda _, command: info if len(command) == len(info) else b"")
+    assert ethtool.read_firmware("eth0") == firmware
+
+
+def test_a_device_without_a_driver_states_no_firmware() -> None:
+    assert ethtool.read_firmware("lo") is None

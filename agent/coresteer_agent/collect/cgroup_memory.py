@@ -6,6 +6,7 @@ from pathlib import Path
 from coresteer_agent.collect.cgroups import VERSION_2
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import parse_cpu_number, read_bytes
+from coresteer_agent.collect.rows import parse_rows, value_or_none
 
 LEAST_SHARE = 0.9
 """Of a process's memory, what its cgroup must count as anonymous; also how far the counts of both must agree."""
@@ -14,25 +15,31 @@ _KIB = 1024
 
 
 def parse_numa_stat(text: bytes, path: str) -> dict[str, dict[int, int]]:
-    """Parse a cgroup's memory.numa_stat, ``anon N0=4096 N1=0``, into bytes by node by name. Raises ParseError."""
-    found = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        name, *fields = line.split() or [b""]
+    """Parse a cgroup's memory.numa_stat, ``anon N0=4096 N1=0``, into bytes by node by name.
+
+    Raises ParseError where no line can be parsed.
+    """
+
+    def parse(row: bytes, line: int) -> tuple[str, dict[int, int]]:
+        name, *fields = row.split()
+        if not fields:
+            raise ParseError(path, line, "The line has no sizes.")
         sizes = {}
         for field in fields:
             node, equals, size = field.partition(b"=")
             if node[:1] != b"N" or not equals or not size.isdigit() or len(size) > 15:
-                raise ParseError(path, number, f"“{field[:40].decode('ascii', 'replace')}” is not a node and a size.")
-            sizes[parse_cpu_number(node[1:], path, number)] = int(size)
-        found[name.decode("ascii", "replace")] = sizes
-    return found
+                raise ParseError(path, line, f"“{field[:40].decode('ascii', 'replace')}” is not a node and a size.")
+            sizes[parse_cpu_number(node[1:], path, line)] = int(size)
+        return name.decode("ascii", "replace"), sizes
+
+    return dict(parse_rows(path, text.splitlines(), parse))
 
 
 def read_only_process_memory(root: Path, group: str, pid: int) -> dict[int, int] | None:
     """Return anonymous memory by NUMA node of a process that is the only one of its cgroup, without walking its pages.
 
     None unless the cgroup's count is the process's memory: pages charged elsewhere or left behind by an earlier
-    process make the two differ, and huge, file and shared pages are not in it. Raises ParseError. group: its path.
+    process make the two differ, and huge, file and shared pages are not in it. group: its path.
     """
     if not group.strip("/"):
         return None
@@ -42,7 +49,7 @@ def read_only_process_memory(root: Path, group: str, pid: int) -> dict[int, int]
     if b"nr_descendants 0" not in (read_bytes(root, f"{folder}/cgroup.stat") or b"").splitlines():
         return None
     path = f"{folder}/memory.numa_stat"
-    sizes = parse_numa_stat(read_bytes(root, path) or b"", path).get("anon", {})
+    sizes = (value_or_none(parse_numa_stat, read_bytes(root, path) or b"", path) or {}).get("anon", {})
     status = _SIZES.findall(read_bytes(root, f"proc/{pid}/status") or b"")
     its = {name: int(size) * _KIB for name, size in status}
     counted, anon, total = sum(sizes.values()), its.get(b"RssAnon", 0), sum(its.values())

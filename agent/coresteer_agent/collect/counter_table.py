@@ -5,9 +5,12 @@ one row: a label, a colon, one cell for each CPU, and for interrupts a descripti
 """
 
 from array import array
+from collections import deque
+from collections.abc import Iterator
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import parse_cpu_number
+from coresteer_agent.collect.rows import parse_rows
 from coresteer_core.node.derive import Counters, CounterTable
 
 _CELL = 11
@@ -16,6 +19,17 @@ _LABEL = 40
 """Upper bound of a row label's length: a number of ten digits, or a name such as TASKLET."""
 _GROUP = 8 * _CELL
 """Cells are compared with the previous ones in groups, as most rows move in a cell or two."""
+
+
+_NO_COUNTERS = "\n"
+"""Label, which no row has, of a row without a counter for each CPU: of ERR, and of one that cannot be parsed."""
+
+
+def _line_spans(text: bytes | bytearray, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of each whole line from an offset on: of its first byte, and after its end."""
+    while (end := text.find(b"\n", start) + 1) > 0:
+        yield start, end
+        start = end
 
 
 class _Row:
@@ -47,7 +61,7 @@ class CounterTableReader:
     def parse(self, text: bytes | bytearray) -> CounterTable:
         """Parse the text of a counter table; the text must not change until the next call.
 
-        Raises ParseError with the line that is wrong.
+        Raises ParseError where the header, or every row, is wrong.
         """
         if text == self._text:
             self._text = text
@@ -88,33 +102,33 @@ class CounterTableReader:
     def _whole(self, text: bytes | bytearray) -> CounterTable:
         self._text = b""
         self._rows = []
-        if not text.endswith(b"\n"):
-            raise ParseError(self._path, text.count(b"\n") + 1, "The text ends in the middle of a line.")
-        start = text.index(b"\n") + 1
-        cpus = self._header(text[:start])
+        header = text.find(b"\n") + 1
+        if not header:
+            raise ParseError(self._path, 1, "The text ends in the middle of a line.")
+        cpus = self._header(text[:header])
         counts: dict[str, Counters] = {}
         rows: list[_Row] = []
-        line = 1
-        while start < len(text):
-            line += 1
-            end = text.index(b"\n", start) + 1
+
+        def parse(span: tuple[int, int], line: int) -> None:
+            start, end = span
+            rows.append(_Row(_NO_COUNTERS, start, end, end, end))
             colon = text.find(b":", start, end)
             if colon < 0:
                 raise ParseError(self._path, line, "There is no “:” after the name of the row.")
             label = text[start:colon].decode("ascii", "replace").strip()
             if len(label) > _LABEL:
                 raise ParseError(self._path, line, f"The name of the row is longer than {_LABEL} characters.")
-            cells = text[colon + 1 : end]
-            values = self._cells(cells, len(cpus), line)
+            values = self._cells(text[colon + 1 : end], len(cpus), line)
             if values is not None:
                 counts[label] = values
                 stop = colon + 1 + len(cpus) * _CELL
-                rows.append(_Row(label, start, colon + 1, min(stop, end), end))
-            else:
-                rows.append(_Row(label, start, end, end, end))
-            start = end
-        # a row whose cells are not eleven bytes wide disables the fast path for the whole table
-        if all(self._is_fixed(text, row, counts) for row in rows):
+                rows[-1] = _Row(label, start, colon + 1, min(stop, end), end)
+
+        spans = _line_spans(text, header)
+        cut = not text.endswith(b"\n")
+        deque(parse_rows(self._path, spans, parse, first=2, cut=cut), maxlen=0)
+        # a row whose cells are not eleven bytes wide, or a cut one, disables the fast path for the whole table
+        if not cut and all(self._is_fixed(text, row, counts) for row in rows):
             self._rows = rows
         return CounterTable(cpus, counts)
 
@@ -129,10 +143,7 @@ class CounterTableReader:
         parts = text.split(None, columns)
         if len(parts) == 1 and parts[0].isdigit() and columns > 1:
             return None
-        try:
-            values = array("I", map(int, parts[:columns]))
-        except (ValueError, OverflowError):
-            raise ParseError(self._path, line, "A counter is not a number below 2^32.") from None
+        values = array("I", map(int, parts[:columns]))
         if len(values) < columns:
             raise ParseError(self._path, line, f"The row has {len(values)} counters for {columns} CPUs.")
         return values

@@ -9,7 +9,7 @@ _V2 = (("sys/fs/cgroup", "cpuset.cpus.effective"), ("sys/fs/cgroup/unified", "cp
 
 
 def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
-    """Return the CPUs that a process's cpuset allows, None if unknown. Raises ParseError for an invalid file.
+    """Return the CPUs that a process's cpuset allows, None if unknown.
 
     A cgroup without the cpuset controller has the CPUs of its parent.
     """

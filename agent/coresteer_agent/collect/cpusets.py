@@ -6,13 +6,14 @@ from pathlib import Path
 from coresteer_agent.collect.cgroup_memory import parse_numa_stat
 from coresteer_agent.collect.cgroups import VERSION_2
 from coresteer_agent.collect.files import read_bytes, read_cpus_as_list
+from coresteer_agent.collect.rows import value_or_none
 from coresteer_core.node.cpusets import MAX_CPUSETS, ROOT_CGROUP, Cpuset, parent_cgroup
 
 _MAPPED = ("anon", "file_mapped")
 
 
 def read_cpusets(root: Path, groups: Iterable[str]) -> dict[str, Cpuset]:
-    """Return the cpusets of cgroups and of those above them by path, the first MAX_CPUSETS. Raises ParseError.
+    """Return the cpusets of cgroups and of those above them by path, the first MAX_CPUSETS.
 
     groups: paths without leading slash. Empty where version 2 of cgroups has no cpuset controller.
     """
@@ -33,7 +34,7 @@ def _read(root: Path, folder: str) -> Cpuset:
     if effective is None:
         return Cpuset()
     path = f"{folder}/memory.numa_stat"
-    stat = parse_numa_stat(read_bytes(root, path) or b"", path)
+    stat = value_or_none(parse_numa_stat, read_bytes(root, path) or b"", path) or {}
     sizes: dict[int, int] = {}
     for name in _MAPPED:
         for node, size in stat.get(name, {}).items():

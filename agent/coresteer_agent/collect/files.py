@@ -19,6 +19,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.rows import value_or_none
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
 
 T = TypeVar("T")
@@ -28,6 +29,8 @@ _PAGE = 4096
 _MACHINE = Path("/")
 MAX_CAPTURED_BYTES = 16 * 1024 * 1024
 _MAX_NUMBER = 1 << 32
+DIGITS = 20
+"""Of the largest number of 64 bits."""
 
 
 class RequestedPaths(Struct):
@@ -143,7 +146,11 @@ def read_text(root: Path, path: str) -> str | None:
 
 
 def read_int(root: Path, path: str) -> int | None:
-    """Read a file that contains one signed 32-bit number, None as in read_bytes(). Raises ParseError."""
+    """Read a file that contains one signed 32-bit number, None as in read_bytes() or if it cannot be parsed."""
+    return value_or_none(_int, root, path)
+
+
+def _int(root: Path, path: str) -> int | None:
     text = read_text(root, path)
     if not text:
         return None
@@ -157,32 +164,44 @@ def read_int(root: Path, path: str) -> int | None:
 
 
 def read_non_negative(root: Path, path: str) -> int | None:
-    """Read a file that contains one number; None also for -1, the kernel's “unknown”. Raises ParseError."""
+    """Read a file that contains one number; None also for -1, the kernel's “unknown”."""
     number = read_int(root, path)
     return None if number is None or number < 0 else number
 
 
 def read_cpus(root: Path, path: str) -> frozenset[int] | None:
-    """Read a file that contains a CPU list; None as in read_bytes(). Raises ParseError."""
+    """Read a file that contains a CPU list; None as in read_int()."""
     return _cpus(root, path, parse_cpu_list)
 
 
 def read_mask(root: Path, path: str) -> frozenset[int] | None:
-    """Read a file that contains a hexadecimal CPU mask; None as in read_bytes(). Raises ParseError."""
+    """Read a file that contains a hexadecimal CPU mask; None as in read_int()."""
     return _cpus(root, path, parse_cpu_mask)
 
 
 def read_cpus_as_list(root: Path, path: str) -> str | None:
-    """Read a file that contains a CPU list and return the shortest equal one. Raises ParseError."""
+    """Read a file that contains a CPU list and return the shortest equal one; None as in read_int()."""
     return _cpus(root, path, _shortest_list)
 
 
+def require_cpu_list(root: Path, path: str) -> str | None:
+    """Return the CPU list of a file as read_cpus_as_list() does, but raise ParseError for an invalid one.
+
+    For lists that forbid something, where nothing read would mean that nothing is forbidden.
+    """
+    return _parse_cpus(root, path, _shortest_list)
+
+
 def read_mask_as_list(root: Path, path: str) -> str | None:
-    """Read a file that contains a hexadecimal CPU mask and return a CPU list. Raises ParseError."""
+    """Read a file that contains a hexadecimal CPU mask and return a CPU list; None as in read_int()."""
     return _cpus(root, path, _mask_as_list)
 
 
 def _cpus(root: Path, path: str, parse: Callable[[str], T]) -> T | None:
+    return value_or_none(_parse_cpus, root, path, parse)
+
+
+def _parse_cpus(root: Path, path: str, parse: Callable[[str], T]) -> T | None:
     data = read_bytes(root, path)
     if data is None:
         return None

@@ -47,7 +47,7 @@ def irq_numbers(root: Path) -> list[int]:
 
 
 def read_affinity(root: Path, irq: int) -> Affinity:
-    """Read the requested and the effective affinity of an interrupt. Raises ParseError for an invalid CPU list."""
+    """Read the requested and the effective affinity of an interrupt."""
     return Affinity(
         read_cpus_as_list(root, f"{IRQ_FOLDER}/{irq}/smp_affinity_list") or None,
         read_cpus_as_list(root, f"{IRQ_FOLDER}/{irq}/effective_affinity_list") or None,
@@ -55,7 +55,7 @@ def read_affinity(root: Path, irq: int) -> Affinity:
 
 
 def read_numa_node(root: Path, irq: int) -> int | None:
-    """Read the NUMA node of an interrupt's device; None if unknown. Raises ParseError."""
+    """Read the NUMA node of an interrupt's device; None if unknown."""
     return read_non_negative(root, f"{IRQ_FOLDER}/{irq}/node")
 
 

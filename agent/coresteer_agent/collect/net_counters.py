@@ -3,11 +3,33 @@
 Kernel: net/ipv4/proc.c, mm/vmstat.c.
 """
 
+from typing import NamedTuple
+
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.rows import parse_rows
 from coresteer_core.metrics import COUNTER_SOURCES
 
 PATHS = tuple(dict.fromkeys(source.path for source in COUNTER_SOURCES.values()))
 """The files that hold a counter."""
+
+
+class _Place(NamedTuple):
+    """Where a table or counter begins in the text. name: of the table, or of the field of a counter."""
+
+    name: str
+    prefix: bytes
+    start: int
+
+
+def _find(text: bytes, prefix: bytes, name: str) -> _Place | None:
+    """Return the first line that begins with a prefix; None without one."""
+    start = 0 if text.startswith(prefix) else text.find(b"\n" + prefix) + 1
+    return _Place(name, prefix, start) if text.startswith(prefix, start) else None
+
+
+def _value(text: bytes, row: _Place) -> int:
+    """Return the counter of a line."""
+    return int(text[row.start + len(row.prefix) : text.index(b"\n", row.start)])
 
 
 class NetCountersParser:
@@ -27,46 +49,33 @@ class NetCountersParser:
     def parse(self, data: bytes | bytearray) -> dict[str, int]:
         """Return totals since boot by counter name, without the tables and columns that this kernel does not have.
 
-        Raises ParseError when the file has none of the tables, or a table's values are missing, cut or do not fit its
-        header; without tables when a counter's line is cut.
+        A table or line that is cut or invalid is dropped. Raises ParseError when all are, or when the file has none of
+        the tables.
         """
         text = bytes(data)
-        found = self._parse_lines(text)
-        tables = 0
-        for table in self._tables:
-            prefix = f"{table}: ".encode()
-            start = 0 if text.startswith(prefix) else text.find(b"\n" + prefix) + 1
-            if not text.startswith(prefix, start):
-                continue
-            tables += 1
-            line = text.count(b"\n", 0, start) + 1
-            end = text.find(b"\n", start)
-            after = text.find(b"\n", end + 1)
-            if min(end, after) < 0 or not text.startswith(prefix, end + 1):
-                raise ParseError(self._path, line, f"The values of the {table} counters are missing or cut.")
-            values = text[end + 1 : after].split()
-            try:
-                for field, place in self._places_of(table, text[start:end]):
-                    found[field] = int(values[place])
-            except (IndexError, ValueError):
-                raise ParseError(self._path, line + 1, f"A {table} counter is missing or not a number.") from None
-        if self._tables and not tables:
+        rows = [*filter(None, (_find(text, f"{table}: ".encode(), table) for table in self._tables))]
+        if self._tables and not rows:
             raise ParseError(self._path, None, f"It has none of the tables {', '.join(self._tables)}.")
-        return found
+        rows += filter(None, (_find(text, name + b" ", field) for field, name in self._lines))
 
-    def _parse_lines(self, text: bytes) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for field, name in self._lines:
-            start = 0 if text.startswith(name + b" ") else text.find(b"\n" + name + b" ") + 1
-            if not text.startswith(name + b" ", start):
-                continue
-            end = text.find(b"\n", start)
-            value = text[start + len(name) + 1 : end]
-            if end < 0 or not value.isdigit():
-                line = text.count(b"\n", 0, start) + 1
-                raise ParseError(self._path, line, f"The counter {name.decode()} is cut or not a number.")
-            found[field] = int(value)
-        return found
+        def parse(row: _Place, _: int) -> dict[str, int]:
+            try:
+                return self._values(text, row) if row.name in self._tables else {row.name: _value(text, row)}
+            except (ValueError, IndexError):
+                line = text.count(b"\n", 0, row.start) + 1
+                sentence = f"A value of {row.prefix.decode().strip()} is missing, cut or not a number."
+                raise ParseError(self._path, line, sentence) from None
+
+        return {name: value for found in parse_rows(self._path, rows, parse) for name, value in found.items()}
+
+    def _values(self, text: bytes, row: _Place) -> dict[str, int]:
+        """Return the values of a table: the line after its header, which begins alike."""
+        end = text.index(b"\n", row.start)
+        after = text.index(b"\n", end + 1)
+        if not text.startswith(row.prefix, end + 1):
+            raise ValueError
+        values = text[end + 1 : after].split()
+        return {field: int(values[place]) for field, place in self._places_of(row.name, text[row.start : end])}
 
     def _places_of(self, table: str, header: bytes) -> list[tuple[str, int]]:
         """Return counter names with their column in a table; cached, because headers do not change."""

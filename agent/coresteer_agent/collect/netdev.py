@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_int, read_non_negative, read_text, real_path
+from coresteer_agent.collect.rows import parse_rows, split_lines, value_or_none
 from coresteer_core.node.derive import NetdevTotals
 from coresteer_core.settings.params import NAPI_PARAMS
 
@@ -17,59 +18,45 @@ PATH = "proc/net/dev"
 ROUTE_PATH = "proc/net/route"
 NETDEV_FOLDER = "sys/class/net"
 
+_HEADERS = 2
 _COLUMNS = 16
 _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 
 
 def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
-    """Parse counters since boot by netdev, in the order of NetdevCounts. Raises ParseError for a cut line."""
-    lines = text.split(b"\n")
-    if lines.pop() or len(lines) < 2:
-        raise ParseError(PATH, len(lines) + 1, "The text ends in the middle of a line.")
-    totals: dict[str, NetdevTotals] = {}
-    for number, line in enumerate(lines[2:], start=3):
-        name, colon, counters = line.partition(b":")
-        fields = counters.split()
-        if not colon or len(fields) < _COLUMNS:
-            raise ParseError(PATH, number, f"The line has {len(fields)} counters; {_COLUMNS} were expected.")
-        try:
-            rx_bytes, rx_packets, rx_errors, rx_dropped = map(int, fields[:4])
-            tx_bytes, tx_packets, tx_errors, tx_dropped = map(int, fields[8:12])
-        except ValueError:
-            raise ParseError(PATH, number, "A counter is not a number.") from None
-        totals[name.decode("ascii", "replace").strip()] = (
-            rx_bytes,
-            tx_bytes,
-            rx_packets,
-            tx_packets,
-            rx_dropped,
-            tx_dropped,
-            rx_errors,
-            tx_errors,
-        )
-    return totals
+    """Parse counters since boot by netdev, in the order of NetdevCounts. Raises ParseError without its two headers."""
+    lines, cut = split_lines(text)
+    if len(lines) < _HEADERS:
+        raise ParseError(PATH, len(lines) + 1, "The text ends within its two lines of headers.")
+    return dict(parse_rows(PATH, lines[_HEADERS:], _parse_totals, first=_HEADERS + 1, cut=cut))
+
+
+def _parse_totals(text: bytes, line: int) -> tuple[str, NetdevTotals]:
+    name, colon, counters = text.partition(b":")
+    fields = counters.split()
+    if not colon or len(fields) < _COLUMNS:
+        raise ParseError(PATH, line, f"The line has {len(fields)} counters; {_COLUMNS} were expected.")
+    rx_bytes, rx_packets, rx_errors, rx_dropped = map(int, fields[:4])
+    tx_bytes, tx_packets, tx_errors, tx_dropped = map(int, fields[8:12])
+    totals = (rx_bytes, tx_bytes, rx_packets, tx_packets, rx_dropped, tx_dropped, rx_errors, tx_errors)
+    return name.decode("ascii", "replace").strip(), totals
 
 
 def parse_default_routes(text: bytes) -> frozenset[str]:
-    """Parse the netdevs of IPv4 default routes in /proc/net/route. Raises ParseError for a cut line."""
-    found = set()
-    for number, line in enumerate(text.splitlines()[1:], start=2):
-        fields = line.split()
-        if len(fields) < 8:
-            raise ParseError(ROUTE_PATH, number, "The line has fewer than 8 columns.")
-        destination, flags, mask = fields[1], fields[3], fields[7]
-        try:
-            up = int(flags, 16) & 1
-        except ValueError:
-            raise ParseError(ROUTE_PATH, number, "The flags are not a hexadecimal number.") from None
-        if up and not destination.strip(b"0") and not mask.strip(b"0"):
-            found.add(fields[0].decode("ascii", "replace"))
-    return frozenset(found)
+    """Parse the netdevs of IPv4 default routes in /proc/net/route."""
+    return frozenset(parse_rows(ROUTE_PATH, text.splitlines()[1:], _parse_default_route, first=2))
+
+
+def _parse_default_route(text: bytes, _: int) -> str | None:
+    fields = text.split()
+    destination, flags, mask = fields[1], fields[3], fields[7]
+    default = int(flags, 16) & 1 and not destination.strip(b"0") and not mask.strip(b"0")
+    return fields[0].decode("ascii", "replace") if default else None
 
 
 def read_default_routes(root: Path) -> frozenset[str]:
     """Read the netdevs of IPv4 default routes below root."""
-    return parse_default_routes(read_bytes(root, ROUTE_PATH) or b"")
+    return value_or_none(parse_default_routes, read_bytes(root, ROUTE_PATH) or b"") or frozenset()
 
 
 class Device(Struct, frozen=True):
@@ -99,23 +86,18 @@ def netdev_names(root: Path) -> list[str]:
 
 
 def read_ifindex(root: Path, name: str) -> int | None:
-    """Return a netdev's ifindex, by which netlink identifies it; None if it does not exist. Raises ParseError."""
+    """Return a netdev's ifindex, by which netlink identifies it; None if it does not exist."""
     return read_int(root, f"{NETDEV_FOLDER}/{name}/ifindex")
 
 
 def read_device(root: Path, name: str) -> Device:
-    """Read a netdev's properties from /sys/class/net. Raises ParseError.
+    """Read a netdev's properties from /sys/class/net.
 
     The speed is None while there is no link, and for devices that have none; a NUMA node of -1, which
     the kernel shows on a machine with one node, is None.
     """
     folder = f"{NETDEV_FOLDER}/{name}"
     speed_mbit_per_s = read_non_negative(root, f"{folder}/speed")
-    flags = read_text(root, f"{folder}/flags")
-    try:
-        up = None if flags is None else bool(int(flags, 16) & 1)
-    except ValueError:
-        raise ParseError(f"{folder}/flags", 1, f"“{flags}” is not a hexadecimal number.") from None
     driver = real_path(root, f"{folder}/device/driver")
     buses = _bus_names(root, f"{folder}/device")
     numa_node = None
@@ -129,7 +111,7 @@ def read_device(root: Path, name: str) -> Device:
         speed_bits_per_s=speed_mbit_per_s * 1_000_000 if speed_mbit_per_s else None,
         mtu=read_non_negative(root, f"{folder}/mtu"),
         numa_node=numa_node,
-        up=up,
+        up=value_or_none(_read_up, root, f"{folder}/flags"),
         bus_names=buses,
         polling={
             file: text
@@ -137,6 +119,14 @@ def read_device(root: Path, name: str) -> Device:
             if (text := read_text(root, f"{folder}/{file}")) is not None and _DECIMAL.match(text)
         },
     )
+
+
+def _read_up(root: Path, path: str) -> bool | None:
+    flags = read_text(root, path)
+    try:
+        return None if flags is None else bool(int(flags, 16) & 1)
+    except ValueError:
+        raise ParseError(path, 1, f"“{flags[:40] if flags else ''}” is not a hexadecimal number.") from None
 
 
 def _bus_names(root: Path, path: str) -> list[str]:

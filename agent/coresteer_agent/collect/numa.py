@@ -6,7 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import list_numbered, read_bytes, read_non_negative
+from coresteer_agent.collect.files import DIGITS, list_numbered, read_bytes, read_non_negative
+from coresteer_agent.collect.rows import parse_rows, value_or_none
 from coresteer_core.node.numa import NodeMemory
 
 _NODES = "sys/devices/system/node"
@@ -29,19 +30,23 @@ class Allocations(Struct, frozen=True):
 
 
 def parse_meminfo(text: bytes, path: str) -> dict[str, int]:
-    """Parse ``Node 0 MemTotal: 1024 kB`` lines into the fields of NodeMemory. Raises ParseError."""
-    found: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
+    """Parse ``Node 0 MemTotal: 1024 kB`` lines into the fields of NodeMemory.
+
+    Raises ParseError where no line can be parsed.
+    """
+
+    def parse(row: bytes, line: int) -> tuple[str, int] | None:
+        words = row.split()
         if len(words) < 4 or words[0] != b"Node":
-            raise ParseError(path, number, "The line does not have the form “Node 0 MemTotal: 1024 kB”.")
+            raise ParseError(path, line, "The line does not have the form “Node 0 MemTotal: 1024 kB”.")
         name = _MEMINFO.get(words[2].rstrip(b":").decode("ascii", "replace"))
         if name is None:
-            continue
+            return None
         if not words[3].isdigit() or len(words[3]) > 15:
-            raise ParseError(path, number, f"“{words[3][:40].decode('ascii', 'replace')}” is not a number.")
-        found[name] = int(words[3]) * _KIB
-    return found
+            raise ParseError(path, line, f"“{words[3][:40].decode('ascii', 'replace')}” is not a number.")
+        return name, int(words[3]) * _KIB
+
+    return dict(parse_rows(path, text.splitlines(), parse))
 
 
 def parse_numastat(text: bytes, path: str) -> Allocations:
@@ -49,7 +54,7 @@ def parse_numastat(text: bytes, path: str) -> Allocations:
     values = {}
     for line in text.splitlines():
         name, _, value = line.partition(b" ")
-        if value.strip().isdigit():
+        if value.strip().isdigit() and len(value.strip()) <= DIGITS:
             values[name] = int(value)
     try:
         return Allocations(values[b"local_node"], values[b"other_node"])
@@ -58,21 +63,18 @@ def parse_numastat(text: bytes, path: str) -> Allocations:
 
 
 def read_node_memory(root: Path) -> list[NodeMemory]:
-    """Return the memory of every NUMA node, without rates. Raises ParseError."""
+    """Return the memory of every NUMA node, without rates."""
     found = []
     for node in list_numbered(root, _NODES, "node"):
         path = f"{_NODES}/node{node}/meminfo"
         text = read_bytes(root, path)
-        sizes = {} if text is None else parse_meminfo(text, path)
+        sizes = {} if text is None else value_or_none(parse_meminfo, text, path) or {}
         found.append(replace(read_performance(root, node), **sizes))
     return found
 
 
 def read_performance(root: Path, node: int) -> NodeMemory:
-    """Return bandwidth and latency of a node's memory from the firmware (HMAT), for its nearest CPUs; 0 is unknown.
-
-    Raises ParseError.
-    """
+    """Return bandwidth and latency of a node's memory from the firmware (HMAT), for its nearest CPUs; 0 is unknown."""
     found: dict[str, float | None] = {}
     for field, (name, unit) in _PERFORMANCE.items():
         value = read_non_negative(root, f"{_NODES}/node{node}/access0/initiators/{name}")
@@ -81,10 +83,11 @@ def read_performance(root: Path, node: int) -> NodeMemory:
 
 
 def read_allocations(root: Path) -> dict[int, Allocations]:
-    """Return the allocations of every NUMA node that counts them. Raises ParseError."""
+    """Return the allocations of every NUMA node that counts them."""
     found = {}
     for node in list_numbered(root, _NODES, "node"):
         path = f"{_NODES}/node{node}/numastat"
-        if (text := read_bytes(root, path)) is not None:
-            found[node] = parse_numastat(text, path)
+        text = read_bytes(root, path)
+        if text is not None and (counts := value_or_none(parse_numastat, text, path)) is not None:
+            found[node] = counts
     return found

@@ -3,13 +3,17 @@
 A read walks the page tables of the process: about 10 ms per GiB of 4 KiB pages.
 """
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import parse_cpu_number
+from coresteer_agent.collect.rows import parse_rows
 
 _DEFAULT = "default"
 _DOMINANT = 0.5
+_ADDRESS_DIGITS = 16
 
 
 class NumaMaps(Struct, frozen=True):
@@ -24,28 +28,41 @@ class NumaMaps(Struct, frozen=True):
     starts: list[int] = []
 
 
+class _Mapping(NamedTuple):
+    start: int
+    policy: bytes
+    pages: dict[int, int]
+    page_bytes: int
+    is_shared: bool
+
+
 def parse_numa_maps(text: bytes, path: str) -> NumaMaps:
-    """Parse a numa_maps file. Raises ParseError for a line that has not its format.
+    """Parse a numa_maps file. Raises ParseError where no line has its format.
 
     Names of files are skipped: they may contain anything but spaces and newlines, which the kernel escapes.
     """
     own: dict[int, int] = {}
     by_policy: dict[str, int] = {}
-    shared, starts = 0, []
-    for number, line in enumerate(text.splitlines(), 1):
-        fields = line.split()
+    shared, starts = 0, list[int]()
+
+    def parse(row: bytes, line: int) -> _Mapping:
+        fields = row.split()
         if len(fields) < 2:
-            raise ParseError(path, number, "The line has no memory policy.")
-        pages, page_bytes, is_shared = _pages(fields[2:], path, number)
+            raise ParseError(path, line, "The line has no memory policy.")
+        if len(fields[0]) > _ADDRESS_DIGITS:
+            raise ParseError(path, line, "The line does not begin with an address.")
+        return _Mapping(int(fields[0], 16), fields[1], *_pages(fields[2:], path, line))
+
+    for start, mempolicy, pages, page_bytes, is_shared in parse_rows(path, text.splitlines(), parse):
         total = sum(pages.values()) * page_bytes
         if not total:
             continue
-        policy = fields[1].decode("ascii", "replace")
+        policy = mempolicy.decode("ascii", "replace")
         by_policy[policy] = by_policy.get(policy, 0) + total
         if is_shared:
             shared += total
             continue
-        starts.append(_address(fields[0], path, number))
+        starts.append(start)
         for node, count in pages.items():
             own[node] = own.get(node, 0) + count * page_bytes
     most = max(by_policy, key=lambda policy: by_policy[policy], default=_DEFAULT)
@@ -66,10 +83,3 @@ def _pages(fields: list[bytes], path: str, line: int) -> tuple[dict[int, int], i
         elif name == b"mapmax":
             shared = True
     return pages, page_bytes, shared
-
-
-def _address(text: bytes, path: str, line: int) -> int:
-    try:
-        return int(text, 16) if len(text) <= 16 else -1
-    except ValueError:
-        raise ParseError(path, line, "The line does not begin with an address.") from None

@@ -10,6 +10,8 @@ from coresteer_agent.collect.tasks import without_control_characters
 
 _PASSWD_S = 60.0
 _LONGEST = 256
+_ID_DIGITS = 10
+"""Of the largest user id."""
 
 
 class CgroupPaths(Struct, frozen=True):
@@ -66,7 +68,8 @@ def parse_user(status: bytes) -> int | None:
     for line in status.splitlines():
         if line.startswith(b"Uid:"):
             fields = line.split()
-            return int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else None
+            number = fields[2] if len(fields) > 2 else b""
+            return int(number) if number.isdigit() and len(number) <= _ID_DIGITS else None
     return None
 
 
@@ -84,7 +87,7 @@ def parse_passwd(text: bytes) -> dict[int, str]:
     names: dict[int, str] = {}
     for line in text.splitlines():
         fields = line.split(b":")
-        if len(fields) > 2 and fields[2].isdigit() and len(fields[2]) <= 10:
+        if len(fields) > 2 and fields[2].isdigit() and len(fields[2]) <= _ID_DIGITS:
             names.setdefault(
                 int(fields[2]), without_control_characters(fields[0].decode("utf-8", "replace"))[:_LONGEST]
             )

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from coresteer_agent.collect.files import list_numbered, names, read_bytes, read_non_negative
+from coresteer_agent.collect.files import DIGITS, list_numbered, names, read_bytes, read_non_negative
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.topology import Topology
 
 FOLDER = "sys/fs/resctrl"
 _RESERVED = frozenset({"info", "mon_data", "mon_groups"})
 _COUNTERS = (b"mbm_local_bytes", b"mbm_total_bytes")
-_DIGITS = 20
 _CPU = "sys/devices/system/cpu"
 
 
@@ -35,12 +34,12 @@ class Groups(Struct, frozen=True):
 def parse_counter(text: bytes | None) -> int | None:
     """Parse a counter of mon_data; None for ``Unavailable``, ``Unassigned`` and ``Error``."""
     text = (text or b"").strip()
-    return int(text) if text.isdigit() and len(text) <= _DIGITS else None
+    return int(text) if text.isdigit() and len(text) <= DIGITS else None
 
 
 def parse_tasks(text: bytes) -> frozenset[int]:
     """Parse a group's tasks file: one thread id a line."""
-    return frozenset(int(line) for line in text.split() if line.isdigit() and len(line) <= _DIGITS)
+    return frozenset(int(line) for line in text.split() if line.isdigit() and len(line) <= DIGITS)
 
 
 def why_unmonitored(root: Path) -> str | None:
@@ -77,7 +76,7 @@ def read_group_traffic(root: Path, group: str) -> dict[int, Traffic | None]:
 
 
 def read_l3_nodes(root: Path, topology: Topology) -> dict[int, int | None]:
-    """Return the NUMA node of each L3 cache by its id, None where it serves several nodes. Raises ParseError."""
+    """Return the NUMA node of each L3 cache by its id, None where it serves several nodes."""
     found: dict[int, int | None] = {}
     for cache in topology.caches:
         if cache.level != 3:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import read_bytes
+from coresteer_agent.collect.files import DIGITS, read_bytes
 from coresteer_core.node.tasks import ThreadActivity
 
 _VOLUNTARY = b"\nvoluntary_ctxt_switches:"
@@ -12,7 +12,7 @@ _VOLUNTARY = b"\nvoluntary_ctxt_switches:"
 def parse_schedstat(text: bytes, path: str) -> tuple[int, int]:
     """Parse schedstat; return the time on a CPU in ns and the number of time slices. Raises ParseError."""
     fields = text.split()
-    if len(fields) != 3 or not all(field.isdigit() for field in fields):
+    if len(fields) != 3 or not all(field.isdigit() and len(field) <= DIGITS for field in fields):
         raise ParseError(path, 1, "The line has not the three numbers of a schedstat file.")
     return int(fields[0]), int(fields[2])
 
@@ -28,7 +28,7 @@ def parse_state(text: bytes, path: str) -> bool:
 def parse_sleeps(text: bytes, path: str) -> int:
     """Parse a status file; return the number of voluntary context switches. Raises ParseError."""
     number = text.partition(_VOLUNTARY)[2].partition(b"\n")[0].strip()
-    if not number.isdigit():
+    if not number.isdigit() or len(number) > DIGITS:
         raise ParseError(path, None, "The line voluntary_ctxt_switches is missing or has no number.")
     return int(number)
 

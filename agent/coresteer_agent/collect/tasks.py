@@ -7,13 +7,11 @@ from time import monotonic
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, parse_cpu_number, read_bytes
+from coresteer_agent.collect.files import DIGITS, names, parse_cpu_number, read_bytes
 from coresteer_core.node.tasks import Task
 
 MAX_TASKS = 64
 """Number of processes reported, those with the most CPU time."""
-_DIGITS = 20
-"""Of the largest number of 64 bits."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MIN_NUMA_CPU_SHARE = 0.2
@@ -66,6 +64,15 @@ def parse_scheduling(text: bytes, path: str) -> Scheduling:
         raise ParseError(path, 1, "A field that should be a number is none.") from None
 
 
+def parse_parent(text: bytes, path: str) -> int:
+    """Parse the PID of a process's parent from its stat file; 0 for the first process. Raises ParseError."""
+    fields = text.rpartition(b") ")[2].split(None, 2)
+    try:
+        return _natural(fields[1])
+    except (IndexError, ValueError):
+        raise ParseError(path, 1, "The parent's PID is not a number.") from None
+
+
 def parse_task_stat(text: bytes, path: str) -> TaskStat:
     """Parse a process's stat file, in which the name may contain spaces and brackets. Raises ParseError."""
     head, bracket, rest = text.rpartition(b") ")
@@ -93,7 +100,7 @@ def without_control_characters(name: str) -> str:
 
 
 def _natural(text: bytes) -> int:
-    if not text.isdigit() or len(text) > _DIGITS:
+    if not text.isdigit() or len(text) > DIGITS:
         raise ValueError(text)
     return int(text)
 

@@ -11,12 +11,13 @@ from coresteer_agent.collect.files import (
     names,
     read_bytes,
     read_cpus,
-    read_cpus_as_list,
     read_int,
     read_mask,
     read_non_negative,
     read_text,
+    require_cpu_list,
 )
+from coresteer_agent.collect.rows import value_or_none
 from coresteer_core.cpuset import MAX_CPUS, format_cpu_list
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 
@@ -30,7 +31,7 @@ _MEM_TOTAL = re.compile(rb"MemTotal:\s+(\d{1,15}) kB")
 
 
 def read_topology(root: Path) -> Topology:
-    """Read the CPU topology below root from sysfs, as far as its files show it. Raises ParseError.
+    """Read the CPU topology below root from sysfs, as far as its files show it.
 
     A core is numbered by the lowest CPU of its SMT siblings, so the number is unique on the machine
     and two CPUs share a core exactly when they share the number. (The kernel's core_id repeats in
@@ -41,7 +42,8 @@ def read_topology(root: Path) -> Topology:
     firmware lets several nodes claim the same CPUs, they become one node with their memory summed,
     because a CPU is local to one node only.
 
-    Raises ParseError for a file that makes no sense.
+    A value that makes no sense is unknown. Raises ParseError where it is unknown which CPUs there are, or which must
+    not be used.
     """
     numbers = list_numbered(root, _CPU, "cpu")
     if numbers and numbers[-1] >= MAX_CPUS:
@@ -73,7 +75,7 @@ def is_topology_current(root: Path, topology: Topology) -> bool:
 
 
 def _listed(root: Path, name: str) -> str:
-    return read_cpus_as_list(root, f"{_CPU}/{name}") or ""
+    return require_cpu_list(root, f"{_CPU}/{name}") or ""
 
 
 def _online(root: Path, numbers: list[int]) -> frozenset[int]:
@@ -134,7 +136,8 @@ def _numa_nodes(root: Path, online: frozenset[int]) -> list[_Node]:
     for node_id in ids:
         folder = f"{_NODE}/node{node_id}"
         cpus = online & _group(root, folder, ("cpulist", "cpumap"))
-        node = _Node(node_id, cpus, _memory_bytes(root, f"{folder}/meminfo"), _distances(root, folder))
+        distances = value_or_none(_distances, root, f"{folder}/distance") or []
+        node = _Node(node_id, cpus, _memory_bytes(root, f"{folder}/meminfo"), distances)
         if same := next((other for other in kept if other.online & cpus), None):
             same.online |= cpus
             same.memory_bytes = (same.memory_bytes or 0) + (node.memory_bytes or 0) or None
@@ -149,11 +152,11 @@ def _numa_nodes(root: Path, online: frozenset[int]) -> list[_Node]:
     return [node for node in kept if node.online or node.memory_bytes]
 
 
-def _distances(root: Path, folder: str) -> list[int]:
-    text = read_text(root, f"{folder}/distance") or ""
+def _distances(root: Path, path: str) -> list[int]:
+    text = read_text(root, path) or ""
     parts = text.split()
     if not all(_DISTANCE.match(part) for part in parts):
-        raise ParseError(f"{folder}/distance", 1, f"“{text[:40]}” is not a row of numbers.")
+        raise ParseError(path, 1, f"“{text[:40]}” is not a row of numbers.")
     return [int(part) for part in parts]
 
 
@@ -178,7 +181,8 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
             if level is None or not kind or not cpus or cpus & served.get((level, kind), frozenset()):
                 continue
             served[level, kind] = served.get((level, kind), frozenset()) | cpus
-            size = parse_size(read_text(root, f"{folder}/{index}/size"), f"{folder}/{index}/size")
+            path = f"{folder}/{index}/size"
+            size = value_or_none(parse_size, read_text(root, path), path)
             found.append(Cache(level, kind, size, format_cpu_list(cpus)))
     return sorted(found, key=lambda cache: (cache.level, cache.type))
 

@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Iterable
+from ipaddress import ip_address
 
 from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, parse_attributes
 
@@ -29,6 +30,24 @@ def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str])
         name = names.get(ifindex)
         owners[address] = name if owners.get(address, name) == name else None
     return owners
+
+
+def read_addresses_by_netdev() -> dict[str, list[str]]:
+    """Return the IP addresses of each netdev of this network namespace, sorted; empty if netlink is refused."""
+    found: dict[str, list[str]] = {}
+    try:
+        names = dict(socket.if_nameindex())
+        netlink = Netlink(NETLINK_ROUTE)
+        try:
+            for message in netlink.dump(_GET_ADDRESSES, _HEADER.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
+                parsed = parse_address(message)
+                if parsed is not None and parsed[1] in names:
+                    found.setdefault(names[parsed[1]], []).append(str(ip_address(parsed[0])))
+        finally:
+            netlink.close()
+    except OSError:
+        return {}
+    return {name: sorted(addresses) for name, addresses in found.items()}
 
 
 class Addresses:

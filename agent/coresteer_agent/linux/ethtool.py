@@ -1,7 +1,7 @@
-"""Reads and sets channels and receive-side scaling (RSS) of a netdev through ethtool's netlink and ioctl interfaces.
+"""Reads firmware, and reads and sets channels and receive-side scaling (RSS), of a netdev through ethtool.
 
 By generic netlink (kernel: Documentation/networking/ethtool-netlink.rst). What netlink has no message for, the
-indirection table before Linux 6.2 and writing one, goes by ioctl (kernel: include/uapi/linux/ethtool.h).
+firmware, the indirection table before Linux 6.2 and writing one, goes by ioctl (kernel: include/uapi/linux/ethtool.h).
 Every function is about the running kernel, takes a netdev's name and raises OSError with the kernel's message.
 """
 
@@ -31,10 +31,16 @@ WRITE_TIMEOUT_S = 20.0
 """A driver may restart its device for a write."""
 
 _SIOCETHTOOL = 0x8946
+_GDRVINFO = 0x03
 _GRSSH = 0x46
 _SRSSH = 0x47
 _RXFH = struct.Struct("=IIIIBB6x")
 """struct ethtool_rxfh up to rss_config: cmd, rss_context, indir_size, key_size, hfunc, input_xfrm (Linux 6.8)."""
+
+
+_DRVINFO = struct.Struct("=I64x32s96x")
+"""struct ethtool_drvinfo: cmd, driver, version, fw_version, and what follows."""
+_NO_FIRMWARE = ("", "N/A")
 
 
 class Rss(Struct, frozen=True):
@@ -78,6 +84,18 @@ def set_rss(netdev: str, table: list[int]) -> None:
     # a symmetric hash ends unless it is requested again
     input_xfrm = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
     ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
+
+
+def read_firmware(netdev: str) -> str | None:
+    """Return the firmware version that the netdev's driver states; None if it states none. Raises OSError."""
+    try:
+        answer = ioctl(netdev, _DRVINFO.pack(_GDRVINFO, b""))
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return None
+    version = _DRVINFO.unpack(answer)[1].partition(b"\0")[0].decode("ascii", "replace").strip()
+    return None if version in _NO_FIRMWARE else version
 
 
 def read_channels(netdev: str) -> Channels | None:

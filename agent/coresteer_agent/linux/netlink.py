@@ -32,6 +32,7 @@ _CONTROL = 0x10
 _GET_FAMILY = 3
 _FAMILY_ID = 1
 _FAMILY_NAME = 2
+_MAX_ERRNO = 4095
 _BUFFER_BYTES = 128 * 1024
 _TIMEOUT_S = 1.0
 
@@ -89,7 +90,7 @@ class Netlink:
             if found != NLMSG_ERROR:
                 answer = bytes(content)
                 continue
-            code = -int(struct.unpack_from("=i", content)[0])
+            code = _error_number(content)
             if code == 0:
                 return answer
             received = dict(parse_attributes(content, 4 + _HEADER.size)) if flags & _HAS_ATTRIBUTES else {}
@@ -132,8 +133,13 @@ def family_id(name: str) -> int:
 
 def raise_for_error(payload: memoryview) -> None:
     """Raise OSError if the payload of NLMSG_DONE or NLMSG_ERROR reports an error."""
-    if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
-        raise OSError(-code, os.strerror(-code))
+    if len(payload) >= 4 and (code := _error_number(payload)) > 0:
+        raise OSError(code, os.strerror(code))
+
+
+def _error_number(payload: memoryview) -> int:
+    """Return the errno of a NLMSG_ERROR, 0 for none; at most the kernel's largest, which os.strerror() has to take."""
+    return min(-int(struct.unpack_from("=i", payload)[0]), _MAX_ERRNO)
 
 
 def parse_attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:

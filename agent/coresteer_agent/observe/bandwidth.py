@@ -64,7 +64,7 @@ class BandwidthReader:
         self._before: _Reading | None = None
 
     def read(self, tasks: Sequence[NumaTask], topology: Topology) -> Bandwidth:
-        """Return the traffic since the last read. Raises ParseError for a malformed description of a cache."""
+        """Return the traffic since the last read."""
         traffic_unknown, nodes, by_group = self._read_resctrl(tasks, topology)
         counted = self._counters.read(tasks)
         by_counter = {pid: each.bytes_per_s for pid, each in counted.items() if each.bytes_per_s is not None}

@@ -1,12 +1,10 @@
 """Maintains the inventory at low cost: devices, queues, interrupts and other controllers."""
 
-import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -15,9 +13,12 @@ from coresteer_agent.collect.conditions import read_conditions
 from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_text
+from coresteer_agent.collect.rows import dropped_rows, value_or_none
+from coresteer_agent.linux.addresses import read_addresses_by_netdev
 from coresteer_agent.observe import netdev_settings, queues
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import MAX_ADDRESSES, Inventory, Irq, Netdev, Queue
+from coresteer_core.node.limits import Limits
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
 from coresteer_core.settings import MACHINE_SETTINGS, Setting, SettingError
 from coresteer_core.settings.kernel import kernel_controllers
@@ -28,10 +29,6 @@ from coresteer_core.settings.location import (
     QueueCpusLocation,
     QueuesLocation,
 )
-
-_log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _SWEEP_CALLS = 20
 """Number of calls within which every affinity, device and steering mask is read again."""
@@ -52,24 +49,27 @@ class InventoryReader:
     - settings given to reread() after an attempt to write them; for an interrupt also whether it can be moved: one
       that the kernel refused to move is locked.
 
-    The result is the same object as before if nothing changed. An invalid file is logged once and its value is None.
+    The result is the same object as before if nothing changed. An invalid value is None, and among the dropped rows.
 
-    connection_netdev: set it to the netdev of the agent's own connection; this one and the netdev of the default route
-    are the management netdevs.
+    management: set it to the netdevs that carry the agent's connection, none for a backend on the same machine; until
+    then, the netdev of the default route stands in. limits, changed_settings: set them to those of the node.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.connection_netdev: str | None = None
+        self.management: frozenset[str] | None = None
+        self.limits = Limits()
+        self.changed_settings: int | None = None
         self._calls = 0
         self._rescan = True
         self._changed_params: set[str] = set()
         self._inventory: Inventory | None = None
-        self._composed_for: str | None = None
+        self._composed_for: tuple[frozenset[str] | None, Limits, int | None] = None, self.limits, None
         self._sweep: deque[Callable[[], bool]] = deque()
-        self._logged: set[str] = set()
+        self._dropped_rows: dict[str, str] = {}
         self._controllers: list[str] = []
         self._default_routes: frozenset[str] = frozenset()
+        self._addresses: dict[str, list[str]] = {}
         self._descriptions: dict[int, interrupts.Description] = {}
         self._movable: dict[int, irq.Movability] = {}
         self._numa_nodes: dict[int, int | None] = {}
@@ -128,8 +128,9 @@ class InventoryReader:
                     self._inventory = None
         self._changed_params.clear()
         self._calls += 1
-        if self._inventory is None or self._composed_for != self.connection_netdev:
-            self._composed_for = self.connection_netdev
+        composed_for, dropped = (self.management, self.limits, self.changed_settings), dropped_rows()
+        if self._inventory is None or self._composed_for != composed_for or dropped != self._dropped_rows:
+            self._composed_for, self._dropped_rows = composed_for, dropped
             self._inventory = self._compose()
         return self._inventory
 
@@ -165,11 +166,12 @@ class InventoryReader:
         self._descriptions = descriptions
         for number in descriptions.keys() - self._affinities.keys():
             self._movable[number] = irq.read_movable(root, number)
-            self._numa_nodes[number] = self._read_or_log(irq.read_numa_node, root, number)
+            self._numa_nodes[number] = value_or_none(irq.read_numa_node, root, number)
             self._reread_irq(number)
         self._controllers = find_controllers(root)
         self._conditions = read_conditions(root)
-        self._default_routes = self._read_or_log(netdev.read_default_routes, root) or frozenset()
+        self._default_routes = value_or_none(netdev.read_default_routes, root) or frozenset()
+        self._addresses = read_addresses_by_netdev() if irq.is_running_kernel(root) else {}
         self._read_devices()
         for key in MACHINE_SETTINGS:
             self._reread_machine_setting(key)
@@ -185,18 +187,18 @@ class InventoryReader:
 
     def _read_devices(self) -> None:
         root = self._root
-        netlink_queues = self._read_or_log(queues.read_netlink_queues, root) or {}
+        netlink_queues = value_or_none(queues.read_netlink_queues, root) or {}
         irq_names = {n: d.name for n, d in self._descriptions.items()}
         before, self._devices, self._maps = self._steering, {}, {}
         self._steering = {}
         names = netdev.netdev_names(root)
-        self._scaling = self._read_or_log(netdev_settings.read_ethtool_settings, root, names) or {}
+        self._scaling = value_or_none(netdev_settings.read_ethtool_settings, root, names) or {}
         for name in names:
             self._reread_device(name)
             device = self._devices.get(name)
             if device is None:
                 continue
-            ifindex = self._read_or_log(netdev.read_ifindex, root, name)
+            ifindex = value_or_none(netdev.read_ifindex, root, name)
             found = queues.queue_names(root, name)
             self._maps[name] = queues.map_queues_to_irqs(
                 device,
@@ -215,9 +217,9 @@ class InventoryReader:
         """Read the parameters of a netdev and its queues again; a write to the netdev changes both."""
         before = self._netdev(self._devices[name])
         self._reread_device(name)
-        self._scaling |= self._read_or_log(netdev_settings.read_ethtool_settings, self._root, [name]) or {}
-        ifindex = self._read_or_log(netdev.read_ifindex, self._root, name)
-        netlink_queues = (self._read_or_log(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
+        self._scaling |= value_or_none(netdev_settings.read_ethtool_settings, self._root, [name]) or {}
+        ifindex = value_or_none(netdev.read_ifindex, self._root, name)
+        netlink_queues = (value_or_none(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
         mapped = self._maps[name]
         served = {
             queue: replace(found, params=netlink_queues[queue].params if queue in netlink_queues else {})
@@ -227,7 +229,7 @@ class InventoryReader:
         return self._netdev(self._devices[name]) != before
 
     def _reread_irq(self, number: int) -> bool:
-        current = self._read_or_log(irq.read_affinity, self._root, number) or irq.Affinity(None, None)
+        current = value_or_none(irq.read_affinity, self._root, number) or irq.Affinity(None, None)
         if current == self._affinities.get(number):
             return False
         self._affinities[number] = current
@@ -238,14 +240,14 @@ class InventoryReader:
         return True
 
     def _reread_device(self, name: str) -> bool:
-        current = self._read_or_log(netdev.read_device, self._root, name)
+        current = value_or_none(netdev.read_device, self._root, name)
         if current is None or current == self._devices.get(name):
             return False
         self._devices[name] = current
         return True
 
     def _reread_steering(self, name: str, queue: str) -> bool:
-        current = self._read_or_log(queues.read_steering, self._root, name, queue)
+        current = value_or_none(queues.read_steering, self._root, name, queue)
         changed = (name, queue) not in self._steering or current != self._steering[name, queue]
         self._steering[name, queue] = current
         return changed
@@ -253,19 +255,10 @@ class InventoryReader:
     def _reread_machine_setting(self, key: str) -> bool:
         setting = MACHINE_SETTINGS[key]
         before = self._machine_settings.pop(key, None)
-        value = self._read_or_log(_read_machine_setting, self._root, setting)
+        value = value_or_none(_read_machine_setting, self._root, setting)
         if value is not None:
             self._machine_settings[key] = value
         return value != before
-
-    def _read_or_log(self, read: Callable[..., T | None], *args: object) -> T | None:
-        try:
-            return read(*args)
-        except ParseError as error:
-            if str(error) not in self._logged:
-                self._logged.add(str(error))
-                _log.warning("%s", error)
-            return None
 
     def _compose(self) -> Inventory:
         served: dict[int, list[str]] = {}
@@ -295,6 +288,9 @@ class InventoryReader:
             controllers=[*self._controllers, *kernel_controllers(self._machine_settings)],
             settings=dict(sorted(self._machine_settings.items())),
             conditions=self._conditions,
+            limits=self.limits,
+            dropped_rows=self._dropped_rows,
+            changed_settings=self.changed_settings,
         )
 
     def _netdev(self, device: netdev.Device) -> Netdev:
@@ -307,7 +303,7 @@ class InventoryReader:
             numa_node=device.numa_node,
             up=device.up,
             virtual=not device.bus_names,
-            management=device.name in self._default_routes or device.name == self.connection_netdev,
+            management=device.name in (self._default_routes if self.management is None else self.management),
             queues=[
                 Queue(
                     name=queue,
@@ -325,6 +321,8 @@ class InventoryReader:
             rss=scaling.rss,
             params=scaling.params | device.polling,
             params_max=scaling.params_max,
+            addresses=self._addresses.get(device.name, [])[:MAX_ADDRESSES],
+            firmware=scaling.firmware,
         )
 
 

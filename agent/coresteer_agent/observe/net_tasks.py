@@ -11,7 +11,7 @@ from msgspec import Struct
 from coresteer_agent.collect.cgroups import find_version_2
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import list_numbered, read_bytes, read_cpus
+from coresteer_agent.collect.files import DIGITS, list_numbered, read_bytes, read_cpus
 from coresteer_agent.collect.process_identity import ProcessIdentity, ProcessIdentityReader
 from coresteer_agent.collect.tasks import Scheduling, TaskStat, parse_scheduling, parse_task_stat
 from coresteer_core.cpuset import format_cpu_list
@@ -202,4 +202,4 @@ def read_cgroup_ids(root: Path) -> dict[int, str]:
 def read_cgroup_processes(root: Path, folder: str) -> list[int]:
     """Return the PIDs of the processes in one cgroup, the highest first."""
     text = read_bytes(root, f"{folder}/cgroup.procs") or b""
-    return sorted((int(line) for line in text.split() if line.isdigit()), reverse=True)
+    return sorted((int(line) for line in text.split() if line.isdigit() and len(line) <= DIGITS), reverse=True)

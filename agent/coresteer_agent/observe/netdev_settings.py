@@ -1,4 +1,4 @@
-"""Reads netdev settings through ethtool: channels, RSS, interrupt coalescing and ring sizes."""
+"""Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes and firmware."""
 
 import logging
 from collections.abc import Callable, Container
@@ -14,6 +14,7 @@ from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import NETDEV_FOLDER
 from coresteer_agent.linux import ethtool, ethtool_params
 from coresteer_agent.observe.queues import ParamValue, queue_names
+from coresteer_core.bounds import Name
 from coresteer_core.settings import Channels, RssTable
 from coresteer_core.settings.params import PARAMS
 
@@ -34,6 +35,7 @@ class EthtoolSettings(Struct, frozen=True):
     params: dict[str, ParamValue] = {}
     params_max: dict[str, ParamValue] = {}
     queues: dict[str, dict[str, ParamValue]] = {}
+    firmware: Name | None = None
 
 
 def read_ethtool_settings(root: Path, netdevs: list[str]) -> dict[str, EthtoolSettings]:
@@ -61,6 +63,7 @@ def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
         params.values,
         params.maxima,
         _read_queue_params(root, netdev, params.values) if params.values else {},
+        _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),
     )
 
 

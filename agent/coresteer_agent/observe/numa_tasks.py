@@ -72,7 +72,7 @@ class NumaReader:
             known.read_s = float("-inf")
 
     def read(self, pids: list[int], topology: Topology) -> NumaState:
-        """Return the state. pids: of busy or large processes. Raises ParseError for a malformed file of a node."""
+        """Return the state. pids: of busy or large processes."""
         self._tasks.begin_round()
         found = {pid: facts for pid in pids[:MAX_NUMA_TASKS] if (facts := self._tasks.read(pid)) is not None}
         for pid in self._facts.keys() - found.keys():
@@ -126,11 +126,7 @@ class NumaReader:
 
     def _read_cgroup(self, pid: int, facts: TaskFacts, known: _Known) -> None:
         known.unknown = f"A read of its numa_maps would take about {known.cost_s:.1f} s, over {MAX_READ_S:g} s."
-        try:
-            sizes = read_only_process_memory(self._root, facts.identity.groups.unified or "", pid)
-        except ParseError as error:
-            known.unknown = str(error)
-            return
+        sizes = read_only_process_memory(self._root, facts.identity.groups.unified or "", pid)
         if sizes is not None:
             known.maps = NumaMaps(sizes, max(0, facts.rss_bytes - sum(sizes.values())), None)
             known.unknown, known.from_cgroup = None, True

@@ -70,10 +70,7 @@ def queue_names(root: Path, netdev: str) -> list[str]:
 
 
 def read_steering(root: Path, netdev: str, queue: str) -> str | None:
-    """Return a queue's CPU list: RPS of a receive queue, XPS of a transmit queue; None if it has none.
-
-    Raises ParseError for a file that is not a mask.
-    """
+    """Return a queue's CPU list: RPS of a receive queue, XPS of a transmit queue; None if it has none."""
     file = "rps_cpus" if queue.startswith("rx-") else "xps_cpus"
     return read_mask_as_list(root, f"{NETDEV_FOLDER}/{netdev}/queues/{queue}/{file}")
 

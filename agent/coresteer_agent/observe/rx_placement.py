@@ -12,7 +12,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_cpus, read_int, read_text
 from coresteer_agent.collect.netdev import NETDEV_FOLDER
 from coresteer_agent.collect.tcp_sockets import Flow, TcpSocket
@@ -145,7 +144,7 @@ class RxPlacements:
                 how = target.how and ("queue" if target.how == "rss" else target.how)
                 return _Spreading(RxTarget(target.netdev, target.queue, target.irq, target.cpu, how))
             return self._spread(netdev, steering, queues, targets, rfs)
-        except (OSError, ParseError, CpuListError) as error:
+        except (OSError, CpuListError) as error:
             _log.debug("The distribution of flows by netdev %s cannot be determined: %s", name, error)
             return unknown
 

@@ -10,6 +10,7 @@ from coresteer_agent.collect import interrupts, net_counters, netdev, softirqs, 
 from coresteer_agent.collect.counter_table import CounterTableReader
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import HotFile, read_cpus
+from coresteer_agent.collect.rows import report_unknown
 from coresteer_agent.collect.self_usage import read_self_usage
 from coresteer_agent.collect.sock_diag import TcpLatencyReader
 from coresteer_core.node.derive import Sample
@@ -36,8 +37,8 @@ class Sampler:
         self._interrupts_table = CounterTableReader(interrupts.PATH)
         self._softirqs_table = CounterTableReader(softirqs.PATH)
         self._tcp = TcpLatencyReader() if root == Path("/") else None
-        self._failing: set[str] = set()
-        self._cpus = 1 + max(self._present(root), default=-1)
+        self._absent: set[str] = set()
+        self._cpus = 1 + max(read_cpus(root, PRESENT_PATH) or (), default=-1)
 
     def sample(self) -> Sample:
         """Read all counters and return them as a Sample; takes some milliseconds on a large machine."""
@@ -68,30 +69,24 @@ class Sampler:
             counters |= self._read(file, parser.parse) or {}
         return counters
 
-    def _present(self, root: Path) -> frozenset[int]:
-        try:
-            return read_cpus(root, PRESENT_PATH) or frozenset()
-        except ParseError as error:
-            self._fails(PRESENT_PATH, f"cannot be parsed: {error}")
-            return frozenset()
-
     def _read(self, file: HotFile, parse: Callable[[bytearray], T]) -> T | None:
         text = file.read()
         if text is None:
-            self._fails(file.path, "cannot be read or is empty")
+            self._is_absent(file.path)
             return None
         try:
             value = parse(text)
         except ParseError as error:
-            self._fails(file.path, f"cannot be parsed: {error}")
+            report_unknown(error)
             return None
-        self._failing.discard(file.path)
+        self._absent.discard(file.path)
         return value
 
-    def _fails(self, path: str, why: str) -> None:
-        if path not in self._failing:
-            self._failing.add(path)
-            _log.warning("%s %s; the metrics from it are unknown until that changes.", path, why)
+    def _is_absent(self, path: str) -> None:
+        if path not in self._absent:
+            self._absent.add(path)
+            why = "cannot be read or is empty; the metrics from it are unknown until that changes"
+            _log.warning("%s %s.", path, why)
 
     def close(self) -> None:
         """Close the descriptors of all counter files."""

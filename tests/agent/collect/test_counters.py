@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from coresteer_agent.collect import net_counters
+from coresteer_agent.collect.cgroup_memory import parse_numa_stat
 from coresteer_agent.collect.counter_table import CounterTableReader
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.interrupts import Description, parse_description, parse_descriptions
 from coresteer_agent.collect.net_counters import NetCountersParser
 from coresteer_agent.collect.netdev import parse_default_routes, parse_netdev
+from coresteer_agent.collect.numa import parse_meminfo
+from coresteer_agent.collect.numa_maps import parse_numa_maps
+from coresteer_agent.collect.rows import MAX_FILES, dropped_rows, forget_dropped_rows, report_unknown
 from coresteer_agent.collect.softnet import parse_softnet
 from coresteer_agent.collect.stat import parse_stat
 from coresteer_agent.collect.tasks import parse_task_stat
@@ -249,7 +253,7 @@ def test_control_characters_in_a_name_are_told_as_question_marks() -> None:
         (parse_stat, b"cpu  1 2 3 4 5 6 7\ncpu0 1 2 3 4 5 6 x\n", 2),
         (lambda text: parse_softnet(text, [0]), b"zz 0 0\n", 1),
         (lambda text: parse_softnet(text, [0]), b"1 0\n", 1),
-        (lambda text: parse_softnet(text, [0]), b"1 0 0\n2 0 0\n", 2),
+        (lambda text: parse_softnet(text, [0]), b"1 0 0\n2 0 0\n", 1),
         (table, b"           CPU70000   \n 24:          1\n", 1),
         (table, b"           CPU0       \n" + b"9" * 5000 + b":          1\n", 2),
         (parse_stat, b"cpu  1 2 3 4 5 6 7\ncpu999999999 1 2 3 4 5 6 7\n", 2),
@@ -259,13 +263,86 @@ def test_control_characters_in_a_name_are_told_as_question_marks() -> None:
         (parse_netdev, b"a\nb\n eth0: 1 2\n", 3),
         (parse_default_routes, b"Iface\neth0\t0\n", 2),
         (parse_snmp, b"Ip: 1\nTcp: OutSegs RetransSegs\n", 2),
-        (parse_snmp, b"Ip: 1\nTcp: OutSegs RetransSegs\nTcp: 1 x\n", 3),
+        (parse_snmp, b"Ip: 1\nTcp: OutSegs RetransSegs\nTcp: 1 x\n", 2),
+        (parse_vmstat, b"numa_local 1\nnuma_other x\n", 2),
     ],
 )
-def test_what_is_wrong_is_located(parse: Callable[[bytes], object], text: bytes, line: int | None) -> None:
-    with pytest.raises(ParseError) as caught:
+def test_what_is_wrong_is_located(parse: Callable[[bytes], object], text: bytes, line: int) -> None:
+    """Of a file of which nothing can be parsed, or of the first dropped row of one."""
+    try:
         parse(text)
-    assert caught.value.line == line
+    except ParseError as error:
+        report_unknown(error)
+    (sentence,) = dropped_rows().values()
+    assert f"Line {line}: " in sentence
+
+
+WHOLE = [
+    (table, INTERRUPTS, 1),
+    (table, SOFTIRQS, 1),
+    (parse_stat, STAT, 1),
+    (lambda text: parse_softnet(text, [0, 3]), SOFTNET, 0),
+    (parse_netdev, DEV, 2),
+    (parse_default_routes, ROUTE, 1),
+    (parse_vmstat, VMSTAT, 0),
+    (lambda text: parse_numa_stat(text, "numa_stat"), b"anon N0=1 N1=2\nfile N0=3 N1=4\n", 0),
+    (lambda text: parse_meminfo(text, "meminfo"), b"Node 0 MemTotal: 8 kB\nNode 0 MemFree: 4 kB\n", 0),
+    (lambda text: parse_numa_maps(text, "numa_maps"), b"7f00 default anon=2 N0=2\n8f00 default N1=3\n", 0),
+]
+"""Parsers of files with a row for each thing, a text of each, and its number of headers."""
+
+
+WRONG = [b"", b"\0", b"cpux 1", b": x", b"eth0 1", b"Node", b"9" * 5000]
+
+
+@given(st.sampled_from(WHOLE), st.sampled_from(WRONG), st.data())
+def test_a_row_that_cannot_be_parsed_is_dropped_alone_and_reported(
+    whole: tuple[Callable[[bytes], object], bytes, int], wrong: bytes, data: st.DataObject
+) -> None:
+    parse, text, headers = whole
+    expected = parse(text)
+    forget_dropped_rows()
+    end = text.index(b"intr") if b"intr" in text else len(text)
+    lines = text[:end].splitlines(keepends=True)
+    place = data.draw(st.integers(headers, len(lines)))
+    assert parse(b"".join([*lines[:place], wrong + b"\n", *lines[place:]]) + text[end:]) == expected
+    if parse is not parse_vmstat:  # which looks for its lines only
+        (sentence,) = dropped_rows().values()
+        assert sentence.startswith(f"1 row is dropped. Line {place + 1}: ")
+    parse(text)
+    assert dropped_rows() == {}
+
+
+def test_a_row_that_stays_wrong_is_reported_while_the_others_move() -> None:
+    whole, reader = table(INTERRUPTS), CounterTableReader("proc/interrupts")
+    wrong = INTERRUPTS.replace(b" 38:", b"\n 38:")
+    assert reader.parse(wrong) == whole
+    moved = reader.parse(wrong.replace(b"19583", b"19584"))
+    assert list(moved.rows["38"]) == [0, 19584]
+    assert dropped_rows() == {"proc/interrupts": "1 row is dropped. Line 3: There is no “:” after the name of the row."}
+
+
+def test_lines_that_name_no_cpu_are_not_assigned_when_one_is_missing() -> None:
+    with pytest.raises(ParseError, match="2 lines for 3 online CPUs"):
+        parse_softnet(b"1 0 0\n2 0 0\n", [0, 1, 2])
+
+
+def test_a_value_of_one_table_leaves_the_other_tables() -> None:
+    wrong = NETSTAT.replace(b"TcpExt: 0 9 7", b"TcpExt: 0 9 x")
+    with pytest.raises(ParseError):
+        parse_netstat(wrong)
+    found = parse_snmp(SNMP.replace(b"Udp: InDatagrams\n", b"Udp: InErrors\nUdp: x\n"))
+    assert found["tcp_out_segments"] == 16456
+
+
+def test_reports_of_processes_are_one_and_their_number_is_bounded() -> None:
+    for pid in range(1000):
+        report_unknown(ParseError(f"proc/{pid}/numa_maps", 1, "wrong\x1b"))
+        report_unknown(ParseError(f"sys/{pid}x", None, "wrong" * 1000))
+    found = dropped_rows()
+    assert found["proc/*/numa_maps"] == "It cannot be parsed. Line 1: wrong?"
+    assert len(found) == MAX_FILES
+    assert max(map(len, found.values())) == 200
 
 
 @given(st.sampled_from(PARSERS), st.data())

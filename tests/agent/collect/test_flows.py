@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.polling import PATIENCE_S
 from tests.support.rates import make_rates, pack
 from tests.support.views import make_netdev
 
@@ -588,7 +589,7 @@ def test_a_flow_over_a_veth_has_its_placement_and_follows_its_rps() -> None:
         ["unshare", "--net", "--mount", sys.executable, "-m", "tests.agent.collect.veth_trial"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * PATIENCE_S,
         check=False,
         cwd=Path(__file__).parents[3],
     )

@@ -305,12 +305,17 @@ def test_a_netdev_that_is_unplugged_goes_with_its_queues(tree: LargeTree) -> Non
     assert all(reader.read() is inventory for _ in range(25))
 
 
-def test_the_netdev_of_the_own_connection_is_management_too(tree: LargeTree) -> None:
+def test_the_default_route_stands_in_until_the_netdev_of_the_connection_is_known(tree: LargeTree) -> None:
     reader = InventoryReader(tree.root)
-    assert not netdev(reader, "eth2").management
-    reader.connection_netdev = "eth2"
-    assert netdev(reader, "eth2").management
-    assert netdev(reader, "eth0").management
+
+    def management() -> list[str]:
+        return [netdev.name for netdev in reader.read().netdevs if netdev.management]
+
+    assert management() == ["eth0"]
+    reader.management = frozenset({"eth2"})
+    assert management() == ["eth2"]
+    reader.management = frozenset()
+    assert management() == []
 
 
 def test_a_file_that_makes_no_sense_is_none_and_logged_once(tree: LargeTree, caplog: pytest.LogCaptureFixture) -> None:
@@ -320,8 +325,30 @@ def test_a_file_that_makes_no_sense_is_none_and_logged_once(tree: LargeTree, cap
         inventory = reader.read()
     assert known(inventory.irq(44)).effective is None
     assert [r for r in caplog.messages if "proc/irq/44" in r] == [
-        "proc/irq/44/effective_affinity_list, line 1: The range 3-1 runs backwards; write 1-3."
+        "proc/irq/44/effective_affinity_list: It cannot be parsed. Line 1: The range 3-1 runs backwards; write 1-3."
     ]
+    assert inventory.dropped_rows == {
+        "proc/irq/*/effective_affinity_list": "It cannot be parsed. Line 1: The range 3-1 runs backwards; write 1-3."
+    }
+
+
+def test_a_row_that_the_sampler_drops_is_in_the_inventory_until_it_is_gone(tree: LargeTree) -> None:
+    reader, sampler = InventoryReader(tree.root), Sampler(tree.root)
+    path = tree.root / "proc/interrupts"
+    whole = path.read_text()
+    before = sampler.sample().interrupts
+    assert before is not None
+    assert reader.read().dropped_rows == {}
+    path.write_text(whole.replace("\n", "\n\n", 1))
+    after = sampler.sample().interrupts
+    assert after is not None
+    assert after.rows == before.rows
+    (sentence,) = reader.read().dropped_rows.values()
+    assert sentence.startswith("1 row is dropped. Line 2: ")
+    path.write_text(whole)
+    sampler.sample()
+    assert reader.read().dropped_rows == {}
+    sampler.close()
 
 
 def test_controllers_are_found_by_name(tree: LargeTree) -> None:

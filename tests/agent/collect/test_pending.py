@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.polling import poll
+from tests.support.polling import PATIENCE_S, poll
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.pending import PendingSocket, parse_pending, read_pending
@@ -77,7 +77,7 @@ def test_the_kernel_counts_what_a_process_has_not_read_yet() -> None:
     netlink.close()
     assert (pending.pending_bytes, rest.pending_bytes) == (123, 23)
     assert pending.address == socket.inet_aton("127.0.0.1")
-    assert 0 <= pending.idle_s < 10
+    assert 0 <= pending.idle_s < PATIENCE_S
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root may enter a network namespace.")

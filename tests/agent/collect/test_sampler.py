@@ -24,7 +24,7 @@ from coresteer_agent.collect.sock_diag import TcpLatencyReader, parse_message, s
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.linux.hotplug import SUBSYSTEMS, HotplugMonitor
-from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, parse_attributes
+from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, parse_attributes, raise_for_error
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.print_json import sample_json, topology_json
@@ -106,7 +106,7 @@ def test_a_source_that_fails_is_none_until_it_is_whole_again(
     (tree.root / "proc" / file).write_text(text)
     assert read(sampler.sample()) is None
     assert read(sampler.sample()) is None
-    assert len([m for m in caplog.messages if m.startswith(f"proc/{file} ")]) == 1
+    assert len([m for m in caplog.messages if m.startswith((f"proc/{file} ", f"proc/{file}:"))]) == 1
     (tree.root / "proc" / file).write_text(whole)
     assert read(sampler.sample()) is not None
     sampler.close()
@@ -169,6 +169,16 @@ def test_whatever_stands_in_a_file_the_agent_has_something_to_send(
         path.write_text(before)
         whole.close()
         mutated.close()
+
+
+@pytest.mark.parametrize(("code", "found"), [(0, None), (5, None), (-1, errno.EPERM), (-(1 << 31), 4095)])
+def test_an_error_of_netlink_has_the_kernels_number_whatever_stands_in_it(code: int, found: int | None) -> None:
+    raised = None
+    try:
+        raise_for_error(memoryview(struct.pack("=i", code)))
+    except OSError as error:
+        raised = error.errno
+    assert raised == found
 
 
 def test_this_machine_can_be_sampled() -> None:
@@ -340,13 +350,15 @@ def test_after_a_passing_error_the_sockets_are_asked_for_again(
 
 
 def test_events_that_were_lost_mean_that_everything_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [None, OSError(105, "No buffer space available"), None]
+
+    def poll(_: object, timeout: float) -> None:  # of no other program's devices
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    monkeypatch.setattr("pyudev.Monitor.poll", poll)
     monitor = HotplugMonitor()
     assert monitor.changed() == set()
-
-    def overflow(timeout: float) -> None:
-        raise OSError(105, "No buffer space available")
-
-    monkeypatch.setattr(monitor._monitor, "poll", overflow)
     assert monitor.changed() == SUBSYSTEMS
     assert monitor.changed() == set()
 

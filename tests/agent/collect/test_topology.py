@@ -4,6 +4,7 @@ import pytest
 from tests.fixtures.machines import EXPECTED, unpack
 
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.rows import dropped_rows
 from coresteer_agent.collect.topology import parse_size, read_topology
 from coresteer_core.node.topology import Topology
 
@@ -124,16 +125,23 @@ def test_isolated_and_nohz_full_cpus_and_capacities_are_told(tmp_path: Path) -> 
         (f"{CPU}/online", "0-\n"),
         (f"{CPU}/cpu1/topology/core_cpus_list", "3-1\n"),
         (f"{CPU}/cpu1/topology/physical_package_id", "first\n"),
-        (f"{CPU}/isolated", "0-99999\n"),
         ("sys/devices/system/node/node0/distance", "10 x\n"),
         ("sys/devices/system/node/node0/cpumap", "zz\n"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_named_with_its_line(path: str, text: str, tmp_path: Path) -> None:
+def test_a_value_that_makes_no_sense_is_unknown_and_reported_and_the_others_are_read(
+    path: str, text: str, tmp_path: Path
+) -> None:
+    topology = read_topology(small_machine(tmp_path, TWO_CPUS | {path: text}))
+    assert [(cpu.cpu, cpu.online) for cpu in topology.cpus] == [(0, True), (1, True)]
+    assert dropped_rows()[path].startswith("It cannot be parsed. Line 1: ")
+
+
+def test_a_list_of_cpus_that_must_not_be_used_is_never_taken_for_none(tmp_path: Path) -> None:
+    path = f"{CPU}/isolated"
     with pytest.raises(ParseError) as caught:
-        read_topology(small_machine(tmp_path, TWO_CPUS | {path: text}))
+        read_topology(small_machine(tmp_path, TWO_CPUS | {path: "0-99999\n"}))
     assert (caught.value.path, caught.value.line) == (path, 1)
-    assert path in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.polling import poll
+
 from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.observe.inventory import InventoryReader
-from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.tasks import RxPlacement
 
 ROOT = Path("/")
 _PEER = "import socket\nc = socket.create_connection(('10.77.0.1', 9))\nwhile c.recv(64): pass"
@@ -46,15 +48,22 @@ def trial(peer: int) -> None:
     connection, _ = server.accept()
     for cpu in (0, 1):
         Path("/sys/class/net/veth0/queues/rx-0/rps_cpus").write_text(f"{1 << cpu:x}")
-        inventory = InventoryReader(ROOT).read()
-        mine: list[NetTask] = []
-        while not mine:  # the search for the socket's process is spread over several looks
-            connection.send(b"x")
-            mine = [task for task in reader.read(inventory) if task.pid == os.getpid() and task.rx_placements]
-        [rx_placement] = mine[0].rx_placements
+        rx_placement = placement_on(cpu, reader, connection)
         sys.stdout.write(f"{rx_placement.netdev} {rx_placement.queue} {rx_placement.cpu} {rx_placement.how}\n")
     connection.close()
     client.communicate()
+
+
+def placement_on(cpu: int, reader: FlowReader, connection: socket.socket) -> RxPlacement:
+    """Return this process's RX placement once it is on a CPU; the search for its socket is spread over some rounds."""
+    inventory = InventoryReader(ROOT).read()
+
+    def rx_placement() -> RxPlacement | None:
+        connection.send(b"x")
+        mine = [task for task in reader.read(inventory) if task.pid == os.getpid() and task.rx_placements]
+        return mine[0].rx_placements[0] if mine else None
+
+    return poll(rx_placement, lambda found: found.cpu == cpu)
 
 
 if __name__ == "__main__":
