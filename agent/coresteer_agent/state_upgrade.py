@@ -1,12 +1,18 @@
 """Upgrades files in the agent's state directory that an earlier version wrote.
 
-Format 1 is that of commit 602788d; format 2 has the terms of docs/GLOSSARY.md. A file states its format; it is read
-through upgrade() and has the current format from its next write on.
+Format 1 is that of commit 602788d; format 2 has the terms of docs/GLOSSARY.md; in format 3 the journal's lines carry
+checksums and it has a copy (apply.journal_copies). A file states its format; it is read through upgrade() and has the
+current format from its next write on.
 """
 
-import msgspec
+import logging
 
-FORMAT = 2
+import msgspec
+from msgspec import Struct
+
+log = logging.getLogger("coresteer.state")
+
+FORMAT = 3
 """Format of journal.jsonl, policies.json and nics.json that this version writes."""
 
 RENAMED_KEYS = {
@@ -44,7 +50,28 @@ RENAMED_VALUES = {
 
 def upgrade(text: bytes, written_format: int) -> bytes:
     """Return a state file's JSON with the current names. Raises msgspec.DecodeError for invalid JSON."""
-    return text if written_format >= FORMAT else msgspec.json.encode(_renamed(msgspec.json.decode(text)))
+    return text if written_format >= 2 else msgspec.json.encode(_renamed(msgspec.json.decode(text)))
+
+
+class _FirstLine(Struct, tag="journal"):
+    format: int = 1
+
+
+def upgrade_journal(data: bytes) -> list[bytes] | None:
+    """Return the records of a journal without checksums, with the current names; None if data is no such journal."""
+    first, *lines = data.split(b"\n")
+    try:
+        written_format = msgspec.json.decode(first, type=_FirstLine).format
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    found = [first]
+    for line in filter(None, lines):
+        try:
+            found.append(upgrade(line, written_format))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # torn by a crash before its fsync: nothing was written to the kernel because of it
+            log.warning("The journal has an incomplete line of %d bytes, which is ignored.", len(line))
+    return found
 
 
 def _renamed(value: object, parent: str = "") -> object:

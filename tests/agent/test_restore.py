@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.kills import Operation, count_operations, kill_at
-from tests.support.views import EMPTY, make_view
+from tests.support.views import EMPTY, make_view, observed_task
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.apply.executor import Executor
@@ -22,7 +22,9 @@ from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.protocol import Apply, Confirm, Rollback
+from coresteer_core.settings import parse_setting
 
 IRQS = range(41, 45)
 RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
@@ -65,16 +67,18 @@ def irq_affinities(root: Path) -> list[str]:
     return [(root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip() for irq in IRQS]
 
 
-def changes_of(path: Path, root: Path) -> NodeChanges:
-    return NodeChanges(root, path, None, lambda: make_view(8), lambda _: None)
+def changes_of(path: Path, root: Path, tasks: Sequence[NetTask] = ()) -> NodeChanges:
+    return NodeChanges(root, path, None, lambda: make_view(8, tasks=list(tasks)), lambda _: None)
 
 
 def apply_moves(path: Path, root: Path, moves: Sequence[Action] = MOVES) -> Operation:
     """Return an operation that applies a change."""
 
     def operation(begin: Callable[[], None]) -> None:
+        pids = [pid for move in moves if (pid := parse_setting(move.key).process) is not None]
+        tasks = [observed_task(pid) for pid in pids]
         begin()
-        changes_of(path, root).handle(Apply("c1", Plan(list(moves)), 120))
+        changes_of(path, root, tasks).handle(Apply("c1", Plan(list(moves)), 120))
 
     return operation
 
@@ -242,6 +246,20 @@ def test_the_restore_command_names_a_missing_journal(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f"There is no journal at {tmp_path}/agent/journal.jsonl: Coresteer has changed nothing" in done.stdout
     assert "--state-dir" in done.stdout
+
+
+def test_the_restore_command_restores_what_is_left_of_a_damaged_journal_and_exits_1(
+    changed: Callable[..., subprocess.CompletedProcess[str]], root: Path, tmp_path: Path
+) -> None:
+    for file in (tmp_path / "state/agent").glob("journal*.jsonl"):
+        lines = file.read_bytes().splitlines(keepends=True)
+        third = next(number for number, line in enumerate(lines) if b"irq/43/affinity" in line and b"writing" in line)
+        file.write_bytes(b"".join(lines[:third]) + bytes(1000))
+    done = changed()
+    assert done.returncode == 1
+    assert "and its copy are damaged" in done.stderr
+    assert "IRQ 42 was restored to 0-7." in done.stderr
+    assert irq_affinities(root) == ["0-7", "0-7", "2", "2"]
 
 
 def test_the_restore_command_names_the_root_directory_of_the_journal(

@@ -13,6 +13,7 @@ from tests.upgrade.names import STORED, now, then
 
 from coresteer_agent.apply import executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.journal_copies import parse_lines
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.runtime.changes import DELEGATED_CHANGE_ID, NodeChanges
 from coresteer_agent.runtime.commands import allowed_command
@@ -97,6 +98,13 @@ def test_the_journal_still_knows_every_original(state: Path, machine: Machine, b
     known = originals(state, machine)
     assert len(known) == SETTINGS
     assert known == {key: value(before, key) for key in known}
+
+
+def test_the_journal_has_checksums_and_a_copy_once_it_was_opened(state: Path, machine: Machine) -> None:
+    originals(state, machine)
+    content = parse_lines((state / "journal.jsonl").read_bytes())
+    assert content.whole
+    assert content.data == (state / "journal.copy.jsonl").read_bytes()
 
 
 def test_restore_puts_every_original_back(state: Path, machine: Machine, before: Machine) -> None:

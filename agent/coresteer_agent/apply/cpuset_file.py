@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.cgroup_file import CgroupHandler, cgroup_file
 from coresteer_agent.collect.cpusets import read_cpusets
-from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.numa import read_node_memory
 from coresteer_core.changes.report import Outcome
 from coresteer_core.cpuset import format_cpu_list
@@ -63,16 +62,10 @@ class CpusetHandler(CgroupHandler[OfCpuset]):
 
     def refresh(self, root: Path, setting: OfCpuset, view: View) -> View:
         """Return the View with the present cpusets of the cgroup and those above it, and the nodes' free memory."""
-        try:
-            now = replace(view, cpusets=view.cpusets | read_cpusets(root, [setting.path]))
-            return now if now.numa is None else replace(now, numa=replace(now.numa, nodes=read_node_memory(root)))
-        except ParseError:
-            return view
+        now = replace(view, cpusets=view.cpusets | read_cpusets(root, [setting.path]))
+        return now if now.numa is None else replace(now, numa=replace(now.numa, nodes=read_node_memory(root)))
 
 
 def _of_parent(root: Path, setting: OfCpuset) -> str:
-    try:
-        parent = read_cpusets(root, [setting.path]).get(parent_cgroup(setting.path), Cpuset())
-    except ParseError as error:
-        raise OSError(errno.EIO, str(error)) from None
+    parent = read_cpusets(root, [setting.path]).get(parent_cgroup(setting.path), Cpuset())
     return format_cpu_list(setting.effective(parent))

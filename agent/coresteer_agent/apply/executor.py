@@ -18,6 +18,7 @@ from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.netdev_common import REJECTED_ERRNOS, UNSUPPORTED_ERRNOS
 from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_agent.apply.task_common import own_and_ancestors
 from coresteer_core.changes.guard import Refusal, refusals
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome, Result
@@ -202,6 +203,16 @@ class Executor:
         """Forget the original value of a setting, so that nothing restores it. Raises OSError or JournalError."""
         self._journal.record_restored(key)
 
+    @property
+    def changed_settings(self) -> frozenset[str]:
+        """Return the keys of the settings whose original value is journaled, as of the journal's last use."""
+        return self._journal.changed_settings
+
+    def original_actions(self) -> list[Action]:
+        """Return actions that restore every original, moves of memory last. Raises OSError or JournalError."""
+        actions = [Action(key, "", original, "") for key, original in reversed(self._journal.originals().items())]
+        return sorted(actions, key=lambda action: parse_setting(action.key).moves_pages)
+
     def restoring_actions(self, keys: Iterable[str]) -> list[Action]:
         """Return actions that restore the present values of settings, without those that cannot be read.
 
@@ -275,11 +286,29 @@ class Executor:
         return original if original is not None and _same_in_view(setting, original, value) else value
 
     def _refusals(self, setting: Setting, value: str, *, allow_isolated: bool) -> list[Refusal]:
-        if setting.process == os.getpid():
-            sentence = f"{setting.describe()} is this agent, which changes no settings of its own process."
-            return [Refusal("agent", setting.key, sentence)]
-        view = self._tunable(setting).refresh(self._view())
+        view = self._view()
+        if (refusal := self._process_refusal(setting, view)) is not None:
+            return [refusal]
+        view = self._tunable(setting).refresh(view)
         return refusals(view, [(setting.key, value)], allow_isolated=allow_isolated)
+
+    def _process_refusal(self, setting: Setting, view: View) -> Refusal | None:
+        """Return why a setting's process must not be changed by any request; None for other settings.
+
+        The agent itself must have observed the process, now or when its original value was journaled (with its start
+        time, see _reassigned): a backend cannot make any PID a process that a policy may place.
+        """
+        if setting.process is None:
+            return None
+        if self._handler is None and setting.process in own_and_ancestors(self._root):  # simulated PIDs mean others
+            why = "is this agent, which changes no settings of its own process."
+            if setting.process != os.getpid():
+                why = "started this agent, which changes no settings of the processes above its own."
+            return Refusal("agent", setting.key, f"{setting.describe()} {why}")
+        missing = setting.missing_reason(view)
+        if missing is None or setting.key in self._journal.originals():
+            return None
+        return Refusal("unknown", setting.key, missing)
 
     def _has_value(self, setting: Setting, found: str, value: str) -> bool:
         with suppress(OSError, SettingError):  # then the write says why

@@ -1,9 +1,12 @@
-"""Journal of the original values of changed settings and of the changes in progress; survives kill -9.
+"""Journal of the original values of changed settings and of the changes in progress; survives kill -9 and damage.
 
-JSON lines, appended and fsynced before the kernel is written to. Every operation holds a lock on a file beside it, so
-``coresteer-agent restore`` works while an agent runs. A folder that disappears is recreated from the process's memory.
-A reboot voids all originals, as it restored every setting. The last file of an earlier boot is retained for people as
-journal.previous.jsonl.
+JSON lines with checksums, appended and fsynced before the kernel is written to, in two copies (journal_copies). Every
+operation holds a lock on a file beside them, so ``coresteer-agent restore`` works while an agent runs. A folder that
+disappears is recreated from the process's memory. A reboot voids all originals, as it restored every setting. The last
+file of an earlier boot is retained for people as journal.previous.jsonl.
+
+control.json beside the node's key says in which boot a journal was begun. Without a whole copy, in that boot or in an
+unknown one, original values are lost: LostJournalError. The agent then changes nothing until an operator accepts that.
 """
 
 import errno
@@ -19,7 +22,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.state_upgrade import FORMAT, upgrade
+from coresteer_agent.apply.journal_copies import Content, Copies, DamagedError
+from coresteer_agent.apply.journal_marker import Marker, mark, marker_path, read_marker
+from coresteer_agent.state_upgrade import FORMAT
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.report import ChangeState
@@ -33,6 +38,10 @@ COMPACT_BYTES = 1024 * 1024
 
 class JournalError(Exception):
     """Raised if the journal cannot be used; the message is a sentence for the operator."""
+
+
+class LostJournalError(JournalError):
+    """Raised if original values were lost, because the journal is missing or both of its copies are damaged."""
 
 
 class Opened(Struct, frozen=True, tag="journal"):
@@ -79,7 +88,8 @@ def read_boot_id(root: Path) -> str:
 class Journal:
     """Reads and writes the journal of one root directory. Raises JournalError if it belongs to another one.
 
-    read_only: acquire no lock and write nothing, for a read-only or full disk; every record method then raises OSError.
+    Raises LostJournalError if original values were lost. read_only: acquire no lock and write nothing, for a read-only
+    or full disk, and read what is left of a damaged journal; every record method then raises OSError.
     """
 
     def __init__(self, path: Path, root: Path, *, read_only: bool = False) -> None:
@@ -87,8 +97,9 @@ class Journal:
         self._lock_path = path.with_suffix(".lock")
         self._read_only = read_only
         self._opened = Opened(read_boot_id(root), str(root.resolve()), FORMAT)
+        self._marker = Marker(self._opened.boot_id, self._opened.root)
+        self._copies = Copies(path)
         self._depth = 0
-        self._fd = -1
         self._lock = -1
         self._reset()
         try:
@@ -102,10 +113,10 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Close the journal's file and its lock file."""
-        for fd in (self._fd, self._lock):
-            if fd >= 0:
-                os.close(fd)
+        """Close the journal's files and its lock file."""
+        self._copies.close()
+        if self._lock >= 0:
+            os.close(self._lock)
 
     @contextmanager
     def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[None]:
@@ -142,6 +153,11 @@ class Journal:
         """Return each changed setting's value before its first change, by key, in the order of these changes."""
         with self.locked():
             return dict(self._originals)
+
+    @property
+    def changed_settings(self) -> frozenset[str]:
+        """Return the keys of the changed settings, as of the last time that the journal was read or written."""
+        return frozenset(self._originals)
 
     def changes(self) -> list[Change]:
         """Return every change in its last recorded state, oldest first.
@@ -184,11 +200,12 @@ class Journal:
         """Record the present state of a change. Raises OSError."""
         with self.locked():
             self._append(Changed(change))
-            if self._size - self._compacted > COMPACT_BYTES:
+            if self._grown > COMPACT_BYTES:
                 self._rewrite()
 
     def _reset(self) -> None:
-        self._size = self._compacted = 0
+        self._grown = 0
+        """Bytes appended since the journal was read or rewritten."""
         self._header: Opened | None = None
         self._originals: dict[str, str] = {}
         self._owners: dict[str, list[str]] = {}
@@ -203,49 +220,72 @@ class Journal:
         return replace(change, undo=inverse(Plan([a for a in change.plan.actions if a.key in begun])))
 
     def _read_appended(self) -> None:
-        """Read the records appended since the last call; all records if the file is new or was rewritten."""
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
-            if self._read_only:
-                raise
+        """Read the records appended since the last call; all records if the file is new, rewritten or damaged."""
+        with suppress(FileNotFoundError):
+            if self._header is not None and (lines := self._copies.appended()) is not None:
+                self._read_lines(lines)
+                return
+        if self._header is None or not self._read_only:
+            self._load()
+
+    def _load(self) -> None:
+        """Read whichever copy is whole, and make the other one equal to it."""
+        content = self._read_copies()
+        lines = None if content is None else self._copies.continued(content)
+        if content is None or (lines is None and self._header is not None and self._copies.truncated()):
             self._rewrite()
             return
-        if self._fd < 0 or os.fstat(self._fd).st_ino != status.st_ino:
+        if lines is None:
             foreign = self._foreign
-            mode = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND
-            fd = os.open(self.path, mode | os.O_CLOEXEC)
-            if self._fd >= 0:
-                os.close(self._fd)
-            self._fd = fd
             self._reset()
             self._foreign = foreign
-        if status.st_size > self._size:
-            self._read_lines(os.pread(self._fd, status.st_size - self._size, self._size))
-            self._size = self._compacted = status.st_size
+            lines = content.lines
+        self._read_lines(lines)
         if self._header is None:
-            self._rewrite()
-        elif self._header.root != self._opened.root:
+            raise self._lost("begins with another record than it should")
+        if self._header.root != self._opened.root:
             raise JournalError(
                 f"The journal {self.path} belongs to the root directory {self._header.root}, "
                 f"not {self._opened.root}; give --root {self._header.root}, or another --state-dir."
             )
-        elif self._header.boot_id != self._opened.boot_id:
+        if self._header.boot_id != self._opened.boot_id:
             self._begin_boot()
         elif self._header.format < FORMAT:
             self._rewrite()
+        elif not self._read_only:
+            self._copies.open(content)
+            mark(self.path, self._marker)
 
-    def _read_lines(self, data: bytes) -> None:
-        for line in data.split(b"\n"):
-            if not line:
-                continue
+    def _read_copies(self) -> Content | None:
+        """Return what the copies contain; None if a new journal is to be begun, or written again from memory."""
+        in_memory, marker = self._header is not None, read_marker(self.path)
+        try:
+            content = self._copies.read()
+        except DamagedError as error:
+            if self._read_only and error.readable.lines:
+                return error.readable
+            if not in_memory and (marker is None or marker == self._marker):
+                raise self._lost("and its copy are damaged") from None
+            # else it was of an earlier boot, and the reboot restored every setting
+            log.error("The journal %s and its copy are damaged; it is written again.", self.path)
+            return None
+        if content is None and not in_memory and marker == self._marker:
+            raise self._lost("and its copy are missing")
+        return content
+
+    def _lost(self, how: str) -> LostJournalError:
+        return LostJournalError(
+            f"The journal {self.path} {how}, so the original values of settings that Coresteer has changed since the "
+            "last boot are unknown. Check the settings, run coresteer-agent accept-lost-journal and restart the "
+            "agent; or reboot, which restores every setting."
+        )
+
+    def _read_lines(self, lines: list[bytes]) -> None:
+        for line in lines:
             try:
-                record = _decoder.decode(line if self._header is None else upgrade(line, self._header.format))
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                # torn by a crash before its fsync: nothing was written to the kernel because of it
-                log.warning(
-                    "The journal %s has an incomplete line of %d bytes, which is ignored.", self.path, len(line)
-                )
+                record = _decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):  # only in a journal without checksums
+                log.warning("The journal %s has an invalid line of %d bytes, which is ignored.", self.path, len(line))
                 continue
             if isinstance(record, Restored):
                 self._foreign.add(record.key)
@@ -271,19 +311,7 @@ class Journal:
         if self._read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         with self.locked():
-            torn = self._size > 0 and os.pread(self._fd, 1, self._size - 1) != b"\n"
-            lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-            lines = b"\n" + lines if torn else lines
-            try:
-                if os.write(self._fd, lines) < len(lines):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(self._fd)
-            except OSError:
-                with suppress(OSError):  # else a torn line remains, which is ignored
-                    os.ftruncate(self._fd, self._size)
-                self._size = os.fstat(self._fd).st_size
-                raise
-            self._size += len(lines)
+            self._grown += self._copies.append(msgspec.json.encode(record) for record in records)
             for record in records:
                 self._apply(record)
 
@@ -291,7 +319,8 @@ class Journal:
         if not self._read_only:
             previous = self.path.with_name("journal.previous.jsonl")
             previous.unlink(missing_ok=True)
-            os.link(self.path, previous)
+            with suppress(FileNotFoundError):  # if only its copy is left
+                os.link(self.path, previous)
         unreported = changes_after_reboot([self._with_undo(change) for change in self._changes.values()])
         self._originals = {}
         self._owners = {}
@@ -318,19 +347,30 @@ class Journal:
             for key in sorted(keys)
         ]
         records += [Changed(change) for change in retained]
-        new = self.path.with_suffix(".new")
-        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-        with open(fd, "wb", closefd=False) as file:
-            file.write(data)
-        os.fsync(fd)
-        new.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = fd
-        self._size = self._compacted = len(data)
+        self._copies.replace(msgspec.json.encode(record) for record in records)
+        self._grown = 0
+        mark(self.path, self._marker)
+
+
+def journal_loss(path: Path, root: Path) -> str | None:
+    """Return why original values were lost, as a sentence; None if they were not. Raises JournalError."""
+    try:
+        Journal(path, root).close()
+    except LostJournalError as error:
+        return str(error)
+    return None
+
+
+def accept_lost_journal(path: Path, root: Path) -> bool:
+    """Begin a new journal instead of a lost one, which is retained as ….damaged; return False if it is not lost.
+
+    Raises JournalError, and OSError.
+    """
+    if journal_loss(path, root) is None:
+        return False
+    for damaged in (path, Copies(path).copy_path):
+        with suppress(FileNotFoundError):
+            damaged.replace(damaged.with_name(f"{damaged.name}.damaged"))
+    marker_path(path).unlink(missing_ok=True)
+    Journal(path, root).close()
+    return True

@@ -69,7 +69,4 @@ class MemoryNodesHandler(TaskHandler[TaskMemoryNodes]):
             return now
         mems = read_mems_allowed(root, setting.pid)
         tasks = [replace(task, mems_allowed=mems) if task.pid == setting.pid else task for task in now.numa.tasks]
-        try:
-            return replace(now, numa=replace(now.numa, tasks=tasks, nodes=read_node_memory(root)))
-        except ParseError:
-            return now
+        return replace(now, numa=replace(now.numa, tasks=tasks, nodes=read_node_memory(root)))

@@ -12,7 +12,7 @@ from coresteer_agent.apply.handler import Error, Explanation, Handler
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_file
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.tasks import REALTIME_POLICIES, parse_scheduling, parse_task_stat
+from coresteer_agent.collect.tasks import REALTIME_POLICIES, parse_parent, parse_scheduling, parse_task_stat
 from coresteer_core.changes.report import Outcome
 from coresteer_core.node.numa import NumaState
 from coresteer_core.node.tasks import NetTask
@@ -68,7 +68,8 @@ class TaskHandler(Handler[P]):
     def refresh(self, root: Path, setting: P, view: View) -> View:
         """Return the View with the process's present name and scheduling policy.
 
-        Without the process if another one has its PID now; unchanged if it has ended.
+        Without the process if another one has its PID now; unchanged if it has ended. A process that is idle at the
+        moment, and so not in the View, is added: the executor has checked that it was observed before.
         """
         path = f"proc/{setting.pid}/stat"
         try:
@@ -89,6 +90,19 @@ class TaskHandler(Handler[P]):
         if (numa_task := view.numa_task(setting.pid)) is not None:
             view = replace(view, numa=replace(numa, tasks=[*numa_others, replace(numa_task, **now)]))
         return replace(view, tasks=[*others, replace(task, **now)]) if isinstance(task, NetTask) else view
+
+
+def own_and_ancestors(root: Path) -> frozenset[int]:
+    """Return the PIDs of this process and of those that started it, up to the first of its PID namespace."""
+    found: set[int] = set()
+    pid = os.getpid()
+    while pid and pid not in found:
+        found.add(pid)
+        try:
+            pid = parse_parent(read_file(root, f"proc/{pid}/stat"), f"proc/{pid}/stat")
+        except (OSError, ParseError):
+            break  # it has ended, or a captured tree does not have it
+    return frozenset(found)
 
 
 def read_each(pid: int, read: Callable[[int], T]) -> ThreadValues[T]:

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coresteer_agent.apply import journal as module
-from coresteer_agent.apply.journal import Journal, JournalError, Opened, Restored, Writing
+from coresteer_agent.apply.journal import (
+    Journal,
+    JournalError,
+    LostJournalError,
+    Opened,
+    Restored,
+    Writing,
+    accept_lost_journal,
+)
+from coresteer_agent.apply.journal_copies import format_lines
+from coresteer_agent.state_upgrade import FORMAT
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy
@@ -181,6 +192,119 @@ def test_looking_for_restores_by_others_does_not_wait_for_the_lock(journal: Jour
     other.close()
 
 
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "emptied": lambda _: b"",
+    "zeroed": lambda data: bytes(len(data)),
+    "zeroed in part": lambda data: data[:40] + bytes(60) + data[100:],
+    "one bit": lambda data: data[:50] + bytes([data[50] ^ 1]) + data[51:],
+    "shorter": lambda data: data[: data.index(b"\n") + 1],
+    "cut within a line": lambda data: data[:-5],
+}
+
+
+def written(path: Path, root: Path) -> dict[str, str]:
+    """Originals in a journal that is closed again."""
+    journal = Journal(path, root)
+    for irq in range(41, 45):
+        journal.record_original("c", f"irq/{irq}/affinity", "0-7", [])
+    originals = journal.originals()
+    journal.close()
+    return originals
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("which", ["journal.jsonl", "journal.copy.jsonl"])
+def test_damage_of_one_copy_loses_nothing_and_is_repaired(
+    tmp_path: Path, root: Path, which: str, damage: Callable[[bytes], bytes]
+) -> None:
+    path, damaged = tmp_path / "journal.jsonl", tmp_path / which
+    originals = written(path, root)
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    for _ in range(2):
+        again = Journal(path, root)
+        assert again.originals() == originals
+        again.close()
+        damaged.unlink()
+    assert written(path, root) == originals
+    assert path.read_bytes() == (tmp_path / "journal.copy.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("damage", [d for name, d in DAMAGE.items() if name not in ("shorter", "cut within a line")])
+def test_damage_of_both_copies_is_noticed_until_it_is_accepted(
+    tmp_path: Path, root: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    written(path, root)
+    for file in (path, tmp_path / "journal.copy.jsonl"):
+        file.write_bytes(damage(file.read_bytes()))
+    for _ in range(2):
+        with pytest.raises(LostJournalError, match="accept-lost-journal"):
+            Journal(path, root)
+    assert accept_lost_journal(path, root)
+    assert not accept_lost_journal(path, root)
+    assert (tmp_path / "journal.jsonl.damaged").exists()
+    assert Journal(path, root).originals() == {}
+
+
+def test_a_missing_journal_is_noticed_where_one_was_begun_in_this_boot(tmp_path: Path, root: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    boot(root, "first")
+    written(path, root)
+    for file in (path, tmp_path / "journal.copy.jsonl"):
+        file.unlink()
+    with pytest.raises(LostJournalError, match="and its copy are missing"):
+        Journal(path, root)
+    boot(root, "second")
+    Journal(path, root).close()
+
+
+def test_a_journal_damaged_in_an_earlier_boot_is_begun_again(tmp_path: Path, root: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    boot(root, "first")
+    written(path, root)
+    for file in (path, tmp_path / "journal.copy.jsonl"):
+        file.write_bytes(b"")
+    boot(root, "second")
+    journal = Journal(path, root)
+    assert journal.originals() == {}
+    journal.close()
+
+
+def test_an_emptied_journal_of_an_earlier_format_is_noticed(tmp_path: Path, root: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"")
+    with pytest.raises(LostJournalError, match="and its copy are damaged"):
+        Journal(path, root)
+
+
+@pytest.mark.parametrize("damage", [DAMAGE[name] for name in ("emptied", "shorter", "cut within a line")])
+def test_a_running_agent_writes_a_truncated_journal_again_from_memory(
+    journal: Journal, root: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    journal.record(change("a"))
+    for irq in range(41, 45):
+        journal.record_original("a", f"irq/{irq}/affinity", "0-7", [])
+    for file in (journal.path, journal.path.with_suffix(".copy.jsonl")):
+        file.write_bytes(damage(file.read_bytes()))
+    journal.record_original("a", "irq/45/affinity", "0-7", [])
+    again = Journal(journal.path, root)
+    assert list(again.originals()) == [f"irq/{irq}/affinity" for irq in range(41, 46)]
+    again.close()
+
+
+def test_a_copy_that_another_process_left_behind_is_completed(journal: Journal, root: Path) -> None:
+    copy = journal.path.with_suffix(".copy.jsonl")
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
+    before = copy.read_bytes()
+    other = Journal(journal.path, root)
+    other.record_original("b", "irq/42/affinity", "0-7", [])
+    other.close()
+    copy.write_bytes(before)  # as if it had been killed between the two
+    assert list(journal.originals()) == ["irq/41/affinity", "irq/42/affinity"]
+    journal.record_original("a", "irq/43/affinity", "0-7", [])
+    assert copy.read_bytes() == journal.path.read_bytes()
+
+
 records = st.lists(
     st.one_of(
         st.builds(
@@ -193,13 +317,17 @@ records = st.lists(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-@given(st.data(), records)
+@given(st.data(), records, st.booleans())
 def test_a_tail_truncated_at_any_byte_loses_no_original_that_was_on_disk(
-    tmp_path: Path, data: st.DataObject, written: list[Writing | Restored]
+    tmp_path: Path,
+    data: st.DataObject,
+    written: list[Writing | Restored],
+    checksums: bool,
 ) -> None:
     path = tmp_path / "torn.jsonl"
     root = tmp_path
-    lines = [msgspec.json.encode(r) + b"\n" for r in [Opened("", str(root.resolve())), *written]]
+    texts = [msgspec.json.encode(r) for r in [Opened("", str(root.resolve()), FORMAT if checksums else 2), *written]]
+    lines = format_lines(texts)[0].splitlines(keepends=True) if checksums else [text + b"\n" for text in texts]
     whole = b"".join(lines)
     durable = data.draw(st.integers(1, len(lines)), label="lines on disk")
     start = len(b"".join(lines[:durable]))
@@ -207,6 +335,7 @@ def test_a_tail_truncated_at_any_byte_loses_no_original_that_was_on_disk(
     garbage = data.draw(st.binary(max_size=8), label="garbage").replace(b"\n", b"")
     complete = cut in {len(b"".join(lines[:n])) for n in range(len(lines) + 1)}
     path.write_bytes(whole[:cut] + (b"" if complete else garbage))
+    path.with_suffix(".copy.jsonl").write_bytes(whole[:start])
 
     expected: dict[str, str] = {}
     for record in written[: durable - 1]:

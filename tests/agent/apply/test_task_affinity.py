@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.polling import poll
-from tests.support.views import make_view
+from tests.support.views import make_view, observed_children, observed_task
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
@@ -80,7 +80,7 @@ def journal(path: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def executor(journal: Journal) -> Executor:
-    return Executor(ROOT, journal, lambda: make_view(ALL))
+    return Executor(ROOT, journal, lambda: make_view(ALL, tasks=observed_children()))
 
 
 def threads(process: subprocess.Popen[str]) -> list[int]:
@@ -254,12 +254,13 @@ def test_a_process_is_the_same_after_exec() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root would be let do more than the guard.")
-def test_a_bound_kernel_thread_is_refused(executor: Executor) -> None:
+def test_a_bound_kernel_thread_is_refused(journal: Journal) -> None:
     bound = next(
         int(stat.parent.name)
         for stat in Path("/proc").glob("[0-9]*/stat")
         if int(stat.read_text().rpartition(") ")[2].split()[6]) & 0x0400_0000
     )
+    executor = Executor(ROOT, journal, lambda: make_view(ALL, tasks=[observed_task(bound)]))
     result = executor.apply(Action(f"task/{bound}/affinity", BOTH, str(SECOND), "test"), change_id="c")
     assert result.outcome is Outcome.REFUSED
     assert result.sentence.endswith("is a kernel thread that is bound to its CPUs.")

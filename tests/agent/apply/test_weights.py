@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.kills import count_operations, kill_at
-from tests.support.views import make_view
+from tests.support.views import make_view, observed_task
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
@@ -87,7 +87,7 @@ def test_every_thread_gets_the_nice_value_and_its_own_original_back(
 ) -> None:
     before = nices(child)
     assert set(before.values()) == {MINE, MINE + 3}
-    executor = open_executor(ROOT, make_view(1))
+    executor = open_executor(ROOT, make_view(1, tasks=[observed_task(child.pid)]))
     key = f"task/{child.pid}/nice"
     result = executor.apply(Action(key, str(MINE), str(MINE + 6), "test"), change_id="c")
     assert result.outcome is Outcome.APPLIED, result
@@ -126,12 +126,12 @@ def test_another_process_with_the_same_pid_is_not_changed(
 def test_a_kernel_thread_and_a_real_time_task_are_refused(
     open_executor: Callable[[Path, View], Executor], child: subprocess.Popen[str]
 ) -> None:
-    executor = open_executor(ROOT, make_view(1))
     kernel = next(
         int(stat.parent.name)
         for stat in Path("/proc").glob("[0-9]*/stat")
         if int(stat.read_text().rpartition(") ")[2].split()[6]) & 0x0020_0000
     )
+    executor = open_executor(ROOT, make_view(1, tasks=[observed_task(kernel), observed_task(child.pid)]))
     was = str(os.getpriority(os.PRIO_PROCESS, kernel))
     result = executor.apply(Action(f"task/{kernel}/nice", was, "5", "test"), change_id="c")
     assert result.outcome is Outcome.REFUSED
