@@ -4,6 +4,7 @@ import ssl
 import threading
 from queue import SimpleQueue
 
+from tests.support.polling import PATIENCE_S
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
@@ -16,8 +17,6 @@ from coresteer_core.protocol import (
     decode_to_backend,
     encode,
 )
-
-PATIENCE_S = 10
 
 
 class Backend:
@@ -73,8 +72,8 @@ class Connection:
                 found.append(message.rates.seq)
         return found
 
-    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL_VERSION) -> None:
-        self.websocket.send(encode(Welcome(protocol, 7, acked_seq)))
+    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL_VERSION, rejected: int = 0) -> None:
+        self.websocket.send(encode(Welcome(protocol, 7, acked_seq, rejected)))
 
     def close(self, code: int = 1001, reason: str = "") -> None:
         self.websocket.close(code, reason)

@@ -10,14 +10,18 @@ import stat
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from tests.support.gate_fuzz import fuzz_gate
+from tests.support.polling import PATIENCE_S, poll
 
+from coresteer_agent.transport import gate_accounts
 from coresteer_agent.transport import gate_server as gate_module
+from coresteer_agent.transport.gate_accounts import LONGEST_EXCLUSION_S, Account
 from coresteer_agent.transport.gate_server import Address, GateError, GateServer
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
@@ -25,7 +29,6 @@ from coresteer_gate import Gate
 from coresteer_gate.aio import AsyncGate
 
 PROCESSES = multiprocessing.get_context("spawn")
-WAIT_S = 20.0
 
 
 def policy(*names: str, slots: int = 1) -> ServiceClasses:
@@ -51,7 +54,7 @@ def server(path: Path) -> Iterator[GateServer]:
 def connected(path: Path) -> Iterator[socket.socket]:
     """A worker that speaks the wire itself."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
-        worker.settimeout(WAIT_S)
+        worker.settimeout(PATIENCE_S)
         worker.connect(str(path))
         yield worker
 
@@ -93,7 +96,7 @@ class Process:
         assert self.hears() == "asks"
 
     def hears(self) -> str:
-        assert self.pipe.poll(WAIT_S), "The process says nothing."
+        assert self.pipe.poll(PATIENCE_S), "The process says nothing."
         said = self.pipe.recv()
         assert isinstance(said, str)
         return said
@@ -104,7 +107,7 @@ class Process:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.join(WAIT_S)
+        self.process.join(PATIENCE_S)
         self.pipe.close()
 
 
@@ -229,12 +232,12 @@ def agent(path: Path) -> Iterator[int]:
     process.start()
     theirs.close()
     try:
-        assert pipe.poll(WAIT_S) and pipe.recv() == "serves"
+        assert pipe.poll(PATIENCE_S) and pipe.recv() == "serves"
         assert process.pid is not None
         yield process.pid
     finally:
         process.kill()
-        process.join(WAIT_S)
+        process.join(PATIENCE_S)
         pipe.close()
 
 
@@ -286,7 +289,7 @@ def test_an_agent_that_hangs_delays_one_request_at_a_time(path: Path) -> None:
     def look() -> None:
         with mine.enter("gold") as entered:
             said.append(entered.name)
-            asked.wait(WAIT_S)
+            asked.wait(PATIENCE_S)
 
     said: list[str] = []
     with mine.enter("gold") as entered:
@@ -305,8 +308,8 @@ def test_an_agent_that_hangs_delays_one_request_at_a_time(path: Path) -> None:
                 assert entered.name == ""
         assert said == [], "the one that looks still waits"
         connection.send(b"go gold 6")
-        asked.wait(WAIT_S)
-        looking.join(WAIT_S)
+        asked.wait(PATIENCE_S)
+        looking.join(PATIENCE_S)
         connection.close()
     assert said == ["gold"]
 
@@ -512,7 +515,7 @@ def test_connections_above_the_maximum_are_refused(
 def test_without_free_descriptors_a_worker_goes_on_and_the_next_uses_the_gate(server: GateServer) -> None:
     server.set_policy(policy("gold", slots=9))
     mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mine.settimeout(WAIT_S)
+    mine.settimeout(PATIENCE_S)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (mine.fileno(), hard))
@@ -557,7 +560,7 @@ def test_threads_of_one_gate_stay_within_the_concurrency_limit(server: GateServe
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(WAIT_S)
+        thread.join(PATIENCE_S)
     assert most <= 2
     assert sorted(entered_as) == ["gold"] * 400 + ["tin"] * 400
     figures = figures_when(server, {"gold": (0, 0), "tin": (0, 0)})
@@ -579,7 +582,7 @@ async def test_tasks_wait_their_turn_and_a_cancelled_one_gives_its_place_back(se
         await asyncio.to_thread(figures_when, server, {"gold": (1, 1), "tin": (2, 0)})
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(gold, tin)
     assert order == ["tin", "gold"]
     mine.close()
@@ -597,7 +600,7 @@ async def test_tasks_that_wait_go_straight_on_when_the_agent_stops_and_find_it_a
         waiting = asyncio.create_task(request())
         await asyncio.to_thread(figures_when, server, {"gold": (1, 1)})
         await asyncio.to_thread(server.stop)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await waiting == ""
     assert await request() == ""
     server.start()
@@ -613,3 +616,150 @@ async def test_a_task_without_patience_goes_straight_on(server: GateServer) -> N
     with Gate(str(server.path)).enter("gold"):
         async with AsyncGate(str(server.path), patience_s=0.01).enter("gold") as entered:
             assert entered.name == ""
+
+
+@pytest.fixture
+def uids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The accounts of the next connections, in their order; afterwards those of account 1000."""
+    uids: list[int] = []
+    monkeypatch.setattr(gate_module, "peer_credentials", lambda _: (os.getpid(), uids.pop(0) if uids else 1000))
+    return uids
+
+
+def as_account(uids: list[int], server: GateServer, uid: int) -> socket.socket:
+    """A worker of an account, which the server knows on return."""
+    uids.append(uid)
+    worker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    worker.settimeout(PATIENCE_S)
+    worker.connect(str(server.path))
+    worker.send(b"leave ok")
+    poll(lambda: not uids)
+    return worker
+
+
+ATTACKER, HONEST = 2000, 3000
+
+
+def test_slots_that_an_account_holds_are_released_when_others_wait_and_it_goes_on_without_the_gate(
+    server: GateServer, uids: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gate_accounts, "HOLD_LIMIT_S", 0.0)
+    monkeypatch.setattr(gate_module, "CHECK_S", 0.01)
+    server.set_policy(policy("gold", "tin", slots=2))
+    holding = [as_account(uids, server, ATTACKER) for _ in range(4)]
+    honest = as_account(uids, server, HONEST)
+    assert [ask(worker, "enter gold") for worker in holding[:2]] == ["go gold 6"] * 2
+    for worker in holding[2:]:
+        worker.send(b"enter gold")
+    assert ask(honest, "enter tin") == "go tin 0"
+    assert [worker.recv(256) for worker in holding[2:]] == [b"go", b"go"]
+    holding[0].send(b"leave ok")
+    assert [ask(worker, "enter gold") for worker in holding] == ["go"] * 4
+    assert ask(as_account(uids, server, HONEST), "enter gold") == "go gold 6"
+    assert f"uid {ATTACKER}" in caplog.text
+
+
+def test_one_slow_request_loses_its_slot_and_its_account_stays_at_the_gate(
+    server: GateServer, uids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "CHECK_S", 0.01)
+    server.set_policy(policy("gold", slots=3))
+    slow, *others = [as_account(uids, server, 2000) for _ in range(4)]
+    honest = as_account(uids, server, HONEST)
+    assert ask(slow, "enter gold") == "go gold 6"
+    (account,) = [account for account in server._accounts if account.active]
+    account.active = {worker: since_s - 1000 for worker, since_s in account.active.items()}
+    assert [ask(worker, "enter gold") for worker in others[:2]] == ["go gold 6"] * 2
+    assert ask(honest, "enter gold") == "go gold 6", "in the slot of the slow one"
+    slow.send(b"leave ok")
+    others[2].send(b"enter gold")
+    others[0].send(b"leave ok")
+    assert others[2].recv(256) == b"go gold 6"
+
+
+def test_a_request_may_take_any_time_while_no_other_account_waits(
+    server: GateServer, uids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_accounts, "HOLD_LIMIT_S", 0.0)
+    monkeypatch.setattr(gate_module, "CHECK_S", 0.001)
+    server.set_policy(policy("gold"))
+    with connected(server.path) as inside, connected(server.path) as waiting:
+        assert ask(inside, "enter gold") == "go gold 6"
+        waiting.send(b"enter gold")
+        for _ in range(20):
+            figures_when(server, {"gold": (1, 1)})
+
+
+def test_exclusions_double_and_are_forgotten() -> None:
+    account = Account(1000, 1)
+    pauses, now_s = [], 1000.0
+    for _ in range(7):
+        pauses.append(account.exclude(now_s))
+        assert not account.may_enter(now_s + pauses[-1] - 1)
+        now_s += pauses[-1]
+        assert account.may_enter(now_s)
+    assert pauses == [10, 20, 40, 80, 160, 320, 600]
+    assert account.exclude(now_s + LONGEST_EXCLUSION_S + 1) == 10
+
+
+def test_idle_connections_of_one_account_are_bounded_and_the_gate_goes_on_for_all(
+    server: GateServer, uids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_accounts, "MAX_IDLE", 5)
+    server.set_policy(policy("gold", slots=9))
+    idle = [as_account(uids, server, ATTACKER) for _ in range(40)]
+    assert [worker.recv(256) for worker in idle[:35]] == [b""] * 35
+    assert ask(idle[-1], "enter gold") == "go gold 6"
+    assert ask(as_account(uids, server, HONEST), "enter gold") == "go gold 6"
+
+
+def test_a_new_account_finds_room_beside_one_with_all_connections(
+    path: Path, uids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "MAX_WORKERS", 6)
+    server = GateServer(path)
+    server.start()
+    server.set_policy(policy("gold", slots=2))
+    many = [as_account(uids, server, ATTACKER) for _ in range(6)]
+    for worker in many:
+        worker.send(b"enter gold")
+    assert [worker.recv(256) for worker in many[:2]] == [b"go gold 6"] * 2
+    honest = as_account(uids, server, HONEST)
+    assert many[2].recv(256) == b"", "the one that waits longest goes on without a slot"
+    uids.append(ATTACKER)
+    with connected(path) as another:
+        assert another.recv(256) == b"", "an account with the most connections makes room for others only"
+    honest.close()
+    server.stop()
+
+
+def test_waiting_requests_of_one_account_are_bounded(
+    server: GateServer, uids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_accounts, "MAX_WAITING", 2)
+    server.set_policy(policy("gold"))
+    many = [as_account(uids, server, ATTACKER) for _ in range(4)]
+    assert ask(many[0], "enter gold") == "go gold 6"
+    for worker in many[1:3]:
+        worker.send(b"enter gold")
+    assert ask(many[3], "enter gold") == "go"
+    honest = as_account(uids, server, HONEST)
+    honest.send(b"enter gold")
+    figures_when(server, {"gold": (3, 1)})
+
+
+def test_an_account_whose_processes_may_use_few_cpus_does_not_lower_the_limit_of_others(
+    server: GateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = [(1, ATTACKER), (2, HONEST)]
+    monkeypatch.setattr(gate_module, "peer_credentials", lambda _: peers.pop(0) if peers else (2, HONEST))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(1 if pid == 1 else 4)))
+    server.set_policy(policy("gold", slots=0))
+    with connected(server.path) as pinned, ExitStack() as opened:
+        assert ask(pinned, "enter gold") == "go gold 6"
+        others = [opened.enter_context(connected(server.path)) for _ in range(3)]
+        assert [ask(worker, "enter gold") for worker in others] == ["go gold 6"] * 3
+
+
+def test_mutated_messages_of_several_accounts_harm_nobody() -> None:
+    assert fuzz_gate(4000, seed=8).wrong == []

@@ -1,5 +1,6 @@
 """The link against a backend of the test's own, on a real socket."""
 
+import hashlib
 import logging
 import os
 import re
@@ -8,6 +9,8 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from logging.handlers import QueueHandler
 from pathlib import Path
 from queue import SimpleQueue
@@ -16,7 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.agent.fake_backend import PATIENCE_S, Backend
+from tests.agent.fake_backend import Backend, Connection
+from tests.support.polling import PATIENCE_S, poll
 from tests.support.rates import UNREAD, make_rates
 from websockets.frames import Close as CloseFrame
 from websockets.frames import Frame, Opcode
@@ -24,32 +28,60 @@ from websockets.utils import accept_key
 
 from coresteer_agent.config import Config, ConfigError, check_backend
 from coresteer_agent.runtime.identity import make_hello
-from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key
-from coresteer_agent.transport.link import MAX_DECISIONS, ConnectionTiming, Link, LinkEvent
+from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key, store_key
+from coresteer_agent.transport.inbox import MAX_WAITING_BYTES, Inbox
+from coresteer_agent.transport.link import (
+    MAX_ANSWERS_BYTES,
+    MAX_DECISIONS,
+    REQUESTS_AT_ONCE,
+    REQUESTS_PER_S,
+    Link,
+)
+from coresteer_agent.transport.link_events import LinkEvent
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
+from coresteer_agent.transport.websocket import ConnectionTiming
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Cache, Topology
 from coresteer_core.policies.base import Evaluation, Mode
+from coresteer_core.policies.engine_state import PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.protocol import (
+    MAX_FRAME_BYTES,
+    MAX_POLICIES_IN_FORCE,
     PROTOCOL_VERSION,
     Ack,
     Apply,
+    ChangeAck,
     Clock,
     CloseCode,
+    Confirm,
     DecisionMessage,
+    Extend,
     FlowsMessage,
     InventoryMessage,
+    KeyStored,
+    NewKey,
     Ping,
+    Policies,
+    ProtocolError,
+    Rejected,
     TopologyMessage,
     Welcome,
+    decode_to_agent,
     encode,
 )
 
+NEW_KEY = f"csn_{'k' * 43}"
 QUICK = ConnectionTiming(
-    first_retry_s=0.01, longest_retry_s=0.02, slow_retry_s=0.05, stable_s=60, welcome_s=5, keepalive_s=5
+    first_retry_s=0.01,
+    longest_retry_s=0.02,
+    slow_retry_s=0.05,
+    stable_s=60,
+    welcome_s=PATIENCE_S,
+    keepalive_s=PATIENCE_S,
 )
 
 
@@ -61,15 +93,19 @@ def backend() -> Iterator[Backend]:
 
 
 class Node:
-    def __init__(self, address: str, timing: ConnectionTiming = QUICK, **options: object) -> None:
-        self.heard: SimpleQueue[LinkEvent] = SimpleQueue()
+    def __init__(
+        self, address: str, timing: ConnectionTiming = QUICK, *, previous: str | None = None, **options: object
+    ) -> None:
+        self.heard: Inbox[LinkEvent] = Inbox()
         hello = make_hello(Path("/nonexistent"), 1.0, None)
-        key = NodeKey(address, 7, "n", "secret")
-        self.link = Link(key, hello, self.heard.put, timing=timing, **options)  # type: ignore[arg-type]  # by name
+        key = NodeKey(address, 7, "n", "secret", previous=previous)
+        self.link = Link(key, hello, self.heard, timing=timing, **options)  # type: ignore[arg-type]  # by name
         self.link.start()
 
     def next(self) -> LinkEvent:
-        return self.heard.get(timeout=PATIENCE_S)
+        event = self.heard.get(PATIENCE_S)
+        assert event is not None
+        return event
 
 
 @pytest.fixture
@@ -86,7 +122,7 @@ def test_the_agent_sends_hello_with_its_key(backend: Backend, node: Node) -> Non
     assert request.headers["Authorization"] == "Bearer secret"
     assert request.path == "/api/agent"
     assert connection.hello().first_seq == 1
-    assert node.heard.empty()
+    assert node.heard.get(0) is None
     connection.welcome()
     assert node.next() == BackendReconnected()
 
@@ -134,6 +170,39 @@ def test_disconnects_at_any_moment_store_each_sample_exactly_once(backend: Backe
     connection.welcome(acked_seq=len(stored))
     stored += connection.seqs(sent - len(stored))
     assert stored == list(range(1, sent + 1))
+
+
+def test_a_rejected_sample_is_dropped_and_counted_and_not_sent_again(
+    backend: Backend, node: Node, said: SimpleQueue[logging.LogRecord]
+) -> None:
+    first = backend.next_connection()
+    first.hello()
+    first.welcome()
+    for seq in range(1, 6):
+        node.link.send_rates(make_rates(seq=seq))
+    assert first.seqs(5) == [1, 2, 3, 4, 5]
+    first.websocket.send(encode(Rejected(2, 3, "busy has 1 bytes for 4 CPUs.")))
+    first.websocket.send(encode(Ack(1)))
+    first.websocket.send(encode(Ping(1)))
+    assert isinstance(first.hear(), Clock)
+    assert node.link.rejected == 2
+    first.close()
+    second = backend.next_connection()
+    assert second.hello().first_seq == 2
+    second.welcome(acked_seq=1, rejected=2)
+    assert second.seqs(2) == [4, 5]
+    second.close()
+    third = backend.next_connection()
+    third.hello()
+    third.welcome(acked_seq=5, rejected=3)  # a rejection was lost with the connection
+    node.link.send_rates(make_rates(seq=6))
+    assert third.seqs(1) == [6]
+    assert node.link.rejected == 3
+    sentences = []
+    while not said.empty():
+        sentences.append(said.get().getMessage())
+    assert any("rejected samples 2 to 3" in each and "busy has 1 bytes" in each for each in sentences)
+    assert not any("were lost" in each for each in sentences)
 
 
 def test_the_latest_topology_and_inventory_are_sent_after_each_welcome(backend: Backend, node: Node) -> None:
@@ -235,7 +304,7 @@ def test_another_protocol_version_is_logged_and_tried_again(
     assert connection.websocket.close_code == CloseCode.VERSION
     backend.next_connection().hello()
     assert "Bring agent and backend to the same version." in caplog.text
-    assert node.heard.empty()
+    assert node.heard.get(0) is None
 
 
 @pytest.mark.parametrize(
@@ -299,7 +368,7 @@ def test_a_silent_backend_does_not_block_the_sampling_thread() -> None:
         for seq in range(1, 5001):
             node.link.send_rates(make_rates(seq=seq))
         node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
-        assert node.heard.empty()
+        assert node.heard.get(0) is None
         taken.close()
     node.link.stop()
 
@@ -392,7 +461,8 @@ def test_messages_right_before_the_close_are_received(raw_peer: RawPeer) -> None
 
 def test_a_connection_without_pongs_is_replaced(raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]) -> None:
     node = Node(
-        raw_peer.address, ConnectionTiming(first_retry_s=0.01, longest_retry_s=0.02, welcome_s=5, keepalive_s=0.05)
+        raw_peer.address,
+        ConnectionTiming(first_retry_s=0.01, longest_retry_s=0.02, welcome_s=PATIENCE_S, keepalive_s=0.05),
     )
     with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
         assert [node.next(), node.next()] == [BackendReconnected(), BackendLost()]
@@ -587,6 +657,14 @@ def test_a_key_is_not_sent_to_another_backend(tmp_path: Path) -> None:
         load_or_request_key(config(tmp_path, "https://b.example"))
 
 
+def test_a_token_that_names_an_authority_is_not_sent_unencrypted(
+    tmp_path: Path, answer: Callable[[int, bytes], str]
+) -> None:
+    url = answer(200, b"{}")
+    with pytest.raises(EnrolError, match="is not encrypted; the token was not sent"):
+        enrol(url, f"secret.{'0' * 64}", "n", tmp_path / "key.json")
+
+
 def test_a_missing_token_file_is_transient_and_a_missing_token_is_explained(tmp_path: Path) -> None:
     with pytest.raises(EnrolError) as caught:
         load_or_request_key(config(tmp_path, "http://localhost", tmp_path / "token"))
@@ -600,3 +678,158 @@ def test_a_damaged_key_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "key.json").write_text('{"backend":')
     with pytest.raises(EnrolError, match="Enrol again"):
         load_key(tmp_path / "key.json")
+
+
+def flood(connection: Connection, frame: Frame) -> None:
+    """Repeat a frame, at most 20,000 times, until the agent ends the connection."""
+    pieces = frame.serialize(mask=False) * 100
+    with suppress(OSError):
+        for _ in range(200):
+            if connection.closed.is_set():
+                return
+            connection.websocket.socket.sendall(pieces)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(Opcode.BINARY, encode(Apply("c", Plan([]), 60))),
+        Frame(Opcode.BINARY, encode(ChangeAck("c", ChangeState.CONFIRMED))),
+        Frame(Opcode.BINARY, encode(Ack(0))),
+        Frame(Opcode.BINARY, encode(Ping(0))),
+        Frame(Opcode.CONT, b"", fin=False),
+        Frame(Opcode.PING, b""),
+    ],
+    ids=["plans", "acknowledged changes", "acknowledged samples", "requests for the time", "fragments", "pings"],
+)
+def test_a_backend_that_floods_the_agent_is_disconnected_with_a_reason(
+    backend: Backend, said: SimpleQueue[logging.LogRecord], frame: Frame
+) -> None:
+    node = Node(backend.address, ConnectionTiming(slow_retry_s=60, keepalive_s=60))
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    assert node.next() == BackendReconnected()
+    if frame.opcode is Opcode.CONT:
+        connection.websocket.socket.sendall(Frame(Opcode.BINARY, b"", fin=False).serialize(mask=False))
+    flood(connection, frame)
+    assert connection.closed.wait(PATIENCE_S)
+    assert connection.websocket.close_code == CloseCode.FLOOD
+    assert "more" in (connection.websocket.close_reason or "")
+    received = 0
+    while isinstance(node.next(), Apply | ChangeAck):
+        received += 1
+    assert received <= REQUESTS_AT_ONCE + PATIENCE_S * REQUESTS_PER_S
+    while "accepts; the connection was closed" not in said.get(timeout=PATIENCE_S).getMessage():
+        pass
+    node.link.stop()
+
+
+def test_a_backend_waits_while_the_loop_is_busy_so_few_bytes_wait_for_it(raw_peer: RawPeer) -> None:
+    node = Node(raw_peer.address)
+    taken = raw_peer.accept(Frame(Opcode.BINARY, WELCOME))
+    taken.settimeout(PATIENCE_S)
+    assert node.next() == BackendReconnected()
+    large = Apply("c", Plan([Action("k", "", "x" * 100_000, "")]), 60)
+    frames = [Frame(Opcode.BINARY, frame) for frame in [*[encode(large)] * 60, encode(Confirm("last"))]]
+    data = b"".join(frame.serialize(mask=False) for frame in frames)
+    sending = threading.Thread(target=taken.sendall, args=(data,))
+    sending.start()
+    poll(lambda: node.heard.full)
+    for _ in range(100):  # each answer is one more round of the link, which could have read 64 KiB
+        node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
+        assert taken.recv(4096)
+    assert node.heard.waiting_bytes <= MAX_WAITING_BYTES + 200_000
+    assert [node.next() for _ in range(61)] == [*[large] * 60, Confirm("last")]
+    sending.join(PATIENCE_S)
+    taken.close()
+    node.link.stop()
+
+
+def test_answers_that_the_backend_does_not_read_are_bounded_and_end_the_connection(raw_peer: RawPeer) -> None:
+    node = Node(raw_peer.address)
+    with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
+        assert node.next() == BackendReconnected()
+        for _ in range(40):
+            node.link.send_now(ChangeMessage("c", ChangeState.FAILED, "x" * 1_000_000, []))
+        assert sum(map(len, node.link._urgent)) <= MAX_ANSWERS_BYTES + 1_000_100
+        assert node.next() == BackendLost()
+    node.link.stop()
+
+
+def test_a_long_id_many_policies_and_a_large_frame_are_refused_with_a_reason(backend: Backend, node: Node) -> None:
+    policies = [PolicyInForce("1", 1, "p", 1, Mode.ENFORCE, IrqSpread())] * (MAX_POLICIES_IN_FORCE + 1)
+    for frame, code in (
+        (encode(Policies(policies)), CloseCode.BAD_FRAME),
+        (encode(Extend("x" * 65, 1.0)), CloseCode.BAD_FRAME),
+        (bytes(MAX_FRAME_BYTES + 1), CloseCode.TOO_LARGE),
+    ):
+        connection = backend.next_connection()
+        connection.hello()
+        connection.welcome()
+        connection.websocket.send(frame)
+        assert connection.closed.wait(PATIENCE_S)
+        assert connection.websocket.close_code == code
+
+
+def test_a_new_key_is_stored_before_the_backend_is_told_and_used_from_then_on(backend: Backend, tmp_path: Path) -> None:
+    path = tmp_path / "agent/key.json"
+    node = Node(backend.address, store_key=partial(store_key, path))
+    try:
+        connection = backend.next_connection()
+        assert connection.hello().rotates_keys
+        connection.welcome()
+        connection.websocket.send(encode(NewKey(NEW_KEY)))
+        assert connection.hear() == KeyStored(hashlib.sha256(NEW_KEY.encode()).hexdigest())
+        assert load_key(path) == NodeKey(backend.address, 7, "n", NEW_KEY, previous="secret")
+        connection.close()
+        request = backend.next_connection().websocket.request
+        assert request is not None and request.headers["Authorization"] == f"Bearer {NEW_KEY}"
+    finally:
+        node.link.stop()
+
+
+def test_a_backend_restored_from_a_backup_is_offered_the_previous_key_once_the_present_one_is_refused(
+    backend: Backend,
+) -> None:
+    node = Node(backend.address, previous="previous")
+    presented = []
+    try:
+        for code in (CloseCode.BAD_KEY, CloseCode.BAD_KEY, CloseCode.BAD_KEY, 1001, 1001):
+            connection = backend.next_connection()
+            connection.hello()
+            if code == 1001:
+                connection.welcome()
+            request = connection.websocket.request
+            assert request is not None
+            presented.append(request.headers["Authorization"].removeprefix("Bearer "))
+            connection.close(code)
+    finally:
+        node.link.stop()
+    assert presented == ["secret", "previous", "secret", "previous", "previous"]
+
+
+def test_a_new_key_that_cannot_be_stored_is_not_used(
+    backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "agent").touch()
+    node = Node(backend.address, store_key=partial(store_key, tmp_path / "agent/key.json"))
+    try:
+        connection = backend.next_connection()
+        connection.hello()
+        connection.welcome()
+        connection.websocket.send(encode(NewKey(NEW_KEY)))
+        connection.websocket.send(encode(Ping(1)))
+        assert isinstance(connection.hear(), Clock)
+        connection.close()
+        request = backend.next_connection().websocket.request
+        assert request is not None and request.headers["Authorization"] == "Bearer secret"
+    finally:
+        node.link.stop()
+    assert "new key cannot be stored" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["short", "k" * 201, "line\r\nbreak" * 5, "ä" * 50])
+def test_a_key_that_does_not_fit_into_a_header_is_refused(key: str) -> None:
+    with pytest.raises(ProtocolError):
+        decode_to_agent(encode(NewKey(key)))

@@ -1,6 +1,7 @@
 """Enrolment: exchanges a one-time token for this node's key, and stores the key."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -9,6 +10,11 @@ from msgspec.structs import replace
 from coresteer_agent.config import Config, is_loopback
 from coresteer_agent.linux.atomic_file import replace_file
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+"""Of an answer to an enrolment; the keys of 10,000 simulated nodes have 1.5 MB."""
 _TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
 
 
@@ -21,12 +27,17 @@ class EnrolError(Exception):
 
 
 class NodeKey(Struct, frozen=True):
-    """This node's id, name and key at one backend."""
+    """This node's id, name and key at one backend. ca: the only authority, PEM, that is trusted; empty for any.
+
+    previous: the key before the present one, None for the first.
+    """
 
     backend: str
     node_id: int
     name: str
     key: str
+    ca: str = ""
+    previous: str | None = None
 
 
 class EnrolledNode(Struct):
@@ -61,13 +72,13 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
 
     Raises EnrolError.
     """
-    nodes = request_keys(backend, token, [name])
+    nodes, ca = request_keys(backend, token, [name], path.with_name("client.pem"))
     if len(nodes) != 1:
         raise EnrolError(f"{backend} answered with {len(nodes)} keys instead of one; is it a Coresteer backend?")
     node = nodes[0]
-    key = NodeKey(backend, node.node_id, node.name, node.key)
+    key = NodeKey(backend, node.node_id, node.name, node.key, ca)
     try:
-        replace_file(path, msgspec.json.encode(key))
+        store_key(path, key)
     except OSError as error:
         raise EnrolError(
             f"This node was enrolled, but its key cannot be stored in {path}: {error.strerror}. "
@@ -76,29 +87,78 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
     return key
 
 
-def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNode]:
-    """Return the keys that the backend issues for a one-time token, one per name. Raises EnrolError."""
+def store_key(path: Path, key: NodeKey) -> None:
+    """Write this node's key to disk, readable by its owner only, and replace the one there. Raises OSError."""
+    replace_file(path, msgspec.json.encode(key))
+
+
+def request_keys(
+    backend: str, token: str, names: list[str], client_cert: Path | None = None
+) -> tuple[list[EnrolledNode], str]:
+    """Return the keys that the backend issues for a one-time token, one per name, and the authority to trust.
+
+    A token that ends in a fingerprint names that authority, PEM; it is empty for others. Raises EnrolError.
+    """
+    secret, _, fingerprint = token.partition(".")
+    ca, context = "", None
+    if fingerprint and not backend.startswith("https:"):
+        raise EnrolError(
+            f"The token names the certificate authority of its backend, but {backend} is not encrypted; the token was "
+            "not sent. Use the backend's https:// address."
+        )
+    if backend.startswith("https:"):
+        from coresteer_agent.transport.tls import tls_context  # noqa: PLC0415 - memory that plain agents need not spend
+
+        try:
+            ca = _fetch_ca(backend, fingerprint, client_cert) if fingerprint else ""
+            context = tls_context(ca, client_cert)
+        except OSError as error:
+            raise EnrolError(f"This node's certificate in {client_cert} cannot be used: {error}.") from None
+    content = _send(backend, "/api/enrol", names[0], msgspec.json.encode({"token": secret, "names": names}), context)
+    try:
+        return msgspec.json.decode(content, type=_Answer).nodes, ca
+    except msgspec.MsgspecError as error:
+        raise EnrolError(f"{backend} cannot be reached to enrol {names[0]}: {error}.", transient=True) from None
+
+
+def _fetch_ca(backend: str, fingerprint: str, client_cert: Path | None) -> str:
+    """Return the backend's authority. Nothing secret is sent before its fingerprint is that of the token."""
+    from coresteer_agent.transport.tls import certificate_with_fingerprint, unverified_context  # noqa: PLC0415 - as above
+
+    content = _send(backend, "/ca.pem", "this node", None, unverified_context(client_cert))
+    try:
+        return certificate_with_fingerprint(content.decode("ascii"), fingerprint)
+    except ValueError as error:
+        raise EnrolError(
+            f"The certificate authority of {backend} is not the one that the token names: {error}. The token is of "
+            "another installation, or somebody intercepts the connection; the token was not sent."
+        ) from None
+
+
+def _send(backend: str, path: str, name: str, body: bytes | None, tls: "SSLContext | None") -> bytes:
+    """Return the response to a request. Raises EnrolError."""
     import urllib.error  # noqa: PLC0415 - an agent that has a key saves the memory
     import urllib.request  # noqa: PLC0415 - an agent that has a key saves the memory
 
     request = urllib.request.Request(  # noqa: S310 - check_backend admits http and https only
-        f"{backend}/api/enrol",
-        data=msgspec.json.encode({"token": token, "names": names}),
-        headers={"Content-Type": "application/json"},
+        backend + path, data=body, headers={"Content-Type": "application/json"}
     )
     # an agent connects to its backend without a proxy, so enrolment must not use one either
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if tls is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=tls))
     try:
-        with direct.open(request, timeout=_TIMEOUT_S) as response:
-            return msgspec.json.decode(response.read(), type=_Answer).nodes
+        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as response:
+            content: bytes = response.read(_MAX_ANSWER_BYTES)
+            return content
     except urllib.error.HTTPError as error:
         with error:
             detail = _problem_detail(error.read(65536))
-        sentence = f"{backend} did not enrol {names[0]}: {detail or f'it answered {error.code} {error.reason}'}"
+        sentence = f"{backend} did not enrol {name}: {detail or f'it answered {error.code} {error.reason}'}"
         raise EnrolError(sentence, transient=error.code >= 500) from None
-    except (OSError, msgspec.MsgspecError) as error:
+    except OSError as error:
         why = getattr(error, "reason", None) or error
-        raise EnrolError(f"{backend} cannot be reached to enrol {names[0]}: {why}.", transient=True) from None
+        raise EnrolError(f"{backend} cannot be reached to enrol {name}: {why}.", transient=True) from None
 
 
 def _problem_detail(body: bytes) -> str:

@@ -9,7 +9,6 @@ import os
 import resource
 import select
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from coresteer_agent.transport.gate_accounts import HOLD_LIMIT_S, Account, Accounts, peer_credentials
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.policies.service_class.gate import Gate
 from coresteer_core.policies.service_class.policy import ServiceClasses
@@ -33,6 +33,9 @@ Classify: TypeAlias = Callable[[Address, int, int], str | None]
 MAX_WORKERS = 4096
 """Maximum number of connections; never more than half of the agent's file descriptors."""
 
+CHECK_S = 0.5
+"""Period of the check for requests that hold their slot for too long."""
+
 BACKLOG = 1024
 MAX_MESSAGE_BYTES = 256
 
@@ -43,8 +46,6 @@ From linux/pkt_sched.h (TC_PRIO_INTERACTIVE, BESTEFFORT, BULK); values up to 6 n
 """
 
 _LEAVES = frozenset({b"leave ok", b"leave failed"})
-_CREDENTIALS = struct.Struct("3i")
-"""struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)."""
 
 
 class GateError(Exception):
@@ -52,10 +53,11 @@ class GateError(Exception):
 
 
 class _Worker(Struct):
-    """A client's connection. pid: of the process that opened it. request: its last ``enter`` message."""
+    """A client's connection. pid, account: of the process that opened it. request: its last ``enter`` message."""
 
     connection: socket.socket
     pid: int
+    account: Account
     request: bytes = b""
 
 
@@ -67,14 +69,16 @@ class GateServer:
         self._lock = threading.Lock()
         self._gate: Gate | None = None
         self._by_cpus = False
-        """The concurrency limit is the number of CPUs that the first worker may use."""
-        self._first: int | None = None
-        """PID of the worker whose CPUs were counted."""
+        """The concurrency limit is the number of CPUs that the first workers may use."""
+        self._first: set[int] = set()
+        """PIDs of the workers whose CPUs were counted, one of each account: none can lower the limit for the others."""
         self._classify: Classify = _no_class
         self._replies: dict[str, bytes] = {}
         self._class_by_message: dict[bytes, str] = {}
         """Class by the ``enter`` message that names it."""
         self._workers: dict[int, _Worker] = {}
+        self._accounts = Accounts(MAX_WORKERS)
+        self._checked_s = 0.0
         self._thread: threading.Thread | None = None
         self._warned: set[str] = set()
 
@@ -120,6 +124,9 @@ class GateServer:
             if policy is None:
                 for worker, _ in before.waiting() if before is not None else []:
                     self._reply(worker, b"go")
+                for worker in list(self._workers):
+                    if worker in self._workers:
+                        self._rest(worker)
                 return
             targets = [service_class.target for service_class in policy.classes]
             by_target = sorted(targets, key=lambda target: -target.target_percent)
@@ -128,7 +135,7 @@ class GateServer:
                 priority = f" {PRIORITIES[rank * 3 // len(targets)]}" if enforced else ""
                 self._replies[target.name] = f"go {target.name}{priority}".encode()
             self._class_by_message = {f"enter {name}".encode(): name for name in self._replies}
-            self._first = self._first_pid()
+            self._first = self._first_pids()
             slots = policy.slots or self._cpus() if enforced else MAX_WORKERS
             if before is None:
                 self._gate = Gate(targets, slots=slots, window_s=policy.window_s)
@@ -139,6 +146,7 @@ class GateServer:
             )
             for worker in removed:
                 self._reply(worker, b"no such class any longer")
+                self._rest(worker)
             self._admit(admitted)
 
     def figures(self, *, percentiles: bool = True) -> list[ClassFigures]:
@@ -160,8 +168,12 @@ class GateServer:
                 self._close()
 
     def _poll(self) -> bool:
-        events = self._epoll.poll(maxevents=64)
+        waiting = self._gate is not None and any(account.waiting for account in self._accounts)
+        events = self._epoll.poll(CHECK_S if waiting else None, maxevents=64)
         with self._lock:
+            if self._gate is not None and waiting and (now_s := time.monotonic()) >= self._checked_s + CHECK_S:
+                self._checked_s = now_s
+                self._release_overdue(self._gate, now_s)
             for descriptor, _ in events:
                 if descriptor in self._workers:
                     self._receive(descriptor)
@@ -181,10 +193,8 @@ class GateServer:
         if message.startswith(b"enter "):
             self._enter(worker, message)
         elif message in _LEAVES:
-            if self._gate is not None and (
-                admitted := self._gate.leave(worker, time.monotonic(), ok=message == b"leave ok")
-            ):
-                self._admit(admitted)
+            self._leave(worker, ok=message == b"leave ok")
+            self._rest(worker)
         else:
             if message:
                 self._reply(worker, b"no such message")
@@ -192,21 +202,52 @@ class GateServer:
 
     def _enter(self, worker: int, message: bytes) -> None:
         gate = self._gate
-        if gate is None:
+        state, now_s = self._workers[worker], time.monotonic()
+        if gate is None or (worker in state.account.idle and not state.account.may_enter(now_s)):
             self._reply(worker, b"go")
             return
-        self._workers[worker].request = message
+        state.request = message
         name = self._class_of(worker)
         if name is None:
             self._reply(worker, b"no such class")
             return
         try:
-            admitted = gate.enter(worker, name, time.monotonic())
+            admitted = gate.enter(worker, name, now_s, state.account.uid)
         except ValueError:
             self._reply(worker, b"no second request per connection")
             self._drop(worker)
         else:
+            state.account.wait(worker)
             self._admit(admitted)
+
+    def _leave(self, worker: int, *, ok: bool) -> None:
+        """Release a worker's slot or its place in the queue."""
+        if self._gate is not None and (admitted := self._gate.leave(worker, time.monotonic(), ok=ok)):
+            self._admit(admitted)
+
+    def _rest(self, worker: int) -> None:
+        """Note that a worker has no request."""
+        surplus = self._workers[worker].account.rest(worker)
+        if surplus is not None:
+            self._drop(surplus)
+
+    def _release_overdue(self, gate: Gate, now_s: float) -> None:
+        """Release slots that are held for too long while requests of other accounts wait."""
+        for account, overdue in self._accounts.overdue(now_s):
+            excluded = 2 * len(overdue) >= gate.slots
+            if excluded:
+                pause_s = account.exclude(now_s)
+                self._warn_once(
+                    f"An account held half of the slots for more than {HOLD_LIMIT_S:g} s while others waited",
+                    f"Requests of uid {account.uid} start without a slot for {pause_s:g} s, and longer the next time.",
+                )
+                for worker in list(account.waiting):
+                    self._reply(worker, b"go")
+                    self._leave(worker, ok=False)
+                    self._rest(worker)
+            for worker in list(account.active) if excluded else overdue:
+                self._leave(worker, ok=False)
+                self._rest(worker)
 
     def _class_of(self, worker: int) -> str | None:
         """Return the class that a worker's message requests; None for an unknown one."""
@@ -231,9 +272,10 @@ class GateServer:
         return name if name in self._replies else None
 
     def _admit(self, workers: list[int]) -> None:
-        gate = self._gate
+        gate, now_s = self._gate, time.monotonic()
         for worker in workers:
             name = None if gate is None else gate.class_of(worker)
+            self._workers[worker].account.admit(worker, now_s)
             self._reply(worker, b"go" if name is None else self._replies[name])
 
     def _reply(self, worker: int, reply: bytes) -> None:
@@ -257,40 +299,44 @@ class GateServer:
                 self._listener.accept()[0].close()
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             return
+        connection.setblocking(False)
+        pid, uid = peer_credentials(connection)
+        account = self._accounts.opened(uid, pid, time.monotonic())
         if len(self._workers) >= self._most:
             self._warn_once("The gate refuses connections", f"It already has the maximum of {self._most} connections.")
-            connection.close()
-            return
-        connection.setblocking(False)
-        pid, _, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        self._workers[connection.fileno()] = _Worker(connection, pid)
+            if (surplus := self._accounts.to_make_room(account)) is None:
+                connection.close()
+                return
+            self._drop(surplus)
+        self._workers[connection.fileno()] = _Worker(connection, pid, account)
         self._epoll.register(connection, select.EPOLLIN)
+        self._rest(connection.fileno())
         self._count_cpus()
 
     def _drop(self, worker: int) -> None:
-        admitted = [] if self._gate is None else self._gate.leave(worker, time.monotonic(), ok=False)
-        self._workers.pop(worker).connection.close()
-        self._admit(admitted)
+        state = self._workers[worker]
+        self._leave(worker, ok=False)
+        state.account.remove(worker)
+        del self._workers[worker]
+        state.connection.close()
+        if state.pid == state.account.pid and len(state.account):
+            state.account.pid = next(each.pid for each in self._workers.values() if each.account is state.account)
         self._count_cpus()
 
     def _count_cpus(self) -> None:
-        """Count CPUs again if another worker is the first."""
-        first = self._first_pid()
+        """Count CPUs again if other workers are the first ones of their accounts."""
+        first = self._first_pids()
         if first != self._first:
             self._first = first
-            if self._by_cpus and self._gate is not None and first is not None:
+            if self._by_cpus and self._gate is not None and first:
                 self._admit(self._gate.set_slots(self._cpus(), time.monotonic()))
 
-    def _first_pid(self) -> int | None:
-        first = next(iter(self._workers.values()), None)
-        return None if first is None else first.pid
+    def _first_pids(self) -> set[int]:
+        return {account.pid for account in self._accounts if len(account)}
 
     def _cpus(self) -> int:
-        """Return the number of CPUs that the first worker may use; all CPUs if that is unknown."""
-        try:
-            return len(os.sched_getaffinity(self._first)) if self._first else os.cpu_count() or 1
-        except OSError:
-            return os.cpu_count() or 1
+        """Return the number of CPUs that the first worker of an account may use; all CPUs if that is unknown."""
+        return max((_cpus_of(pid) for pid in self._first), default=os.cpu_count() or 1)
 
     def _close(self) -> None:
         self._epoll.close()
@@ -301,12 +347,20 @@ class GateServer:
         for worker in self._workers.values():
             worker.connection.close()
         self._workers.clear()
+        self._accounts = Accounts(MAX_WORKERS)
         self._gate = None
 
     def _warn_once(self, what: str, why: object) -> None:
         if what not in self._warned:
             self._warned.add(what)
             log.warning("%s: %s (logged once)", what, why)
+
+
+def _cpus_of(pid: int) -> int:
+    try:
+        return len(os.sched_getaffinity(pid))
+    except OSError:
+        return os.cpu_count() or 1
 
 
 def _no_class(_client: Address, _local_port: int, _pid: int) -> None:

@@ -1,5 +1,6 @@
 """Connection to the backend, maintained by a thread so that sampling never waits for the network."""
 
+import hashlib
 import logging
 import random
 import threading
@@ -7,15 +8,25 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
-from typing import TypeAlias
+from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.transport.enrol import EnrolError, NodeKey
+from coresteer_agent.transport.inbox import Allowance, Inbox
+from coresteer_agent.transport.key_ring import KeyRing
+from coresteer_agent.transport.link_error import LinkError, key_refused, why_closed
+from coresteer_agent.transport.link_events import LinkEvent, Request
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
-from coresteer_agent.transport.websocket import ClosedError, Wakeup, WebSocket, connect
-from coresteer_agent.transport.websocket_protocol import Close as CloseFrame
+from coresteer_agent.transport.websocket import (
+    Allowances,
+    ClosedError,
+    ConnectionTiming,
+    FloodError,
+    Wakeup,
+    WebSocket,
+    connect,
+)
 from coresteer_agent.transport.websocket_protocol import InvalidStatus, WebSocketException, parse_uri
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.report import ChangeMessage
@@ -27,27 +38,22 @@ from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Ack,
-    Apply,
-    BeginExperiment,
-    ChangeAck,
     ClassesMessage,
     Clock,
     CloseCode,
-    Confirm,
     DecisionMessage,
-    EndExperiment,
     ExperimentMessage,
-    Extend,
     FlowsMessage,
     Hello,
     InventoryMessage,
+    KeyStored,
     LearnedMessage,
+    NewKey,
     Ping,
-    Policies,
     ProtocolError,
     RatesMessage,
-    Rollback,
-    RunExperiment,
+    Rejected,
+    StoppedMessage,
     TasksMessage,
     TopologyMessage,
     Welcome,
@@ -57,88 +63,68 @@ from coresteer_core.protocol import (
 
 log = logging.getLogger("coresteer.link")
 
-Request: TypeAlias = (
-    Apply | Confirm | Rollback | Extend | ChangeAck | Policies | BeginExperiment | RunExperiment | EndExperiment
-)
-"""Messages of the backend that the loop handles."""
-LinkEvent: TypeAlias = Request | BackendReconnected | BackendLost
-
-
 MAX_DECISIONS = 1000
 """Buffered while the backend is away; at one per 5 s (a node that never settles) for an hour and a half."""
 MAX_DECISIONS_BYTES = 2 * 1024 * 1024
 """A decision about 600 interrupts has 80 KiB, compressed a tenth of it."""
 
-
-class ConnectionTiming(Struct, frozen=True):
-    """Delays and timeouts of the connection to the backend, in seconds.
-
-    slow_retry_s: between attempts that need a person. settled: a connection of this duration resets the back-off.
-    """
-
-    first_retry_s: float = 0.5
-    longest_retry_s: float = 30.0
-    slow_retry_s: float = 30.0
-    stable_s: float = 10.0
-    welcome_s: float = 10.0
-    keepalive_s: float = 10.0
+REQUESTS_AT_ONCE, REQUESTS_PER_S = 400, 10
+"""Requests of a backend. It acknowledges up to 256 changes after an outage; an experiment needs a few a second."""
+MAX_WARNINGS = 100
+"""Different warnings per connection; a backend can choose the reasons in them."""
+MAX_ANSWERS_BYTES = 4 * 1024 * 1024
+"""Messages that the backend requested, directly or not, and does not read."""
 
 
-class LinkError(Exception):
-    """Raised if a connection attempt failed or a connection ended; the message is a sentence.
-
-    slow: retry slowly. bad_key: the backend does not accept this node's key.
-    """
-
-    def __init__(self, sentence: str, *, slow: bool = False, bad_key: bool = False) -> None:
-        super().__init__(sentence)
-        self.slow = slow
-        self.bad_key = bad_key
-
-
-_CLOSED = {
-    CloseCode.BAD_KEY: "The backend does not accept this node's key. Enrol this node again with a new token: "
-    "coresteer-agent enrol.",
-    CloseCode.VERSION: "The backend speaks another protocol version. Bring agent and backend to the same version.",
-    CloseCode.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
-    "stop one of them, or enrol it separately.",
-}
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class Link:
-    """Connection to the backend: sends the agent's messages and delivers the backend's. Thread-safe.
+    """Connection to the backend: sends the agent's messages and puts the backend's into an inbox. Thread-safe.
 
-    deliver: called by the link's thread; must not block. renew_key: returns another key when the backend does not
-    accept the present one; raises EnrolError.
+    A backend that floods the agent is disconnected with CloseCode.FLOOD. renew_key: returns another key when the
+    backend does not accept the present one; raises EnrolError. store_key: writes a key that replaces the present one to
+    disk; raises OSError. client_cert: this node's certificate and key, used if the file
+    exists.
     """
 
     def __init__(
         self,
         key: NodeKey,
         hello: Hello,
-        deliver: Callable[[LinkEvent], None],
+        inbox: Inbox[LinkEvent],
         *,
         renew_key: Callable[[], NodeKey] | None = None,
+        store_key: Callable[[NodeKey], None] | None = None,
+        client_cert: Path | None = None,
         max_count: int = 3600,
         max_bytes: int = 4 * 1024 * 1024,
         timing: ConnectionTiming | None = None,
     ) -> None:
         self.local_address: str | None = None
         """The local address of the present or last connection."""
-        self._key = key
+        self.peer_address: str | None = None
+        self.rejected = 0
+        """Samples of this process that the backend has rejected; they are dropped."""
+        self._keys = KeyRing(key, renew_key, store_key)
         self._url = "ws" + key.backend.removeprefix("http") + "/api/agent"
         self._hello = hello
-        self._deliver = deliver
-        self._renew_key = renew_key
+        self._inbox = inbox
+        self._client_cert = client_cert
         self._timing = timing or ConnectionTiming()
         self._lock = threading.Lock()
         self._wakeup = Wakeup()
+        inbox.when_drained = self._wakeup.wake
+        self._allowances = Allowances()
+        self._requests = Allowance(REQUESTS_AT_ONCE, REQUESTS_PER_S)
         self._rates = UnacknowledgedBuffer(max_count, max_bytes)
         self._latest: dict[type[TopologyMessage | InventoryMessage | LearnedMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage | LearnedMessage]] = []
         self._flows: bytes | None = None
         self._decisions = UnacknowledgedBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
+        self._urgent_bytes = 0
         self._welcomed = False
         self._stopping = threading.Event()
         self._overflowed = False
@@ -149,7 +135,7 @@ class Link:
         """Start the thread that connects to the backend."""
         self._thread.start()
 
-    def stop(self, timeout_s: float = 3.0) -> None:
+    def stop(self, timeout_s: float = 1.0) -> None:
         """Send what is buffered, close the connection and stop, after at most timeout_s seconds."""
         self._stopping.set()
         self._wakeup.wake()
@@ -187,12 +173,16 @@ class Link:
                 self._unsent.append(type(message))
         self._wakeup.wake()
 
-    def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage) -> None:
+    def send_now(
+        self,
+        message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage | StoppedMessage | Clock | KeyStored,
+    ) -> None:
         """Send a message if connected, else drop it. Changes and experiments are sent again after a reconnect."""
         frame = encode(message)
         with self._lock:
-            if self._welcomed:
+            if self._welcomed and self._urgent_bytes <= MAX_ANSWERS_BYTES:
                 self._urgent.append(frame)
+                self._urgent_bytes += len(frame)
         self._wakeup.wake()
 
     def send_flows(self, message: FlowsMessage) -> None:
@@ -231,65 +221,65 @@ class Link:
                 )
                 failures = min(failures + 1, 16)
                 self._warn_once(str(error))
-                if error.bad_key and self._renew():
+                if error.bad_key and self._take_another_key():
                     delay = self._timing.first_retry_s
                 jitter = random.uniform(0.5, 1.0)  # noqa: S311 - only keeps a fleet's nodes from reconnecting together
                 self._stopping.wait(delay * jitter)
 
-    def _renew(self) -> bool:
-        if self._renew_key is None:
-            return False
+    def _take_another_key(self) -> bool:
         try:
-            self._key = self._renew_key()
+            return self._keys.next_after_refusal()
         except EnrolError as error:
             self._warn_once(str(error))
             return False
-        log.info("This node was enrolled again as node %d, %s.", self._key.node_id, self._key.name)
-        return True
 
     def _warn_once(self, sentence: str) -> None:
         """Log once why the backend is unreachable, not at every attempt."""
-        if sentence not in self._warned:
+        if sentence not in self._warned and len(self._warned) < MAX_WARNINGS:
             self._warned.add(sentence)
             log.warning("%s The agent connects again.", sentence)
 
     def _connect_once(self) -> None:
         """Run one connection until it ends. Returns when stopping, else raises LinkError."""
-        backend = self._key.backend
+        backend = self._keys.key.backend
         timing = self._timing
         try:
             uri = parse_uri(self._url)
-            connected = connect(uri, timing.welcome_s)
-            made = WebSocket(connected, uri, self._key.key, self._wakeup, keepalive_s=timing.keepalive_s)
+            connected = connect(uri, timing.welcome_s, self._keys.key.ca, self._client_cert)
+            made = WebSocket(
+                connected,
+                uri,
+                self._keys.key.key,
+                self._wakeup,
+                keepalive_s=timing.keepalive_s,
+                allowances=self._allowances,
+            )
             with closing(made) as websocket:
-                self.local_address = websocket.local_address
-                websocket.shake_hands(timing.welcome_s)
-                self._run_session(websocket)
+                self.local_address, self.peer_address = websocket.local_address, websocket.peer_address
+                try:
+                    websocket.shake_hands(timing.welcome_s)
+                    self._run_session(websocket)
+                except FloodError as error:
+                    websocket.close(CloseCode.FLOOD, str(error), discard=True)
+                    raise LinkError(f"{backend} sent {error}; the connection was closed.", slow=True) from None
         except InvalidStatus as error:
             status = error.response.status_code
             if status in (401, 403):
-                raise LinkError(f"{backend}: {_CLOSED[CloseCode.BAD_KEY]}", slow=True, bad_key=True) from None
+                raise key_refused(backend) from None
             raise LinkError(f"{backend} answers with HTTP status {status} instead of a WebSocket.") from None
         except ClosedError as error:
-            raise self._why_closed(error.close) from None
+            raise why_closed(backend, error.close) from None
         except (OSError, UnicodeError, WebSocketException) as error:
             raise LinkError(f"The backend {backend} cannot be reached: {error}.") from None
 
-    def _why_closed(self, frame: CloseFrame | None) -> LinkError:
-        backend = self._key.backend
-        if frame is None:
-            return LinkError(f"The connection to the backend {backend} was lost.")
-        reason = f" Its reason: {frame.reason}" if frame.reason else ""
-        bad_key = frame.code == CloseCode.BAD_KEY
-        if known := _CLOSED.get(frame.code):
-            return LinkError(
-                f"The backend {backend} closed the connection. {known}{reason}", slow=True, bad_key=bad_key
-            )
-        return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{reason}")
-
     def _run_session(self, websocket: WebSocket) -> None:
         with self._lock:
-            hello = replace(self._hello, first_seq=self._rates.first_seq)
+            hello = replace(
+                self._hello,
+                first_seq=self._rates.first_seq,
+                time_ms=_now_ms(),
+                rotates_keys=self._keys.can_store,
+            )
         websocket.send(encode(hello))
         until = time.monotonic() + self._timing.welcome_s
         frames: list[bytes | str] = []
@@ -297,7 +287,7 @@ class Link:
             if self._stopping.is_set():
                 return
             if time.monotonic() >= until:
-                raise LinkError(f"{self._key.backend} accepted the connection but sent nothing; is it overloaded?")
+                raise LinkError(f"{self._keys.key.backend} accepted the connection but sent nothing; is it overloaded?")
             frames = websocket.receive(until)
         welcome = self._decode(websocket, frames.pop(0))
         if not isinstance(welcome, Welcome):
@@ -305,7 +295,7 @@ class Link:
         if welcome.protocol != PROTOCOL_VERSION:
             websocket.close(CloseCode.VERSION, f"this agent speaks protocol {PROTOCOL_VERSION}, not {welcome.protocol}")
             raise LinkError(
-                f"{self._key.backend} speaks version {welcome.protocol} of the protocol and this agent "
+                f"{self._keys.key.backend} speaks version {welcome.protocol} of the protocol and this agent "
                 f"{PROTOCOL_VERSION}. Bring agent and backend to the same version.",
                 slow=True,
             )
@@ -316,8 +306,9 @@ class Link:
             with self._lock:
                 self._welcomed = False
                 self._urgent.clear()
+                self._urgent_bytes = 0
                 self._flows = None
-            self._deliver(BackendLost())
+            self._inbox.put(BackendLost())
 
     def _start_session(self, welcome: Welcome) -> None:
         with self._lock:
@@ -329,22 +320,28 @@ class Link:
             self._welcomed = True
             self._overflowed = False
             again = len(self._rates)
+            unnoticed = max(0, welcome.rejected - self.rejected)
+            self.rejected += unnoticed
         self._warned.clear()
-        log.info("Connected to %s as node %d; %d samples are buffered.", self._key.backend, welcome.node_id, again)
+        if unnoticed:
+            log.warning("The backend rejected %d samples before the connection was lost.", unnoticed)
+        log.info("Connected to %s as node %d; %d samples are buffered.", self._keys.key.backend, welcome.node_id, again)
         if lost > 0:
             log.warning("%d samples were lost while the backend was away.", lost)
-        self._deliver(BackendReconnected())
+        self._inbox.put(BackendReconnected())
 
     def _exchange(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
         """Send and receive until stopped (then until all is sent) or closed. frames: received together with Welcome."""
         while True:
             for frame in frames:
-                self._handle(self._decode(websocket, frame))
+                self._handle(self._decode(websocket, frame), len(frame))
+            if self._urgent_bytes > MAX_ANSWERS_BYTES:
+                raise FloodError("requests without reading the answers")
             while websocket.idle and (outgoing := self._next_frame()) is not None:
                 websocket.send(outgoing)
             if websocket.idle and self._stopping.is_set():
                 return
-            frames = websocket.receive()
+            frames = websocket.receive(reading=not self._inbox.full)
 
     def _next_frame(self) -> bytes | None:
         """Return the most urgent buffered frame, None without one."""
@@ -353,6 +350,7 @@ class Link:
                 self._decisions.acknowledge(self._decisions.first_seq)
                 return decision
             if self._urgent:
+                self._urgent_bytes -= len(self._urgent[0])
                 return self._urgent.popleft()
             if self._unsent:
                 return self._latest[self._unsent.pop(0)]
@@ -361,7 +359,7 @@ class Link:
                 return flows
             return self._rates.next_frame()
 
-    def _decode(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Ping | Request:
+    def _decode(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Rejected | Ping | NewKey | Request:
         if isinstance(frame, str):
             raise self._protocol_error(websocket, "a text frame arrived; all messages are binary")
         try:
@@ -371,18 +369,33 @@ class Link:
 
     def _protocol_error(self, websocket: WebSocket, what: str) -> LinkError:
         websocket.close(CloseCode.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
-        return LinkError(f"{self._key.backend} does not speak this protocol: {what}")
+        return LinkError(f"{self._keys.key.backend} does not speak this protocol: {what}")
 
-    def _handle(self, message: Welcome | Ack | Ping | Request) -> None:
+    def _drop_rejected(self, message: Rejected) -> None:
+        with self._lock:
+            self.rejected += self._rates.reject(message.first_seq, message.last_seq)
+        if message.reason not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(message.reason)
+            which = f"samples {message.first_seq} to {message.last_seq}"
+            log.warning(
+                "The backend rejected %s, %d in all; they are dropped. %s", which, self.rejected, message.reason
+            )
+
+    def _handle(self, message: Welcome | Ack | Rejected | Ping | NewKey | Request, size: int) -> None:
         match message:
             case Ack():
                 with self._lock:
                     self._rates.acknowledge(message.seq)
+            case Rejected():
+                self._drop_rejected(message)
             case Ping():
-                frame = encode(Clock(message.ping_ms, time.time_ns() // 1_000_000))
-                with self._lock:
-                    self._urgent.append(frame)
+                self.send_now(Clock(message.ping_ms, _now_ms()))
             case Welcome():
-                log.warning("%s sent Welcome twice.", self._key.backend)
+                log.warning("%s sent Welcome twice.", self._keys.key.backend)
             case _:
-                self._deliver(message)
+                if not self._requests.spend():
+                    raise FloodError("more requests than an agent accepts")
+                if not isinstance(message, NewKey):
+                    self._inbox.put(message, size)
+                elif self._keys.replace(message.key):
+                    self.send_now(KeyStored(hashlib.sha256(message.key.encode()).hexdigest()))

@@ -16,7 +16,7 @@ class UnacknowledgedBuffer:
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._frames: deque[tuple[int, bytes]] = deque()
+        self._frames: deque[tuple[int, bytes | None]] = deque()
         self._bytes = 0
         self._next_to_send = 1
         self.next_seq = 1
@@ -46,6 +46,21 @@ class UnacknowledgedBuffer:
         while self._frames and self._frames[0][0] <= seq:
             self._drop_oldest()
 
+    def reject(self, first: int, last: int) -> int:
+        """Drop the content of frames first to last, which are never sent again; return how many had one.
+
+        Their numbers stay until they are acknowledged, so that they are not taken for lost.
+        """
+        dropped = 0
+        start = self.first_seq
+        for at in range(max(first - start, 0), min(last - start + 1, len(self._frames))):
+            seq, frame = self._frames[at]
+            if frame is not None:
+                self._frames[at] = (seq, None)
+                self._bytes -= len(frame)
+                dropped += 1
+        return dropped
+
     def rewind(self) -> None:
         """Make next_frame() start again with the oldest frame, after a reconnect."""
         self._next_to_send = self.first_seq
@@ -53,13 +68,13 @@ class UnacknowledgedBuffer:
     def next_frame(self) -> bytes | None:
         """Return the next frame to send, None if all are sent."""
         self._next_to_send = max(self._next_to_send, self.first_seq)
-        at = self._next_to_send - self.first_seq
-        if at >= len(self._frames):
-            return None
-        self._next_to_send += 1
-        return zlib.decompress(self._frames[at][1])
+        while (at := self._next_to_send - self.first_seq) < len(self._frames):
+            self._next_to_send += 1
+            if (frame := self._frames[at][1]) is not None:
+                return zlib.decompress(frame)
+        return None
 
     def _drop_oldest(self) -> int:
         seq, frame = self._frames.popleft()
-        self._bytes -= len(frame)
+        self._bytes -= len(frame or b"")
         return seq

@@ -9,12 +9,48 @@ import select
 import socket
 import time
 from contextlib import suppress
+from pathlib import Path
 
+from msgspec import Struct
+
+from coresteer_agent.transport.inbox import Allowance
 from coresteer_agent.transport.websocket_protocol import ClientProtocol, Close, Frame, Opcode, State, WebSocketURI
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
 _CHUNK = 16 * 1024
+_CHUNKS = 4
+"""Maximum number of chunks that are read before their messages are handled."""
 _CLOSE_TIMEOUT_S = 1.0
+_MAX_DISCARDED = 1024 * 1024
+"""Bytes of a flood that are read after its end, to find the end of the connection behind what was on its way."""
+
+
+class ConnectionTiming(Struct, frozen=True):
+    """Delays and timeouts of the connection to the backend, in seconds.
+
+    slow_retry_s: between attempts that need a person. settled: a connection of this duration resets the back-off.
+    """
+
+    first_retry_s: float = 0.5
+    longest_retry_s: float = 30.0
+    slow_retry_s: float = 30.0
+    stable_s: float = 10.0
+    welcome_s: float = 10.0
+    keepalive_s: float = 10.0
+
+
+class Allowances:
+    """What the backend may send to this agent, over all connections, before that is a flood."""
+
+    def __init__(self) -> None:
+        self.bytes = Allowance(16 * 1024 * 1024, 512 * 1024)
+        """Policies and plans have some KiB, and at most MAX_FRAME_BYTES."""
+        self.frames = Allowance(5000, 100)
+        """After an outage each of the 3,600 buffered samples may be acknowledged on its own."""
+
+
+class FloodError(Exception):
+    """Raised when the backend sends more than it may; the message is a sentence."""
 
 
 class ClosedError(Exception):
@@ -48,16 +84,19 @@ class Wakeup:
             os.eventfd_read(self._fd)
 
 
-def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
-    """Return a socket connected to the URI's host, with TLS for wss. Raises OSError, UnicodeError (invalid host)."""
+def connect(uri: WebSocketURI, timeout_s: float, ca: str = "", client_cert: Path | None = None) -> socket.socket:
+    """Return a socket connected to the URI's host, with TLS for wss. Raises OSError, UnicodeError (invalid host).
+
+    ca, client_cert: see tls.tls_context.
+    """
     plain = socket.create_connection((uri.host, uri.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not uri.secure:
             return plain
-        from coresteer_agent.transport.tls import wrap_in_tls  # noqa: PLC0415 - memory that an agent beside its backend need not spend
+        from coresteer_agent.transport.tls import tls_context, wrap_in_tls  # noqa: PLC0415 - memory that an agent beside its backend need not spend
 
-        return wrap_in_tls(plain, uri.host)
+        return wrap_in_tls(plain, uri.host, tls_context(ca, client_cert))
     except BaseException:
         plain.close()
         raise
@@ -66,17 +105,26 @@ def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
 class WebSocket:
     """A WebSocket over a connected socket, which it closes. Call shake_hands() first.
 
-    keepalive_s: interval of pings; the connection is lost if one is not answered within the next interval.
+    keepalive_s: interval of pings; the connection is lost if one is not answered within the next interval. allowances:
+    what the peer may send.
     """
 
     def __init__(
-        self, connected: socket.socket, uri: WebSocketURI, key: str, wakeup: Wakeup, *, keepalive_s: float
+        self,
+        connected: socket.socket,
+        uri: WebSocketURI,
+        key: str,
+        wakeup: Wakeup,
+        *,
+        keepalive_s: float,
+        allowances: Allowances,
     ) -> None:
         connected.setblocking(False)
         # a connection without TCP acknowledgements is given up before the kernel's own timeout
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(keepalive_s * 2000))
-        self.local_address = str(connected.getsockname()[0]).partition("%")[0]
-        """The local address of the connection."""
+        self.local_address, self.peer_address = (
+            str(address[0]).partition("%")[0] for address in (connected.getsockname(), connected.getpeername())
+        )
         self._socket = connected
         self._key = key
         self._wakeup = wakeup
@@ -86,9 +134,17 @@ class WebSocket:
         self._partial = bytearray()
         self._partial_is_text = False
         self._keepalive_s = keepalive_s
+        self._allowances = allowances
+        self._reading = True
+        self._more = False
+        """The last read ended before all available data was read."""
         self._due = time.monotonic() + keepalive_s
         self._pinged = False
         self._closing = False
+        self._ending = False
+        """close() was called."""
+        self._to_discard: int | None = None
+        """Bytes of a flood that are still read; None without one."""
 
     def shake_hands(self, timeout_s: float) -> None:
         """Perform the opening handshake of the WebSocket.
@@ -123,11 +179,13 @@ class WebSocket:
             self._protocol.send_binary(frame)
             self._flush()
 
-    def receive(self, until: float | None = None) -> list[bytes | str]:
+    def receive(self, until: float | None = None, *, reading: bool = True) -> list[bytes | str]:
         """Return received messages; wait for some, a wakeup, all data sent, or the monotonic time until.
 
-        A str is a text message. Raises ClosedError.
+        A str is a text message. reading: False leaves data in the socket, so that the peer has to wait. Raises
+        ClosedError, and FloodError.
         """
+        self._reading = reading
         if not self._messages:
             if self._protocol.state is State.CLOSED:
                 raise ClosedError(self._protocol.close_rcvd)
@@ -135,8 +193,14 @@ class WebSocket:
         messages, self._messages = self._messages, []
         return messages
 
-    def close(self, code: int = 1000, reason: str = "") -> None:
-        """Perform the closing handshake with a timeout; idempotent."""
+    def close(self, code: int = 1000, reason: str = "", *, discard: bool = False) -> None:
+        """Perform the closing handshake with a timeout; idempotent. Messages that still arrive are dropped.
+
+        discard: of a flood; little more of it is read, and nothing parsed, as that takes time.
+        """
+        self._reading = self._ending = True
+        if discard:
+            self._to_discard = _MAX_DISCARDED
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)
             self._flush()
@@ -153,11 +217,12 @@ class WebSocket:
         wait_s = min(self._due, self._due if until is None else until) - now
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
-        poll.register(self._socket, select.POLLIN | select.POLLOUT if self._out else select.POLLIN)
-        poll.poll(max(wait_s, 0.0) * 1000)
+        poll.register(self._socket, (select.POLLIN if self._reading else 0) | (select.POLLOUT if self._out else 0))
+        poll.poll(0 if self._more and self._reading else max(wait_s, 0.0) * 1000)
         self._wakeup.clear()
         self._flush()
-        self._read()
+        if self._reading:
+            self._read()
         if time.monotonic() >= self._due:
             self._handle_timeout()
 
@@ -183,21 +248,37 @@ class WebSocket:
             self._out.clear()  # what the backend sent before it closed can still be read
 
     def _read(self) -> None:
-        """Read all available data, as TLS may hold data that poll(2) does not report."""
+        """Read some chunks, or all available data if that is less: TLS may hold data that poll(2) does not report."""
+        self._more = False
         if self._protocol.state is State.CLOSED:
             return
         try:
-            while data := self._socket.recv(_CHUNK):
+            for _ in range(_CHUNKS):
+                data = self._socket.recv(_CHUNK)
+                if not data:
+                    self._protocol.receive_eof()
+                    break
+                if self._to_discard is not None:
+                    self._to_discard -= len(data)
+                    self._reading = self._to_discard > 0
+                    continue
+                self._spend(self._allowances.bytes, len(data), "bytes")
                 self._protocol.receive_data(data)
-            self._protocol.receive_eof()
+            else:
+                self._more = True
         except BlockingIOError:
             pass
         except OSError:
             self._protocol.receive_eof()
         for event in self._protocol.events_received():
-            if isinstance(event, Frame):
+            if isinstance(event, Frame) and not self._ending:
+                self._spend(self._allowances.frames, 1, "frames")
                 self._handle_frame(event)
         self._flush()
+
+    def _spend(self, allowance: Allowance, amount: int, what: str) -> None:
+        if not self._ending and not allowance.spend(amount):
+            raise FloodError(f"more {what} than an agent accepts")
 
     def _handle_frame(self, frame: Frame) -> None:
         match frame.opcode:

@@ -1,0 +1,44 @@
+"""Why a connection to the backend failed or ended, as sentences."""
+
+from coresteer_agent.transport.websocket_protocol import Close
+from coresteer_core.protocol import CloseCode
+
+
+class LinkError(Exception):
+    """Raised if a connection attempt failed or a connection ended; the message is a sentence.
+
+    slow: retry slowly. bad_key: the backend does not accept this node's key.
+    """
+
+    def __init__(self, sentence: str, *, slow: bool = False, bad_key: bool = False) -> None:
+        super().__init__(sentence)
+        self.slow = slow
+        self.bad_key = bad_key
+
+
+_CLOSED = {
+    CloseCode.BAD_KEY: "The backend does not accept this node's key. Enrol this node again with a new token: "
+    "coresteer-agent enrol.",
+    CloseCode.VERSION: "The backend speaks another protocol version. Bring agent and backend to the same version.",
+    CloseCode.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
+    "stop one of them, or enrol it separately.",
+}
+
+
+def key_refused(backend: str) -> LinkError:
+    """Return the error for a backend that does not accept this node's key."""
+    return LinkError(f"{backend}: {_CLOSED[CloseCode.BAD_KEY]}", slow=True, bad_key=True)
+
+
+def why_closed(backend: str, frame: Close | None) -> LinkError:
+    """Return the error for a connection that the backend closed with a frame; None: without one."""
+    if frame is None:
+        return LinkError(f"The connection to the backend {backend} was lost.")
+    reason = f" Its reason: {frame.reason}" if frame.reason else ""
+    if known := _CLOSED.get(frame.code):
+        return LinkError(
+            f"The backend {backend} closed the connection. {known}{reason}",
+            slow=True,
+            bad_key=frame.code == CloseCode.BAD_KEY,
+        )
+    return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{reason}")
