@@ -10,7 +10,7 @@ from typing import ClassVar
 import psutil
 import pytest
 from msgspec.structs import replace
-from tests.support.polling import poll
+from tests.support.polling import PATIENCE_S, poll
 from tests.support.views import EMPTY
 
 from coresteer_agent.runtime import experiment
@@ -21,6 +21,7 @@ from coresteer_core.experiments.model import (
     Command,
     Memory,
     Observe,
+    Receipts,
     Role,
     Run,
     RunResult,
@@ -32,11 +33,12 @@ from coresteer_core.experiments.model import (
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits
 from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
-PATIENCE_S = 30
 WORKLOAD = TcpRequest()
+RECEIPTS = Receipts(5001, "k" * 64)
 
 
 class FakePrepared:
@@ -47,6 +49,7 @@ class FakePrepared:
 
     def __init__(self, workload: Workload, role: Role, wires: Sequence[str]) -> None:
         self.address, self.netdev, self.network = "198.18.0.1:5000", "coresteer0", ""
+        self.receipts = None
         self.ready, self.failed = self.how is None, self.how
         self.closed = False
         self.made.append(self)
@@ -70,7 +73,7 @@ class FakeLoad:
         self.calls: list[str] = []
         self.made.append(self)
 
-    def start(self, workload: Workload, role: Role, address: str) -> None:
+    def start(self, workload: Workload, role: Role, address: str, receipts: Receipts | None) -> None:
         self.calls.append(f"start {role} {address}")
 
     def begin_window(self) -> None:
@@ -146,10 +149,10 @@ def node(tmp_path: Path, fake: None) -> Iterator[Node]:
 def test_a_run_is_loaded_warmed_up_measured_over_its_window_and_ended(node: Node) -> None:
     ready = node.begin()
     assert (ready.state, ready.address, ready.netdev) == (RunState.READY, "198.18.0.1:5000", "coresteer0")
-    node.run(replace(a_run(measure_s=0.2), address="10.0.0.1:1"))
+    node.run(replace(a_run(measure_s=0.2), address="198.18.0.1:5000"))
     told = node.until(RunState.MEASURED)
     assert node.states() == [RunState.READY, RunState.LOADED, RunState.MEASURED]
-    assert FakeLoad.made[0].calls == ["start alone 10.0.0.1:1", "begin", "end", "stop"]
+    assert FakeLoad.made[0].calls == ["start alone 198.18.0.1:5000", "begin", "end", "stop"]
     assert told.measured is not None
     assert told.measured.duration_s >= 0.2
     assert told.measured.figures["requests_per_s"] == 42
@@ -162,7 +165,7 @@ def test_a_server_warms_up_with_its_clients_traffic_and_serves_until_the_client_
 ) -> None:
     monkeypatch.setattr(FakeLoad, "has_traffic", False)
     node.begin(role="server")
-    node.run(replace(a_run(), role="server"))
+    node.run(replace(a_run(), role="server", receipts=RECEIPTS))
     node.until(RunState.LOADED)
     (load,) = FakeLoad.made
     for _ in range(3):
@@ -171,7 +174,7 @@ def test_a_server_warms_up_with_its_clients_traffic_and_serves_until_the_client_
     monkeypatch.setattr(FakeLoad, "has_traffic", True)
     assert node.until(RunState.MEASURED).state is RunState.MEASURED
     assert load.calls == ["start server ", "begin", "end"]
-    node.run(replace(a_run(run_id="r2"), role="server"))
+    node.run(replace(a_run(run_id="r2"), role="server", receipts=RECEIPTS))
     assert load.calls[-1] == "stop"
     node.until(RunState.MEASURED)
     node.session.handle(EndExperiment(1))
@@ -189,6 +192,65 @@ def test_a_run_without_a_begun_experiment_fails(node: Node) -> None:
     ]
     assert {told.run_id for told in failed} == {"r1"}
     assert FakeLoad.made == []
+
+
+@pytest.mark.parametrize(
+    ("begun", "role", "run", "sentence"),
+    [
+        (Observe(), "alone", a_run(UdpFlood()), "another kind of workload or another role than its experiment"),
+        (UdpFlood(), "client", a_run(), "another kind of workload or another role than its experiment"),
+        (UdpFlood(), "alone", replace(a_run(UdpFlood()), role="client"), "another kind of workload or another role"),
+        (Bsp(), "alone", a_run(Bsp(machines=2)), "another kind of workload or another role than its experiment"),
+        (UdpFlood(), "alone", replace(a_run(UdpFlood()), address="10.0.0.1:1"), "names the server 10.0.0.1:1, but"),
+        (UdpFlood(), "client", replace(a_run(UdpFlood()), role="client", address="10.0.0.1:1"), "needs receipts of"),
+        (
+            UdpFlood(),
+            "server",
+            replace(a_run(UdpFlood()), role="server", address="10.0.0.1:1", receipts=RECEIPTS),
+            "names the server 10.0.0.1:1, but this node's is 198.18.0.1:5000.",
+        ),
+        (
+            UdpFlood(),
+            "client",
+            replace(a_run(UdpFlood()), role="client", address="224.0.0.1:1", receipts=RECEIPTS),
+            "224.0.0.1 is not the address of one node",
+        ),
+        (WORKLOAD, "alone", a_run(measure_s=601), "may each last at most 600 s."),
+        (WORKLOAD, "alone", a_run(TcpRequest(server_cpus="x")), "The CPUs of the workload are invalid"),
+    ],
+)
+def test_a_run_that_its_experiment_has_not_begun_with_generates_no_load(
+    begun: Workload, role: Role, run: Run, sentence: str, node: Node
+) -> None:
+    node.begin(begun, role=role)
+    node.run(run)
+    assert (node.told[-1].state, node.told[-1].run_id) == (RunState.FAILED, "r1")
+    assert sentence in node.told[-1].sentence
+    assert all("start" not in call for load in FakeLoad.made for call in load.calls)
+
+
+def test_a_load_that_the_nodes_limits_exclude_is_not_generated(node: Node) -> None:
+    node.inventory = Inventory([], [], limits=Limits(loads=LoadLimits(allow=False)))
+    assert "loads.allow is false" in node.begin().sentence
+    node.inventory = Inventory([], [], limits=Limits(loads=LoadLimits(addresses=["10.0.0.0/8"])))
+    node.begin(UdpFlood(), role="client")
+    node.run(replace(a_run(UdpFlood()), role="client", address="192.0.2.1:1", receipts=RECEIPTS))
+    assert "allows no load to 192.0.2.1; loads.addresses allows: 10.0.0.0/8." in node.told[-1].sentence
+    node.inventory = Inventory([], [], limits=Limits(loads=LoadLimits(max_packets_per_s=1)))
+    node.run(replace(a_run(UdpFlood()), role="client", address="10.0.0.1:1", receipts=RECEIPTS))
+    assert "allows loads of 1 packets/s" in node.told[-1].sentence
+    assert FakeLoad.made == []
+
+
+def test_no_load_runs_on_a_cpu_that_is_off_limits(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+    monkeypatch.setattr(FakeLoad, "start", lambda *_: seen.append(os.sched_getaffinity(0)))
+    node.inventory = Inventory([], [], limits=Limits(SettingLimits(cpus_off_limits=str(min(before)))))
+    node.begin()
+    node.run(a_run())
+    assert os.sched_getaffinity(0) == before
+    assert seen == ([before - {min(before)}] if len(before) > 1 else [])
 
 
 def test_a_second_begin_ends_the_first(node: Node) -> None:
@@ -396,9 +458,13 @@ def running_children(others: list[psutil.Process]) -> list[psutil.Process]:
     [
         (TcpRequest(connections=2, limit_per_s=2000), 0.3, {"requests_per_s", "rtt_p50_us", "packets_per_s"}),
         (UdpFlood(flows=8, packets_per_s=2000), 0.3, {"throughput_bit_per_s", "cpu_s_per_gbit"}),
-        (Classes(requests=10), 30.0, {"c1_mean_us", "c5_by_c1"}),
-        (Bsp(loops=5, exchange_ms=1), 30.0, {"job_response_s", "spin_s", "loops_per_s", "context_switches_per_s"}),
-        (Memory(mib=4, work_s=0.5), 30.0, {"makespan_s", "memory_run_s", "compute_run_s", "cpu_busy_percent"}),
+        (Classes(requests=10), PATIENCE_S, {"c1_mean_us", "c5_by_c1"}),
+        (
+            Bsp(loops=5, exchange_ms=1),
+            PATIENCE_S,
+            {"job_response_s", "spin_s", "loops_per_s", "context_switches_per_s"},
+        ),
+        (Memory(mib=4, work_s=0.5), PATIENCE_S, {"makespan_s", "memory_run_s", "compute_run_s", "cpu_busy_percent"}),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.agent.test_workload_bsp import METRICS, SMALL, job_processes, nothing_is_left
 from tests.support.polling import poll
+from tests.support.receipts import receipts_of
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.linux.network_namespace import network_namespace
@@ -39,8 +40,9 @@ def loads(workload: Bsp) -> Iterator[list[Load]]:
     started = [Load(prepared) for prepared in both]
     try:
         assert all(prepared.ready for prepared in both), both[0].failed
-        started[0].start(workload, "server")
-        started[1].start(workload, "client", both[0].address)
+        receipts = receipts_of(both[0])
+        started[0].start(workload, "server", receipts=receipts)
+        started[1].start(workload, "client", both[0].address, receipts)
         yield started
     finally:
         for load, prepared in zip(started, both, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from tests.support.polling import poll
+from tests.support.polling import PATIENCE_S, poll
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.classes import run
@@ -94,8 +94,9 @@ def test_a_class_without_requests_has_no_response_times_and_delays_no_other() ->
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("method", ["gate", pytest.param("cgroup", marks=needs_root)])
 def test_a_killed_workload_leaves_no_processes_or_cgroups(
-    method: ClassesMethod, signal_number: int, tmp_path: Path
+    method: ClassesMethod, signal_number: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    folder = tmp_path_factory.mktemp("killed")  # short, as the path of a socket is
     command = [
         sys.executable,
         "-m",
@@ -107,12 +108,12 @@ def test_a_killed_workload_leaves_no_processes_or_cgroups(
         "--requests",
         "10000",
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}) as workload:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as workload:
         try:
             processes = until_it_serves(workload)
         finally:
             workload.send_signal(signal_number)
-        _, alive = psutil.wait_procs(processes, timeout=20)
+        _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
     assert alive == []
     poll(lambda: not cgroups_of(workload.pid))
 

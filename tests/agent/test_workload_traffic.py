@@ -17,7 +17,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.polling import poll
+from tests.support.polling import PATIENCE_S, poll
+from tests.support.receipts import receipts_of
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.iperf3 import parse_interval
@@ -177,12 +178,14 @@ def test_server_and_client_of_two_nodes_connect_in_every_run() -> None:
         assert with_server.ready and with_client.ready, with_server.failed
         for _ in range(2):
             server, client = Load(with_server), Load(with_client)
-            server.start(workload, "server")
-            client.start(workload, "client", with_server.address)
+            receipts = receipts_of(with_server)
+            server.start(workload, "server", receipts=receipts)
+            poll(lambda its=server: its.ready, check=works(server))  # type: ignore[misc]  # mypy knows no type for a lambda's default
+            client.start(workload, "client", with_server.address, receipts)
             poll(lambda both=(server, client): all(load.ready for load in both), check=works(client))  # type: ignore[misc]  # mypy knows no type for a lambda's default
             for load in (server, client):
                 load.begin_window()
-            time.sleep(0.2)  # what is measured
+            time.sleep(WINDOW_S)  # what is measured
             for load in (server, client):
                 load.end_window()
             server_metrics, client_metrics = server.figures(), client.figures()
@@ -351,7 +354,7 @@ def test_a_killed_agent_leaves_neither_namespace_nor_process() -> None:
         poll(lambda: "sleep" in [child.name() for child in psutil.Process(agent.pid).children(recursive=True)])
         everything = psutil.Process(agent.pid).children(recursive=True)
         agent.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(everything, timeout=10)
+    _, alive = psutil.wait_procs(everything, timeout=PATIENCE_S)
     assert alive == []
     poll(lambda: index not in indexes())
 

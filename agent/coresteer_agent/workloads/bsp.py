@@ -33,7 +33,14 @@ from coresteer_agent.workloads.bsp_links import CONTROL, Link, accept_links, lin
 from coresteer_agent.workloads.bsp_machine import cpus_of_jobs, fork_jobs, run_second_machine
 from coresteer_agent.workloads.bsp_process import Report
 from coresteer_agent.workloads.process_control import end_with_parent, enter_network_namespace
-from coresteer_agent.workloads.traffic_protocol import exit_with_error, parse_cpus, print_line, split_address
+from coresteer_agent.workloads.receipts import begin_receipts
+from coresteer_agent.workloads.traffic_protocol import (
+    ReceiptsPart,
+    exit_with_error,
+    parse_cpus,
+    print_line,
+    split_address,
+)
 from coresteer_core.experiments.model import Role
 from coresteer_core.experiments.parallel_jobs import Bsp
 
@@ -57,6 +64,7 @@ class BspConfig(Struct):
     address: str = ""
     listeners: list[int] = []
     network: str = ""
+    receipts: ReceiptsPart | None = None
 
 
 class Outcome(NamedTuple):
@@ -74,6 +82,7 @@ def main() -> None:
 
 def _play_role(config: BspConfig) -> None:
     end_with_parent(config.parent)
+    begin_receipts(config.receipts)
     try:
         if config.role == "client":
             enter_network_namespace(config.network)

@@ -9,7 +9,7 @@ import shutil
 
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.supervisor import Config
-from coresteer_agent.workloads.traffic_protocol import FAILED, parse_cpus, split_address
+from coresteer_agent.workloads.traffic_protocol import FAILED, ReceiptsPart, descriptors_of, parse_cpus, split_address
 from coresteer_core.experiments.model import Iperf3, Role
 
 _MAX_S = 3600
@@ -44,12 +44,15 @@ class Iperf3Load:
 
     done = False
 
-    def __init__(self, workload: Iperf3, role: Role, address: str, network: str) -> None:
+    def __init__(
+        self, workload: Iperf3, role: Role, address: str, network: str, receipts: ReceiptsPart | None = None
+    ) -> None:
         self.failed: str | None = None
         self._workload = workload
         self._role = role
         self._host, self._port = split_address(address)
         self._network = network
+        self._receipts = receipts
         self._server: Child | None = None
         self._client: Child | None = None
         self._listens = self._flows = False
@@ -131,4 +134,5 @@ class Iperf3Load:
 
     def _start(self, arguments: list[str], name: str, network: str, cpus: list[int]) -> Child:
         argv = [self._program, "-p", str(self._port), *arguments]
-        return Child("workloads.supervisor", Config(os.getpid(), argv, name, network, cpus))
+        config = Config(os.getpid(), argv, name, network, cpus, self._receipts)
+        return Child("workloads.supervisor", config, descriptors_of(self._receipts))

@@ -18,13 +18,23 @@ from coresteer_agent.workloads.iperf3 import Iperf3Load
 from coresteer_agent.workloads.netns import NetnsConfig
 from coresteer_agent.workloads.program_load import ProgramLoad, start_command, start_jobs, start_program
 from coresteer_agent.workloads.traffic_load import TrafficLoad
-from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets, split_address
+from coresteer_agent.workloads.traffic_protocol import (
+    FAILED,
+    READY,
+    Give,
+    ReceiptsPart,
+    Require,
+    join_address,
+    open_sockets,
+    split_address,
+)
 from coresteer_core.experiments.model import (
     Classes,
     Command,
     Iperf3,
     Memory,
     Observe,
+    Receipts,
     Role,
     Traffic,
     Workload,
@@ -41,7 +51,8 @@ class Prepared:
 
     The namespace exists if client and server are both on this node (role alone). address: of the server as HOST:PORT,
     and netdev, by which it is reached; empty without a server on this node. network: path of the client's network
-    namespace, empty for this one. sockets: the server's. Valid once ready.
+    namespace, empty for this one. sockets: the server's. receipts: a UDP socket at the server's address, for a client
+    on another node. Valid once ready.
     """
 
     def __init__(self, workload: Workload, role: Role, netdevs: Sequence[str] = (), address: str = "") -> None:
@@ -53,6 +64,7 @@ class Prepared:
         self.netdev = ""
         self.network = ""
         self.sockets: list[socket.socket] = []
+        self.receipts: socket.socket | None = None
         self._failed: str | None = None
         self._workload = workload
         self._netns_process: Child | None = None
@@ -81,9 +93,9 @@ class Prepared:
     def close(self) -> None:
         """Close the server's sockets and end the network namespace; idempotent."""
         self._is_ready = False
-        for one in self.sockets:
+        for one in (*self.sockets, *([] if self.receipts is None else [self.receipts])):
             one.close()
-        self.sockets = []
+        self.sockets, self.receipts = [], None
         if self._netns_process is not None:
             self._netns_process.end()
             self._netns_process = None
@@ -114,6 +126,9 @@ class Prepared:
                 port = self.sockets[0].getsockname()[1]
             elif isinstance(self._workload, Traffic):
                 self.sockets, port = open_sockets(self._workload, host)
+            if self._netns_process is None:
+                self.receipts = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                self.receipts.bind((host, 0))
             self.netdev = self.netdev or Addresses().netdev(socket.inet_aton(host), b"", 0)
         except OSError as error:
             self._failed = f"The server cannot listen on {host}: {error.strerror or error}."
@@ -152,23 +167,32 @@ class Load:
         self._ready = False
         self._measured = False
 
-    def start(self, workload: Workload, role: Role, address: str = "") -> None:
+    def start(self, workload: Workload, role: Role, address: str = "", receipts: Receipts | None = None) -> None:
         """Start the load; failed reports errors. The workload has the same type as the prepared one.
 
-        address: of the server, for a client; else the prepared one is used.
+        address: of the server, for a client; else the prepared one is used. receipts: those that the server gives, and
+        without which its client on another node sends nothing; None only for commands on this machine's own terminal.
         """
         try:
-            self._load = self._make(workload, role, address or self._prepared.address)
+            address = address or self._prepared.address
+            self._load = self._make(workload, role, address, self._part(role, address, receipts))
         except (OSError, ValueError) as error:
             self._failed = f"The load could not be started: {error}"
 
-    def _make(self, workload: Workload, role: Role, address: str) -> _Load | None:
+    def _part(self, role: Role, address: str, receipts: Receipts | None) -> ReceiptsPart | None:
+        if receipts is None or role == "alone":
+            return None
+        if role == "client":
+            return Require(split_address(address)[0], receipts.port, receipts.key)
+        return None if self._prepared.receipts is None else Give(self._prepared.receipts.fileno(), receipts.key)
+
+    def _make(self, workload: Workload, role: Role, address: str, receipts: ReceiptsPart | None) -> _Load | None:
         match workload:
             case Observe():
                 self._ready = True
                 return None
             case Classes() | Memory() | Bsp():
-                return ProgramLoad(self._start_program(workload, role, address))
+                return ProgramLoad(self._start_program(workload, role, address, receipts))
             case Command():
                 argv = self._commands.get(workload.name)
                 if argv is None:
@@ -176,13 +200,17 @@ class Load:
                     return None
                 return ProgramLoad(start_command(workload, argv), custom_metrics=True)
             case Iperf3():
-                return Iperf3Load(workload, role, address, self._prepared.network)
+                return Iperf3Load(workload, role, address, self._prepared.network, receipts)
             case _:
-                return TrafficLoad(workload, role, address, self._prepared.network, self._prepared.sockets)
+                prepared = self._prepared
+                return TrafficLoad(workload, role, address, prepared.network, prepared.sockets, receipts)
 
-    def _start_program(self, workload: Classes | Memory | Bsp, role: Role, address: str) -> Child:
+    def _start_program(
+        self, workload: Classes | Memory | Bsp, role: Role, address: str, receipts: ReceiptsPart | None
+    ) -> Child:
         if isinstance(workload, Bsp):
-            return start_jobs(workload, role, address, self._prepared.network, self._prepared.sockets)
+            prepared = self._prepared
+            return start_jobs(workload, role, address, prepared.network, prepared.sockets, receipts)
         return start_program(workload)
 
     @property

@@ -11,7 +11,7 @@ from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.classes_program import ClassesConfig
 from coresteer_agent.workloads.memory import MemoryConfig
 from coresteer_agent.workloads.supervisor import Config
-from coresteer_agent.workloads.traffic_protocol import FAILED
+from coresteer_agent.workloads.traffic_protocol import FAILED, ReceiptsPart, descriptors_of
 from coresteer_core.experiments.model import Classes, Command, Memory, Role
 from coresteer_core.experiments.parallel_jobs import Bsp
 
@@ -25,14 +25,21 @@ def start_program(workload: Classes | Memory) -> Child:
             return Child("workloads.memory", MemoryConfig(os.getpid(), workload))
 
 
-def start_jobs(workload: Bsp, role: Role, address: str, network: str, listeners: Sequence[socket.socket]) -> Child:
+def start_jobs(  # noqa: PLR0917 - as BspConfig
+    workload: Bsp,
+    role: Role,
+    address: str,
+    network: str,
+    listeners: Sequence[socket.socket],
+    receipts: ReceiptsPart | None = None,
+) -> Child:
     """Start the program of parallel jobs on one of the machines as a child process.
 
     address: of the first machine. network, listeners: the second one's namespace and the first one's socket, if any.
     """
     descriptors = [listener.fileno() for listener in listeners]
-    config = BspConfig(os.getpid(), workload, role, address, descriptors, network)
-    return Child("workloads.bsp", config, descriptors)
+    config = BspConfig(os.getpid(), workload, role, address, descriptors, network, receipts)
+    return Child("workloads.bsp", config, [*descriptors, *descriptors_of(receipts)])
 
 
 def start_command(workload: Command, argv: Sequence[str]) -> Child:

@@ -13,7 +13,8 @@ import psutil
 from msgspec import Struct
 
 from coresteer_agent.workloads.process_control import adopt_orphans, end_with_parent, enter_network_namespace
-from coresteer_agent.workloads.traffic_protocol import exit_with_error
+from coresteer_agent.workloads.receipts import begin_receipts
+from coresteer_agent.workloads.traffic_protocol import ReceiptsPart, exit_with_error
 
 
 class Config(Struct):
@@ -27,6 +28,7 @@ class Config(Struct):
     name: str
     network: str = ""
     cpus: list[int] = []
+    receipts: ReceiptsPart | None = None
 
 
 def main() -> None:
@@ -41,6 +43,7 @@ def main() -> None:
             os.sched_setaffinity(0, config.cpus)
     except OSError as error:
         exit_with_error(f"{config.name} could not be started: {error.strerror}.")
+    begin_receipts(config.receipts)
     try:
         sys.exit(_run(config))
     finally:

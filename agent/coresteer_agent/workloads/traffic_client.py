@@ -14,6 +14,7 @@ from typing import NoReturn
 import msgspec
 
 from coresteer_agent.workloads.process_control import enter_network_namespace, pin_to_cpu
+from coresteer_agent.workloads.receipts import begin_receipts
 from coresteer_agent.workloads.shared_counters import COUNT_INDEX, bucket_of, open_row
 from coresteer_agent.workloads.traffic_protocol import ClientConfig, exit_with_error, parse_cpus, process_count_of
 from coresteer_agent.workloads.worker_processes import SignalReady, run_processes
@@ -38,6 +39,7 @@ def main() -> None:
         enter_network_namespace(config.network)
     except OSError as error:
         exit_with_error(f"The client of the workload cannot enter its network namespace: {error.strerror}.")
+    begin_receipts(config.receipts)
 
     def work(index: int, ready: SignalReady) -> None:
         pin_to_cpu(cpus, index)

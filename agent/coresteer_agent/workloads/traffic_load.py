@@ -13,7 +13,9 @@ from coresteer_agent.workloads.traffic_protocol import (
     READY,
     ClientConfig,
     GeneratedTraffic,
+    ReceiptsPart,
     ServerConfig,
+    descriptors_of,
     process_count_of,
     split_address,
 )
@@ -54,17 +56,23 @@ class TrafficLoad:
 
     done = False
 
-    def __init__(
-        self, workload: GeneratedTraffic, role: Role, address: str, network: str, sockets: Sequence[socket.socket]
+    def __init__(  # noqa: PLR0917 - what a run of it needs, each once
+        self,
+        workload: GeneratedTraffic,
+        role: Role,
+        address: str,
+        network: str,
+        sockets: Sequence[socket.socket],
+        receipts: ReceiptsPart | None = None,
     ) -> None:
         self._workload = workload
         self._ends: dict[str, _End] = {}
         host, port = split_address(address)
         try:
             if role != "client":
-                self._ends["server"] = _start_server(workload, [one.fileno() for one in sockets])
+                self._ends["server"] = _start_server(workload, [one.fileno() for one in sockets], receipts)
             if role != "server":
-                self._ends["client"] = _start_client(workload, host, port, network)
+                self._ends["client"] = _start_client(workload, host, port, network, receipts)
         except OSError:
             self.end()
             raise
@@ -122,13 +130,16 @@ class TrafficLoad:
             end.end()
 
 
-def _start_server(workload: GeneratedTraffic, sockets: list[int]) -> _End:
+def _start_server(workload: GeneratedTraffic, sockets: list[int], receipts: ReceiptsPart | None) -> _End:
     counts = SharedCounters(len(sockets) if isinstance(workload, UdpFlood) else process_count_of(workload))
-    config = ServerConfig(os.getpid(), workload, sockets, counts.fd)
-    return _End("traffic server", Child("workloads.traffic_server", config, [*sockets, counts.fd]), counts)
+    config = ServerConfig(os.getpid(), workload, sockets, counts.fd, receipts)
+    descriptors = [*sockets, counts.fd, *descriptors_of(receipts)]
+    return _End("traffic server", Child("workloads.traffic_server", config, descriptors), counts)
 
 
-def _start_client(workload: GeneratedTraffic, host: str, port: int, network: str) -> _End:
+def _start_client(
+    workload: GeneratedTraffic, host: str, port: int, network: str, receipts: ReceiptsPart | None
+) -> _End:
     counts = SharedCounters(process_count_of(workload))
-    config = ClientConfig(os.getpid(), workload, host, port, network, counts.fd)
+    config = ClientConfig(os.getpid(), workload, host, port, network, counts.fd, receipts)
     return _End("traffic client", Child("workloads.traffic_client", config, [counts.fd]), counts)

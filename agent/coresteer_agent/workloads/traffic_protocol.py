@@ -17,6 +17,25 @@ FAILED = "failed "
 _PACKETS_PER_S_OF_ONE = 100_000
 
 
+class Give(Struct, frozen=True, tag="give"):
+    """Receipts (see receipts.py) of the receiving program. descriptor: of a UDP socket at the server's address."""
+
+    descriptor: int
+    key: str
+
+
+class Require(Struct, frozen=True, tag="require"):
+    """Receipts (see receipts.py) for the sending program. host, port: where the receiving program answers."""
+
+    host: str
+    port: int
+    key: str
+
+
+ReceiptsPart: TypeAlias = Give | Require
+"""A program's part in receipts; they need none where both ends are on one node."""
+
+
 class ServerConfig(Struct):
     """Configuration of the server. sockets: descriptors, one listening for TCP, one per process for UDP.
 
@@ -27,6 +46,7 @@ class ServerConfig(Struct):
     workload: GeneratedTraffic
     sockets: list[int]
     counts: int
+    receipts: ReceiptsPart | None = None
 
 
 class ClientConfig(Struct):
@@ -38,6 +58,12 @@ class ClientConfig(Struct):
     port: int
     network: str
     counts: int
+    receipts: ReceiptsPart | None = None
+
+
+def descriptors_of(receipts: ReceiptsPart | None) -> list[int]:
+    """Return the descriptors that a program with this part in receipts has to inherit."""
+    return [receipts.descriptor] if isinstance(receipts, Give) else []
 
 
 def process_count_of(workload: GeneratedTraffic) -> int:

@@ -15,6 +15,7 @@ from typing import NoReturn
 import msgspec
 
 from coresteer_agent.workloads.process_control import pin_to_cpu
+from coresteer_agent.workloads.receipts import begin_receipts
 from coresteer_agent.workloads.shared_counters import COUNT_INDEX, open_row
 from coresteer_agent.workloads.traffic_protocol import ServerConfig, parse_cpus
 from coresteer_agent.workloads.worker_processes import SignalReady, run_processes
@@ -26,6 +27,7 @@ _READ_BYTES = 256 * 1024
 def main() -> None:
     """Serve the traffic workload's client until this process is ended."""
     config = msgspec.json.decode(sys.argv[1], type=ServerConfig)
+    begin_receipts(config.receipts)
     workload = config.workload
     cpus = parse_cpus(workload.server_cpus)
     sockets = [socket.socket(fileno=descriptor) for descriptor in config.sockets]
