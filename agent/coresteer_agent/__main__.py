@@ -1,4 +1,4 @@
-"""Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload."""
+"""Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload, …"""
 
 import argparse
 import logging
@@ -104,6 +104,15 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_state_dir(restore)
     restore.add_argument("-o", "--output", choices=["text", "json"], default="text", help="default: %(default)s")
 
+    accept = _command(
+        commands,
+        "accept-lost-journal",
+        "let the agent change settings again although original values were lost, and begin a new journal",
+        _accept_lost_journal,
+    )
+    _add_root(accept)
+    _add_state_dir(accept)
+
     simulate = _command(commands, "simulate", "simulate many nodes, for demonstration and load tests", _simulate)
     if arguments[:1] == ["simulate"]:
         from coresteer_agent.simulate import add_arguments  # noqa: PLC0415 - needs asyncio, which the agent avoids
@@ -193,6 +202,7 @@ def _run(args: argparse.Namespace) -> int:
     with suppress(AttributeError):  # only glibc has arenas
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one arena for both threads: 0.3 MiB less, without contention
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.linux import capabilities  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, load_or_request_key  # noqa: PLC0415 - only this subcommand needs it
 
@@ -221,6 +231,10 @@ def _run(args: argparse.Namespace) -> int:
                 last_error = str(error)
                 log.warning("%s The agent retries.", error)
             time.sleep(2)
+    try:
+        capabilities.keep_needed()
+    except OSError as error:  # a sandbox forbids the call; Hello tells which capabilities there are
+        log.warning("The agent keeps all capabilities that it was given: %s.", error)
     try:
         run_until_signal(Agent(config, key, renew_key if config.token_file is not None else None))
     except JournalError as error:
@@ -283,7 +297,7 @@ def _restore(args: argparse.Namespace) -> int:
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - only this subcommand needs it
 
-    path = args.state_dir.absolute() / "agent/journal.jsonl"
+    path = _journal_path(args)
     try:
         results = restore(path, _root(args))
     except (JournalError, OSError) as error:
@@ -300,6 +314,27 @@ def _restore(args: argparse.Namespace) -> int:
         for result in results:
             print(result.sentence)
     return 1 if any(result.stuck for result in results or []) else 0
+
+
+def _journal_path(args: argparse.Namespace) -> Path:
+    state_dir: Path = args.state_dir
+    return state_dir.absolute() / "agent/journal.jsonl"
+
+
+def _accept_lost_journal(args: argparse.Namespace) -> int:
+    from coresteer_agent.apply.journal import JournalError, accept_lost_journal  # noqa: PLC0415 - only this subcommand needs it
+
+    path = _journal_path(args)
+    try:
+        accepted = accept_lost_journal(path, _root(args))
+    except (JournalError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    if accepted:
+        print(f"A new journal begins at {path}: the present values are now the original ones. Restart the agent.")
+    else:
+        print(f"The journal {path} is not lost; nothing was changed.")
+    return 0
 
 
 def _simulate(args: argparse.Namespace) -> int:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from coresteer_core.node.limits import LIMITS_FILE
+
 DEFAULT_BACKEND = "http://127.0.0.1:8420"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
 MAX_PORT_RANGES = 16
@@ -39,6 +41,11 @@ class Config(Struct, frozen=True):
         return self.state_dir / "agent/key.json"
 
     @property
+    def client_cert_path(self) -> Path:
+        """Return the path of the operator's certificate and key for this node, for backends that require one."""
+        return self.state_dir / "agent/client.pem"
+
+    @property
     def journal_path(self) -> Path:
         """Return the path of the journal, which contains the original values of settings."""
         return self.state_dir / "agent/journal.jsonl"
@@ -52,6 +59,11 @@ class Config(Struct, frozen=True):
     def commands_path(self) -> Path:
         """Return the path of the operator's list of commands for experiments; the agent never writes it."""
         return self.state_dir / "agent/commands.toml"
+
+    @property
+    def limits_path(self) -> Path:
+        """Return the path of the administrator's limits of what any backend may do; in /etc, whatever the arguments."""
+        return self.root / LIMITS_FILE.lstrip("/")
 
     @property
     def gate_path(self) -> Path:

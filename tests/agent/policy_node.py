@@ -20,7 +20,7 @@ from coresteer_core.policies.base import ROUND_PERIOD_S, Decision, Mode, Proposa
 from coresteer_core.policies.engine_state import Holding, PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess
-from coresteer_core.protocol import DecisionMessage
+from coresteer_core.protocol import DecisionMessage, StoppedMessage
 
 IRQS = (41, 42)
 SPREAD = PolicyInForce("p1", 1, "spread", 10, Mode.ENFORCE, IrqSpread())
@@ -48,7 +48,7 @@ class Node:
     def __init__(self, root: Path, state_dir: Path, *, observe_reason: str | None = None) -> None:
         self.root = root
         self.now = 1000.0
-        self.told: list[DecisionMessage | ChangeMessage] = []
+        self.told: list[DecisionMessage | ChangeMessage | StoppedMessage] = []
         self.wants: dict[int, str] = {}
         self.skipped: list[Skipped] = []
         self.changes = NodeChanges(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
@@ -56,6 +56,7 @@ class Node:
         self.policies = PolicyRunner(
             self.changes,
             self.told.append,
+            report_stops=self.told.append,
             state=file.read(),
             save=file.write,
             ended=file.settings_of_ended_processes,
@@ -79,7 +80,7 @@ class Node:
         ]
         return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals, self.skipped)
 
-    def steps(self, seconds: float) -> list[DecisionMessage | ChangeMessage]:
+    def steps(self, seconds: float) -> list[DecisionMessage | ChangeMessage | StoppedMessage]:
         """As the loop does it: a tick each second and a step every ROUND_PERIOD_S. What is said meanwhile."""
         before = len(self.told)
         for second in range(1, int(seconds) + 1):

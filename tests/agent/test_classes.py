@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.polling import PATIENCE_S
 from tests.support.views import make_view
 
 from coresteer_agent.apply.restore import restore
@@ -470,10 +471,10 @@ def test_a_class_is_measured_by_its_servers_own_histogram(
     node = start()
     gold = replace(SPEC.classes[0], histogram=wanted)
     node.enforce(replace(POLICY, spec=replace(SPEC, classes=[gold, SPEC.classes[1]])))
-    assert arrived.acquire(timeout=20)
+    assert arrived.acquire(timeout=PATIENCE_S)
     pages["/metrics"] = b'a_bucket{le="0.001"} 8\na_bucket{le="0.1"} 9\na_bucket{le="+Inf"} 10\n'
     for _ in range(2):  # one look may have been under way
-        assert arrived.acquire(timeout=20)
+        assert arrived.acquire(timeout=PATIENCE_S)
     node.run(1)
     told = node.figures().classes[0]
     assert (told.source, told.requests, told.satisfied) == ("histogram", 5, 3)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.test_coscheduling import recomputed
-from tests.support.polling import poll
+from tests.support.polling import PATIENCE_S, poll
 from tests.support.views import make_view
 
 from coresteer_agent.apply.restore import restore
@@ -313,7 +313,7 @@ def test_the_peer_of_a_process_of_the_same_machine_is_the_cpus_of_the_other_one(
     assert sorted((each.pid, each.peer, each.pending_bytes) for each in received) == sorted(
         [(pids[0], "CPUs 1", 100), (pids[1], "CPUs 0", 0)]
     )
-    assert all(90 < each.heard_s <= 100 for each in received)
+    assert all(100 - PATIENCE_S < each.heard_s <= 100 for each in received)
     sockets.follow(pids[:1])
     assert sockets.read({pids[0]: "0"}, 100.0) == [], "the other end is a process of no job"
     assert sockets.remote == set()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
-from tests.agent.policy_node import IRQS, RAIL, SPREAD, Node, Start, affinity, enforced, make_root, starter
+from tests.agent.policy_node import IRQS, RAIL, SPREAD, Node, Start, affinity, enforced
 from tests.support.kills import Operation, count_operations, kill_at
 
 from coresteer_agent.runtime import holdouts, policies
@@ -17,7 +17,7 @@ from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import Fault, make_machine
 from coresteer_agent.simulate.node import SimulatedNode
-from coresteer_core.changes.events import AgentStopping, MetricsMeasured
+from coresteer_core.changes.events import AgentStopping, Event, MetricsMeasured
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.policies import engine
 from coresteer_core.policies.base import ROUND_PERIOD_S, HoldoutReport, HoldoutState, Mode, Ownership
@@ -28,16 +28,6 @@ from coresteer_core.protocol import DecisionMessage
 ORIGINAL, IN_FORCE = ("0-7", "0-7"), ("2", "3")
 SLOW = replace(SPREAD, damping=replace(SPREAD.damping, moves_per_step=1, dwell_s=3600.0, min_revert_s=3600.0))
 HELD_OUT = replace(SLOW, holdout=True)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return make_root(tmp_path)
-
-
-@pytest.fixture
-def start(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    return starter(root, tmp_path / "state", monkeypatch)
 
 
 @pytest.fixture
@@ -279,6 +269,52 @@ def test_a_kill_at_any_instant_leaves_the_policy_in_force_after_the_next_start(
         assert values(again) == IN_FORCE
         again.changes.close()
     assert len(moved) >= 3, "the kills have to hit between the writes as well"
+
+
+def around_plan(root: Path, state: Path, policy: PolicyInForce, *, after: bool) -> Operation:
+    """Return an operation that counts from the plan of a holdout on: from its first write, or from its end."""
+
+    def operation(begin: Callable[[], None]) -> None:
+        node = Node(root, state)
+        feed = node.changes.feed
+
+        def counted(event: Event) -> frozenset[str]:
+            if after:
+                touched = feed(event)
+                begin()
+                return touched
+            begin()
+            return feed(event)
+
+        node.changes.feed = counted  # type: ignore[method-assign]
+        engine.decide = node.decide  # type: ignore[attr-defined]  # of the forked process only
+        node.policies.set_policies([policy])
+        node.policies.step(node.view())
+
+    return operation
+
+
+@pytest.mark.parametrize("then", [[], [replace(SLOW, version=2)]], ids=["disabled", "new version"])
+@pytest.mark.parametrize("after", [False, True], ids=["before the plan", "after it"])
+@pytest.mark.parametrize("policy", [HELD_OUT, SLOW], ids=["begin", "end"])
+def test_a_kill_between_save_and_write_forgets_no_original_if_the_policy_then_changes(  # noqa: PLR0917 - a row of the table
+    node: Node, start: Start, tmp_path: Path, policy: PolicyInForce, after: bool, then: list[PolicyInForce]
+) -> None:
+    if not policy.holdout:
+        held_out(node)
+    node.changes.close()
+    kill_at(1, around_plan(node.root, tmp_path / "state", policy, after=after))
+    assert values(node) == (ORIGINAL if policy.holdout is after else IN_FORCE)
+    again = start()
+    again.wants = {}
+    again.policies.set_policies(then)
+    again.steps(2 * ROUND_PERIOD_S)
+    for irq, value in zip(IRQS, values(again), strict=True):
+        holding = again.held().get(f"irq/{irq}/affinity")
+        assert value == "0-7" or (holding is not None and holding.original == "0-7")
+    again.policies.set_policies([])
+    again.steps(CONFIRM_AFTER_S + ROUND_PERIOD_S)
+    assert (values(again), again.held()) == (ORIGINAL, {})
 
 
 def test_a_restart_before_the_values_are_confirmed_writes_them_again(node: Node, start: Start) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.polling import poll
+from tests.support.polling import PATIENCE_S, poll
 from tests.support.views import make_view
 
 from coresteer_agent.apply.journal import Journal
@@ -24,7 +24,6 @@ from coresteer_core.node.inventory import Irq
 from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, Confirm, Rollback
 
-PATIENCE_S = 20
 IRQS = (41, 42, 43)
 PROGRAM = f"""#!{sys.executable} -IS
 import pathlib, sys, time

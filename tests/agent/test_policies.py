@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.agent.policy_node import IRQS, RAIL, SPREAD, Node, Start, affinity, enforced, make_root, starter
+from tests.agent.policy_node import IRQS, RAIL, SPREAD, Node, Start, affinity, enforced
 from tests.support.kills import Operation, count_operations, kill_at
 
 from coresteer_agent.apply.restore import restore
@@ -21,16 +21,6 @@ from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyIn
 from coresteer_core.policies.network_process.memory import NetworkProcessMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import DecisionMessage
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return make_root(tmp_path)
-
-
-@pytest.fixture
-def start(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    return starter(root, tmp_path / "state", monkeypatch)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ class ChangeRunner:
         self._clock = clock
         self._log = logger
         self._state = Changes(observe_reason=observe_reason)
-        self._unfinished: list[Steps[PlanRan | InverseRan]] = []
+        self._unfinished: list[Steps[PlanRan | InverseRan | RestoredExternally]] = []
         """Plans whose writes are paused."""
 
     @property
@@ -128,6 +128,8 @@ class ChangeRunner:
             before, event = self._state, events.popleft()
             if isinstance(event, PlanRan | InverseRan):
                 touched.update(result.key for result in event.results)
+            elif isinstance(event, RestoredExternally):
+                touched.update(event.keys)
             self._state, instructions = advance(before, event, self._now_s())
             for instruction in instructions:
                 if isinstance(instruction, RecordChange):
@@ -146,6 +148,30 @@ class ChangeRunner:
         """Return a change by its id, None if it is unknown."""
         return self._state.changes.get(change_id)
 
+    @property
+    def changed_settings(self) -> frozenset[str]:
+        """Return the keys of the settings that have not their original value."""
+        return frozenset() if self._actions is None else self._actions.changed_settings
+
+    def restore_all(self) -> frozenset[str]:
+        """Begin to restore every original value; return the keys of settings that were restored at once."""
+        if self._actions is None:
+            return frozenset()
+        try:
+            return self._continue(self._restore_all(self._actions, self._actions.original_actions()))
+        except (OSError, JournalError) as error:
+            self._log.error("The journal cannot be read, so nothing is restored: %s.", journal_error_text(error))
+            return frozenset()
+
+    @staticmethod
+    def _restore_all(executor: Executor, actions: list[Action]) -> Steps[RestoredExternally]:
+        done = set[str]()
+        for action in actions:
+            result = yield from executor.undo_in_steps(action)
+            if not result.stuck:
+                done.add(action.key)
+        return RestoredExternally(frozenset(done), "Restored by a stop of enforcement.")
+
     def forget(self, key: str) -> bool:
         """Leave a setting at its present value and forget its original; return whether that is recorded."""
         try:
@@ -159,17 +185,19 @@ class ChangeRunner:
     def _now_s(self) -> float:
         return self._clock() if self._clock is not None else time.monotonic()
 
-    def _next(self, steps: Steps[PlanRan | InverseRan]) -> PlanRan | InverseRan | None:
+    def _next(
+        self, steps: Steps[PlanRan | InverseRan | RestoredExternally]
+    ) -> PlanRan | InverseRan | RestoredExternally | None:
         """Run a plan to its next pause; return the event with its results at its end, None before."""
         try:
             next(steps)
         except StopIteration as end:
-            outcome: PlanRan | InverseRan = end.value
+            outcome: PlanRan | InverseRan | RestoredExternally = end.value
             return outcome
         self._unfinished.append(steps)
         return None
 
-    def _continue(self, steps: Steps[PlanRan | InverseRan]) -> frozenset[str]:
+    def _continue(self, steps: Steps[PlanRan | InverseRan | RestoredExternally]) -> frozenset[str]:
         outcome = self._next(steps)
         return frozenset() if outcome is None else self.feed(outcome)
 
@@ -247,7 +275,7 @@ class NodeChanges(ChangeRunner):
     def tick(self) -> frozenset[str]:
         """Advance timers, and handle settings that ``coresteer-agent restore`` restored meanwhile."""
         keys = self._restored_by_others()
-        touched = keys | self.feed(RestoredExternally(keys)) if keys else frozenset()
+        touched = self.feed(RestoredExternally(keys)) if keys else frozenset()
         return touched | super().tick()
 
     def steer(self, action: Action) -> Result:

@@ -16,9 +16,10 @@ from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.commands import CommandsError, allowed_command
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
+from coresteer_agent.runtime.run_limits import confined_to_others, run_refusal, workload_refusal
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
-from coresteer_core.experiments.model import MAX_RUN_S, Command, Finite, Observe, Run, RunResult, RunState, Workload
+from coresteer_core.experiments.model import Command, Finite, Observe, Run, RunResult, RunState, Workload
 from coresteer_core.experiments.run_metrics import Reading, run_result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import TcpLatency
@@ -123,7 +124,8 @@ class ExperimentSession:
     def _attempt(self, run: Callable[[], frozenset[str]]) -> frozenset[str]:
         """Run one part of an experiment and report its failure, so that the backend does not wait."""
         try:
-            return run()
+            with confined_to_others(self._inventory().limits.settings.closed_cpus):
+                return run()
         except (RunError, IrqbalanceError) as error:
             return self._fail(str(error))
         except Exception as error:
@@ -150,6 +152,8 @@ class ExperimentSession:
                 f"This agent generates no load, because it only observes. {self._refuses} It can measure the node's "
                 "own traffic: workload observe."
             )
+        if (refused := workload_refusal(self._inventory().limits, workload)) is not None:
+            raise RunError(refused)
         if not isinstance(workload, Command):
             return {}
         try:
@@ -163,7 +167,8 @@ class ExperimentSession:
             return frozenset()
         if prepared.ready:
             self._is_ready = True
-            self._report(RunState.READY, address=prepared.address, netdev=prepared.netdev)
+            port = 0 if prepared.receipts is None else prepared.receipts.getsockname()[1]
+            self._report(RunState.READY, address=prepared.address, netdev=prepared.netdev, receipts_port=port)
             return frozenset()
         if prepared.failed is not None:
             raise RunError(prepared.failed)
@@ -185,10 +190,12 @@ class ExperimentSession:
         return self._drop_run() | self._attempt(lambda: self._start(run))
 
     def _start(self, run: Run) -> frozenset[str]:
-        running, prepared = _Running(run, self._root), self._prepared
+        running, begun, prepared = _Running(run, self._root), self._begun, self._prepared
         self._run = running
-        if prepared is None or not (0 <= run.warmup_s <= MAX_RUN_S and 0 < run.measure_s <= MAX_RUN_S):
-            raise RunError(f"Warm-up and measurement of a run may each last at most {MAX_RUN_S:g} s.")
+        if begun is None or prepared is None:
+            raise RunError("The experiment has ended on this node.")
+        if (refused := run_refusal(begun, run, self._inventory().limits, prepared.address)) is not None:
+            raise RunError(refused)
         running.load = Load(prepared, self._check_workload(run.workload))
         if run.irqbalance:
             if self._refuses is not None:
@@ -200,7 +207,7 @@ class ExperimentSession:
             running.irqbalance = Irqbalance(self._changes, self._inventory(), cpus)
         if running.is_finite:
             running.begin_window()
-        running.load.start(run.workload, run.role, run.address)
+        running.load.start(run.workload, run.role, run.address, run.receipts)
         self._until_s = time.monotonic() + READY_TIMEOUT_S
         self.due = 0.0
         return frozenset()
@@ -337,13 +344,16 @@ class ExperimentSession:
         address: str = "",
         netdev: str = "",
         measured: RunResult | None = None,
+        receipts_port: int = 0,
     ) -> None:
         begun, run_id = self._begun, None if self._run is None else self._run.run.run_id
         if begun is None:
             return
         sentence = "".join(letter if letter.isprintable() else " " for letter in sentence[:MAX_SENTENCE_CHARS])
         log.info("Experiment %d%s: %s. %s", begun.experiment_id, f", run {run_id}" if run_id else "", state, sentence)
-        self._send(ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured))
+        self._send(
+            ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured, receipts_port)
+        )
 
 
 class _Running:

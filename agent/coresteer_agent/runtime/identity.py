@@ -2,11 +2,13 @@
 
 import os
 import uuid
+from ipaddress import ip_address
 from pathlib import Path
 
 from coresteer_agent.apply.journal import read_boot_id
 from coresteer_agent.collect.emulation import read_emulated
 from coresteer_agent.collect.files import read_text
+from coresteer_agent.linux import capabilities
 from coresteer_agent.version import VERSION
 from coresteer_core.protocol import PROTOCOL_VERSION, Hello
 
@@ -39,6 +41,8 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
         mode="control" if reason is None else "observe",
         observe_reason=reason,
         emulated=read_emulated(root),
+        capabilities=list(capabilities.held()),
+        obeys_stops=True,
     )
 
 
@@ -47,11 +51,15 @@ def _text(root: Path, path: str) -> str:
     return (read_text(root, path) or "")[:200]
 
 
-def netdev_with_address(address: str) -> str | None:
-    """Return the netdev that has a local IP address, None without one."""
+def management_netdevs(local: str, peer: str | None) -> frozenset[str]:
+    """Return the netdev that carries a connection between two IP addresses, as a set; empty within one machine."""
+    if local == peer or ip_address(local).is_loopback:
+        return frozenset()  # also a machine's connection to its own public address is carried by lo
     import psutil  # noqa: PLC0415 - memory that an agent beside its backend need not spend
 
-    for netdev, addresses in psutil.net_if_addrs().items():
-        if any(held.address.partition("%")[0] == address for held in addresses):
-            return netdev
-    return None
+    addresses = psutil.net_if_addrs().items()
+    return frozenset(name for name, held in addresses if any(_without_zone(a.address) == local for a in held))
+
+
+def _without_zone(address: str) -> str:
+    return address.partition("%")[0]

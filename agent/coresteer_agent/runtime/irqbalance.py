@@ -9,8 +9,10 @@ from coresteer_agent.apply.journal import JournalError
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.supervisor import Config
+from coresteer_core.changes.guard import limits_refusal
 from coresteer_core.cpuset import format_cpu_list, format_cpu_mask
 from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.limits import LIMITS_FILE
 from coresteer_core.settings import IrqAffinity
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -26,8 +28,8 @@ class Irqbalance:
     """irqbalance as a child process; all IRQ affinities are restored by stop() or end(). Raises IrqbalanceError.
 
     cpus: to which alone it may move interrupts; empty for its own choice, which excludes isolated ones. If the agent is
-    killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open changes are not
-    delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child).
+    killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open changes, and those off
+    limits, are not delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child).
     """
 
     def __init__(self, changes: NodeChanges, inventory: Inventory, cpus: frozenset[int] = frozenset()) -> None:
@@ -40,8 +42,14 @@ class Irqbalance:
             )
         self._changes = changes
         movable = [irq.irq for irq in inventory.irqs if irq.movable is not False]
+        refused = {irq: why for irq in movable if (why := limits_refusal(inventory, IrqAffinity(irq))) is not None}
+        if movable and len(refused) == len(movable):
+            raise IrqbalanceError(f"irqbalance may change no interrupt. {refused[movable[0]]}")
+        if (closed := inventory.limits.settings.closed_cpus) and (not cpus or cpus & closed):
+            others = f"other CPUs than {format_cpu_list(closed)}, which {LIMITS_FILE} puts off limits"
+            raise IrqbalanceError(f"irqbalance needs a list of CPUs on this node: {others}.")
         try:
-            self.delegated = changes.delegate(IrqAffinity(irq).key for irq in movable)
+            self.delegated = changes.delegate(IrqAffinity(irq).key for irq in movable if irq not in refused)
         except (OSError, JournalError) as error:
             why = f"The journal cannot be written ({journal_error_text(error)}), so irqbalance was not started."
             raise IrqbalanceError(why) from None

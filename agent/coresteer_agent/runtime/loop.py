@@ -7,14 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from ipaddress import ip_address
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.apply.journal import journal_loss
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.topology import is_topology_current, read_topology
 from coresteer_agent.config import Config
@@ -23,15 +22,18 @@ from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.coscheduling import CoschedulingRunner
-from coresteer_agent.runtime.identity import make_hello, netdev_with_address, observe_reason
+from coresteer_agent.runtime.identity import make_hello, management_netdevs, observe_reason
+from coresteer_agent.runtime.limits_file import LimitsFile
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile, settings_absent_from_views
 from coresteer_agent.runtime.processes import Processes
 from coresteer_agent.runtime.schedule import Schedule
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
-from coresteer_agent.transport.enrol import NodeKey
-from coresteer_agent.transport.link import Link, LinkEvent
+from coresteer_agent.transport.enrol import NodeKey, store_key
+from coresteer_agent.transport.inbox import Inbox
+from coresteer_agent.transport.link import Link
+from coresteer_agent.transport.link_events import LinkEvent
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
 from coresteer_core.node.derive import Sample, derive_rates
@@ -42,7 +44,12 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import ROUND_PERIOD_S
-from coresteer_core.protocol import BeginExperiment, EndExperiment, Policies, RunExperiment
+from coresteer_core.protocol import (
+    BeginExperiment,
+    EndExperiment,
+    Policies,
+    RunExperiment,
+)
 from coresteer_core.settings import SettingError, parse_setting
 
 if TYPE_CHECKING:
@@ -58,10 +65,6 @@ RESCAN_POLLS = 30
 """Without hot-plug events of the kernel, topology and devices are read again after this many polls."""
 
 
-class Stop(Struct, frozen=True):
-    """Event: a signal or another thread requests the end of the agent."""
-
-
 class Agent:
     """The agent of one node. Raises JournalError, before any change, if the journal cannot be used."""
 
@@ -69,12 +72,14 @@ class Agent:
         self._root = config.root
         self._config = config
         self._interval_s = config.interval_s
-        self._inbox: SimpleQueue[LinkEvent | Stop] = SimpleQueue()
+        self._inbox: Inbox[LinkEvent] = Inbox()
+        self._stopping = False
         self._failing: set[str] = set()
         self._topology = self._attempt("topology", lambda: read_topology(self._root)) or Topology([], [], [])
         self._inventory_reader = InventoryReader(self._root)
-        self._inventory = Inventory([], [])
-        reason = observe_reason(self._root)
+        self._limits = LimitsFile(config.limits_path)
+        self._inventory = Inventory([], [], limits=self._limits.read())
+        reason = observe_reason(self._root) or journal_loss(config.journal_path, self._root)
         if reason is None:
             place = "of this machine" if self._root == Path("/") else f"below {self._root}"
             log.info("This agent may change the interrupts %s.", place)
@@ -82,7 +87,10 @@ class Agent:
             log.info("This agent only observes and changes no settings. %s", reason)
         self._observe_reason = reason
         hello = make_hello(self._root, self._interval_s, reason)
-        self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
+        store = partial(store_key, config.key_path)
+        self._link = Link(
+            key, hello, self._inbox, renew_key=renew_key, store_key=store, client_cert=config.client_cert_path
+        )
         self._sampler = Sampler(self._root)
         self._hotplug = self._attempt("hot-plug events", HotplugMonitor) if self._root == Path("/") else None
         self._previous: Sample | None = None
@@ -100,6 +108,7 @@ class Agent:
         self._policies = PolicyRunner(
             self._changes,
             self._link.send_decision,
+            report_stops=self._link.send_now,
             state=file.read(),
             save=file.write,
             ended=lambda memory: [
@@ -119,8 +128,9 @@ class Agent:
         self._lost_since_s: float | None = None
 
     def stop(self) -> None:
-        """Stop the agent's loop; callable from a signal handler or another thread."""
-        self._inbox.put(Stop())
+        """Stop the agent's loop before its next message; callable from a signal handler or another thread."""
+        self._stopping = True
+        self._inbox.wake()
 
     def run(self) -> None:
         """Run the agent until stop() is called. However it ends, unconfirmed changes are rolled back."""
@@ -161,8 +171,9 @@ class Agent:
             due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
             due = min(due, steering.due) if self._classes.steers else due
             due = 0.0 if self._changes.busy else min(due, self._coscheduling.due)
-            message = self._wait(due if self._experiment is None else min(due, self._experiment.due))
-            if isinstance(message, Stop):
+            due = due if self._experiment is None else min(due, self._experiment.due)
+            message = self._inbox.get(max(0.0, due - time.monotonic()))
+            if self._stopping:
                 return
             if message is not None:
                 self._handle(message)
@@ -189,26 +200,25 @@ class Agent:
             if time.monotonic() >= self._coscheduling.due:
                 self._attempt("coscheduling", self._coscheduling.step)
 
-    def _wait(self, until: float) -> LinkEvent | Stop | None:
-        try:
-            return self._inbox.get(timeout=max(0.0, until - time.monotonic()))
-        except Empty:
-            return None
-
     def _handle(self, message: LinkEvent) -> None:
         if isinstance(message, BackendReconnected):
             self._note_connection()
             self._processes.report_again()
             self._policies.report_again()
+            self._policies.stops.wait()
             self._lost_since_s = None
             self._end_experiment()  # the backend starts it again, or its end was lost
-        elif isinstance(message, BackendLost) and self._lost_since_s is None:
-            self._lost_since_s = time.monotonic()
+        elif isinstance(message, BackendLost):
+            self._policies.stops.continue_without()
+            self._lost_since_s = self._lost_since_s or time.monotonic()
         if isinstance(message, BackendReconnected | BackendLost):
             self._reread_settings(self._changes.feed(message))
         elif isinstance(message, Policies):
-            self._policies.set_policies(message.policies, message.leave_pages)
+            self._policies.set_policies(message.policies, message.leave_pages, message.stops)
             self._follow_policies()
+            if self._policies.stops.apply:
+                self._end_experiment()
+            self._reread_settings(self._policies.stops.obey())
         elif isinstance(message, BeginExperiment | RunExperiment | EndExperiment):
             self._reread_settings(self._attempt("experiment", lambda: self._session().handle(message)) or frozenset())
         else:
@@ -219,6 +229,7 @@ class Agent:
         if touched := self._changes.step():
             self._attempt("policies", self._policies.record_written)
             self._note_changed(touched)
+            self._reread_settings(self._policies.stops.obey())
 
     def _note_changed(self, touched: frozenset[str]) -> None:
         if self._experiment is not None:
@@ -257,12 +268,9 @@ class Agent:
             self._reread_settings(self._attempt("experiment", session.end) or frozenset())
 
     def _note_connection(self) -> None:
-        """Mark the netdev of the backend connection as a management netdev in the inventory."""
-        address = self._link.local_address
-        outside = self._root == Path("/") and address is not None and not ip_address(address).is_loopback
-        self._inventory_reader.connection_netdev = (
-            netdev_with_address(address) if outside and address is not None else None
-        )
+        """Mark the netdev that carries the connection to the backend in the inventory."""
+        if self._root == Path("/") and self._link.local_address is not None:
+            self._inventory_reader.management = management_netdevs(self._link.local_address, self._link.peer_address)
 
     def _sample(self) -> None:
         before, self._rates = self._previous, None
@@ -339,6 +347,11 @@ class Agent:
         self._read_inventory()
 
     def _read_inventory(self) -> None:
+        self._inventory_reader.limits = limits = self._limits.read()
+        self._inventory_reader.changed_settings = len(self._changes.changed_settings)
+        if limits != self._inventory.limits:  # in force even if the rest cannot be read
+            self._inventory = replace(self._inventory, limits=limits)
+            self._link.send_state(self._inventory)
         inventory = self._inventory_reader.read(self._rates)
         if inventory is not self._inventory and inventory != self._inventory:
             self._inventory = inventory

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from coresteer_agent.collect import stat
-from coresteer_agent.collect.files import list_numbered, read_bytes
+from coresteer_agent.collect.files import DIGITS, list_numbered, read_bytes
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_core.experiments.run_metrics import Reading
 
@@ -52,7 +52,7 @@ def parse_context_switches(text: bytes) -> int | None:
     """Parse context switches of all CPUs since boot from /proc/stat, None without them (fs/proc/stat.c)."""
     for line in text.splitlines():
         name, _, number = line.partition(b" ")
-        if name == b"ctxt" and number.isdigit():
+        if name == b"ctxt" and number.isdigit() and len(number) <= DIGITS:
             return int(number)
     return None
 
@@ -61,7 +61,7 @@ def parse_pages_moved(text: bytes) -> int | None:
     """Parse the pages moved since boot from /proc/vmstat, None on kernels that move none (mm/vmstat.c)."""
     for line in text.splitlines():
         name, _, number = line.partition(b" ")
-        if name == b"pgmigrate_success" and number.isdigit():
+        if name == b"pgmigrate_success" and number.isdigit() and len(number) <= DIGITS:
             return int(number)
     return None
 
@@ -70,7 +70,8 @@ def parse_numastat(text: bytes) -> tuple[int, int] | None:
     """Parse numastat: pages allocated on a NUMA node by its own CPUs and by others since boot (drivers/base/node.c)."""
     counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
     local, other = counts.get(b"local_node", b""), counts.get(b"other_node", b"")
-    return (int(local), int(other)) if local.isdigit() and other.isdigit() else None
+    known = all(count.isdigit() and len(count) <= DIGITS for count in (local, other))
+    return (int(local), int(other)) if known else None
 
 
 def read_numa_pages(root: Path) -> tuple[int, int] | None:

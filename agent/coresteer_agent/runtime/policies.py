@@ -7,13 +7,14 @@ the changes that apply its actions, and back-off after failures.
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from coresteer_agent.runtime.holdouts import Holdouts
 from coresteer_agent.runtime.policy_changes import ChangeHandler, PolicyChanges
 from coresteer_agent.runtime.policy_state import PolicyState
+from coresteer_agent.runtime.stops import Stops
 from coresteer_core.bounds import MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.events import ApplyRequested, Change, RestoreRequested
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
@@ -23,6 +24,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, HoldoutReport, Mode
 from coresteer_core.policies.engine import evaluate_round, same_outcome
 from coresteer_core.policies.engine_state import (
+    EnforcementStop,
     EngineMemory,
     Holding,
     PolicyInForce,
@@ -32,7 +34,7 @@ from coresteer_core.policies.engine_state import (
 )
 from coresteer_core.policies.holdout import as_evaluated
 from coresteer_core.policies.ownership import restore_actions
-from coresteer_core.protocol import DecisionMessage
+from coresteer_core.protocol import DecisionMessage, StoppedMessage
 from coresteer_core.settings import TaskMemoryNodes, parse_setting
 
 log = logging.getLogger("coresteer.policies")
@@ -46,8 +48,9 @@ SKIPPED_REPORT_S = 60.0
 class PolicyRunner:
     """Evaluates and applies the policies of one node.
 
-    state: saved by the last run; save: saves it. report: sends to the backend. ended: returns the held settings that no
-    longer exist. observe_only: the agent may not write, so every policy only observes.
+    state: saved by the last run; save: saves it. report, report_stops: send to the backend. ended: returns the held
+    settings that no longer exist. observe_only: the agent may not write, so every policy only observes.
+    While a stop of enforcement applies, nothing is written but what an experiment's policy has set is restored.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class PolicyRunner:
         changes: ChangeHandler,
         report: Callable[[DecisionMessage], None],
         *,
+        report_stops: Callable[[StoppedMessage], None] = lambda _: None,
         state: PolicyState | None = None,
         save: Callable[[PolicyState], None] = lambda _: None,
         ended: Callable[[EngineMemory], list[str]] = lambda _: [],
@@ -73,6 +77,7 @@ class PolicyRunner:
         self._failing: set[tuple[str, int]] = set()
         self._unrecorded: list[tuple[str, str]] = []
         """Changes whose results are not recorded yet: policy id, change id."""
+        self.stops = Stops(changes, self._tracked, report_stops, self._save)
         self._holdouts = Holdouts(changes, self._tracked, self._send, self._save)
         held = self._state.memory.holdings.items()
         self._steered_before = {key for key, holding in held if self._steers(holding) and not holding.held_out}
@@ -84,11 +89,14 @@ class PolicyRunner:
 
     @property
     def in_force(self) -> list[PolicyInForce]:
-        """Return the policies in force on this node; one that is held out only recommends."""
-        return [as_evaluated(policy, self._state.memory) for policy in self._state.policies]
+        """Return the policies in force on this node; one that is held out or stopped only recommends."""
+        allowed = self.stops.allowed(self._state.policies)
+        return [as_evaluated(policy, self._state.memory) for policy in allowed]
 
     def steerable(self, policy_id: str) -> dict[str, str]:
         """Return the values of the settings that an enforced policy may steer now, by key."""
+        if self.stops.waiting:
+            return {}
         blocked = self._tracked.blocked_settings(time.monotonic())
         enforced = {policy.policy_id for policy in self.in_force if policy.mode is Mode.ENFORCE}
         return {
@@ -105,28 +113,36 @@ class PolicyRunner:
         """Record another value of a steerable setting; it is saved with the next step."""
         self._tracked.set_memory(record_steering(self._state.memory, key, value, time.monotonic()))
 
-    def set_policies(self, policies: list[PolicyInForce], leave_pages: Iterable[str] = ()) -> None:
+    def set_policies(
+        self,
+        policies: list[PolicyInForce],
+        leave_pages: Iterable[str] = (),
+        stops: Sequence[EnforcementStop] = (),
+    ) -> None:
         """Replace the policies in force; the next step evaluates them.
 
         If one of them is leased, all of them are temporary: a restarted agent must not know an experiment's policy, and
-        must resume those that pause for it. A holdout is temporary, too. leave_pages: as in Policies.
+        must resume those that pause for it. A holdout is temporary, too. leave_pages, stops: as in Policies.
         """
-        leave = list(leave_pages)
-        if policies == self._state.policies and leave == self._state.leave_pages:
+        leave, stopped, state = list(leave_pages), list(stops), self._state
+        restored = self.stops.received(stopped)
+        if (policies, leave, stopped) == (state.policies, state.leave_pages, state.stops):
             return
         if not any(policy.leased for policy in policies):
             held_out = any(policy.holdout for policy in policies)
             self._unleased = [replace(policy, holdout=False) for policy in policies] if held_out else policies
         known = {**self._state.former, **{policy.policy_id: policy for policy in self._state.policies}}
         former = {policy_id: policy for policy_id, policy in known.items() if policy_id in self._holders}
-        self._tracked.state = replace(self._state, policies=policies, former=former, leave_pages=leave)
+        self._tracked.state = replace(
+            state, policies=policies, former=former, leave_pages=leave, stops=stopped, restored=restored
+        )
         in_force = {policy.policy_id for policy in policies}
         self._reported = {policy_id: sent for policy_id, sent in self._reported.items() if policy_id in in_force}
         self._save()
 
     def end_leases(self) -> None:
         """End leased policies and holdouts while the backend is away; the policies from before are in force again."""
-        self.set_policies(self._unleased, self._state.leave_pages)
+        self.set_policies(self._unleased, self._state.leave_pages, self._state.stops)
 
     def stop(self, view: View) -> frozenset[str]:
         """Restore the settings of leased policies, and end holdouts, before the agent ends.
@@ -138,7 +154,7 @@ class PolicyRunner:
         self.end_leases()
         self._tracked.record_outcomes(view.time_s)
         touched = self._restore(view)
-        if not self._observe_only:
+        if not self._observe_only and not self.stops.apply:
             touched |= self._holdouts.step(view, self._state.policies, 0.0)
             self._holdouts.confirm()
         self._save()
@@ -154,14 +170,16 @@ class PolicyRunner:
 
         view.time_s: now, monotonic. Nothing is evaluated while a write is unfinished: values in between are no drift.
         """
-        if self.idle or self._changes.busy:
+        if self.idle or self._changes.busy or self.stops.waiting:
             return frozenset()
+        if touched := self.stops.obey():
+            return touched  # the view is from before
         self._tracked.record_outcomes(view.time_s)
         for key in self._ended(self._state.memory):
             self._tracked.set_memory(forget_holding(self._state.memory, key))
         self._adopt_steered(view)
         touched = self._restore(view)
-        if not self._observe_only:
+        if not self._observe_only and not self.stops.apply:
             switched = self._holdouts.step(view, self._state.policies, CONFIRM_AFTER_S)
             if switched:  # the view is from before, and policies would take its values for somebody else's
                 self._save()
@@ -209,7 +227,9 @@ class PolicyRunner:
         blocked = self._tracked.blocked_settings(view.time_s)
         by_policy: dict[str, list[Action]] = {}
         for policy_id, action in sorted(wanted, key=lambda each: _moves_memory(each[1].key)):  # which may take long
-            if action.key not in blocked:
+            policy = self._policy(policy_id)
+            stays = self.stops.apply and not (policy is not None and policy.leased)
+            if action.key not in blocked and not stays:
                 by_policy.setdefault(policy_id, []).append(action)
         touched: frozenset[str] = frozenset()
         for policy_id, actions in by_policy.items():
@@ -278,7 +298,7 @@ class PolicyRunner:
                 self._tracked.block_setting(action.key, why, now_s)
 
     def _evaluate(self, view: View) -> list[Evaluation]:
-        policies = self._state.policies
+        policies = self.stops.allowed(self._state.policies)
         if self._observe_only:
             policies = [replace(policy, mode=Mode.OBSERVE) for policy in policies]
         memory = replace(self._state.memory, refused=self._tracked.blocked_settings(view.time_s))
@@ -358,7 +378,8 @@ class PolicyRunner:
         self._tracked.state = replace(self._state, former=former)
         significant = self._significant()
         if significant != self._saved:
-            self._save_state(self._without_leases())
+            state = self._without_leases()
+            self._save_state(replace(state, memory=replace(state.memory, recommended={})))
             self._saved = significant
 
     def _without_leases(self) -> PolicyState:
@@ -371,7 +392,7 @@ class PolicyRunner:
 
     def _significant(self) -> PolicyState:
         state = self._without_leases()
-        memory = replace(state.memory, memories={}, recent_values={}, refused={})
+        memory = replace(state.memory, memories={}, recent_values={}, refused={}, recommended={})
         return replace(state, memory=memory, changes=dict(state.changes), refusals=dict(state.refusals))
 
 

@@ -46,7 +46,7 @@ class PoliciesFile:
         self._last_error = ""
 
     def read(self) -> PolicyState:
-        """Return the last saved state, after a reboot only its policies; an empty state if it cannot be read."""
+        """Return the last saved state, after a reboot only policies and stops; an empty state if it cannot be read."""
         try:
             text = self._path.read_bytes()
             written = msgspec.json.decode(text, type=_Format).format
@@ -60,7 +60,10 @@ class PoliciesFile:
                 error,
             )
             return PolicyState()
-        return file.state if file.boot_id == self._boot_id else PolicyState(file.state.policies)
+        state = file.state
+        if file.boot_id == self._boot_id:
+            return state
+        return PolicyState(state.policies, stops=state.stops, restored=state.restored)
 
     def write(self, state: PolicyState) -> None:
         """Replace the policies file atomically; it is on disk (fsync) on return."""

@@ -31,6 +31,13 @@ class ChangeHandler(Protocol):
     def forget(self, key: str) -> bool:
         """Leave a setting at its present value and forget its original; return whether that is recorded."""
 
+    @property
+    def changed_settings(self) -> frozenset[str]:
+        """Return the keys of the settings that have not their original value."""
+
+    def restore_all(self) -> frozenset[str]:
+        """Begin to restore every original value; return the keys of settings that were restored at once."""
+
 
 class PolicyChanges:
     """The state of a node's policies, updated by the outcomes of their changes."""
@@ -65,6 +72,16 @@ class PolicyChanges:
         restored = [action.key for action in done if action.key not in self.state.memory.holdings]
         if change.open:
             self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored, again=again)
+
+    def record_restored(self) -> None:
+        """Record that a stop restored the originals: what still differs is held, and nothing is refused."""
+        changed = self._changes.changed_settings
+        memory = self.state.memory
+        holdings = {key: held for key, held in memory.holdings.items() if key in changed}
+        self.set_memory(replace(memory, holdings=holdings, holdouts={}, recent_values={}, flaps={}))
+        for change_id, own in list(self.state.changes.items()):
+            if not changed & {action.key for action in own.actions}:
+                del self.state.changes[change_id]
 
     def record_outcomes(self, now_s: float) -> None:
         """Record the outcomes of earlier changes, the latest first, and remove expired refusals."""

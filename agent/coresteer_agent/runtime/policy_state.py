@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from coresteer_core.changes.plan import Action
-from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
+from coresteer_core.policies.engine_state import EnforcementStop, EngineMemory, PolicyInForce
 
 
 class PolicyChange(Struct, frozen=True):
@@ -29,10 +29,10 @@ class Refusal(Struct, frozen=True):
 
 
 class PolicyState(Struct, frozen=True):
-    """Policies of a node and what they set. All but policies is valid for one boot, which resets every setting.
+    """Policies of a node and what they set. All but policies and stops is valid until a reboot, which restores all.
 
     former: policies that set something and are no longer enforced, until that is restored. changes: by change id.
-    refusals: by setting key. leave_pages: as in Policies.
+    refusals: by setting key. leave_pages, stops: as in Policies. restored: ids of stops that restored everything.
     """
 
     policies: list[PolicyInForce] = []
@@ -41,3 +41,5 @@ class PolicyState(Struct, frozen=True):
     changes: dict[str, PolicyChange] = {}
     refusals: dict[str, Refusal] = {}
     leave_pages: list[str] = []
+    stops: list[EnforcementStop] = []
+    restored: list[int] = []
