@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.service_classes import effective_policy
@@ -32,10 +33,12 @@ from coresteer_core.protocol import (
     FlowsMessage,
     InventoryMessage,
     LearnedMessage,
+    NewKey,
     Ping,
     Policies,
     ProtocolError,
     RatesMessage,
+    Rejected,
     RunExperiment,
     TasksMessage,
     ToBackend,
@@ -87,7 +90,7 @@ class SimulatedAgent:
         self.rejected = False
         self._changes = SimulatedChanges(node)
         self._experiments = SimulatedExperiments(node, self._send, _call_later)
-        self._policies = PolicyRunner(self._changes, self._send)
+        self._policies = PolicyRunner(self._changes, self._send, report_stops=self._send)
         self._uri = uri
         self._stats = stats
         self._record_latencies = record_latencies
@@ -140,7 +143,7 @@ class SimulatedAgent:
         if learned is not None:
             self._send(LearnedMessage(learned))
         if self.node.update_link_state(now_s):
-            self._send(InventoryMessage(self.node.inventory))
+            self._send_inventory()
         self._send_pending()
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
@@ -197,12 +200,13 @@ class SimulatedAgent:
         return self._link
 
     def _opened(self) -> None:
-        self._send(self.node.hello())
+        self._send(replace(self.node.hello(), time_ms=int(time.time() * 1000)))
 
     def _lost(self) -> None:
         self.connected = False
         self._link = None
         self._lost_since_s = self._lost_since_s or time.monotonic()
+        self._policies.stops.continue_without()
         self._changes.handle_disconnected()
         self._settled.set()
         self._ended.set()
@@ -217,26 +221,33 @@ class SimulatedAgent:
         match message:
             case Ack():
                 self._acknowledged(message.seq, now)
+            case Rejected():  # the next acknowledgement removes them
+                _log.warning("%s: samples were rejected: %s", self.node.name, message.reason)
             case Ping():
                 self._send(Clock(message.ping_ms, int(time.time() * 1000)))
             case Welcome():
                 self._acknowledged(message.acked_seq, now)
                 self._send(TopologyMessage(self.node.machine.topology))
-                self._send(InventoryMessage(self.node.inventory))
+                self._send_inventory()
                 self._send(LearnedMessage(self.node.learned))
                 self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
                 self._send_pending()
                 self._settled.set()
                 self._policies.report_again()
+                self._policies.stops.wait()
                 self._changes.handle_connected()
                 self._report(self._changes.drain_messages())
             case Policies():
-                self._policies.set_policies(message.policies, message.leave_pages)
+                self._policies.set_policies(message.policies, message.leave_pages, message.stops)
                 self._class_policy = effective_policy(message.policies)
                 self.node.cpu_factor = cpu_factor(self._effects, message.policies)
+                self._policies.stops.obey()
+                self._report(self._changes.drain_messages())
             case BeginExperiment() | RunExperiment() | EndExperiment():
                 self._experiments.handle(message)
+            case NewKey():
+                _log.warning("%s: simulated nodes keep their key.", self.node.name)
             case _:
                 self._changes.handle(message)
                 self._report(self._changes.drain_messages())
@@ -245,7 +256,11 @@ class SimulatedAgent:
         for message in messages:
             self._send(message)
         if messages:  # interrupts may have moved
-            self._send(InventoryMessage(self.node.inventory))
+            self._send_inventory()
+
+    def _send_inventory(self) -> None:
+        changed = len(self._changes.changed_settings)
+        self._send(InventoryMessage(replace(self.node.inventory, changed_settings=changed)))
 
     def _acknowledged(self, seq: int, now: float) -> None:
         done = self.node.acknowledge(seq)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.handler import Explanation, Handler
-from coresteer_agent.apply.journal import Journal, Record
+from coresteer_agent.apply.journal import Changed, Journal, Record
 from coresteer_agent.runtime.changes import ChangeRunner
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.events import BackendLost, BackendReconnected
@@ -62,7 +62,7 @@ class SimulatedHandler(Handler[Setting]):
 
 
 class NoJournal(Journal):
-    """Journal that records nothing: a simulated node ends with its process, and its settings with it."""
+    """Journal of originals in memory: a simulated node ends with its process, and its settings with it."""
 
     def __init__(self) -> None:
         self._reset()
@@ -73,11 +73,14 @@ class NoJournal(Journal):
         yield
 
     def _append(self, *records: Record) -> None:
-        pass
+        for record in records:
+            if not isinstance(record, Changed):
+                self._apply(record)
+        self._written.clear()  # for the undo of interrupted changes, of which there are none
 
 
 class SimulatedChanges(ChangeRunner):
-    """Applies the changes of one simulated node, without a journal: the node ends with its process.
+    """Applies the changes of one simulated node; its journal ends with its process.
 
     Messages are collected for messages(), as a simulated agent sends them together with its inventory.
     """

@@ -6,7 +6,6 @@ import json
 import logging
 import resource
 import secrets
-import ssl
 import statistics
 import time
 from collections.abc import Callable
@@ -16,10 +15,11 @@ from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state
 from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.effects import parse_effect
-from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys, node_names
+from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys, node_names, pinned_ca, read_token
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import fault_of, kind_of, make_machine
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.transport.tls import tls_context
 from coresteer_agent.transport.websocket_protocol import parse_uri
 
 _log = logging.getLogger("coresteer.simulate")
@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``coresteer-agent simulate``."""
     parser.description = "Simulate nodes that use the real protocol, to try the user interface or to measure a backend."
     parser.add_argument("--backend", default=DEFAULT_BACKEND, metavar="URL", help="default: %(default)s")
-    parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are stored")
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are stored")
+    token.add_argument("--token-file", type=Path, metavar="FILE", help="file with the enrolment token")
     parser.add_argument("--nodes", type=_int_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
     parser.add_argument("--cpus", type=_int_between(2, 1024), default=64, metavar="C", help="default: %(default)s")
     parser.add_argument("--irqs", type=_int_between(2, 4096), default=150, metavar="I", help="default: %(default)s")
@@ -62,9 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Simulate nodes until Ctrl-C or --duration. Return 1 if that cannot start or all nodes are rejected, else 0."""
     backend = check_backend(args.backend, insecure=args.insecure)
+    keys_dir = args.state_dir / "agent"
     try:
         names = node_names(args.nodes, args.cpus)
-        keys = load_or_request_keys(names, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
+        token = args.token if args.token_file is None else read_token(args.token_file)
+        keys = load_or_request_keys(names, backend=backend, token=token, state_dir=keys_dir)
         _allow_sockets(args.nodes)
     except SimulationError as error:
         _log.error("%s", error)
@@ -85,7 +89,7 @@ def main(args: argparse.Namespace) -> int:
                 agents,
                 interval_s=args.interval,
                 duration_s=args.duration,
-                tls=ssl.create_default_context() if backend.startswith("https:") else None,
+                tls=tls_context(pinned_ca(backend, keys_dir)) if backend.startswith("https:") else None,
             )
         )
     except KeyboardInterrupt:

@@ -7,6 +7,8 @@ import msgspec
 from coresteer_agent.transport.enrol import EnrolError, request_keys
 
 _FILE = "simulated-keys.json"
+_CA = ".ca"
+"""Entry beside the keys of the nodes, whose names begin with sim: the authority that is pinned, PEM."""
 
 
 class SimulationError(Exception):
@@ -16,6 +18,14 @@ class SimulationError(Exception):
 def node_names(nodes: int, cpus: int) -> list[str]:
     """Return the nodes' names, ``sim64-0001`` and so on, with the number of CPUs to distinguish fleets."""
     return [f"sim{cpus}-{number:04}" for number in range(1, nodes + 1)]
+
+
+def read_token(path: Path) -> str:
+    """Return the enrolment token in a file. Raises SimulationError."""
+    try:
+        return path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SimulationError(f"The token file {path} cannot be read: {error}.") from None
 
 
 def load_or_request_keys(names: list[str], *, backend: str, token: str | None, state_dir: Path) -> dict[str, str]:
@@ -32,11 +42,17 @@ def load_or_request_keys(names: list[str], *, backend: str, token: str | None, s
     return {name: keys[name] for name in names}
 
 
+def pinned_ca(backend: str, state_dir: Path) -> str:
+    """Return the only authority, PEM, that may sign the backend's certificate, empty if none was named."""
+    return _read_keys(state_dir).get(backend, {}).get(_CA, "")
+
+
 def _enrol(names: list[str], backend: str, token: str) -> dict[str, str]:
     try:
-        return {node.name: node.key for node in request_keys(backend, token, names)}
+        nodes, ca = request_keys(backend, token, names)
     except EnrolError as error:
         raise SimulationError(str(error)) from None
+    return {node.name: node.key for node in nodes} | ({_CA: ca} if ca else {})
 
 
 def _read_keys(state_dir: Path) -> dict[str, dict[str, str]]:

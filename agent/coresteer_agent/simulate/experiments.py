@@ -1,19 +1,24 @@
 """Simulated experiments: runs generate no load and return plausible metrics in a tenth of their time.
 
-A small model derives the figures from the node's settings: the CPUs that serve the NIC's interrupts process a limited
-number of packets, the server has the remaining CPU time, and the NIC's timer (coresteer_core.node.nic_model) trades
-interrupts for latency. The noise of a run is seeded by its id, so the same run of the same node has the same figures.
+A run with existing traffic measures the node's own samples. For a load, a small model derives the figures from the
+node's settings: the CPUs that serve the NIC's interrupts process a limited number of packets, the server has the
+remaining CPU time, and the NIC's timer (coresteer_core.node.nic_model) trades interrupts for latency. The noise of a
+run is seeded by its id, so the same run of the same node has the same figures.
 """
 
+import random
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.simulate.bsp_experiment import bsp_figures
 from coresteer_agent.simulate.coalescing import interrupts_per_s
+from coresteer_agent.simulate.machine import ADDRESS
 from coresteer_agent.simulate.memory_experiment import memory_figures
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.simulate.own_traffic import measure_traffic
 from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.experiments.model import (
@@ -41,7 +46,7 @@ from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMe
 
 _LOAD_S = 0.1
 _SPEEDUP = 10.0
-_ADDRESS = "198.18.0.1:9000"
+_PORT = 9000
 _SEGMENT_BYTES = 1448
 _HEADER_BYTES = 66
 _WIRE = 0.94
@@ -104,8 +109,9 @@ class SimulatedExperiments:
                 self._open, self._run = experiment_id, None
                 serves = has_client(workload) and role != "client"
                 netdev = self._node.inventory.netdevs[0].name if serves else ""
-                address = _ADDRESS if serves else ""
-                self._send(ExperimentMessage(experiment_id, RunState.READY, address=address, netdev=netdev))
+                address = f"{ADDRESS}:{_PORT}" if serves else ""
+                ready = ExperimentMessage(experiment_id, RunState.READY, address=address, netdev=netdev)
+                self._send(replace(ready, receipts_port=_PORT) if serves else ready)
             case RunExperiment(experiment_id, run):
                 self._begin(experiment_id, run)
             case EndExperiment(experiment_id):
@@ -137,6 +143,9 @@ class SimulatedExperiments:
 def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
     """Return the metrics of an experiment's run with the node's present settings, with noise."""
     own = seeded_random("experiment", node.name, run.run_id)
+    if isinstance(run.workload, Observe):
+        measured = measure_traffic(node, run.netdevs, run.measure_s, now_s=started_ms / 1000 + run.measure_s, own=own)
+        return _result(run, measured.figures, measured.cpus, started_ms, own)
     modelled = model_workload(node, run.workload)
     speed = own.lognormvariate(0, _SPEED_NOISE)
     figures = {
@@ -152,6 +161,12 @@ def simulate_run(node: SimulatedNode, run: Run, started_ms: int) -> RunResult:
         for kind, shares in modelled.shares.items()
     }
     cpus["busy"] = [min(100.0, sum(kinds)) for kinds in zip(*(cpus[kind] for kind in modelled.shares), strict=True)]
+    return _result(run, figures, cpus, started_ms, own)
+
+
+def _result(
+    run: Run, figures: dict[str, float], cpus: dict[str, list[float | None]], started_ms: int, own: random.Random
+) -> RunResult:
     return RunResult(
         started_ms=started_ms,
         duration_s=_measured_s(run),
@@ -197,9 +212,8 @@ def model_workload(node: SimulatedNode, workload: Workload) -> WorkloadModel:
         busy = _processes_of(workload) / len(online)
         shares["user"] = [min(_FULL, busy) if cpu in online else 0.0 for cpu in range(cpus)]
     rtt_us = None
-    if isinstance(workload, TcpRequest | Observe):
-        connections = workload.connections if isinstance(workload, TcpRequest) else 0
-        median_us = max(_PATH_US + work_us + added_us, connections * 1e6 / works if works else 0)
+    if isinstance(workload, TcpRequest):
+        median_us = max(_PATH_US + work_us + added_us, workload.connections * 1e6 / works if works else 0)
         tail_us = max(0.0, added_p99_us - added_us)
         rtt_us = (median_us, 1.6 * median_us + 0.7 * tail_us, 2.4 * median_us + tail_us)
     return WorkloadModel(packets, works, interrupts, dropped, rtt_us, shares)
@@ -220,8 +234,6 @@ def _offered(node: SimulatedNode, workload: Workload) -> float:
             return min(limit * 1e6, _WIRE * link) / 8 / _SEGMENT_BYTES
         case UdpFlood(packets_per_s=rate, payload_bytes=size):
             return min(rate, link / 8 / (size + _HEADER_BYTES))
-        case Observe():
-            return node.packets_per_s
         case _:
             return 0.0
 
@@ -280,7 +292,7 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
     figures["interrupts_per_s"] = max(1.0, found.interrupts)
     figures["packets_per_s"] = found.packets
     match workload:
-        case TcpStream() | Iperf3() | Observe():
+        case TcpStream() | Iperf3():
             figures["throughput_bit_per_s"] = found.packets * _SEGMENT_BYTES * 8
         case UdpFlood(payload_bytes=size):
             figures["throughput_bit_per_s"] = found.packets * size * 8
@@ -298,7 +310,6 @@ def _figures(node: SimulatedNode, workload: Workload, found: WorkloadModel, unif
         case Command():
             figures["command.value"] = 100.0
     if found.rtt_us is not None:
-        if isinstance(workload, TcpRequest):
-            figures["requests_per_s"] = found.works
+        figures["requests_per_s"] = found.works
         figures |= zip(("rtt_p50_us", "rtt_p95_us", "rtt_p99_us"), found.rtt_us, strict=True)
     return figures | cost_of_traffic(figures["cpu_busy_percent"], figures.get("throughput_bit_per_s"))

@@ -15,9 +15,11 @@ from coresteer_core.node.topology import NumaNode, Topology
 from coresteer_core.settings import MACHINE_SETTINGS
 from coresteer_core.settings.kernel import kernel_controllers
 
+ADDRESS = "198.18.0.1"
+"""Of the netdev by which the load of experiments arrives (RFC 2544)."""
 _GBIT = 1_000_000_000
 _FIRST_MSI = 24
-_ROLES = ("web", "cache", "storage", "database")
+_ROLES = ("web", "cache", "storage", "db")
 _NODES_PER_RACK = 20
 _KINDS = 12
 _CONDITIONS = {"governor": "performance", "idle driver": "intel_idle", "smt": "on", "vulnerable": "none"}
@@ -33,7 +35,10 @@ class Fault(StrEnum):
 
 
 class Nic(Struct, frozen=True):
-    """A model of NIC. queue_name, other_name: names of its interrupts. max_packets_per_s: at full load."""
+    """A model of NIC. queue_name, other_name: names of its interrupts. max_packets_per_s: at full load.
+
+    firmware: its version; older_firmware: that of a failing one.
+    """
 
     netdev: str
     driver: str
@@ -42,9 +47,11 @@ class Nic(Struct, frozen=True):
     max_packets_per_s: float
     queue_name: str
     other_name: str
+    firmware: str
+    older_firmware: str
 
 
-IGB = Nic("eno1", "igb", _GBIT, 8, 160_000, "eno1-TxRx-{}", "eno1")
+IGB = Nic("eno1", "igb", _GBIT, 8, 160_000, "eno1-TxRx-{}", "eno1", "1.63, 0x800009fa", "1.52, 0x80000765")
 MLX5 = Nic(
     "enp59s0f0np0",
     "mlx5_core",
@@ -53,8 +60,10 @@ MLX5 = Nic(
     6_000_000,
     "mlx5_comp{}@pci:0000:3b:00.0",
     "mlx5_async0@pci:0000:3b:00.0",
+    "22.41.1000 (MT_0000000359)",
+    "22.31.1014 (MT_0000000359)",
 )
-ENA = Nic("ens5", "ena", 25 * _GBIT, 8, 2_500_000, "ens5-Tx-Rx-{}", "ena-mgmnt@pci:0000:00:05.0")
+ENA = Nic("ens5", "ena", 25 * _GBIT, 8, 2_500_000, "ens5-Tx-Rx-{}", "ena-mgmnt@pci:0000:00:05.0", "0.9.2", "0.9.1")
 NICS = (MLX5, IGB, ENA)
 
 
@@ -98,8 +107,7 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = F
         netdev, its_rows = _nic(each, numbers=numbers, room=room, cpus=cpus, home=home, fault=fault)
         netdevs.append(netdev)
         rows += its_rows
-    # the last NIC carries the agent's own connection: the only one, or the slow one beside the fast one
-    netdevs[-1] = replace(netdevs[-1], management=True)
+    netdevs[0] = replace(netdevs[0], addresses=[ADDRESS])
     for name, queue in _nvme(cpus):
         if len(rows) == irqs:
             break
@@ -167,6 +175,7 @@ def _nic(
         ],
         params=DEFAULT_PARAMS[nic.driver],
         params_max=PARAM_MAXIMA[nic.driver],
+        firmware=nic.older_firmware if fault is Fault.FAILING_NIC else nic.firmware,
     )
     return netdev, rows
 

@@ -114,6 +114,7 @@ class SimulatedNode:
             interval_s=self._cache.duration_s,
             mode="control",
             simulated=True,
+            obeys_stops=True,
             labels=labels_of(self._index),
         )
 
@@ -125,16 +126,28 @@ class SimulatedNode:
         if self._first_s is None:
             self._first_s = now_s
         self.seq += 1
-        self._level = level = load_level(now_s, self._profile, self.machine.fault)
-        variant = (self.seq * 5 + self._index) % NOISE_VARIANTS
+        self._level = load_level(now_s, self._profile, self.machine.fault)
+        rates = self.rates_at(now_s, (self.seq * 5 + self._index) % NOISE_VARIANTS)
+        if len(self.unacknowledged) == self._max_unacknowledged:
+            self.unacknowledged.popleft()
+            self.overflowed += 1
+        self.unacknowledged.append(UnacknowledgedSample(rates))
+        self._recent.append(rates)
+        return rates
+
+    def rates_at(self, now_s: float, variant: int) -> Rates:
+        """Return an interval's rates with the present settings and load. variant: of the noise, below NOISE_VARIANTS.
+
+        now_s: Unix time of the interval's end.
+        """
         interval = self._cache.interval(
-            self.machine, self._placement, self._coalescing, level, variant, cpu_factor=self.cpu_factor
+            self.machine, self._placement, self._coalescing, self._level, variant, cpu_factor=self.cpu_factor
         )
         netdevs = interval.netdevs
-        if self.machine.fault is Fault.FAILING_NIC:
+        if self.machine.fault is Fault.FAILING_NIC and self._first_s is not None:
             failing = failing_nic_counts(netdevs[0], now_s - self._first_s, self._cache.duration_s)
             netdevs = [failing, *netdevs[1:]]
-        rates = Rates(
+        return Rates(
             seq=self.seq,
             time_ms=int(now_s * 1000),
             duration_s=self._cache.duration_s,
@@ -150,12 +163,6 @@ class SimulatedNode:
             agent_rss_bytes=_AGENT_RSS_BYTES,
             counters=interval.counters,
         )
-        if len(self.unacknowledged) == self._max_unacknowledged:
-            self.unacknowledged.popleft()
-            self.overflowed += 1
-        self.unacknowledged.append(UnacknowledgedSample(rates))
-        self._recent.append(rates)
-        return rates
 
     def update_link_state(self, now_s: float) -> bool:
         """Update the link state of a failing NIC in the inventory; return whether it changed. now_s: Unix time."""
@@ -238,11 +245,9 @@ class SimulatedNode:
         return self._coalescing
 
     @property
-    def packets_per_s(self) -> float:
-        """Return the packets per second that the first NIC received in the last interval; 0 before the first one."""
-        if not self._recent or not self._recent[-1].netdevs:
-            return 0.0
-        return self._recent[-1].netdevs[0].rx_packets / self._recent[-1].duration_s
+    def interval_s(self) -> float:
+        """Return the seconds between two samples."""
+        return self._cache.duration_s
 
     @property
     def learned(self) -> NicKnowledge:

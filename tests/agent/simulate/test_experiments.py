@@ -6,6 +6,7 @@ from statistics import mean
 
 import pytest
 from msgspec.structs import replace
+from tests.support.polling import PATIENCE_S
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
@@ -179,6 +180,20 @@ def test_a_longer_wait_of_the_nic_means_fewer_interrupts_and_later_answers() -> 
     assert many["rtt_p50_us"] > 1.5 * few["rtt_p50_us"]
 
 
+def test_existing_traffic_is_measured_in_the_nodes_own_samples() -> None:
+    node = a_node(_MLX5)
+    sample = node.sample(1.7e9)
+    assert sample.tcp is not None
+    spread = mean(figures(node, Observe(), "rtt_p99_us"))
+    assert spread == pytest.approx(sample.tcp.rtt_p99_us, rel=0.2)
+    for row in node.inventory.irqs:
+        if row.netdev == node.inventory.netdevs[0].name:
+            node.set_irq_affinity(row.irq, "3")
+    assert mean(figures(node, Observe(), "rtt_p99_us")) > 1.3 * spread
+    busiest = simulate_run(node, a_run(Observe()), 0).cpus["softirq"]
+    assert busiest.index(max(share or 0.0 for share in busiest)) == 3
+
+
 def test_neither_too_few_nor_too_many_interrupt_cpus_give_the_most_throughput() -> None:
     node = a_node(_MLX5)
     netdev = node.inventory.netdevs[0].name
@@ -215,7 +230,7 @@ async def test_a_simulated_node_answers_the_backend_over_its_connection() -> Non
                 if message_back.state is RunState.MEASURED:
                     await link.close(CloseCode.BAD_KEY, "It is done.")
 
-    async with serve(serve_one, "127.0.0.1", 0) as server, asyncio.timeout(20):
+    async with serve(serve_one, "127.0.0.1", 0) as server, asyncio.timeout(PATIENCE_S):
         uri = parse_uri(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/agent")
         agent = SimulatedAgent(a_node(_IGB), uri, FleetStatistics(), record_latencies=False)
         await run([agent], interval_s=1.0, duration_s=None, tls=None)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support.polling import PATIENCE_S
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
@@ -60,7 +61,7 @@ async def with_backend(
     async with serve(serve_one, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         agent = SimulatedAgent(a_node(), parse_uri(f"ws://127.0.0.1:{port}/api/agent"), stats, record_latencies=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await run([agent], interval_s=INTERVAL_S, duration_s=duration_s, tls=None)
     return agent, stats
 
@@ -83,7 +84,7 @@ async def test_unacknowledged_samples_are_sent_again_in_order_after_a_reconnect(
             if not isinstance(message, RatesMessage):
                 continue
             seqs[-1].append(message.rates.seq)
-            if len(seqs) == 1 and len(seqs[0]) == 5:
+            if len(seqs) == 1 and len(seqs[0]) == 3:
                 await link.send(encode(Ack(2)))
                 return  # as when the backend is restarted
             if len(seqs) == 2:

@@ -60,7 +60,7 @@ def test_a_machine_has_the_requested_interrupts_and_every_queue_has_its_own(
     of_queues = {(dev.name, queue.name): queue.irq for dev in machine.inventory.netdevs for queue in dev.queues}
     assert served == of_queues
     assert of_queues
-    assert [dev.management for dev in machine.inventory.netdevs].count(True) == 1
+    assert not any(dev.management for dev in machine.inventory.netdevs)
     for row in rows:
         assert parse_cpu_list(row.effective or "") <= parse_cpu_list(row.requested or "") <= machine.topology.online()
         assert (row.movable is False) == (row.locked_reason is not None)
@@ -120,6 +120,16 @@ def test_a_failing_nic_loses_packets_and_then_its_link() -> None:
     assert not link_is_down(60)
     assert link_is_down(183)
     assert failing_nic_counts(healthy, 183, 1.0).rx_bytes == 0
+
+
+def test_a_failing_nic_has_older_firmware_than_the_others_of_its_driver() -> None:
+    failing, healthy = (
+        make_machine(cpus=8, irqs=30, kind=1, seed=0, fault=fault).inventory.netdevs[0]
+        for fault in (Fault.FAILING_NIC, Fault.NONE)
+    )
+    assert failing.driver == healthy.driver
+    assert None not in (failing.firmware, healthy.firmware)
+    assert failing.firmware != healthy.firmware
 
 
 def test_the_managed_nodes_nic_is_locked_with_a_reason() -> None:
