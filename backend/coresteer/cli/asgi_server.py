@@ -1,16 +1,14 @@
-"""Run the application in uvicorn."""
+"""Run the application in the HTTP server."""
 
 import logging
 from collections.abc import Callable
-
-import uvicorn
 
 from coresteer.app import create_app
 from coresteer.cli.announce import announce
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.http_server.server import Server
 from coresteer.listen import listening_socket
-from coresteer_core.protocol import MAX_FRAME_BYTES
 
 
 def serve(config: Config, say: Callable[[str], None]) -> None:
@@ -26,26 +24,9 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
     listener = listening_socket(config)
     # uvicorn would print a failed start as a traceback; it is raised below
     logging.getLogger("uvicorn.error").addFilter(lambda _: app.state.failure is None)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            loop="uvloop",
-            http="httptools",
-            ws="websockets-sansio",
-            ws_per_message_deflate=False,
-            ws_max_size=MAX_FRAME_BYTES,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            # without a proxy, any local process could evade the login limit by claiming addresses
-            proxy_headers=config.public_url is not None,
-            forwarded_allow_ips=config.trusted_proxies,
-            timeout_graceful_shutdown=2,
-        )
-    )
+    server = Server(app, config, listener)
     try:
-        server.run(sockets=[listener])
+        server.run()
     except SystemExit:
         if app.state.failure is None:
             raise

@@ -1,0 +1,144 @@
+"""Whether the backend runs and can do its work: /livez, /readyz and /api/health."""
+
+import os
+from importlib import metadata
+from statistics import median
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from coresteer.config import Config
+from coresteer.db import Database
+from coresteer.presence.registry import NodeRegistry
+
+VERSION = metadata.version("coresteer")
+MIN_FREE_BYTES = 48 * 1024**2
+"""Three segments of PostgreSQL's write-ahead log; without room for the next one the server stops."""
+MIN_FREE_SHARE, ENOUGH_FREE_BYTES = 0.02, 1024**3
+"""The share of a large disk that has to be free, and how much is enough on the largest."""
+MAX_CLOCK_OFFSET_S = 5.0
+MIN_NODES = 3
+"""Connected nodes from which their median, rather than the backend's clock, is believed."""
+
+router = APIRouter(tags=["health"])
+
+
+class Reason(BaseModel):
+    """Why the backend cannot do its work, and what to do."""
+
+    what: Literal["starting", "database", "migrations", "disk", "clock"]
+    detail: str
+
+
+class LiveResponse(BaseModel):
+    """The process answers."""
+
+    status: Literal["live"] = "live"
+
+
+class ReadyResponse(BaseModel):
+    """Whether the backend can do its work, with all reasons why not."""
+
+    status: Literal["ready", "not-ready"]
+    reasons: list[Reason]
+
+
+class HealthResponse(BaseModel):
+    """Health of the backend; degraded for the reasons for which /readyz answers 503."""
+
+    status: Literal["ok", "degraded"]
+    database: Literal["ok", "away"]
+    version: str
+    reasons: list[Reason]
+
+
+class Readiness:
+    """Checks of what the backend needs."""
+
+    def __init__(self, config: Config, database: Database, registry: NodeRegistry) -> None:
+        self._database = database
+        self._registry = registry
+        self._folders = (config.state_dir / "postgres" / "data", config.state_dir)
+
+    async def reasons(self, *, is_started: bool) -> list[Reason]:
+        """Return why the backend cannot do its work, an empty list when it can. is_started: its features run."""
+        reasons = []
+        status = await self._database.status()
+        if status is None:
+            reasons.append(
+                Reason(what="database", detail="The database does not answer; the backend tries again each second.")
+            )
+        elif status.schema != (newest := await self._database.newest_schema()) and is_started:
+            detail = f"The database's schema has version {status.schema or 'none'}, this program needs {newest}."
+            reasons.append(Reason(what="migrations", detail=f"{detail} Run `coresteer migrate`, or install the newer."))
+        elif not is_started:
+            reasons.append(Reason(what="starting", detail="The backend is bringing the database's schema up to date."))
+        if (disk := self.disk()) is not None:
+            reasons.append(Reason(what="disk", detail=disk))
+        offset_s = None if status is None else status.clock_offset_s
+        if (clock := self._clock(offset_s)) is not None:
+            reasons.append(Reason(what="clock", detail=clock))
+        return reasons
+
+    def disk(self) -> str | None:
+        """Return why the database's disk has too little room, None while it has enough."""
+        for folder in self._folders:
+            try:
+                disk = os.statvfs(folder)
+            except OSError:  # the database is elsewhere, so only it can tell
+                if self._database.is_disk_full:
+                    return (
+                        "The database has just refused to store something because its disk is full: free space there."
+                    )
+                continue
+            free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+            needed = max(MIN_FREE_BYTES, min(total * MIN_FREE_SHARE, ENOUGH_FREE_BYTES))
+            if free < needed:
+                return (
+                    f"The disk of {folder} has {free / 1024**2:.0f} MiB free of {total / 1024**2:.0f}; the database "
+                    f"needs {needed / 1024**2:.0f}. Free space on it, or lower CORESTEER_RETENTION_BYTES."
+                )
+            return None
+        return None
+
+    def _clock(self, database_offset_s: float | None) -> str | None:
+        if database_offset_s is not None and abs(database_offset_s) > MAX_CLOCK_OFFSET_S:
+            return f"The clocks of this machine and of the database's differ by {abs(database_offset_s):.0f} s."
+        skews = [state.clock_skew_ms for _, state in self._registry.items() if state.connected and state.clock_skew_ms]
+        if len(skews) >= MIN_NODES and abs(offset_s := median(skews) / 1000) > MAX_CLOCK_OFFSET_S:
+            return f"This machine's clock differs by {abs(offset_s):.0f} s from those of most of {len(skews)} nodes."
+        return None
+
+
+async def _reasons(request: Request) -> list[Reason]:
+    readiness: Readiness = request.app.state.readiness
+    return await readiness.reasons(is_started=request.app.state.is_ready)
+
+
+@router.get("/livez", include_in_schema=False)
+async def livez() -> LiveResponse:
+    """Return that the process answers; restart it when this fails."""
+    return LiveResponse()
+
+
+@router.get("/readyz", include_in_schema=False)
+async def readyz(request: Request, response: Response) -> ReadyResponse:
+    """Return whether the backend can do its work: 503 with the reasons when it cannot."""
+    reasons = await _reasons(request)
+    if reasons:
+        response.status_code = 503
+    return ReadyResponse(status="not-ready" if reasons else "ready", reasons=reasons)
+
+
+@router.get("/api/health")
+async def health(request: Request) -> HealthResponse:
+    """Return the backend's health; answers also without a database."""
+    reasons = await _reasons(request)
+    is_away = any(reason.what in ("database", "starting") for reason in reasons)
+    return HealthResponse(
+        status="degraded" if reasons else "ok",
+        database="away" if is_away else "ok",
+        version=VERSION,
+        reasons=reasons,
+    )
