@@ -1,5 +1,6 @@
 """An agent that speaks the real protocol as a test tells it to."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,9 +8,11 @@ from dataclasses import dataclass, field
 import psycopg
 from msgspec.structs import replace
 from tests.backend.telemetry_data import machine
+from tests.support.polling import PATIENCE_S
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from coresteer.bus import Bus, InventoryEvent
 from coresteer.db import Database
 from coresteer.nodes.service import create_nodes
 from coresteer.telemetry.chunks import cumulative, read_scalars
@@ -19,9 +22,13 @@ from coresteer_core.protocol import (
     PROTOCOL_VERSION,
     Ack,
     Hello,
+    InventoryMessage,
+    LearnedMessage,
     Policies,
     RatesMessage,
+    TasksMessage,
     ToBackend,
+    TopologyMessage,
     Welcome,
     decode_to_agent,
     encode,
@@ -120,6 +127,26 @@ class FakeAgent:
         except ConnectionClosed as error:
             assert error.rcvd is not None, "the connection ended without a close frame"
             return error.rcvd.code, error.rcvd.reason
+
+
+async def say_and_hear(bus: Bus, agent: FakeAgent, message: ToBackend) -> None:
+    """Say something that changes what the backend knows of the node; returns when it tells so."""
+    with bus.subscribe() as events:
+        await agent.say(message)
+        async with asyncio.timeout(PATIENCE_S):
+            async for event in events:
+                if event == InventoryEvent(agent.node_id):
+                    return
+
+
+async def tell(bus: Bus, agent: FakeAgent, *messages: ToBackend) -> None:
+    """Say something; returns when the backend has handled it, and all that the agent said before."""
+    for message in messages:
+        if isinstance(message, TopologyMessage | InventoryMessage | LearnedMessage):  # stored in the background
+            await say_and_hear(bus, agent, message)
+        else:
+            await agent.say(message)
+    await say_and_hear(bus, agent, TasksMessage(0, []))  # messages are handled in order, and tasks at once
 
 
 async def enrolled(database: Database, url: str, name: str) -> FakeAgent:

@@ -5,13 +5,18 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates, stored_seqs
+from tests.support.polling import PATIENCE_S
 
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.presence.connections import Connections
-from coresteer.telemetry.repository import StreamPosition
-from coresteer.telemetry.service import Ingest
-from coresteer_core.protocol import Ack, ToAgent
+from coresteer.presence.registry import NodeState
+from coresteer.quotas import Quota, Quotas, Stored, quotas_of
+from coresteer.telemetry import partitions
+from coresteer.telemetry.chunks import start_ms
+from coresteer.telemetry.repository import StreamPosition, from_unix_ms
+from coresteer.telemetry.service import NODE_LIMIT_BYTES, Ingest
+from coresteer_core.protocol import Ack, Rejected, ToAgent
 
 
 @dataclass
@@ -19,6 +24,8 @@ class Peer:
     """A connection of which only what is said through it matters."""
 
     stream: str = "s1"
+    host: str = "127.0.0.1"
+    obeys_stops: bool = True
     said: list[ToAgent] = field(default_factory=list)
     closed: list[tuple[int, str]] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -40,10 +47,13 @@ class World:
     agent: FakeAgent
 
 
-async def _world(database: Database, name: str, *, hard_limit_bytes: int = 1 << 30) -> World:
+async def _world(
+    database: Database, name: str, *, hard_limit_bytes: int = 1 << 30, limits: dict[Stored, Quota] | None = None
+) -> World:
     connections, peer = Connections(), Peer()
     config = Config.model_validate({"chunk_seconds": 1})
-    ingest = Ingest(database, connections, config, lambda _: 3.5, hard_limit_bytes=hard_limit_bytes)
+    quotas = Quotas(database, quotas_of(config) if limits is None else limits)
+    ingest = Ingest(database, connections, config, lambda _: 3.5, quotas, hard_limit_bytes=hard_limit_bytes)
     agent = await enrolled(database, "", name)
     connections.register(agent.node_id, peer)
     return World(ingest, peer, agent)
@@ -63,7 +73,8 @@ async def test_nothing_is_acknowledged_before_it_is_stored_and_all_is_at_the_sto
 async def test_a_commit_whose_answer_was_lost_is_not_repeated(database: Database) -> None:
     w = await _world(database, "ambiguous")
     for _ in range(2):  # the second ingest knows nothing of what the first one stored
-        other = Ingest(database, Connections(), Config.model_validate({"chunk_seconds": 1}), lambda _: None)
+        config = Config.model_validate({"chunk_seconds": 1})
+        other = Ingest(database, Connections(), config, lambda _: None, Quotas(database, quotas_of(config)))
         buffer = other.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
         for seq in range(1, 4):
             other.add(buffer, rates(seq), 100)
@@ -90,29 +101,70 @@ async def test_memory_is_bounded_and_what_was_not_taken_is_asked_for_again(datab
         w.ingest.add(buffer, rates(seq), 100)
     assert len(w.ingest.unstored(w.agent.node_id)) == 10
     w.ingest.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await w.peer.ended.wait()
     await w.ingest.stop()
     assert w.peer.said[-1] == Ack(10) and w.peer.closed[0][0] == 1013
     assert await stored_seqs(database.url, w.agent.node_id) == list(range(1, 11))
 
 
-async def test_data_that_the_database_refuses_costs_no_other_node_its_samples(
+async def test_two_chunks_of_the_same_node_and_millisecond_are_both_stored(database: Database) -> None:
+    w = await _world(database, "same-millisecond")
+    time_ms = now_ms()
+    buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
+    w.ingest.add(buffer, rates(1, time_ms=time_ms), 100)
+    w.ingest.open_buffer(w.agent.node_id, "s2", StreamPosition(None, 0))  # restarted: the same time and number again
+    w.ingest.add(buffer, rates(1, time_ms=time_ms), 100)
+    await w.ingest.stop()
+    assert await stored_seqs(database.url, w.agent.node_id) == [1, 1]
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT count(*) FROM telemetry_minute WHERE node_id = %s", (w.agent.node_id,)
+        )
+        assert await cursor.fetchone() == (2,)
+
+
+async def test_what_the_database_refuses_is_rejected_and_costs_no_other_node_its_samples(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     w = await _world(database, "refused")
-    time_ms = now_ms()
     others = [await enrolled(database, "", f"beside-{number}") for number in range(3)]
-    buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
-    w.ingest.add(buffer, rates(1, time_ms=time_ms), 100)
-    w.ingest.open_buffer(w.agent.node_id, "s2", StreamPosition(None, 0))  # the same time again: the same primary key
-    w.ingest.add(buffer, rates(1, time_ms=time_ms), 100)
-    for other in others:
-        w.ingest.add(w.ingest.open_buffer(other.node_id, "s1", StreamPosition(None, 0)), rates(1), 100)
-    await w.ingest.stop()
+    sample = rates(1)
+    async with database.pool.connection() as connection:  # every key of the millisecond is taken
+        await partitions.create_partitions(connection, partitions.present_and_next(start_ms(sample)))
+        await connection.execute(
+            """
+            INSERT INTO telemetry_chunk (node_id, t0, t1, first_seq, last_seq, samples, cpus, scalars)
+            SELECT %s, %s + n * interval '1 microsecond', now(), 1, 1, 1, 1, '' FROM generate_series(0, 999) AS n
+            """,
+            (w.agent.node_id, from_unix_ms(start_ms(sample))),
+        )
     for agent in (w.agent, *others):
-        assert await stored_seqs(database.url, agent.node_id) == [1]
+        w.ingest.add(w.ingest.open_buffer(agent.node_id, "s1", StreamPosition(None, 0)), sample, 100)
+    await w.ingest.stop()
+    for other in others:
+        assert await stored_seqs(database.url, other.node_id) == [1]
+    assert w.peer.said == [Rejected(1, 1, "The database cannot store these samples.")]
     assert "refused a chunk of node" in caplog.text
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT acked_seq, rejected_samples FROM node WHERE id = %s", (w.agent.node_id,)
+        )
+        assert await cursor.fetchone() == (1, 1)
+
+
+async def test_samples_above_the_nodes_quota_are_rejected_and_not_acknowledged(database: Database) -> None:
+    w = await _world(database, "over-quota", limits={Stored.TELEMETRY: Quota(rows=5, rows_per_s=0, bytes_per_s=0)})
+    minute_ms = 60_000
+    buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
+    for seq in range(1, 5):  # a chunk and a roll-up each: two rows
+        w.ingest.add(buffer, rates(seq, time_ms=now_ms() - (10 - seq) * minute_ms), 100)
+    await w.ingest.stop()
+    assert await stored_seqs(database.url, w.agent.node_id) == [1, 2]
+    rejected = [(message.first_seq, message.last_seq) for message in w.peer.said if isinstance(message, Rejected)]
+    assert rejected == [(3, 3), (4, 4)]
+    assert max(message.seq for message in w.peer.said if isinstance(message, Ack)) == 2
+    assert "CORESTEER_RETENTION_BYTES" in w.peer.said[-1].reason  # type: ignore[union-attr]  # it is Rejected
 
 
 async def test_the_nodes_clock_skew_is_kept_with_its_mark(database: Database) -> None:
@@ -124,3 +176,28 @@ async def test_the_nodes_clock_skew_is_kept_with_its_mark(database: Database) ->
             "SELECT clock_skew_ms, stream, acked_seq FROM node WHERE id = %s", (w.agent.node_id,)
         )
         assert await cursor.fetchone() == (3.5, "s1", 1)
+
+
+async def test_large_samples_of_one_node_are_stored_early_and_bounded_in_memory(database: Database) -> None:
+    w = await _world(database, "large-samples")
+    buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
+    time_ms, mebibyte = now_ms(), 1024**2
+    for seq in range(1, 100):
+        w.ingest.add(buffer, rates(seq, time_ms=time_ms), mebibyte)
+    assert [len(batch.samples) for batch in buffer.waiting] == [2] * 15  # the last two are open
+    assert buffer.size == NODE_LIMIT_BYTES == 32 * mebibyte and buffer.rejecting
+    other = await enrolled(database, "", "beside-large-samples")
+    w.ingest.add(w.ingest.open_buffer(other.node_id, "s1", StreamPosition(None, 0)), rates(1), mebibyte)
+    assert len(w.ingest.unstored(other.node_id)) == 1
+
+
+def test_the_recent_intervals_of_a_node_in_memory_are_bounded_in_bytes() -> None:
+    state = NodeState()
+    for seq in range(1, 50):
+        state.add_rates(rates(seq, time_ms=1000), 3 * 1024**2)
+    assert [each.seq for each in state.recent] == [48, 49]
+    for seq in range(50, 60):
+        state.add_rates(rates(seq, time_ms=1000), 3000)
+    assert len(state.recent) == 12
+    state.add_rates(rates(60, time_ms=1000), 100 * 1024**2)
+    assert [each.seq for each in state.recent] == [60]

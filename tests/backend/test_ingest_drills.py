@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from tests.backend.conftest import MIGRATIONS, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, rates, stored_seqs
+from tests.support.polling import PATIENCE_S
 from websockets.exceptions import WebSocketException
 
 from coresteer.db import Database
@@ -67,7 +68,7 @@ class Stream:
             self.heard.notify_all()
 
     async def until_acked(self, seq: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             async with self.heard:
                 await self.heard.wait_for(lambda: self.acked >= seq)
 
@@ -87,7 +88,7 @@ class World:
 
     async def start_backend(self) -> None:
         environment = os.environ | {
-            "DATABASE_URL": self.postgres.url,
+            "DATABASE_URL": self.postgres.backend_url,
             "CORESTEER_PORT": str(self.port),
             "CORESTEER_CHUNK_SECONDS": "1",
             "CORESTEER_SUPERVISED": "1",
@@ -118,8 +119,8 @@ async def world() -> AsyncIterator[World]:
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-drill-"))
     postgres = EmbeddedPostgres(state_dir)
     await postgres.start()
-    database = Database(postgres.url, MIGRATIONS)
-    await database.migrate()
+    await Database(postgres.url, MIGRATIONS).migrate(postgres.backend_url)
+    database = Database(postgres.backend_url, MIGRATIONS)
     await database.open()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -180,9 +181,8 @@ async def test_what_is_live_goes_on_without_a_database_and_is_stored_when_it_is_
         live: LiveHub = backend.app.state.live
         shown: asyncio.Queue[int] = asyncio.Queue()
         page = Page(shown)
-        page.subscription = Subscription(node=agent.node_id)
-        live.join(page)
-        async with asyncio.timeout(60), agent:
+        live.subscribe(page, Subscription(node=agent.node_id))
+        async with asyncio.timeout(PATIENCE_S), agent:
             world.postgres.process.send_signal(signal.SIGKILL)
             await world.postgres.process.wait()
             for seq in range(1, 31):
@@ -192,5 +192,5 @@ async def test_what_is_live_goes_on_without_a_database_and_is_stored_when_it_is_
             assert agent.acked == 0
             await world.postgres.start()
             await agent.until_acked(30)
-        live.leave(page)
+        live.subscribe(page, Subscription())
     assert await stored_seqs(world.postgres.url, agent.node_id) == list(range(1, 31))

@@ -4,18 +4,27 @@ import asyncio
 
 import pytest
 from tests.backend.conftest import Backend
-from tests.backend.fake_agent import FakeAgent, enrolled, hello, rates
+from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, say_and_hear, tell
+from tests.support.polling import PATIENCE_S
 
 from coresteer.bus import Bus, InventoryEvent, NodeEvent
 from coresteer.changes.validation import view_of_node
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
 from coresteer.nodes.service import create_nodes
+from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
 from coresteer_core.node.nic import CoalescingPoint, DriverRecord, DriverResponse, NicKnowledge, Verdict
-from coresteer_core.node.tasks import Task
+from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.topology import Cpu, NumaNode, Topology
-from coresteer_core.protocol import InventoryMessage, LearnedMessage, TasksMessage, TopologyMessage
+from coresteer_core.protocol import (
+    FlowsMessage,
+    InventoryMessage,
+    LearnedMessage,
+    RatesMessage,
+    TasksMessage,
+    TopologyMessage,
+)
 
 TOPOLOGY = Topology(
     [Cpu(0, 0, 0, 0, True, "0-1"), Cpu(1, 0, 0, 0, True, "0-1"), Cpu(2, None, None, None, False)],
@@ -34,30 +43,20 @@ INVENTORY = Inventory(
 async def _told(backend: Backend, agent: FakeAgent) -> None:
     """Send what an agent tells of its node, and wait until it is kept."""
     bus: Bus = backend.app.state.bus
-    with bus.subscribe() as events:
-        for message in (
-            TopologyMessage(TOPOLOGY),
-            InventoryMessage(INVENTORY),
-            TasksMessage(1, [Task(7, "x", 0, 0.5)]),
-        ):
-            await agent.say(message)
-        await agent.send_rates([rates(1)])
-        kept = 0
-        async for event in events:
-            kept += event == InventoryEvent(agent.node_id)
-            if kept >= 2:  # the tasks, and what was kept in one go or in two
-                break
+    await tell(bus, agent, TopologyMessage(TOPOLOGY), InventoryMessage(INVENTORY), RatesMessage(rates(1)))
+    await say_and_hear(bus, agent, TasksMessage(1, [Task(7, "x", 0, 0.5)]))
 
 
 async def test_a_node_is_returned_as_its_agent_reported_it(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "told")
     viewer = await backend.client("viewer")
     assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["health"] == "new"
-    async with asyncio.timeout(20), agent:
+    async with asyncio.timeout(PATIENCE_S):
+        await agent.connect()
+        await agent.greet(interval_s=60.0)  # it is live for three of them
         await _told(backend, agent)
         node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
-        while node["inventory"] is None or node["topology"] is None:
-            node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+        await agent.websocket.close()
     assert (node["name"], node["health"], node["mode"], node["observe_reason"]) == ("told", "live", "observe", "a test")
     assert (node["cpus"], node["packages"], node["numa_nodes"], node["drivers"]) == (2, 1, 1, ["ixgbe"])
     assert node["topology"]["cpus"][2] == {
@@ -73,7 +72,7 @@ async def test_nic_observations_of_an_agent_are_stored_and_part_of_the_view(back
     point = CoalescingPoint("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0, 1000.0, 5.0, 1_700_000_000_000)
     learned = NicKnowledge([DriverRecord("ixgbe", "6.1", [tried])], [point])
     agent = await enrolled(backend.database, backend.url, "learner")
-    async with asyncio.timeout(20), agent:
+    async with asyncio.timeout(PATIENCE_S), agent:
         await _told(backend, agent)
         async with backend.database.session() as session:
             assert view_of_node(await nodes.find_node(session, agent.node_id)).learned == NicKnowledge()
@@ -109,10 +108,13 @@ async def test_labels_of_people_replace_each_other_and_are_audited(backend: Back
     operator, path = await backend.client("operator"), f"/api/nodes/{agent.node_id}"
     assert (await operator.patch(path, json={"labels": {"rack": "r1", "role": "web"}})).status_code == 200
     bus: Bus = backend.app.state.bus
-    with bus.subscribe() as events:
-        answer = await operator.patch(path, json={"labels": {"rack": "r2"}})
-        assert answer.json()["labels"] == {"rack": "r2"}
-        assert await anext(aiter(events)) == NodeEvent(agent.node_id)
+    async with asyncio.timeout(PATIENCE_S):
+        with bus.subscribe() as events:
+            answer = await operator.patch(path, json={"labels": {"rack": "r2"}})
+            assert answer.json()["labels"] == {"rack": "r2"}
+            async for event in events:
+                if event == NodeEvent(agent.node_id):
+                    break
     entries = (await operator.get(f"/api/audit?node_id={agent.node_id}")).json()["entries"]
     assert [entry["action"] for entry in entries] == ["node.set_labels", "node.set_labels"]
 
@@ -140,7 +142,7 @@ async def test_a_deleted_node_is_gone_and_its_agent_disconnected(backend: Backen
     operator, admin = await backend.client("operator"), await backend.client("admin")
     path = f"/api/nodes/{agent.node_id}"
     assert (await operator.delete(path)).status_code == 403
-    async with asyncio.timeout(20), agent:
+    async with asyncio.timeout(PATIENCE_S), agent:
         assert (await admin.delete(path)).status_code == 204
         assert (await agent.closed())[0] == 4401
     assert (await admin.get(path)).status_code == 404
@@ -156,7 +158,7 @@ async def test_enrolling_a_name_again_after_its_key_was_revoked_gives_a_new_key_
     assert (await (await backend.client("admin")).post(f"/api/nodes/{first.node_id}/revoke-key")).status_code == 204
     second = await enrolled(backend.database, backend.url, "again")
     assert (first.node_id, first.key == second.key) == (second.node_id, False)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await first.connect()
         assert (await first.closed())[0] == 4401
         async with second:
@@ -171,3 +173,24 @@ async def test_names_that_clash_are_refused(backend: Backend) -> None:
     with pytest.raises(Invalid, match="twice"):
         async with backend.database.session() as session:
             await create_nodes(session, ["a", "a"], simulated=True)
+
+
+async def test_a_deleted_node_leaves_no_users_commands_or_client_addresses(backend: Backend) -> None:
+    agent = await enrolled(backend.database, backend.url, "forgotten")
+    snapshots: SnapshotStore = backend.app.state.agents.snapshots
+    task = NetTask(812, 5, "nginx", None, 4, "0-3", "0-3", 1, 0.4, 0.0, [], user="ada", clients=["192.0.2.7"])
+
+    async def stored() -> int:
+        await snapshots.flush()
+        async with backend.database.pool.connection() as connection:
+            query = "SELECT count(*) FROM telemetry_flows WHERE node_id = %s"
+            row = await (await connection.execute(query, (agent.node_id,))).fetchone()
+        return 0 if row is None else int(row[0])
+
+    snapshots.add_flows(agent.node_id, FlowsMessage(now_ms() - 60_000, [task]))
+    assert await stored() == 1
+    admin = await backend.client("admin")
+    assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
+    assert await stored() == 0
+    snapshots.add_flows(agent.node_id, FlowsMessage(now_ms(), [task]))  # which arrived before its connection ended
+    assert await stored() == 0

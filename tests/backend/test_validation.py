@@ -7,11 +7,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.backend.rejection import rejection
+from tests.support.views import make_netdev
 
 from coresteer.gateway.text_validation import control_characters
 from coresteer.gateway.validation import RULES
 from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.tasks import NetTask, RxPlacement, Task
@@ -189,6 +191,9 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
     "InventoryMessage.inventory.irqs.requested": InventoryMessage(
         replace(INVENTORY, irqs=[replace(IRQ, requested=INVALID)])
     ),
+    "InventoryMessage.inventory.limits.settings.cpus_off_limits": InventoryMessage(
+        replace(INVENTORY, limits=Limits(SettingLimits(cpus_off_limits=INVALID)))
+    ),
     "InventoryMessage.inventory.irqs.effective": InventoryMessage(
         replace(INVENTORY, irqs=[replace(IRQ, effective=INVALID)])
     ),
@@ -208,6 +213,17 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
         for field in ("cpus", "mems", "effective_cpus", "effective_mems")
     },
 }
+
+
+@pytest.mark.parametrize(
+    ("inventory", "reason"),
+    [
+        (replace(INVENTORY, netdevs=[make_netdev(addresses=["10.0.0.256"])]), "'10.0.0.256' does not appear to be"),
+        (replace(INVENTORY, limits=Limits(loads=LoadLimits(addresses=["10.0.0.1/8"]))), "10.0.0.1/8 has host bits set"),
+    ],
+)
+def test_addresses_of_a_node_are_parsed(inventory: Inventory, reason: str) -> None:
+    assert reason in rejection(InventoryMessage(inventory))
 
 
 def test_every_cpu_list_on_the_wire_is_parsed() -> None:

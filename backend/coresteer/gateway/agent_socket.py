@@ -2,34 +2,30 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import msgspec
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.background import cancel
-from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
-from coresteer.classes.store import ClassReportStore
+from coresteer.bus import InventoryEvent, PoliciesEvent
 from coresteer.errors import is_database_unavailable
-from coresteer.experiments.runner import ExperimentRunner
-from coresteer.gateway.batch_loader import BatchLoader
-from coresteer.gateway.recorder import Recorder
+from coresteer.gateway.clock_correction import corrected, correction_of, is_wrong
+from coresteer.gateway.context import GatewayContext
+from coresteer.gateway.keys import NOTE_EVERY_S
+from coresteer.gateway.presented_key import PresentedKey, Refused
+from coresteer.gateway.reports import may_store, store_report
+from coresteer.gateway.throttle import Throttle
 from coresteer.gateway.validation import Arrival, validate
-from coresteer.live.hub import LiveHub
 from coresteer.nodes import repository
 from coresteer.nodes.service import hash_key
-from coresteer.policies.publisher import PolicyPublisher
-from coresteer.policies.snapshot_store import SnapshotStore
-from coresteer.presence.connections import Connections
-from coresteer.presence.registry import NodeRegistry, NodeState
+from coresteer.presence.registry import NodeState
 from coresteer.telemetry.repository import StreamPosition
 from coresteer.telemetry.sample_buffer import SampleBuffer
-from coresteer.telemetry.service import TRY_AGAIN_LATER, Ingest, now_ms
-from coresteer_core.changes.report import ChangeMessage
+from coresteer.telemetry.service import TRY_AGAIN_LATER, now_ms
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
@@ -38,20 +34,20 @@ from coresteer_core.protocol import (
     ClassesMessage,
     Clock,
     CloseCode,
-    DecisionMessage,
     ExperimentMessage,
     FlowsMessage,
     Hello,
     InventoryMessage,
-    LearnedMessage,
+    KeyStored,
+    NewKey,
     Ping,
     ProtocolError,
     RatesMessage,
     TasksMessage,
     ToAgent,
     ToBackend,
-    TopologyMessage,
     Welcome,
+    decode_seq,
     decode_to_backend,
     encode,
 )
@@ -63,47 +59,11 @@ _PING_EVERY_S = 10.0
 _SILENCE_S = 30.0
 _SEND_TIMEOUT_S = 10.0
 _HELLO_TIMEOUT_S = 10.0
-_MESSAGES_PER_S = 300.0
-"""An agent that sends more, also while it resends unacknowledged samples, is read more slowly."""
-_BURST = 600.0
 _MAX_QUEUED = 256
 _MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has at most 125 bytes, two of them the code
 _LIVE_WITHIN_MS = 15_000
 _INTERNAL_ERROR = 1011
 _SHUTTING_DOWN = 1001
-
-
-@dataclass(frozen=True)
-class GatewayContext:
-    """The parts of the application that a connection to an agent uses; stored in app.state.agents.
-
-    agents: identities by the hash of their key. state_queries: by node, messages after Welcome that make its agent
-    report its open changes.
-    """
-
-    agents: BatchLoader[bytes, repository.AgentIdentity]
-    state_queries: BatchLoader[int, list[ToAgent]]
-    bus: Bus
-    connections: Connections
-    registry: NodeRegistry
-    recorder: Recorder
-    ingest: Ingest
-    live: LiveHub
-    snapshots: SnapshotStore
-    class_reports: ClassReportStore
-    publisher: PolicyPublisher
-    runner: ExperimentRunner
-    record_change_report: Callable[[int, ChangeMessage], Awaitable[None]]
-    record_decision: Callable[[int, DecisionMessage], Awaitable[None]]
-
-
-class _Refused(Exception):  # noqa: N818 - a reason for the peer, not an error here
-    """The agent's connection must be closed with this code and reason."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
 
 
 @router.websocket("/api/agent")
@@ -114,23 +74,49 @@ async def agent(websocket: WebSocket) -> None:
 
 
 class _AgentConnection:
-    """Implements connections.AgentConnection: one task reads, one writes, and no caller waits for the socket."""
+    """Implements AgentConnection and KeyHolder: one task reads, one writes, and no caller waits for the socket."""
 
     stream = ""
+    rotates_keys = False
+    obeys_stops = False
 
     def __init__(self, websocket: WebSocket, services: GatewayContext) -> None:
         self._websocket = websocket
+        self.host = "" if websocket.client is None else websocket.client.host
         self._services = services
         self._queue: deque[ToAgent] = deque()
         self._ack: Ack | None = None
         self._closing: tuple[int, str] | None = None
         self._wake = asyncio.Event()
         self._received_at = time.monotonic()
-        self._budget = _BURST
+        self._throttle = Throttle(self._received_at)
+        self._correction_ms = 0
+        self._rejection_logged = False
         self._last_seq = 0  # of this connection, which may begin with samples that are already stored
         self._expected_seq = 1
         self._gap_logged = False
-        self._name = "an unknown agent"
+        self._name = ""
+        """Of the node, empty until its key is known."""
+        self._key = PresentedKey(services.agents, services.trust, self._refuse)
+        self._offered: bytes | None = None
+        self._note_key_use_at = math.inf
+
+    @property
+    def key_hash(self) -> bytes:
+        """Return the hash of the key that the connection stands for."""
+        return self._key.hash
+
+    def offer_key(self, key: str) -> None:
+        """Send the agent a new key, which this connection stands for once the agent has stored it."""
+        self._offered = hash_key(key)
+        self.post(NewKey(key))
+
+    def _note_key_use(self) -> None:
+        self._note_key_use_at = time.monotonic() + NOTE_EVERY_S
+        self._services.keys.note_use(self)
+
+    def _is_closing(self) -> bool:
+        return self._closing is not None
 
     def post(self, message: ToAgent) -> None:
         """Queue a message; a newer acknowledgement replaces an older one."""
@@ -148,6 +134,11 @@ class _AgentConnection:
             self._closing = (code, reason)
             self._wake.set()
 
+    def _refuse(self, refused: Refused) -> None:
+        level = logging.WARNING if self._name else logging.DEBUG  # no stranger may fill a disk with lines
+        log.log(level, "The connection of %s was closed: %s", self._name or "an unknown agent", refused.reason)
+        self.close(refused.code, refused.reason)
+
     async def run(self) -> None:
         """Serve the connection from authentication to its end."""
         reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
@@ -157,14 +148,14 @@ class _AgentConnection:
                 await writer
         finally:
             await cancel([reader, writer])
+            await self._key.close()
 
     async def _read(self) -> None:
         """Read until self._closing is set, which also ends the writer."""
         try:
             await self._serve()
-        except _Refused as refused:
-            log.warning("The connection of %s was closed: %s", self._name, refused.reason)
-            self.close(refused.code, refused.reason)
+        except Refused as refused:
+            self._refuse(refused)
         except WebSocketDisconnect:
             self.close(_SHUTTING_DOWN, "")
         except Exception as error:
@@ -180,26 +171,36 @@ class _AgentConnection:
         hello = await self._hello()
         s = self._services
         queries = await s.state_queries.get(identity.node_id) or []
+        if self._is_closing():  # the key was revoked meanwhile
+            return
         state = s.registry.get_or_create(identity.node_id)
-        self.stream = hello.stream
+        self.stream, self.rotates_keys, self.obeys_stops = hello.stream, hello.rotates_keys, hello.obeys_stops
         s.connections.register(identity.node_id, self)
         buffer = s.ingest.open_buffer(
-            identity.node_id, hello.stream, StreamPosition(identity.stream, identity.acked_seq)
+            identity.node_id, hello.stream, StreamPosition(identity.stream, identity.acked_seq, identity.rejected)
         )
         try:
             state.connected, state.interval_s = True, hello.interval_s
-            s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
+            self._correction_ms = state.clock_correction_ms = correction_of(hello.time_ms, now_ms())
+            state.connections += 1
+            if may_store(s, identity.node_id, encode(hello)):
+                s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
-            self.post(Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq))
+            self.post(Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq, buffer.rejected))
             self.post(Ping(now_ms()))
             for query in queries:
                 self.post(query)
+            self._note_key_use()
             s.publisher.schedule(identity.node_id)
             s.runner.set_connected(identity.node_id, connected=True)
             while self._closing is None:
                 await s.ingest.wait_for_room()
                 frame = await self._receive()
-                await self._handle(identity.node_id, state, buffer, frame)
+                if self._is_closing():
+                    return
+                message = self._validated(buffer, frame)
+                if message is not None:
+                    await self._handle(identity.node_id, state, buffer, message, frame)
         finally:
             if s.connections.unregister(identity.node_id, self):
                 state.connected = False
@@ -209,47 +210,41 @@ class _AgentConnection:
     async def _authenticate(self) -> repository.AgentIdentity:
         scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key:
-            raise _Refused(CloseCode.BAD_KEY, "The Authorization header has no key; enrol this agent first.")
+            raise Refused(CloseCode.BAD_KEY, "The Authorization header has no key; enrol this agent first.")
         if not self._websocket.app.state.is_ready:
-            raise _Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
-        identity = await self._services.agents.get(hash_key(key.strip()))
-        if identity is None:
-            raise _Refused(CloseCode.BAD_KEY, "This key is unknown or revoked; enrol this agent again.")
-        return identity
+            raise Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
+        self._key.watch(hash_key(key.strip()))
+        return await self._key.identify()
 
     async def _hello(self) -> Hello:
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = self._decode(await self._receive())
         except TimeoutError:
-            raise _Refused(CloseCode.BAD_FRAME, f"The agent sent no Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
+            raise Refused(CloseCode.BAD_FRAME, f"The agent sent no Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
         if not isinstance(hello, Hello):
-            raise _Refused(CloseCode.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
+            raise Refused(CloseCode.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
         if hello.protocol != PROTOCOL_VERSION:
-            raise _Refused(
+            raise Refused(
                 CloseCode.VERSION,
                 f"The agent speaks protocol {hello.protocol}, the backend {PROTOCOL_VERSION}; upgrade the older.",
             )
         if wrong := validate(hello, Arrival(now_ms())):
-            raise _Refused(CloseCode.BAD_FRAME, wrong)
+            raise Refused(CloseCode.BAD_FRAME, wrong)
         return hello
 
     async def _receive(self) -> bytes:
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
-        now = time.monotonic()
-        self._budget = min(_BURST, self._budget + (now - self._received_at) * _MESSAGES_PER_S) - 1
-        self._received_at = now
-        if self._budget < 0:
-            await asyncio.sleep(-self._budget / _MESSAGES_PER_S)
+        self._received_at = time.monotonic()
         frame = message.get("bytes")
         if frame is None:
-            raise _Refused(CloseCode.BAD_FRAME, "Text frames are not allowed; send binary ones.")
+            raise Refused(CloseCode.BAD_FRAME, "Text frames are not allowed; send binary ones.")
+        if (pause_s := self._throttle.pause_s(self._received_at, len(frame))) > 0:
+            await asyncio.sleep(pause_s)
         if len(frame) > MAX_FRAME_BYTES:
-            raise _Refused(
-                CloseCode.TOO_LARGE, f"A message may have at most {MAX_FRAME_BYTES} bytes, not {len(frame)}."
-            )
+            raise Refused(CloseCode.TOO_LARGE, f"A message may have at most {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
         return bytes(frame)
 
     @staticmethod
@@ -257,32 +252,40 @@ class _AgentConnection:
         try:
             return decode_to_backend(frame)
         except ProtocolError as error:
-            raise _Refused(CloseCode.BAD_FRAME, str(error)) from None
+            raise Refused(CloseCode.BAD_FRAME, str(error)) from None
 
-    def _validated(self, frame: bytes) -> ToBackend:
-        message = self._decode(frame)
+    def _validated(self, buffer: SampleBuffer, frame: bytes) -> ToBackend | None:
+        """Return the message in a frame with corrected times, None for an invalid sample, which is rejected."""
+        try:
+            message = corrected(decode_to_backend(frame), self._correction_ms)
+        except ProtocolError as error:
+            self._reject(buffer, decode_seq(frame), str(error))
+            return None
         if isinstance(message, Hello):
-            raise _Refused(CloseCode.BAD_FRAME, "The agent sent Hello twice on one connection.")
+            raise Refused(CloseCode.BAD_FRAME, "The agent sent Hello twice on one connection.")
         if wrong := validate(message, Arrival(now_ms(), self._last_seq)):
-            raise _Refused(CloseCode.BAD_FRAME, wrong)
+            self._reject(buffer, message.rates.seq if isinstance(message, RatesMessage) else None, wrong)
+            return None
         return message
 
-    async def _handle(self, node_id: int, state: NodeState, buffer: SampleBuffer, frame: bytes) -> None:
-        message = self._validated(frame)
+    def _reject(self, buffer: SampleBuffer, seq: int | None, reason: str) -> None:
+        """Reject the sample with this number; close the connection for anything else (None)."""
+        if seq is None or seq <= self._last_seq:
+            raise Refused(CloseCode.BAD_FRAME, reason)
+        if not self._rejection_logged:
+            self._rejection_logged = True
+            log.warning("Sample %d of %s was rejected: %s", seq, self._name, reason)
+        self._last_seq, self._expected_seq = seq, max(self._expected_seq, seq + 1)
+        self._services.ingest.reject(buffer, seq, reason)
+
+    async def _handle(
+        self, node_id: int, state: NodeState, buffer: SampleBuffer, message: ToBackend, frame: bytes
+    ) -> None:
         match message:
             case RatesMessage(rates):
                 self._ingest(node_id, state, buffer, rates, len(frame))
-            case Clock(ping_ms, node_ms):
-                state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # the answer was sent half a round trip ago
-            case TopologyMessage(topology):
-                self._services.recorder.record(node_id, topology)
-                self._services.snapshots.add_snapshot(node_id, topology)
-            case InventoryMessage(inventory):
-                state.set_inventory(inventory)
-                self._services.recorder.record(node_id, inventory)
-                self._services.snapshots.add_snapshot(node_id, inventory)
-            case LearnedMessage(learned):
-                self._services.recorder.record(node_id, learned)
+            case Clock() | KeyStored():
+                self._handle_reply(state, message)
             case TasksMessage(_, tasks):
                 state.tasks = tasks
                 self._services.bus.publish(InventoryEvent(node_id))
@@ -294,12 +297,23 @@ class _AgentConnection:
                 state.add_classes(message)
                 self._services.class_reports.add_report(node_id, message)
                 self._services.live.publish_classes(node_id, message)
-            case ChangeMessage():
-                await self._services.record_change_report(node_id, message)
-            case DecisionMessage():
-                await self._services.record_decision(node_id, message)
-            case ExperimentMessage():
+            case ExperimentMessage(measured=None):
                 self._services.runner.handle_message(node_id, message)
+            case InventoryMessage(inventory):
+                state.set_inventory(inventory)
+                await store_report(self._services, node_id, message, frame)
+            case _:
+                await store_report(self._services, node_id, message, frame)
+
+    def _handle_reply(self, state: NodeState, reply: Clock | KeyStored) -> None:
+        if isinstance(reply, Clock):
+            # the answer was sent half a round trip ago
+            state.clock_skew_ms = reply.node_ms + self._correction_ms - (reply.ping_ms + now_ms()) / 2
+            if is_wrong(state.clock_skew_ms):
+                raise Refused(TRY_AGAIN_LATER, "The node's clock was set; connect again to measure its offset.")
+        elif self._offered is not None and self._offered.hex() == reply.sha256:  # else a newer one was sent meanwhile
+            self._key.watch(self._offered)
+            self._note_key_use()
 
     def _ingest(self, node_id: int, state: NodeState, buffer: SampleBuffer, rates: Rates, size: int) -> None:
         if rates.seq > self._expected_seq and not self._gap_logged:
@@ -309,7 +323,7 @@ class _AgentConnection:
         self._services.ingest.add(buffer, rates, size)
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # resent samples are for the history only
-            state.add_rates(rates)
+            state.add_rates(rates, size)
             self._services.live.publish_rates(node_id, rates)
             self._services.runner.handle_rates(node_id, rates)
 
@@ -324,12 +338,14 @@ class _AgentConnection:
                 except TimeoutError:
                     ping_at = time.monotonic() + _PING_EVERY_S
                     self._queue.append(Ping(now_ms()))
+                    if time.monotonic() >= self._note_key_use_at:
+                        self._note_key_use()
                     if time.monotonic() - self._received_at > _SILENCE_S:
                         self.close(_INTERNAL_ERROR, f"Nothing was received for {_SILENCE_S:.0f} s.")
                 self._wake.clear()
-                while self._queue:
+                while self._queue and self._closing is None:
                     await self._send(self._queue.popleft())
-                if self._ack is not None:
+                if self._ack is not None and self._closing is None:
                     ack, self._ack = self._ack, None
                     await self._send(ack)
             code, reason = self._closing

@@ -1,14 +1,21 @@
 """Enrolment of agents over HTTP."""
 
 from fastapi import APIRouter, Request, status
+from fastapi.responses import PlainTextResponse
 
-from coresteer.auth.dependencies import Admin
+from coresteer.auth.dependencies import Admin, Operator
+from coresteer.auth.schemas import Role
+from coresteer.config import Config
 from coresteer.db import Session
+from coresteer.errors import Forbidden, NotFound
 from coresteer.gateway import enrolment
 from coresteer.gateway.enrolment_schemas import EnrolmentToken, EnrolmentTokenCreate, EnrolRequest, EnrolResponse
+from coresteer.inputs import RowId
+from coresteer.nodes.service import find_node
 from coresteer.origin import public_url
 
 router = APIRouter(tags=["auth"])
+CA = "/ca.pem"
 
 
 @router.post("/api/enrolment-tokens", status_code=status.HTTP_201_CREATED)
@@ -16,13 +23,36 @@ async def create_enrolment_token(
     request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
 ) -> EnrolmentToken:
     """Create a one-time token with which one agent enrols, or any number of simulated nodes."""
-    new = await enrolment.new_enrolment_token(session, by.username, body)
+    new = enrolment.pinned(await enrolment.new_enrolment_token(session, by.username, body), request.app.state.config)
     backend = public_url(request)
     command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
     if not body.simulated:
         command = (
             f"coresteer-agent enrol --backend {backend} --token {new.token} && coresteer-agent run --backend {backend}"
         )
+    return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
+
+
+@router.get(CA, response_class=PlainTextResponse, include_in_schema=False)
+async def certificate_authority(request: Request) -> PlainTextResponse:
+    """Return the installation's own certificate authority; agents compare its fingerprint with that of their token."""
+    config: Config = request.app.state.config
+    if config.tls_cert is not None or not config.ca_path.exists():
+        raise NotFound("This installation has no certificate authority of its own; `coresteer serve --tls auto` has.")
+    return PlainTextResponse(config.ca_path.read_text(), media_type="application/x-pem-file")
+
+
+@router.post("/api/nodes/{node_id}/readmit", status_code=status.HTTP_201_CREATED)
+async def readmit_node(request: Request, by: Operator, node_id: RowId, session: Session) -> EnrolmentToken:
+    """Create a one-time token with which this node enrols again, such as after its system was installed anew.
+
+    Its key so far is valid until then. A node whose key was revoked is readmitted by administrators only.
+    """
+    node = await find_node(session, node_id)
+    if node.key_hash is None and by.role is not Role.ADMIN:
+        raise Forbidden(f"The key of {node.name} was revoked by an administrator; only an administrator readmits it.")
+    new = enrolment.pinned(await enrolment.readmit(session, by.username, node), request.app.state.config)
+    command = enrolment.readmission_command(new, node.name, public_url(request))
     return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
 
 

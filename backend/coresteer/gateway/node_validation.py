@@ -5,6 +5,7 @@ Each function returns a sentence that says what is wrong, or None.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 
 from coresteer.gateway.setting_validation import invalid_params, invalid_value
 from coresteer_core.node import nic
@@ -98,6 +99,17 @@ def invalid_machine_settings(message: InventoryMessage) -> str | None:
     values = message.inventory.settings.items()
     known = ((key, value) for key, value in values if key in MACHINE_SETTINGS)
     return next((wrong for key, value in known if (wrong := invalid_value(key, value))), None)
+
+
+def invalid_addresses(message: InventoryMessage) -> str | None:
+    """Return which IP address of a netdev, or network of the limits, is none; None if all are valid."""
+    try:
+        for netdev in message.inventory.netdevs:
+            for address in netdev.addresses:
+                ip_address(address)
+    except ValueError as error:
+        return f"{error}."
+    return message.inventory.limits.invalid()
 
 
 def _netdev_params(inventory: Inventory) -> Iterator[dict[str, str]]:

@@ -59,6 +59,7 @@ class Recorder:
             case Inventory():
                 report.inventory = encoded
                 report.netdevs = msgspec.json.encode({n.name: n.driver for n in message.netdevs})
+                report.changed_settings = message.changed_settings
                 report.drivers = sorted({n.driver for n in message.netdevs if n.driver and not n.virtual})
             case NicKnowledge():
                 report.learned = encoded

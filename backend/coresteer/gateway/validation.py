@@ -18,8 +18,10 @@ from coresteer_core.protocol import (
     FlowsMessage,
     Hello,
     InventoryMessage,
+    KeyStored,
     LearnedMessage,
     RatesMessage,
+    StoppedMessage,
     TasksMessage,
     ToBackend,
     TopologyMessage,
@@ -47,8 +49,8 @@ class MessageRules(Generic[M]):
     """Validation rules for one type of message, applied after decoding.
 
     texts: the part that is searched for control characters. cpu_lists: texts that are CPU lists. time_ms: the node's
-    Unix time, which may differ by 24 h from the backend's. relations: of several fields, each returns a sentence or
-    None. context: the same, given the circumstances of the message's arrival.
+    Unix time, after its correction, which may differ by 24 h from the backend's. relations: of several fields, each
+    returns a sentence or None. context: the same, given the circumstances of the message's arrival.
     """
 
     texts: Callable[[M], object] = lambda message: message
@@ -104,6 +106,7 @@ def _inventory_cpu_lists(message: InventoryMessage) -> Iterable[str | None]:
     inventory = message.inventory
     yield from (text for netdev in inventory.netdevs for queue in netdev.queues for text in (queue.rps, queue.xps))
     yield from (text for irq in inventory.irqs for text in (irq.requested, irq.effective))
+    yield inventory.limits.settings.cpus_off_limits
 
 
 def _flows_cpu_lists(message: FlowsMessage) -> Iterable[str | None]:
@@ -137,6 +140,7 @@ RULES: Mapping[type, MessageRules[Any]] = {
             node_validation.duplicate_irq,
             node_validation.invalid_netdev_settings,
             node_validation.invalid_machine_settings,
+            node_validation.invalid_addresses,
         ),
     ),
     LearnedMessage: MessageRules[LearnedMessage](relations=(node_validation.too_many_points,)),
@@ -163,6 +167,8 @@ RULES: Mapping[type, MessageRules[Any]] = {
             experiment_validation.invalid_cpu_times,
         ),
     ),
-    Clock: MessageRules[Clock](time_ms=lambda message: message.node_ms, context=_unexpected_clock),
+    StoppedMessage: MessageRules[StoppedMessage](),
+    KeyStored: MessageRules[KeyStored](),
+    Clock: MessageRules[Clock](context=_unexpected_clock),
 }
 """The rules of each type that an agent may send."""

@@ -2,19 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import NamedTuple
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from sqlalchemy import ARRAY, LargeBinary, Text, bindparam, delete, select, text
+from sqlalchemy import ARRAY, Interval, LargeBinary, Text, bindparam, delete, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import undefer
 
 from coresteer.nodes.tables import NodeRow
 
+OVERLAP = timedelta(hours=24)
+"""How long an agent's key stays valid after the agent has stored the next one: a restored backup may need it."""
+
 _UPSERT = text("""
     INSERT INTO node (name, key_hash, simulated)
     SELECT name, key_hash, :simulated FROM unnest(:names, :hashes) AS new (name, key_hash)
-    ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash
+    ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash, key_created_at = now(), key_used_at = NULL,
+        previous_key_hash = NULL, previous_key_until = NULL
     WHERE node.simulated = excluded.simulated AND (:replace_keys OR node.key_hash IS NULL)
     RETURNING id, name
 """).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hashes", type_=ARRAY(LargeBinary)))
@@ -64,31 +70,107 @@ async def find_by_name(session: AsyncSession, name: str) -> NodeRow | None:
     return await session.scalar(select(NodeRow).where(NodeRow.name == name))
 
 
-async def delete_node(session: AsyncSession, node_id: int) -> None:
-    """Delete the node; its samples are dropped with their partitions."""
-    await session.execute(delete(NodeRow).where(NodeRow.id == node_id))
+async def simulated_ids(session: AsyncSession) -> Sequence[int]:
+    """Return the ids of all simulated nodes."""
+    return (await session.scalars(select(NodeRow.id).where(NodeRow.simulated))).all()
+
+
+async def delete_nodes(session: AsyncSession, node_ids: Sequence[int]) -> None:
+    """Delete nodes with their flows, which name users and addresses; samples are dropped with their partitions.
+
+    The nodes first: their rows are locked while flows are stored, so that none is stored afterwards.
+    """
+    await session.execute(delete(NodeRow).where(NodeRow.id.in_(node_ids)))
+    await session.execute(text("DELETE FROM telemetry_flows WHERE node_id = ANY(:ids)"), {"ids": list(node_ids)})
 
 
 @dataclass(frozen=True)
 class AgentIdentity:
-    """The node that an agent's key belongs to. acked_seq: everything up to that sample of the stream is stored."""
+    """The node that an agent's key belongs to. expired: the key was not used for too long.
+
+    acked_seq: everything up to that sample of the stream is stored, except rejected samples.
+    """
 
     node_id: int
     name: str
     simulated: bool
     stream: str | None
     acked_seq: int
+    rejected: int
+    expired: bool
 
 
 async def find_by_keys(
-    connection: AsyncConnection[TupleRow], key_hashes: Sequence[bytes]
+    connection: AsyncConnection[TupleRow], key_hashes: Sequence[bytes], expiry: timedelta
 ) -> dict[bytes, AgentIdentity]:
-    """Return the nodes whose agents hold these keys, by the hash of the key."""
+    """Return the nodes whose agents hold these keys, by the hash of the key. expiry: of a key that is not used."""
     cursor = await connection.execute(
-        "SELECT key_hash, id, name, simulated, stream, acked_seq FROM node WHERE key_hash = ANY(%s)",
-        (list(key_hashes),),
+        """
+        SELECT hash, id, name, simulated, stream, acked_seq, rejected_samples,
+            coalesce(key_used_at, key_created_at) < now() - %s
+        FROM unnest(%s::bytea[]) AS hash JOIN node
+        ON key_hash = hash OR previous_key_hash = hash AND coalesce(previous_key_until > now(), true)
+        """,
+        (expiry, list(key_hashes)),
     )
     return {key_hash: AgentIdentity(*rest) for key_hash, *rest in await cursor.fetchall()}
+
+
+class UsedKey(NamedTuple):
+    """A key in use. is_due: a new one should replace it. is_new: the agent uses it for the first time."""
+
+    hash: bytes
+    node_id: int
+    name: str
+    is_due: bool
+    is_new: bool
+
+
+_NOTE_KEY_USE = text("""
+    WITH used AS (
+        SELECT node.id, hash FROM unnest(:hashes) AS hash JOIN node ON key_hash = hash OR previous_key_hash = hash
+        ORDER BY node.id FOR NO KEY UPDATE OF node
+    )
+    UPDATE node SET key_used_at = now(), previous_key_until = CASE
+        WHEN key_hash = hash AND previous_key_hash IS NOT NULL AND previous_key_until IS NULL THEN now() + :overlap
+        ELSE previous_key_until END
+    FROM used WHERE node.id = used.id
+    RETURNING hash, node.id, name,
+        key_hash = hash AND key_created_at < now() - :rotation
+            OR previous_key_hash = hash AND previous_key_until IS NULL,
+        key_hash = hash AND coalesce(previous_key_until = now() + :overlap, false)
+""").bindparams(
+    bindparam("hashes", type_=ARRAY(LargeBinary)),
+    bindparam("overlap", type_=Interval),
+    bindparam("rotation", type_=Interval),
+)
+"""An agent that uses a new key has stored it, so the validity of the previous one begins to end.
+
+Nodes are locked in the order of their ids, as wherever several are, so that no two transactions wait for each other.
+"""
+
+
+async def note_key_use(session: AsyncSession, hashes: Sequence[bytes], rotation: timedelta) -> list[UsedKey]:
+    """Note that the keys with these hashes are in use; rotation: age at which a key is due for another one."""
+    values = {"hashes": list(hashes), "overlap": OVERLAP, "rotation": rotation}
+    return [UsedKey(*row) for row in await session.execute(_NOTE_KEY_USE, values)]
+
+
+async def replace_key(session: AsyncSession, presented: bytes, replacement: bytes) -> bool:
+    """Make a key valid beside the one that the agent uses; return False if that one may not be replaced any more.
+
+    A replacement that the agent has not used yet is replaced itself.
+    """
+    replaced = await session.execute(
+        text("""
+            UPDATE node SET key_hash = :replacement, key_created_at = now(), previous_key_hash = :presented,
+                previous_key_until = NULL
+            WHERE key_hash = :presented OR previous_key_hash = :presented AND previous_key_until IS NULL
+            RETURNING id
+        """),
+        {"presented": presented, "replacement": replacement},
+    )
+    return replaced.first() is not None
 
 
 @dataclass
@@ -104,6 +186,7 @@ class NodeReport:
     numa_nodes: int | None = None
     drivers: list[str] | None = None
     netdevs: bytes | None = None
+    changed_settings: int | None = None
 
     def merged_with(self, newer: "NodeReport") -> "NodeReport":
         """Return the newer value of each column, where the newer report has one."""
@@ -122,14 +205,14 @@ async def store_reports(connection: AsyncConnection[TupleRow], reports: Mapping[
                 cpus = coalesce(%s::int, cpus),
                 packages = coalesce(%s::int, packages), numa_nodes = coalesce(%s::int, numa_nodes),
                 drivers = coalesce(%s::text[], drivers), netdevs = coalesce(%s::jsonb, netdevs),
-                last_seen_at = now()
+                changed_settings = coalesce(%s::int, changed_settings), last_seen_at = now()
             WHERE id = %s
             """,
             [
                 (
                     *(None if raw is None else raw.decode() for raw in (t.hello, t.topology, t.inventory, t.learned)),
                     *(t.cpus, t.packages, t.numa_nodes, t.drivers),
-                    *(None if t.netdevs is None else t.netdevs.decode(), node_id),
+                    *(None if t.netdevs is None else t.netdevs.decode(), t.changed_settings, node_id),
                 )
                 for node_id, t in sorted(reports.items())
             ],

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -23,10 +24,17 @@ def hash_key(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
-async def identify_agents(database: Database, key_hashes: Sequence[bytes]) -> dict[bytes, repository.AgentIdentity]:
-    """Return the nodes whose agents hold these keys, by the hash of the key."""
+def new_key() -> str:
+    """Return a new key for an agent: 256 random bits."""
+    return f"csn_{secrets.token_urlsafe(32)}"
+
+
+async def identify_agents(
+    database: Database, expiry: timedelta, key_hashes: Sequence[bytes]
+) -> dict[bytes, repository.AgentIdentity]:
+    """Return the nodes whose agents hold these keys, by the hash of the key. expiry: of a key that is not used."""
     async with database.pool.connection() as connection:
-        return await repository.find_by_keys(connection, key_hashes)
+        return await repository.find_by_keys(connection, key_hashes, expiry)
 
 
 async def create_nodes(
@@ -40,15 +48,15 @@ async def create_nodes(
     """
     if len(set(names)) != len(names):
         raise Invalid("A name is given twice; node names must be unique.", field="names")
-    keys = {name: f"csn_{secrets.token_urlsafe(32)}" for name in names}
+    keys = {name: new_key() for name in names}
     hashes = {name: hash_key(key) for name, key in keys.items()}
     ids = await repository.upsert_nodes(session, hashes, simulated=simulated, replace_keys=simulated or replace_keys)
     if missing := [name for name in names if name not in ids]:
         existing = await repository.find_by_name(session, missing[0])
         if existing is not None and existing.simulated == simulated:
             raise Conflict(
-                f"“{missing[0]}” is already enrolled. If its agent lost its key, an administrator must revoke the old "
-                "one first in the settings under Nodes; otherwise give this agent another name."
+                f"“{missing[0]}” is already enrolled. If this machine was installed anew, run `coresteer readmit "
+                f"{missing[0]}` and enrol with the command that it prints; otherwise give this agent another name."
             )
         kind, other = ("simulated", "real") if simulated else ("real", "simulated")
         raise Conflict(f"“{missing[0]}” is already a {other} node; choose another name for the {kind} one.")
@@ -60,6 +68,14 @@ async def find_node(session: AsyncSession, node_id: int) -> NodeRow:
     row = await repository.find_node(session, node_id)
     if row is None:
         raise NotFound(f"There is no node {node_id}; it may have been deleted.")
+    return row
+
+
+async def find_node_by_name(session: AsyncSession, name: str) -> NodeRow:
+    """Return the node of that name without topology and inventory. Raises NotFound."""
+    row = await repository.find_by_name(session, name)
+    if row is None:
+        raise NotFound(f"There is no node “{name}”; an agent with a new name needs an enrolment token.")
     return row
 
 

@@ -15,10 +15,12 @@ from coresteer.db import Base
 class NodeRow(Base):
     """A node: name, key, labels and its agent's latest reports.
 
-    key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed at enrolment. hello, topology, inventory,
-    learned (observations of its NICs): latest reports of its agent. cpus, packages, numa_nodes, drivers, netdevs
-    (driver by name): extracts of these, for lists and selectors. stream and acked_seq: everything up to that sample of
-    that stream is stored.
+    key_hash: SHA-256 of its agent's key, NULL when revoked. key_used_at: when it was noted last that a key is in use.
+    previous_key_hash: of the key before, valid until previous_key_until; where that is NULL, the agent has not used the
+    new key yet, and both are valid. simulated: fixed at enrolment. hello, topology, inventory, learned (observations of
+    its NICs): latest reports of its agent. cpus, packages, numa_nodes, drivers, netdevs (driver by name): extracts of
+    these, for lists and selectors; changed_settings: as in Inventory. stream and acked_seq: everything up to that
+    sample of that stream is stored, except rejected_samples of them.
     """
 
     __tablename__ = "node"
@@ -28,6 +30,10 @@ class NodeRow(Base):
     simulated: Mapped[bool]
     labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default=text("'{}'"))
     key_hash: Mapped[bytes | None] = mapped_column(unique=True)
+    key_created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=text("now()"))
+    key_used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    previous_key_hash: Mapped[bytes | None] = mapped_column(unique=True)
+    previous_key_until: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=text("now()"))
     last_seen_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     hello: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
@@ -39,6 +45,8 @@ class NodeRow(Base):
     numa_nodes: Mapped[int | None]
     drivers: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
     netdevs: Mapped[dict[str, str | None]] = mapped_column(JSONB, server_default=text("'{}'"))
+    changed_settings: Mapped[int | None]
     stream: Mapped[str | None] = mapped_column(Text)
     acked_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    rejected_samples: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     clock_skew_ms: Mapped[float | None]

@@ -14,6 +14,14 @@ class AgentConnection(Protocol):
     def stream(self) -> str:
         """Return the id of the sample stream that the agent's Hello named."""
 
+    @property
+    def host(self) -> str:
+        """Return the address from which the agent is connected; empty where it is not known."""
+
+    @property
+    def obeys_stops(self) -> bool:
+        """Return whether the agent understands stops of enforcement."""
+
     def post(self, message: ToAgent) -> None:
         """Queue a message to the agent without blocking; an agent that does not read is disconnected."""
 

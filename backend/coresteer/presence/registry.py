@@ -17,6 +17,8 @@ from coresteer_core.protocol import ClassesMessage, FlowsMessage
 
 _MIN_STALE_AFTER_S = 3.0
 _MAX_RECENT = 100
+_MAX_RECENT_BYTES = 8 * 1024**2
+"""Of the intervals of one node in memory: those of 8,192 CPUs have 0.8 MB each."""
 MAX_POLICIES = 16
 """Policies of one node whose service classes are stored; reports of others are dropped."""
 
@@ -25,11 +27,15 @@ MAX_POLICIES = 16
 class NodeState:
     """In-memory state of one node since the backend started. Times are monotonic seconds.
 
+    connections: how often its agent has connected.
     physical: names of its network devices that are hardware. recent: its intervals of the last ROUND_PERIOD_S, which
     policies evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
+    clock_correction_ms: what is added to its times, because its clock is wrong. clock_skew_ms: how far its times are
+    then ahead of the backend's clock, None before it is measured.
     """
 
     connected: bool = False
+    connections: int = 0
     interval_s: float = 1.0
     rates: Rates | None = None
     rates_at: float | None = None
@@ -37,6 +43,7 @@ class NodeState:
     flows: FlowsMessage | None = None
     classes: dict[int, ClassesMessage] = field(default_factory=dict)
     clock_skew_ms: float | None = None
+    clock_correction_ms: int = 0
     tasks: list[Task] = field(default_factory=list)
     physical: frozenset[str] | None = None
     last_health: Health | None = None
@@ -54,11 +61,13 @@ class NodeState:
         is_fresh = self.rates_at is not None and time.monotonic() - self.rates_at <= stale_after_s
         return Health.LIVE if is_fresh else Health.STALE
 
-    def add_rates(self, rates: Rates) -> None:
-        """Store the rates of the node's newest interval."""
+    def add_rates(self, rates: Rates, size: int = 0) -> None:
+        """Store the rates of the node's newest interval. size: their bytes in the message."""
         self.rates, self.rates_at, self.figures = rates, time.monotonic(), None
         self.recent.append(rates)
         while rates.time_ms - self.recent[0].time_ms >= ROUND_PERIOD_S * 1000:
+            self.recent.popleft()
+        while len(self.recent) > 1 and len(self.recent) * size > _MAX_RECENT_BYTES:
             self.recent.popleft()
 
     def add_classes(self, message: ClassesMessage) -> None:
