@@ -44,14 +44,21 @@ async def test_the_set_up_link_makes_one_administrator_and_works_once(backend: B
     client = backend.anonymous()
     assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
 
+    async def check(link: str | None) -> int:
+        return (await client.post("/api/auth/setup/check", {"token": link})).status_code
+
     body = {"token": token, "username": NAME, "password": PASSWORD}
     wrong = await client.post("/api/auth/setup", {**body, "token": "guessed"})
-    assert wrong.status_code == 403
+    assert (wrong.status_code, await check("guessed")) == (403, 403)
+    assert [await check(token), await check(token)] == [204, 204]
     answer = await client.post("/api/auth/setup", body)
-    assert answer.status_code == 200
+    assert (answer.status_code, await check(token)) == (200, 409)
     assert (answer.json()["username"], answer.json()["role"]) == (NAME, "admin")
     assert (await client.get("/api/auth/me")).json() == answer.json()
     assert (await client.get("/api/auth/setup")).json() == {"needs_setup": False}
+
+    (user,) = (await client.get("/api/users")).json()
+    assert user["last_login_at"] is not None  # the set-up signs in
 
     again = await backend.anonymous().post("/api/auth/setup", {**body, "username": "eve"})
     assert again.status_code == 409
@@ -193,6 +200,10 @@ ROLES = ("anonymous", "viewer", "operator", "admin")
 # what each role is told: method, path, body, then the status by role in the order above
 MATRIX = [
     ("GET", "/api/auth/me", None, (401, 200, 200, 200)),
+    ("GET", "/api/auth/sessions", None, (401, 200, 200, 200)),
+    ("DELETE", "/api/auth/sessions/0", None, (401, 404, 404, 404)),
+    ("POST", "/api/auth/password", {"present": "x", "password": "short"}, (401, 422, 422, 422)),
+    ("DELETE", "/api/users/999999", None, (401, 403, 403, 404)),
     ("GET", "/api/audit", None, (401, 200, 200, 200)),
     ("GET", "/api/users", None, (401, 403, 403, 200)),
     ("POST", "/api/users", {"username": "new", "password": "short", "role": "viewer"}, (401, 403, 403, 422)),
@@ -287,3 +298,49 @@ async def test_no_secret_is_stored_in_clear_text(backend: Backend) -> None:
             assert cookie not in kept
             assert answer.json()["token"] not in kept
             assert PASSWORD not in kept
+
+
+async def test_a_user_changes_their_own_password_which_ends_their_other_sessions(backend: Backend) -> None:
+    await add_user(backend, "changes-password")
+    here, elsewhere = await log_in(backend, "changes-password"), await log_in(backend, "changes-password")
+    wrong = await here.post("/api/auth/password", {"present": "wrong", "password": "another good password"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (403, "present")
+    weak = await here.post("/api/auth/password", {"present": PASSWORD, "password": "password123"})
+    assert weak.status_code == 422
+    changed = await here.post("/api/auth/password", {"present": PASSWORD, "password": "another good password"})
+    assert changed.status_code == 204
+    assert (await here.get("/api/auth/me")).status_code == 200
+    assert (await elsewhere.get("/api/auth/me")).status_code == 401
+    body = {"username": "changes-password", "password": "another good password"}
+    assert (await backend.anonymous().post("/api/auth/login", body)).status_code == 200
+    _, token = await make_token(backend, await backend.client("admin"))
+    by_token = await token.post("/api/auth/password", {"present": PASSWORD, "password": "another good password"})
+    assert by_token.status_code == 403
+
+
+async def test_guesses_of_the_present_password_are_limited(backend: Backend) -> None:
+    await add_user(backend, "guessed")
+    client = await log_in(backend, "guessed")
+    body = {"present": "wrong", "password": "another good password"}
+    codes = [(await client.post("/api/auth/password", body)).status_code for _ in range(6)]
+    assert codes == [403] * 5 + [429]
+
+
+async def test_a_user_sees_and_ends_their_own_sessions_only(backend: Backend) -> None:
+    await add_user(backend, "two-sessions")
+    here, elsewhere = await log_in(backend, "two-sessions"), await log_in(backend, "two-sessions")
+    sessions = (await here.get("/api/auth/sessions")).json()
+    assert [(each["current"], each["address"]) for each in sessions] == [(False, "127.0.0.1"), (True, "127.0.0.1")]
+    assert all("python-requests" in each["browser"] for each in sessions)
+    other = await backend.client("admin")
+    assert (await other.delete(f"/api/auth/sessions/{sessions[0]['id']}")).status_code == 404
+    assert (await here.delete(f"/api/auth/sessions/{sessions[0]['id']}")).status_code == 204
+    assert (await elsewhere.get("/api/auth/me")).status_code == 401
+    assert [each["current"] for each in (await here.get("/api/auth/sessions")).json()] == [True]
+
+
+async def test_a_user_has_a_limited_number_of_sessions(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coresteer.auth.service._MAX_SESSIONS", 2)
+    await add_user(backend, "signs-in-often")
+    clients = [await log_in(backend, "signs-in-often") for _ in range(3)]
+    assert [(await client.get("/api/auth/me")).status_code for client in clients] == [401, 200, 200]

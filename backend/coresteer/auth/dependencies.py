@@ -16,7 +16,11 @@ from coresteer.errors import DATABASE_UNAVAILABLE, Forbidden, Unauthenticated, i
 from coresteer.origin import is_cross_origin
 
 _RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+SIGNED_IN = "is_signed_in"
+"""Attribute of a request's state, set when its user is known; the HTTP server reads it."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_UNKNOWN_LENGTH_BYTES = 1024 * 1024
+"""Counted for a body in chunks, whose length is not known in advance: the most that most requests may have."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,23 @@ class Identity:
     csrf_token: str | None = None
 
 
+def credential_hash(connection: HTTPConnection) -> bytes | None:
+    """Return the hash of the API token or session cookie that a request presents, None without one."""
+    token = _bearer_token(connection) or connection.cookies.get(SESSION_COOKIE)
+    return token_hash(token) if token else None
+
+
+def _bearer_token(connection: HTTPConnection) -> str | None:
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
 async def _identify(connection: HTTPConnection) -> Identity:
     """Authenticate. Raises Unauthenticated. A transaction of its own, so that no request locks its session's row."""
     database: Database = connection.app.state.database
-    kind, _, token = connection.headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer":
+    if (token := _bearer_token(connection)) is not None:
         async with database.session() as session:
-            api_token = await repository.use_api_token(session, token_hash(token.strip()))
+            api_token = await repository.use_api_token(session, token_hash(token))
         if api_token is None:
             raise Unauthenticated(
                 "The API token is unknown, has expired, or its owner is disabled. Make a new one in the settings.",
@@ -48,12 +62,16 @@ async def _identify(connection: HTTPConnection) -> Identity:
             row = await repository.use_session(session, token_hash(cookie))
         if row is not None:
             return Identity(row.user.username, Role(row.user.role), "session", row.csrf_token)
-    raise Unauthenticated("Sign in first; a session ends after 12 hours without use, and after 30 days.")
+    raise Unauthenticated(
+        f"Sign in first; a session ends after {repository.SESSION_HOURS} hours without use, and after "
+        f"{repository.MAX_SESSION_DAYS} days."
+    )
 
 
 async def identify_request(request: Request) -> Identity:
     """Authenticate a request. An unsafe method with a cookie needs the session's CSRF token."""
     identity = await _identify(request)
+    setattr(request.state, SIGNED_IN, True)
     if identity.csrf_token is not None and request.method not in _SAFE_METHODS:
         sent = request.headers.get("x-csrf-token", "")
         if not compare_digest(sent.encode(), identity.csrf_token.encode()):
@@ -61,7 +79,23 @@ async def identify_request(request: Request) -> Identity:
                 "The X-CSRF-Token header is missing or not this session's; GET /api/auth/me returns it. "
                 "Reload the page and try again."
             )
+    if request.method not in _SAFE_METHODS:
+        length = request.headers.get("content-length", "")
+        request.app.state.quotas.admit_request(
+            identity.username, int(length) if length.isdecimal() else _UNKNOWN_LENGTH_BYTES
+        )
     return identity
+
+
+async def authorized_body(request: Request, identity: Identity) -> bytes:
+    """Return the body of a request of this caller. Raises Unauthenticated or Forbidden if it may not send it any more.
+
+    An upload takes as long as its sender likes, so that its rights may end meanwhile.
+    """
+    body = await request.body()
+    if await _identify(request) != identity:
+        raise Forbidden(f"The rights of {identity.username} changed during the upload; send it again.")
+    return body
 
 
 async def identify_websocket(websocket: WebSocket) -> Identity:

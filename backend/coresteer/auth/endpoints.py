@@ -8,8 +8,12 @@ from coresteer.auth.schemas import (
     ApiToken,
     ApiTokenCreate,
     ApiTokenCreated,
+    BrowserSession,
     LoginRequest,
     Me,
+    PasswordChange,
+    SessionId,
+    SetupLink,
     SetupRequest,
     SetupState,
     User,
@@ -19,10 +23,14 @@ from coresteer.auth.schemas import (
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.tables import ApiTokenRow
 from coresteer.db import Session
+from coresteer.errors import Forbidden
 from coresteer.inputs import RowId
 from coresteer.origin import public_url
 
 router = APIRouter(tags=["auth"])
+
+_MAX_BROWSER = 300
+"""Characters of the User-Agent header that are stored."""
 
 
 def _signed_in(request: Request, response: Response, signed_in: service.SignedIn) -> Me:
@@ -35,6 +43,12 @@ def _signed_in(request: Request, response: Response, signed_in: service.SignedIn
     )
     identity = signed_in.identity
     return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
+
+
+def _client(request: Request) -> service.Client:
+    address = request.client.host if request.client else "unknown"
+    browser = request.headers.get("user-agent", "")[:_MAX_BROWSER]
+    return service.Client(address, browser.encode("ascii", "replace").decode())
 
 
 def _api_token(row: ApiTokenRow) -> ApiToken:
@@ -57,18 +71,24 @@ async def setup_state(session: Session) -> SetupState:
     return SetupState(needs_setup=not await repository.has_users(session))
 
 
+@router.post("/api/auth/setup/check", status_code=status.HTTP_204_NO_CONTENT)
+async def check_set_up_link(body: SetupLink, session: Session) -> None:
+    """Check a set-up link without using it: a problem says why it cannot create the first administrator."""
+    await service.check_set_up_link(session, body.token)
+
+
 @router.post("/api/auth/setup")
 async def setup(request: Request, response: Response, body: SetupRequest, session: Session) -> Me:
     """Create the first administrator with the token of the set-up link, and sign in."""
-    return _signed_in(request, response, await service.set_up(session, body))
+    return _signed_in(request, response, await service.set_up(session, body, _client(request)))
 
 
 @router.post("/api/auth/login")
 async def login(request: Request, response: Response, body: LoginRequest) -> Me:
     """Sign in with name and password; the session is in an HttpOnly cookie."""
-    address = request.client.host if request.client else "unknown"
     state = request.app.state
-    return _signed_in(request, response, await service.log_in(state.database, state.login_limit, body, address))
+    signed_in = await service.log_in(state.database, state.login_limit, body, _client(request))
+    return _signed_in(request, response, signed_in)
 
 
 @router.post("/api/auth/logout", status_code=status.HTTP_204_NO_CONTENT)
@@ -82,6 +102,29 @@ async def logout(request: Request, response: Response, identity: Viewer, session
 async def me(identity: Viewer) -> Me:
     """Return the signed-in user."""
     return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
+
+
+@router.post("/api/auth/password", status_code=status.HTTP_204_NO_CONTENT)
+async def change_password(request: Request, identity: Viewer, body: PasswordChange) -> None:
+    """Change the user's own password; their other sessions end."""
+    state, cookie = request.app.state, request.cookies.get(SESSION_COOKIE)
+    if identity.via != "session" or cookie is None:
+        raise Forbidden("A password is changed on the page Account; an API token may not.")
+    await service.change_password(
+        state.database, state.login_limit, identity, body, cookie=cookie, client=_client(request)
+    )
+
+
+@router.get("/api/auth/sessions")
+async def list_sessions(request: Request, identity: Viewer, session: Session) -> list[BrowserSession]:
+    """List the user's own browser sessions, newest first."""
+    return await service.own_sessions(session, identity, request.cookies.get(SESSION_COOKIE))
+
+
+@router.delete("/api/auth/sessions/{session_id}", status_code=status.HTTP_204_NO_CONTENT)
+async def end_session(identity: Viewer, session_id: SessionId, session: Session) -> None:
+    """End one of the user's own browser sessions; its open pages close at once."""
+    await service.end_own_session(session, identity, session_id)
 
 
 @router.get("/api/users")
@@ -101,6 +144,12 @@ async def update_user(by: Admin, user_id: RowId, body: UserUpdate, session: Sess
     """Change a user's role or password, or disable or enable the user."""
     row = await service.update_user(session, by.username, user_id, body)
     return User.model_validate(row, from_attributes=True)
+
+
+@router.delete("/api/users/{user_id}", status_code=status.HTTP_204_NO_CONTENT)
+async def delete_user(by: Admin, user_id: RowId, session: Session) -> None:
+    """Delete a user; a pseudonym takes the name's place in history and audit log."""
+    await service.delete_user(session, by, user_id)
 
 
 @router.get("/api/tokens")

@@ -3,16 +3,35 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.auth.schemas import Role
 from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
 
-SESSION_LIFETIME = timedelta(hours=12)
+SESSION_HOURS = 12
+SESSION_LIFETIME = timedelta(hours=SESSION_HOURS)
 """Of a session without use."""
-MAX_SESSION_LIFETIME = timedelta(days=30)
+MAX_SESSION_DAYS = 30
+MAX_SESSION_LIFETIME = timedelta(days=MAX_SESSION_DAYS)
 """Of a session however it is used: a stolen cookie must not be valid forever."""
+NAMES_OF_USERS = (
+    ("application_metric", "created_by"),
+    ("change", "created_by"),
+    ("enforcement_stop", "created_by"),
+    ("enforcement_stop", "lifted_by"),
+    ("experiment", "created_by"),
+    ("fleet_view", "created_by"),
+    ("one_time_token", "created_by"),
+    ("policy", "created_by"),
+    ("policy_version", "created_by"),
+    ("proof_fleet", "paused_by"),
+    ("report_share", "created_by"),
+    ("rollout", "started_by"),
+    ("simulation", "created_by"),
+    ("simulation_trace", "created_by"),
+)
+"""Tables and columns with names of users; those of the audit log are replaced by its own function."""
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that not every request writes
 
 
@@ -42,16 +61,29 @@ async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow
     return row
 
 
+async def delete_readmissions(session: AsyncSession, node_id: int) -> None:
+    """Delete the unused tokens that readmit a node."""
+    await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.node_id == node_id))
+
+
 async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:
     """Delete and return a valid one-time token, None if there is none; of two concurrent calls, one gets it."""
     return await session.scalar(
-        delete(OneTimeTokenRow)
-        .where(
-            OneTimeTokenRow.token_hash == token_hash,
-            OneTimeTokenRow.purpose == purpose,
-            OneTimeTokenRow.expires_at > datetime.now(UTC),
-        )
-        .returning(OneTimeTokenRow)
+        delete(OneTimeTokenRow).where(*_is_valid(token_hash, purpose)).returning(OneTimeTokenRow)
+    )
+
+
+async def is_one_time_token_valid(session: AsyncSession, token_hash: bytes, purpose: str) -> bool:
+    """Return whether a one-time token is neither used nor expired."""
+    query = select(OneTimeTokenRow.token_hash).where(*_is_valid(token_hash, purpose))
+    return await session.scalar(query) is not None
+
+
+def _is_valid(token_hash: bytes, purpose: str) -> tuple[ColumnElement[bool], ...]:
+    return (
+        OneTimeTokenRow.token_hash == token_hash,
+        OneTimeTokenRow.purpose == purpose,
+        OneTimeTokenRow.expires_at > datetime.now(UTC),
     )
 
 
@@ -79,6 +111,20 @@ async def find_user_by_name(session: AsyncSession, username: str) -> UserRow | N
     return await session.scalar(select(UserRow).where(func.lower(UserRow.username) == username.lower()))
 
 
+async def delete_user(session: AsyncSession, user: UserRow) -> None:
+    """Delete a user with sessions and API tokens; history and audit log keep the pseudonym ``(deleted user ID)``."""
+    await session.execute(delete(UserRow).where(UserRow.id == user.id))
+    await session.execute(
+        text("DELETE FROM fleet_view WHERE created_by = :name AND NOT shared"), {"name": user.username}
+    )
+    pseudonym = f"(deleted user {user.id})"
+    for table, column in NAMES_OF_USERS:
+        await session.execute(
+            text(f"UPDATE {table} SET {column} = :pseudonym WHERE {column} = :name"),  # noqa: S608 - constants
+            {"pseudonym": pseudonym, "name": user.username},
+        )
+
+
 async def list_users(session: AsyncSession) -> Sequence[UserRow]:
     """Return all users, ordered by name."""
     return (await session.scalars(select(UserRow).order_by(func.lower(UserRow.username)))).all()
@@ -90,14 +136,28 @@ async def lock_enabled_admins(session: AsyncSession) -> Sequence[int]:
     return (await session.scalars(query.with_for_update())).all()
 
 
+async def sessions_of_user(session: AsyncSession, user_id: int) -> Sequence[SessionRow]:
+    """Return the unexpired browser sessions of a user, newest first."""
+    now = datetime.now(UTC)
+    query = select(SessionRow).where(SessionRow.user_id == user_id, SessionRow.expires_at > now)
+    return (await session.scalars(query.order_by(SessionRow.created_at.desc()))).all()
+
+
+async def delete_oldest_sessions_of_user(session: AsyncSession, user_id: int, keep: int) -> None:
+    """Delete a user's browser sessions except the newest."""
+    newest = select(SessionRow.token_hash).where(SessionRow.user_id == user_id)
+    oldest = newest.order_by(SessionRow.created_at.desc()).offset(keep)
+    await session.execute(delete(SessionRow).where(SessionRow.token_hash.in_(oldest)))
+
+
 async def delete_session(session: AsyncSession, token_hash: bytes) -> None:
     """Delete one browser session."""
     await session.execute(delete(SessionRow).where(SessionRow.token_hash == token_hash))
 
 
-async def delete_sessions_of_user(session: AsyncSession, user_id: int) -> None:
-    """Delete all browser sessions of a user."""
-    await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
+async def delete_sessions_of_user(session: AsyncSession, user_id: int, keep: bytes = b"") -> None:
+    """Delete all browser sessions of a user, except one with the token hash keep."""
+    await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id, SessionRow.token_hash != keep))
 
 
 async def delete_api_tokens_of_user(session: AsyncSession, user_id: int) -> int:

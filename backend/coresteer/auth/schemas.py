@@ -31,6 +31,9 @@ Name = Annotated[str, Field(min_length=1, max_length=100), STORABLE]
 Token = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
 
 
+SessionId = Annotated[str, Field(max_length=16), TextPattern(r"[0-9a-f]+", "A session's id is hexadecimal.")]
+
+
 class Role(StrEnum):
     """viewer reads, operator also changes nodes, admin also manages users, tokens and agents."""
 
@@ -43,6 +46,12 @@ class SetupState(BaseModel):
     """Whether the first administrator must still be created, with the printed set-up link (needs_setup)."""
 
     needs_setup: bool
+
+
+class SetupLink(RequestBody):
+    """The token of a set-up link."""
+
+    token: Token
 
 
 class SetupRequest(RequestBody):
@@ -66,6 +75,27 @@ class Me(BaseModel):
     username: str
     role: Role
     csrf_token: str | None
+
+
+class PasswordChange(RequestBody):
+    """The user's present password, and the one to use from now on."""
+
+    present: Annotated[str, Field(min_length=1, max_length=_MAX_PASSWORD), STORABLE]
+    password: Password
+
+
+class BrowserSession(BaseModel):
+    """A signed-in session of the user who asks. id: of this list only; current: the one that asks.
+
+    address, browser: where it was signed in, None if that was before they were stored.
+    """
+
+    id: str
+    current: bool
+    address: str | None
+    browser: str | None
+    created_at: datetime
+    expires_at: datetime
 
 
 class User(BaseModel):

@@ -7,11 +7,20 @@ import psycopg.errors
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.audit.service import record
+from coresteer.audit.service import anonymize_user, record
 from coresteer.auth import repository
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.rate_limit import LoginRateLimit
-from coresteer.auth.schemas import ApiTokenCreate, LoginRequest, Role, SetupRequest, UserCreate, UserUpdate
+from coresteer.auth.schemas import (
+    ApiTokenCreate,
+    BrowserSession,
+    LoginRequest,
+    PasswordChange,
+    Role,
+    SetupRequest,
+    UserCreate,
+    UserUpdate,
+)
 from coresteer.auth.secrets import (
     API_TOKEN_PREFIX,
     PasswordHash,
@@ -25,6 +34,19 @@ from coresteer.db import Database
 from coresteer.errors import Conflict, Forbidden, NotFound, Unauthenticated
 
 _SET_UP_LINK_LIFE = timedelta(hours=24)
+_LINK_INVALID = "This set-up link is not valid any more; `coresteer set-up-link` prints a new one."
+_MAX_SESSIONS = 50
+"""Of one user; signing in once more ends the oldest."""
+_ID_DIGITS = 16
+"""Hexadecimal digits of a session's hash that tell it from the user's other ones."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """Where a user signs in: the address, and the User-Agent as the browser states it."""
+
+    address: str
+    browser: str
 
 
 @dataclass(frozen=True)
@@ -52,25 +74,34 @@ async def new_set_up_token(session: AsyncSession) -> str | None:
     return token
 
 
-async def set_up(session: AsyncSession, request: SetupRequest) -> SignedIn:
+async def check_set_up_link(session: AsyncSession, token: str) -> None:
+    """Check the token of a set-up link. Raises Conflict when a user exists, Forbidden for a wrong token."""
+    if await repository.has_users(session):
+        raise Conflict("Coresteer is set up already; sign in instead.")
+    if not await repository.is_one_time_token_valid(session, token_hash(token), "setup"):
+        raise Forbidden(_LINK_INVALID)
+
+
+async def set_up(session: AsyncSession, request: SetupRequest, client: Client) -> SignedIn:
     """Create the first administrator and sign in. Raises Conflict when there is one, Forbidden for a wrong token."""
     if await repository.has_users(session):
         raise Conflict("Coresteer is set up already; sign in instead.")
     if await repository.consume_one_time_token(session, token_hash(request.token), "setup") is None:
-        raise Forbidden("This set-up link is not valid any more; `coresteer set-up-link` prints a new one.")
+        raise Forbidden(_LINK_INVALID)
     await repository.delete_set_up_tokens(session)
     user = _new_user(request.username, Role.ADMIN, await hash_password(request.password))
     session.add(user)
     await session.flush()
     record(session, actor=user.username, action="setup", target=f"user {user.username}")
-    return _sign_in(session, user)
+    return await _sign_in(session, user, client)
 
 
-async def log_in(database: Database, limit: LoginRateLimit, request: LoginRequest, address: str) -> SignedIn:
+async def log_in(database: Database, limit: LoginRateLimit, request: LoginRequest, client: Client) -> SignedIn:
     """Check name and password and sign in. Raises Unauthenticated, equally for unknown name and wrong password.
 
     The three transactions are separate: none is open while scrypt computes, and a failure is recorded too.
     """
+    address = client.address
     limit.record_attempt(request.username, address)
     async with database.session() as session:
         user = await repository.find_user_by_name(session, request.username)
@@ -88,11 +119,10 @@ async def log_in(database: Database, limit: LoginRateLimit, request: LoginReques
             )
         else:
             limit.record_success(request.username, address)
-            user.last_login_at = datetime.now(UTC)
             record(
                 session, actor=user.username, action="login", target=f"user {user.username}", detail={"from": address}
             )
-            return _sign_in(session, user)
+            return await _sign_in(session, user, client)
     raise Unauthenticated("The name or the password is wrong.")
 
 
@@ -101,6 +131,68 @@ async def log_out(session: AsyncSession, identity: Identity, cookie: str | None)
     if cookie is not None and identity.via == "session":
         await repository.delete_session(session, token_hash(cookie))
         record(session, actor=identity.username, action="logout", target=f"user {identity.username}")
+
+
+async def change_password(
+    database: Database,
+    limit: LoginRateLimit,
+    identity: Identity,
+    request: PasswordChange,
+    *,
+    cookie: str,
+    client: Client,
+) -> None:
+    """Change the user's own password and end their other sessions. Raises Forbidden for a wrong present password."""
+    limit.record_attempt(identity.username, client.address)
+    async with database.session() as session:
+        user = await _user_of(session, identity)
+    stored = _stored_hash(user)
+    if not await password_matches(request.present, stored):
+        raise Forbidden("The present password is wrong.", field="present")
+    limit.record_success(identity.username, client.address)
+    password = await hash_password(request.password)
+    async with database.session() as session:
+        locked = await session.get(UserRow, user.id, with_for_update=True)
+        if locked is None or _stored_hash(locked) != stored:
+            raise Conflict("The password was changed by an administrator meanwhile; sign in again.")
+        _set_password(locked, password)
+        await repository.delete_sessions_of_user(session, user.id, keep=token_hash(cookie))
+        record(session, actor=user.username, action="user.change_password", target=f"user {user.username}")
+
+
+async def own_sessions(session: AsyncSession, identity: Identity, cookie: str | None) -> list[BrowserSession]:
+    """Return the user's own browser sessions, newest first. cookie: of the session that asks."""
+    user = await _user_of(session, identity)
+    current = token_hash(cookie) if cookie is not None and identity.via == "session" else None
+    return [
+        BrowserSession(
+            id=row.token_hash.hex()[:_ID_DIGITS],
+            current=row.token_hash == current,
+            address=row.address,
+            browser=row.browser,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+        )
+        for row in await repository.sessions_of_user(session, user.id)
+    ]
+
+
+async def end_own_session(session: AsyncSession, identity: Identity, session_id: str) -> None:
+    """End one of the user's own browser sessions. Raises NotFound."""
+    user = await _user_of(session, identity)
+    rows = await repository.sessions_of_user(session, user.id)
+    row = next((row for row in rows if row.token_hash.hex()[:_ID_DIGITS] == session_id), None)
+    if row is None:
+        raise NotFound("You have no such session; it may have ended already.")
+    await repository.delete_session(session, row.token_hash)
+    record(session, actor=identity.username, action="session.end", target=f"user {identity.username}")
+
+
+async def _user_of(session: AsyncSession, identity: Identity) -> UserRow:
+    user = await repository.find_user_by_name(session, identity.username)
+    if user is None:
+        raise NotFound(f"There is no user {identity.username} any more.")
+    return user
 
 
 async def create_user(session: AsyncSession, by: Identity, request: UserCreate) -> UserRow:
@@ -159,6 +251,25 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
     return user
 
 
+async def delete_user(session: AsyncSession, by: Identity, user_id: int) -> None:
+    """Delete a user; a pseudonym takes the name's place in history and audit log.
+
+    Raises NotFound, and Conflict for the last administrator.
+    """
+    admins = await repository.lock_enabled_admins(session)
+    user = await session.get(UserRow, user_id)
+    if user is None:
+        raise NotFound(f"There is no user {user_id}.")
+    if list(admins) == [user_id]:
+        raise Conflict(
+            f"{user.username} is the last administrator who can sign in. Give another user the role admin first."
+        )
+    record(session, actor=by.username, action="user.delete", target=f"user {user.username}")
+    await session.flush()
+    await repository.delete_user(session, user)
+    await anonymize_user(session, user_id=user_id, username=user.username, actor=by.username)
+
+
 async def reset_password(session: AsyncSession, username: str, password: str) -> None:
     """Set a user's password from the command line; end the user's sessions and API tokens.
 
@@ -176,13 +287,11 @@ async def reset_password(session: AsyncSession, username: str, password: str) ->
 
 async def create_api_token(session: AsyncSession, by: Identity, request: ApiTokenCreate) -> tuple[ApiTokenRow, str]:
     """Create an API token; return its row and its secret text, which is not stored. Raises Conflict."""
-    maker = await repository.find_user_by_name(session, by.username)
-    if maker is None:
-        raise NotFound(f"There is no user {by.username} any more.")
-    text = new_token(API_TOKEN_PREFIX)
+    maker = await _user_of(session, by)
+    secret = new_token(API_TOKEN_PREFIX)
     now = datetime.now(UTC)
     row = ApiTokenRow(
-        token_hash=token_hash(text),
+        token_hash=token_hash(secret),
         name=request.name,
         role=request.role,
         user=maker,
@@ -198,7 +307,7 @@ async def create_api_token(session: AsyncSession, by: Identity, request: ApiToke
         target=f"token {row.id}",
         detail={"name": request.name, "role": request.role, "expires_in_days": request.expires_in_days},
     )
-    return row, text
+    return row, secret
 
 
 async def delete_api_token(session: AsyncSession, by: Identity, token_id: int) -> None:
@@ -225,14 +334,18 @@ def _stored_hash(user: UserRow) -> PasswordHash:
     return PasswordHash(user.password_hash, user.password_salt, user.scrypt_n, user.scrypt_r, user.scrypt_p)
 
 
-def _sign_in(session: AsyncSession, user: UserRow) -> SignedIn:
+async def _sign_in(session: AsyncSession, user: UserRow, client: Client) -> SignedIn:
+    await repository.delete_oldest_sessions_of_user(session, user.id, keep=_MAX_SESSIONS - 1)
     cookie, csrf_token = new_token(), new_token()
+    user.last_login_at = datetime.now(UTC)
     session.add(
         SessionRow(
             token_hash=token_hash(cookie),
             user_id=user.id,
             csrf_token=csrf_token,
-            expires_at=datetime.now(UTC) + repository.SESSION_LIFETIME,
+            expires_at=user.last_login_at + repository.SESSION_LIFETIME,
+            address=client.address,
+            browser=client.browser,
         )
     )
     return SignedIn(cookie, Identity(user.username, Role(user.role), "session", csrf_token))

@@ -27,7 +27,7 @@ class UserRow(Base):
 
 
 class SessionRow(Base):
-    """A signed-in browser session."""
+    """A signed-in browser session. address, browser: where it was signed in and its User-Agent, for its user."""
 
     __tablename__ = "session"
 
@@ -36,6 +36,8 @@ class SessionRow(Base):
     csrf_token: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    address: Mapped[str | None] = mapped_column(Text)
+    browser: Mapped[str | None] = mapped_column(Text)
     user: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
 
 
@@ -56,13 +58,17 @@ class ApiTokenRow(Base):
 
 
 class OneTimeTokenRow(Base):
-    """The token of a set-up link or of an enrolment; its row is deleted when it is used."""
+    """The token of a set-up link or of an enrolment; its row is deleted when it is used.
+
+    node_id: of the node that it readmits with a new key, NULL for one that adds nodes.
+    """
 
     __tablename__ = "one_time_token"
 
     token_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
     purpose: Mapped[str] = mapped_column(Text)
     simulated: Mapped[bool] = mapped_column(Boolean, server_default="false", default=False)
+    node_id: Mapped[int | None] = mapped_column(Integer)
     created_by: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
