@@ -1,8 +1,11 @@
 """Configuration of the backend, from environment variables."""
 
+import hashlib
 import ipaddress
 import os
+import ssl
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import psycopg
@@ -43,20 +46,37 @@ class Config(BaseSettings):
     database_url: str | None = Field(
         default=None, validation_alias=AliasChoices("database_url", "DATABASE_URL", "CORESTEER_DATABASE_URL")
     )
+    owner_url: str | None = None
+    """The database's address for the role that owns the tables; only ``coresteer migrate`` uses it."""
     pg_bin: Path | None = Field(default=None, validation_alias=AliasChoices("pg_bin", "PG_BIN", "CORESTEER_PG_BIN"))
     """Folder with the machine's own postgres and initdb, instead of the packaged ones."""
+    backup_dir: Path | None = None
+    """Where ``coresteer up`` archives its database's write-ahead log, and ``coresteer backup`` puts backups."""
     agent_root: Path | None = None
     """A captured tree that the local agent of ``coresteer up`` works on instead of this machine."""
     chunk_seconds: int = Field(default=60, ge=1, le=60)
     retention_days: int = Field(default=7, ge=1)
     rollup_retention_days: int = Field(default=400, ge=1)
     retention_bytes: int = Field(default=20 * 1024**3, ge=1024**2)
+    key_rotation_days: int = Field(default=30, ge=1)
+    """Age at which an agent's key is replaced, over the agent's connection."""
+    key_expiry_days: int = Field(default=90, ge=1)
+    """Days after which an agent's key that is not used expires."""
     frontend_dir: Path = REPOSITORY / "frontend" / "dist"
     migrations_dir: Path = REPOSITORY / "migrations"
     public_url: str | None = None
-    """Where a TLS proxy on this machine serves the backend for others, such as https://coresteer.example."""
+    """By which address others reach the backend, such as https://coresteer.example: a TLS proxy's or its own."""
+    tls: Literal["auto"] | None = None
+    """auto: TLS with a certificate of a private authority made for this installation."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    """PEM files of the certificate chain, and of its key."""
+    tls_client_ca: Path | None = None
+    """PEM file of the authorities that sign client certificates; then every client must have one."""
     trusted_proxies: str = "127.0.0.1"
     """Addresses or networks, separated by commas, of the proxies whose X-Forwarded-For and -Proto headers are used."""
+    audit_export: str | None = None
+    """Where every entry of the audit log is also written as a line of JSON: a file, or ``syslog``."""
     supervised: bool = False
     """Set by ``coresteer up`` for its backend, because it announces address and set-up link itself."""
 
@@ -92,7 +112,7 @@ class Config(BaseSettings):
                 raise ValueError(f"must be addresses or networks such as 10.0.0.5,10.1.0.0/16: {error}") from None
         return value
 
-    @field_validator("database_url")
+    @field_validator("database_url", "owner_url")
     @classmethod
     def _libpq_url(cls, value: str | None) -> str | None:
         """Convert to libpq's form; SQLAlchemy's driver suffix is accepted."""
@@ -114,12 +134,30 @@ class Config(BaseSettings):
         return self.public_url or self.address
 
     @property
+    def uses_tls(self) -> bool:
+        """Return whether the backend's own socket uses TLS."""
+        return self.tls is not None or self.tls_cert is not None
+
+    @property
+    def ca_path(self) -> Path:
+        """Return the path of the installation's own certificate authority, which `--tls auto` creates."""
+        return self.state_dir / "tls" / "ca.pem"
+
+    @property
+    def ca_fingerprint(self) -> str | None:
+        """Return the SHA-256 of the installation's own certificate authority in hexadecimal, None without one."""
+        if self.tls_cert is not None or not self.ca_path.exists():
+            return None
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(self.ca_path.read_text())).hexdigest()
+
+    @property
     def is_open_without_proxy(self) -> bool:
         """Return whether other machines could reach the backend over plain HTTP without a configured proxy."""
-        return self.public_url is None and not is_loopback(self.host)
+        return self.public_url is None and not self.uses_tls and not is_loopback(self.host)
 
     @property
     def address(self) -> str:
         """Return the backend's address for a browser on this machine."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "https" if self.uses_tls else "http"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"

@@ -1,14 +1,19 @@
 """PostgreSQL: SQLAlchemy sessions for control tables, a psycopg pool for COPY and raw SQL, migrations."""
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import alembic.command
 import alembic.config
 import psycopg
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from fastapi import Depends
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
@@ -17,6 +22,11 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.pool import NullPool
 from starlette.requests import HTTPConnection
+
+from coresteer import privileges
+from coresteer.errors import is_disk_full
+
+log = logging.getLogger("coresteer.db")
 
 MIN_SERVER_VERSION = 15
 TIMEOUT_S = 3
@@ -31,11 +41,24 @@ _CONNECT: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+_DISK_FULL_S = 60.0
 _MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter migrate at a time
 
 
 class UnsupportedServerError(Exception):
     """The database server is older than PostgreSQL 15."""
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """An answer of the database server. clock_offset_s: its clock minus ours. schema: its version, None without one."""
+
+    clock_offset_s: float
+    schema: str | None
+
+
+class SchemaVersionError(Exception):
+    """The schema is not this program's version, and the role in DATABASE_URL may not change it."""
 
 
 class Base(DeclarativeBase):
@@ -70,7 +93,9 @@ class Database:
             pool_timeout=TIMEOUT_S,
             pool_pre_ping=True,
         )
-        self._question: asyncio.Task[bool] | None = None
+        self._question: asyncio.Task[ServerStatus | None] | None = None
+        self._newest_schema: str | None = None
+        self._disk_full_at: float | None = None
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
         self.pool = AsyncConnectionPool(
             self._conninfo,
@@ -84,6 +109,10 @@ class Database:
 
     async def _new_connection(self) -> psycopg.AsyncConnection:
         return await psycopg.AsyncConnection.connect(self._conninfo)
+
+    async def connect(self) -> psycopg.AsyncConnection:
+        """Open a connection outside the pool, for LISTEN; each statement commits by itself."""
+        return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
 
     async def open(self) -> None:
         """Start the connection pool, also while the server does not answer."""
@@ -101,26 +130,54 @@ class Database:
             yield session
 
     async def is_reachable(self) -> bool:
-        """Return whether the database server answers within TIMEOUT_S; one check at a time."""
+        """Return whether the database server answers within TIMEOUT_S."""
+        return await self.status() is not None
+
+    async def status(self) -> ServerStatus | None:
+        """Return the database server's status, None if it does not answer within TIMEOUT_S; one question at a time."""
         if self._question is None or self._question.done():
             self._question = asyncio.create_task(self._ask())
         # not asyncio.timeout: a cancelled task goes on waiting for a server that hangs
         await asyncio.wait([self._question], timeout=TIMEOUT_S)
-        return self._question.done() and self._question.result()
+        return self._question.result() if self._question.done() else None
 
-    async def _ask(self) -> bool:
+    async def _ask(self) -> ServerStatus | None:
         try:
             async with self.engine.connect() as connection:
-                await connection.execute(text("SELECT 1"))
+                clock = text("SELECT extract(epoch FROM clock_timestamp())::float8, to_regclass('alembic_version')")
+                now_s, versions = (await connection.execute(clock)).one()
+                offset_s = now_s - time.time()
+                schema = versions and await connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
         except Exception:  # any error means that it does not answer
-            return False
-        return True
+            return None
+        return ServerStatus(offset_s, schema)
 
-    async def migrate(self) -> None:
-        """Upgrade the database schema to the newest version; concurrent calls wait. Raises UnsupportedServerError."""
-        await asyncio.to_thread(self._migrate)
+    async def newest_schema(self) -> str | None:
+        """Return the version of the schema that this program's migrations lead to."""
+        if self._newest_schema is None:
+            folder = ScriptDirectory(str(self._migrations_dir))
+            self._newest_schema = await asyncio.to_thread(folder.get_current_head)
+        return self._newest_schema
 
-    def _migrate(self) -> None:
+    @property
+    def is_disk_full(self) -> bool:
+        """Return whether the server has said within the last minute that its disk is full."""
+        return self._disk_full_at is not None and time.monotonic() - self._disk_full_at < _DISK_FULL_S
+
+    def note_failure(self, error: BaseException) -> None:
+        """Remember that a statement failed because the server's disk is full, if that is what the error says."""
+        if is_disk_full(error):
+            self._disk_full_at = time.monotonic()
+
+    async def migrate(self, backend_url: str | None = None) -> None:
+        """Upgrade the database schema to the newest version; concurrent calls wait.
+
+        backend_url: address whose role is created if it does not exist, and may then work with the tables.
+        Raises UnsupportedServerError; SchemaVersionError for a role that does not own an older schema.
+        """
+        await asyncio.to_thread(self._migrate, backend_url)
+
+    def _migrate(self, backend_url: str | None) -> None:
         engine = create_engine(
             "postgresql+psycopg://",
             creator=lambda: psycopg.connect(self._conninfo),
@@ -137,9 +194,26 @@ class Database:
                     f"The database server is PostgreSQL {version}; Coresteer needs {MIN_SERVER_VERSION} or newer. "
                     "Name another server in DATABASE_URL, or unset it to use the built-in one."
                 )
+            if not privileges.owns_tables(connection):
+                present = MigrationContext.configure(connection).get_current_revision()
+                newest = ScriptDirectory.from_config(config).get_current_head()
+                if present != newest:
+                    raise SchemaVersionError(
+                        f"The database's schema is at version {present}, this program's is {newest}, and the role in "
+                        "DATABASE_URL may not change it. Run `coresteer migrate` with CORESTEER_OWNER_URL, the "
+                        "address of the database for the role that owns the tables; see docs/SECURITY.md."
+                    )
+                return
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
+            if backend_url is None:
+                log.warning(
+                    "The backend's database role owns its tables, so it could alter the audit log; docs/SECURITY.md "
+                    "says how to give it a role of its own."
+                )
+            else:
+                privileges.grant(connection, backend_url)
 
 
 async def _request_session(connection: HTTPConnection) -> AsyncIterator[AsyncSession]:

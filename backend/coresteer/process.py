@@ -7,8 +7,10 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+_PR_SET_NO_NEW_PRIVS = 38
 _libc = ctypes.CDLL(None)
 
 
@@ -32,10 +34,16 @@ async def spawn(
 
     The kernel sends death_signal to the child when the calling thread ends, however it ends (prctl(2),
     PR_SET_PDEATHSIG): call it from the main thread. A session of its own keeps a terminal's Ctrl-C from the
-    child, so that the parent stops its children in the right order.
+    child, so that the parent stops its children in the right order. No set-user-ID program gives it privileges.
     """
     parent = os.getpid()
 
+    def restrict() -> None:
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        die_with_parent(parent, death_signal)
+
+    # only where it is needed: uvloop has no such arguments
+    other: dict[str, Any] = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -43,11 +51,9 @@ async def spawn(
         stderr=asyncio.subprocess.STDOUT,
         env=environment,
         cwd="/",
-        user=account.uid if account else None,
-        group=account.gid if account else None,
-        extra_groups=[] if account else None,
         start_new_session=True,
-        preexec_fn=lambda: die_with_parent(parent, death_signal),
+        preexec_fn=restrict,
+        **other,
     )
     return process, asyncio.create_task(_pass_lines_on(process, on_line))
 

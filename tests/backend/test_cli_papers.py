@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 from tests.backend.simulated_experiments import simulated
 from tests.backend.test_experiment_templates import THIS, TWO_SOCKET, spec_of
+from tests.support.polling import PATIENCE_S
 
 from coresteer.cli import papers as command
 from coresteer.cli.main import main
@@ -246,13 +247,13 @@ def test_ctrl_c_ends_the_experiment_and_restores_everything() -> None:
     said: list[str] = []
     reader = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
     reader.start()
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while not any(" runs" in line for line in said) and process.poll() is None and time.monotonic() < end:
         reader.join(0.1)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130, said
-    reader.join(10)
+    assert process.wait(PATIENCE_S) == 130, said
+    reader.join(PATIENCE_S)
     assert said[-1] == "Interrupted; every setting is restored.\n"
     assert re.match(r"1 experiment of about \d+ min together and a simulated study of about 0 min", said[0])
     assert children and not any(child.is_running() for child in children)

@@ -4,15 +4,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import psycopg
 import pytest
 import pytest_asyncio
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import text
 from tests.backend.conftest import MIGRATIONS, Client, running_backend
 from tests.support.polling import poll_async
+from tests.support.processes import command_line
 
 from coresteer import db, http_guards
 from coresteer.app import create_app
@@ -43,18 +46,42 @@ async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
         return await cursor.fetchall() if cursor.description else []
 
 
+async def needs_setup(client: Client) -> bool:
+    answer = await client.get("/api/auth/setup")
+    return bool(answer.json() == {"needs_setup": True})
+
+
 async def is_healthy(client: Client) -> bool:
     return bool((await client.get("/api/health")).json()["status"] == "ok")
 
 
 async def test_data_survives_a_restart_and_no_network_port_is_open(server: EmbeddedPostgres) -> None:
-    assert running_url(server.state_dir) == server.url
+    assert running_url(server.state_dir) == server.backend_url
     assert await execute(server.url, "SHOW listen_addresses") == [("",)]
     await execute(server.url, "CREATE TABLE kept AS SELECT 1 AS one")
     await server.stop()
     assert running_url(server.state_dir) is None
     await server.start()
     assert await execute(server.url, "SELECT one FROM kept") == [(1,)]
+
+
+async def test_a_cluster_that_trusted_every_local_user_is_converted_with_its_data(server: EmbeddedPostgres) -> None:
+    await execute(server.url, "CREATE TABLE kept AS SELECT 1 AS one")
+    await execute(server.url, "DROP ROLE coresteer_backend")
+    await execute(server.url, "ALTER ROLE coresteer PASSWORD NULL")
+    await server.stop()
+    (server.state_dir / "database-passwords.json").unlink()
+    data = server.state_dir / "postgres/data"
+    if os.geteuid() == 0:  # as another account than now
+        for path in (data, *data.rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+    await server.start()
+    assert await execute(server.url, "SELECT one FROM kept") == [(1,)]
+    assert await execute(server.backend_url, "SELECT current_user::text") == [("coresteer_backend",)]
+    assert len({path.lstat().st_uid for path in (data, *data.rglob("*"))}) == 1
+    for role in ("coresteer", "coresteer_backend"):
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            await execute(make_conninfo(server.url, user=role, password="wrong"), "SELECT 1")
 
 
 async def test_what_was_committed_survives_many_kills_of_the_server(server: EmbeddedPostgres) -> None:
@@ -115,8 +142,8 @@ async def test_a_first_start_that_is_cancelled_leaves_no_process(state_dir: Path
     starting.cancel()
     await asyncio.wait([starting])
     assert starting.cancelled()
-    children = [child for child in psutil.Process().children(recursive=True) if str(state_dir) in str(child.cmdline())]
-    assert children == []
+    children = psutil.Process().children(recursive=True)
+    assert [child for child in children if str(state_dir) in command_line(child)] == []
 
 
 async def test_data_of_another_version_is_refused_with_both_versions(server: EmbeddedPostgres) -> None:
@@ -134,7 +161,7 @@ async def test_a_state_folder_too_deep_for_a_socket_gets_a_socket_elsewhere(stat
     await server.start()
     url = server.url
     assert await execute(url, "SELECT 1") == [(1,)]
-    assert running_url(deep) == url
+    assert running_url(deep) == server.backend_url
     server.process.kill()
     await server.process.wait()
     await server.start()
@@ -175,7 +202,7 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
             assert answer.headers["retry-after"]
             await server.start()
             await poll_async(lambda: is_healthy(client))
-            assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+            await poll_async(lambda: needs_setup(client))
             await server.stop()
 
 
@@ -186,19 +213,21 @@ async def test_a_request_gets_503_while_the_database_hangs_and_works_afterwards(
     monkeypatch.setattr(db, "TIMEOUT_S", 0.5)
     async with running_backend(server.url) as backend:
         client = backend.anonymous()
-        assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+        await poll_async(lambda: needs_setup(client))
         main = psutil.Process(server.process.pid)
-        stopped = [main, *main.children()]
-        for process in stopped:
-            process.suspend()
+        main.suspend()  # which starts no further children
+        stopped = main.children()
         try:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
             answers = await asyncio.gather(*(backend.anonymous().get("/api/auth/setup") for _ in range(3)))
         finally:
-            for process in stopped:
-                process.resume()
+            for process in (*stopped, main):
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
         assert [answer.json()["type"] for answer in answers] == ["urn:coresteer:database-away"] * 3
-        await poll_async(lambda: is_healthy(client))
-        assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+        await poll_async(lambda: needs_setup(client))
 
 
 async def test_what_a_half_made_start_began_is_not_begun_twice(

@@ -1,10 +1,22 @@
+import os
+from datetime import UTC, datetime, timedelta
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg import sql
+from psycopg.types.json import Jsonb
 from sqlalchemy import select
+from tests.backend.fake_agent import enrolled
 
 from coresteer.audit.tables import AuditRow
+from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.telemetry import partitions
+from coresteer.presence.connections import Connections
+from coresteer.quotas import Quotas, quotas_of
+from coresteer.telemetry import evidence, partitions
 from coresteer.telemetry.partitions import HOUR_MS, PARTITION_WIDTH_MS, Partition, surplus_partitions
+from coresteer.telemetry.service import Ingest
 
 NOW = 1_800_000_000_000
 DAY_MS = 24 * HOUR_MS
@@ -57,3 +69,105 @@ async def test_partitions_are_made_ahead_found_with_their_size_and_dropped_with_
 def test_the_next_partition_of_each_table_is_made_before_its_time() -> None:
     for table, width in PARTITION_WIDTH_MS.items():
         assert partitions.partition_of(table, NOW + width) in partitions.present_and_next(NOW)
+
+
+CONTROL = {
+    *(
+        "audit_export",
+        "audit_head",
+        "app_user",
+        "session",
+        "api_token",
+        "one_time_token",
+        "node",
+        "policy",
+        "proof_fleet",
+    ),
+    *("application_metric", "report_share", "audit_export", "audit_head", "fleet_view"),
+}
+"""Tables of what is in force and who may act: no history."""
+
+
+async def test_every_table_is_history_that_counts_toward_the_budget_or_control_data(database: Database) -> None:
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
+            " AND relnamespace = 'public'::regnamespace"
+        )
+        tables = {name for (name,) in await cursor.fetchall()}
+        counted = await evidence.sizes(connection)
+    assert tables - CONTROL - {"alembic_version"} == {*counted, *PARTITION_WIDTH_MS}
+    assert all(size > 0 for size in counted.values())
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 10**9)), st.integers(0, 10**10))
+def test_the_largest_tables_are_cut_to_one_level_that_makes_all_fit(used: dict[str, int], most: int) -> None:
+    level = evidence.level(used, most)
+    left = sum(min(size, level) for size in used.values())
+    assert left <= most + 1e-3
+    assert left == pytest.approx(min(most, sum(used.values())))
+
+
+async def _decisions(database: Database, node_id: int, at: list[datetime]) -> None:
+    async with database.pool.connection() as connection:
+        for time in at:
+            await connection.execute(
+                "INSERT INTO decision (node_id, at, policy_id, policy_name, version, mode, evaluation)"
+                " VALUES (%s, %s, 1, 'p', 1, 'observe', %s)",
+                (node_id, time, Jsonb({"sentence": os.urandom(5000).hex()})),
+            )
+
+
+async def _change(database: Database, node_id: int, at: datetime, ended_at: datetime | None) -> None:
+    async with database.pool.connection() as connection:
+        await connection.execute(
+            "INSERT INTO change (id, node_id, plan, sentence, state, created_by, reason, created_at, ended_at,"
+            " confirm_timeout_s, guardrails, results)"
+            " VALUES (gen_random_uuid(), %s, '{}', '', %s, '', '', %s, %s, 30, '[]', '[]')",
+            (node_id, "unconfirmed" if ended_at is None else "confirmed", at, ended_at),
+        )
+
+
+async def _times(database: Database, table: str, column: str) -> list[datetime]:
+    async with database.pool.connection() as connection:
+        query = sql.SQL("SELECT {at} FROM {table} ORDER BY {at}")
+        cursor = await connection.execute(query.format(at=sql.Identifier(column), table=sql.Identifier(table)))
+        return [at for (at,) in await cursor.fetchall()]
+
+
+async def test_above_the_budget_the_oldest_rows_of_the_largest_table_are_deleted(database: Database) -> None:
+    node_id = (await enrolled(database, "", "full-of-history")).node_id
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [began + timedelta(hours=hour) for hour in range(20)]
+    await _decisions(database, node_id, times)
+    await _change(database, node_id, began, began)
+    await _change(database, node_id, began, None)
+    assert await evidence.delete_surplus(database, 1e9) == {}
+    assert await evidence.delete_surplus(database, 100_000) == {"decision": 11}
+    assert await _times(database, "decision", "at") == times[11:]
+    assert len(await _times(database, "change", "created_at")) == 2
+    async with database.session() as session:
+        entries = (await session.scalars(select(AuditRow).where(AuditRow.target == "decision"))).all()
+    assert [(entry.action, entry.detail["rows"]) for entry in entries] == [("retention.drop", 11)]
+    await evidence.delete_surplus(database, 100)
+    assert await _times(database, "decision", "at") == []
+    assert len(await _times(database, "change", "created_at")) == 1  # the one that is still open
+
+
+async def test_history_beside_telemetry_takes_the_place_of_the_oldest_telemetry(database: Database) -> None:
+    node_id = (await enrolled(database, "", "counts-too")).node_id
+    recent = datetime.fromtimestamp(NOW / 1000, UTC)
+    old = partitions.partition_of("telemetry_chunk", NOW - 30 * HOUR_MS)
+    async with database.pool.connection() as connection:
+        await partitions.create_partitions(connection, {old})
+        others = sum((await evidence.sizes(connection)).values())
+        present = sum((await partitions.partition_sizes(connection)).values())
+    config = Config.model_validate({"retention_bytes": others + present + 1_500_000})
+    ingest = Ingest(database, Connections(), config, lambda _: None, Quotas(database, quotas_of(config)))
+    await ingest.maintain_tables(NOW)
+    async with database.pool.connection() as connection:
+        assert old in await partitions.partition_sizes(connection)
+    await _decisions(database, node_id, [recent + timedelta(seconds=second) for second in range(400)])
+    await ingest.maintain_tables(NOW + 1)
+    async with database.pool.connection() as connection:
+        assert old not in await partitions.partition_sizes(connection)

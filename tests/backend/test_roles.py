@@ -23,9 +23,20 @@ RANKS = ["viewer", "operator", "admin"]
 # The node, the change and the policy are not there: whoever may ask is told so, or gets an empty list.
 CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", "/api/nodes", None, "viewer", 200),
+    ("GET", "/api/simulated-nodes", None, "viewer", 200),
+    ("POST", "/api/simulated-nodes", None, "admin", 409),
+    ("DELETE", "/api/simulated-nodes", None, "admin", 204),
+    ("GET", "/api/nodes/outliers", None, "viewer", 200),
+    ("GET", "/api/nodes/figures?at=2026-01-01T00:00:00Z", None, "viewer", 200),
+    ("GET", f"/api/nodes/figures/series?{RANGE}", None, "viewer", 200),
+    ("GET", "/api/fleet-views", None, "viewer", 200),
+    ("POST", "/api/fleet-views", {"name": "", "search": ""}, "viewer", 422),
+    ("DELETE", f"/api/fleet-views/{2**31 - 1}", None, "viewer", 404),
     ("GET", NODE, None, "viewer", 404),
     ("GET", f"{NODE}/heatmap?share=busy&{RANGE}", None, "viewer", 404),
+    ("GET", f"{NODE}/samples-span", None, "viewer", 404),
     ("GET", f"{NODE}/series?metric=rtt_p99_us&{RANGE}", None, "viewer", 404),
+    ("GET", f"{NODE}/interrupts?{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/matrix?{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/netdevs/eth0/coalescing", None, "viewer", 404),
     ("POST", "/api/coalescing/outcomes", {"spec": {"type": "coalescing"}}, "viewer", 200),
@@ -34,29 +45,47 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/classes", None, "viewer", 404),
     ("GET", f"{NODE}/classes/history?figure=f&{RANGE}", None, "viewer", 404),
     ("POST", f"{NODE}/classes/match", {"spec": GRADED}, "viewer", 404),
+    ("GET", "/api/storage", None, "admin", 200),
     ("GET", "/api/application-metrics", None, "viewer", 200),
     ("POST", "/api/application-metrics", {"name": "p99"}, "admin", 422),
     ("DELETE", APPLICATION_METRIC, None, "admin", 404),
     ("POST", f"{APPLICATION_METRIC}/nodes/1/reading", None, "operator", 404),
     ("GET", "/api/changes", None, "viewer", 200),
+    ("GET", "/api/changes/log", None, "viewer", 200),
+    ("GET", "/api/changes/log.csv", None, "viewer", 200),
+    ("GET", f"{NODE}/written-settings", None, "viewer", 200),
     ("GET", CHANGE, None, "viewer", 404),
+    ("GET", f"{NODE}/suggestions", None, "viewer", 404),
+    ("GET", "/api/suggestions?node_id=1", None, "viewer", 200),
+    ("POST", f"{NODE}/policy-responses", {"desired": [{"key": "irq/30/affinity", "value": "1"}]}, "viewer", 404),
     ("POST", f"{NODE}/previews", {"desired": [{"key": "irq/30/affinity", "value": "1"}]}, "viewer", 404),
     ("POST", f"{NODE}/changes", {"plan": {"actions": [ACTION]}}, "operator", 404),
+    ("GET", f"{CHANGE}/observation", None, "viewer", 404),
     ("POST", f"{CHANGE}/confirm", None, "operator", 404),
     ("POST", f"{CHANGE}/rollback", None, "operator", 404),
     ("POST", f"{CHANGE}/extend", {"seconds": 60}, "operator", 404),
     ("PATCH", NODE, {"labels": {}}, "operator", 404),
     ("DELETE", NODE, None, "admin", 404),
+    ("POST", f"{NODE}/readmit", None, "operator", 404),
     ("POST", f"{NODE}/revoke-key", None, "admin", 404),
     ("GET", f"{NODE}/decisions", None, "viewer", 404),
     ("GET", f"{NODE}/recommendations", None, "viewer", 404),
     ("GET", f"{NODE}/drifts", None, "viewer", 404),
     ("GET", f"{NODE}/flows", None, "viewer", 404),
+    ("GET", "/api/stops", None, "viewer", 200),
+    ("GET", "/api/stops/log", None, "viewer", 200),
+    ("POST", "/api/stops/preview", {}, "viewer", 200),
+    ("POST", "/api/stops", {"labels": 1}, "admin", 422),
+    ("POST", f"/api/stops/{2**31 - 1}/restore", None, "admin", 404),
+    ("POST", f"/api/stops/{2**31 - 1}/lift", None, "admin", 404),
     ("GET", "/api/policies", None, "viewer", 200),
     ("POST", "/api/policies", {"name": "spread"}, "operator", 422),
     ("POST", "/api/policies/preview", {"body": BODY, "node_ids": [2**31 - 1]}, "viewer", 200),
+    ("POST", "/api/policies/matches", {"labels": {"role": "db"}}, "viewer", 200),
     ("GET", POLICY, None, "viewer", 404),
     ("DELETE", POLICY, None, "operator", 404),
+    ("GET", f"{POLICY}/overview", None, "viewer", 404),
+    ("GET", f"{POLICY}/overview.csv", None, "viewer", 404),
     ("GET", f"{POLICY}/versions", None, "viewer", 404),
     ("GET", f"{POLICY}/proof", None, "viewer", 404),
     ("GET", "/api/proof", None, "viewer", 200),
@@ -130,6 +159,9 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
         if path.startswith(
             (
                 "/api/nodes",
+                "/api/simulated-nodes",
+                "/api/fleet-views",
+                "/api/suggestions",
                 "/api/changes",
                 "/api/policies",
                 "/api/proof",
@@ -139,6 +171,9 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
                 "/api/simulation",
                 "/api/application-metrics",
                 "/api/coalescing",
+                "/api/storage",
+                "/api/stops",
+                "/api/suggestions",
             )
         )
         for method in methods
@@ -156,8 +191,10 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(EXPERIMENT, "/api/experiments/{experiment_id}")
             .replace(APPLICATION_METRIC, "/api/application-metrics/{metric_id}")
             .replace("/nodes/1/reading", "/nodes/{node_id}/reading")
+            .replace(f"/fleet-views/{2**31 - 1}", "/fleet-views/{view_id}")
             .replace("/netdevs/eth0/", "/netdevs/{netdev}/")
-            .replace("/numa/1/", "/numa/{pid}/"),
+            .replace("/numa/1/", "/numa/{pid}/")
+            .replace(f"/stops/{2**31 - 1}", "/stops/{stop_id}"),
         )
         for method, path, *_ in CALLS
     }

@@ -4,6 +4,7 @@ import gzip
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
@@ -31,7 +32,8 @@ async def loaded(server: EmbeddedPostgres) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def upgraded(server: EmbeddedPostgres) -> AsyncIterator[str]:
-    """Yield the address of a database that was loaded and migrated."""
+    """Yield the backend's address of a database that was loaded and migrated."""
     async with loaded(server) as url:
-        await Database(url, MIGRATIONS).migrate()
-        yield url
+        backend_url = server.backend_url.replace("/coresteer?", f"/{urlsplit(url).path.removeprefix('/')}?")
+        await Database(url, MIGRATIONS).migrate(backend_url)
+        yield backend_url

@@ -18,5 +18,10 @@ async def announce(config: Config, database: Database, say: Callable[[str], None
     """Print the backend's address, and a set-up link while there is no user."""
     link = await set_up_link(config.public_address, database)
     say(f"Coresteer is at {config.public_address}")
+    if config.tls is not None:
+        say(
+            f"Its certificate authority is {config.ca_path}, SHA-256 {config.ca_fingerprint}. Enrolment tokens contain "
+            "this, so that agents trust no other; a browser warns until you import the file."
+        )
     if link:
         say(f"Create the first administrator with this link, which works once: {link}")

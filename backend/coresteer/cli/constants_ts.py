@@ -5,10 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any  # Any: an OpenAPI document is JSON of any shape
 
+from coresteer.auth.repository import MAX_SESSION_DAYS, SESSION_HOURS
+from coresteer.changes.schemas import MAX_SUGGESTED_NODES
+from coresteer.fleet.past import MAX_SPAN_OF_MINUTES_MS
 from coresteer.live.frames import HEALTH_CODES
 from coresteer.policies.backtest import MAX_RANGE
+from coresteer.reports.minutes import MIN_MINUTES
 from coresteer.simulation.parameters import QUICK
 from coresteer_core.cpuset import MAX_CPUS
+from coresteer_core.node.nic_model import TYPICAL_HOST_COSTS
 from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, FIRST_LABEL_ID
 from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.coalescing.spec import Coalescing
@@ -27,13 +32,20 @@ _CONSTANTS = {
     "ROUND_PERIOD_S": ROUND_PERIOD_S,
     "MAX_BACKTEST_RANGE_S": MAX_RANGE.total_seconds(),
     "CONTROLLED": CONTROLLED,
+    "SESSION_HOURS": SESSION_HOURS,
+    "MAX_SESSION_DAYS": MAX_SESSION_DAYS,
+    "MAX_SUGGESTED_NODES": MAX_SUGGESTED_NODES,
+    "MIN_REPORT_MINUTES": MIN_MINUTES,
+    "MAX_SPAN_OF_FLEET_MINUTES_MS": MAX_SPAN_OF_MINUTES_MS,
     "QUICK_MEAN_RUN_S": QUICK.mean_run_s,
+    "INTERRUPT_COST_US": TYPICAL_HOST_COSTS.entry_us,
 }
 _REQUESTS = (
     "ApiTokenCreate",
     "ApplicationMetricCreate",
     "ChangeRequest",
     "ExtendRequest",
+    "PasswordChange",
     "PolicyVersionCreate",
     "UserCreate",
 )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 
+from coresteer.cli import audit, backup, papers, simulation, supervisor
 from coresteer.cli import experiment as experiments
-from coresteer.cli import papers, simulation, supervisor
 from coresteer.cli import report as reports
 from coresteer.config import Config
 from coresteer.listen import ListenError
@@ -36,13 +36,16 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command of `coresteer`; return its exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        config = Config(**({"port": arguments.port} if arguments.port is not None else {}))
+        options = ("port", "tls", "tls_cert", "tls_key", "tls_client_ca")
+        given = {name: getattr(arguments, name, None) for name in options}
+        config = Config(**{name: value for name, value in given.items() if value is not None})
         return _run(arguments, config)
     except pydantic.ValidationError as error:
         for item in error.errors():
             print(f"coresteer: {_setting(str(item['loc'][0]), arguments)}: {item['msg']}", file=sys.stderr)
     except (
         CommandError,
+        audit.AuditError,
         PostgresError,
         ListenError,
         supervisor.StartError,
@@ -63,8 +66,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _setting(name: str, arguments: argparse.Namespace) -> str:
     """Return how the user gave the invalid backend setting: as an option or an environment variable."""
-    if name == "port" and arguments.port is not None:
-        return "--port"
+    if getattr(arguments, name, None) is not None:
+        return f"--{name.replace('_', '-')}"
     aliased = {"DATABASE_URL", "CORESTEER_DATABASE_URL", "PG_BIN", "CORESTEER_PG_BIN"}
     return f"{name if name in aliased else f'CORESTEER_{name.upper()}'} in the environment"
 
@@ -75,10 +78,10 @@ def _sentence(error: Exception) -> str | None:
     import sqlalchemy.exc
     from alembic.util import CommandError as AlembicError
 
-    from coresteer.db import UnsupportedServerError
+    from coresteer.db import SchemaVersionError, UnsupportedServerError
     from coresteer.errors import Problem, database_error_message, is_database_unavailable
 
-    if isinstance(error, (Problem, UnsupportedServerError)):
+    if isinstance(error, (Problem, SchemaVersionError, UnsupportedServerError)):
         return str(error)
     sentence = database_error_message(error)
     if isinstance(error, AlembicError):
@@ -100,7 +103,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coresteer", description="Shows and controls where network work runs on the cores of Linux machines."
     )
-    parser.set_defaults(port=None)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, help_text in (
         ("up", "start everything on this machine: database, backend and agent; Ctrl-C stops it"),
@@ -108,21 +110,40 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=help_text)
         command.add_argument("--port", type=int, help="port of the backend (default 8420)")
+        if name == "serve":
+            _add_tls(command)
     commands.add_parser("migrate", help="bring the database's schema to the newest version")
     commands.add_parser("openapi", help="print the OpenAPI document of the HTTP API as JSON")
     token = commands.add_parser("enrolment-token", help="print a one-time token with which an agent enrols")
     token.add_argument("--simulated", action="store_true", help="for simulated nodes, any number at once")
+    readmit = commands.add_parser(
+        "readmit", help="print the command with which a node that was installed anew enrols again under its name"
+    )
+    readmit.add_argument("node")
     commands.add_parser("set-up-link", help="print a new link that creates the first administrator")
     reset = commands.add_parser(
         "reset-password",
         help="give a user a new password, read from the terminal or stdin; ends their sessions and API tokens",
     )
     reset.add_argument("user")
+    audit.add_commands(commands)
+    backup.add_commands(commands)
     experiments.add_commands(commands)
     reports.add_commands(commands)
     simulation.add_commands(commands)
     papers.add_commands(commands)
     return parser
+
+
+def _add_tls(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tls", choices=["auto"], help="serve https with a certificate of a private authority that agents pin"
+    )
+    command.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate chain, PEM")
+    command.add_argument("--tls-key", metavar="FILE", help="key of --tls-cert, PEM")
+    command.add_argument(
+        "--tls-client-ca", metavar="FILE", help="require client certificates signed by these authorities, PEM"
+    )
 
 
 def _say(line: str) -> None:
@@ -133,12 +154,12 @@ def _say(line: str) -> None:
         signal.raise_signal(signal.SIGTERM)
 
 
-def _run(arguments: argparse.Namespace, config: Config) -> int:
+def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911, PLR0912 - one case a command
     if arguments.command in ("up", "serve") and config.is_open_without_proxy:
         raise CommandError(
             f"CORESTEER_HOST is {config.host}, where others could reach the backend, and passwords and agents' keys "
-            "would cross the network in clear text. Put a TLS proxy in front and give its address in "
-            "CORESTEER_PUBLIC_URL, such as https://coresteer.example, or leave CORESTEER_HOST at 127.0.0.1."
+            "would cross the network in clear text. Use `coresteer serve --tls auto`, or put a TLS proxy in front and "
+            "give its address in CORESTEER_PUBLIC_URL, such as https://coresteer.example."
         )
     match arguments.command:
         case "up":
@@ -154,9 +175,15 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "migrate":
             from coresteer.db import Database
 
-            _with_database(config, Database.migrate)
-        case "enrolment-token":
-            print(_with_database(config, lambda database: _enrolment_token(database, simulated=arguments.simulated)))
+            if config.owner_url is None:
+                _with_database(config, Database.migrate)
+            else:
+                backend_url = _database_url(config)
+                as_owner = config.model_copy(update={"database_url": config.owner_url})
+                _with_database(as_owner, lambda database: database.migrate(backend_url))
+        case "enrolment-token" | "readmit":
+            address = supervisor.running_address(config.state_dir) or config.public_address
+            print(_with_database(config, lambda database: _enrolment(database, arguments, address, config)))
         case "set-up-link":
             from coresteer.cli.announce import set_up_link
 
@@ -170,6 +197,10 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "reset-password":
             password = _new_password()
             _with_database(config, lambda database: _reset_password(database, arguments.user, password))
+        case "audit":
+            return _with_database(config, lambda database: audit.run(database, arguments))
+        case "backup" | "restore-backup":
+            return backup.run(arguments, config)
         case "simulation":
             return simulation.run(arguments)
         case "papers":
@@ -224,13 +255,19 @@ def _with_database(config: Config, work: Callable[["Database"], Awaitable[T]]) -
     return asyncio.run(run())
 
 
-async def _enrolment_token(database: "Database", *, simulated: bool) -> str:
-    from coresteer.gateway.enrolment import new_enrolment_token
+async def _enrolment(database: "Database", arguments: argparse.Namespace, address: str, config: Config) -> str:
+    """Return a one-time token for a new node, or the command that readmits one."""
+    from coresteer.gateway.enrolment import new_enrolment_token, pinned, readmission_command, readmit
     from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate
+    from coresteer.nodes.service import find_node_by_name
 
     async with database.session() as session:
-        request = EnrolmentTokenCreate(simulated=simulated)
-        return (await new_enrolment_token(session, "command line", request)).token
+        if arguments.command == "enrolment-token":
+            request = EnrolmentTokenCreate(simulated=arguments.simulated)
+            return pinned(await new_enrolment_token(session, "command line", request), config).token
+        node = await find_node_by_name(session, arguments.node)
+        new = pinned(await readmit(session, "command line", node), config)
+        return readmission_command(new, node.name, address)
 
 
 async def _reset_password(database: "Database", username: str, password: str) -> None:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
+from coresteer.accounts import unprivileged_accounts
+from coresteer.cli.program import program_for
 from coresteer.config import Config, is_loopback
 from coresteer.listen import listening_socket
 from coresteer.postgres import EmbeddedPostgres, PostgresError
+from coresteer.postgres.backup import archive_settings
 from coresteer.process import spawn, terminate
 
 if TYPE_CHECKING:
@@ -113,7 +116,7 @@ def running_address(state_dir: Path) -> str | None:
 
 
 @contextmanager
-def _only_one(state_dir: Path, address: str) -> Iterator[None]:
+def only_one(state_dir: Path, address: str) -> Iterator[None]:
     """Hold the lock of the state folder, so that only one `coresteer up` uses it; the address is stored in it."""
     try:
         state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -146,12 +149,17 @@ async def up(config: Config, say: PrintLine) -> int:
             f"CORESTEER_HOST is {config.host}, but this machine's agent reaches the backend on loopback. Leave it at "
             "127.0.0.1 and let the proxy named in CORESTEER_PUBLIC_URL pass requests there."
         )
+    if config.uses_tls:
+        raise StartError(
+            "`coresteer up` serves this machine only and uses no TLS. Unset CORESTEER_TLS and CORESTEER_TLS_CERT, and "
+            "serve others with `coresteer serve --tls auto`, or through a proxy named in CORESTEER_PUBLIC_URL."
+        )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     children: list[Child] = []
-    with _only_one(config.state_dir, config.public_address):
+    with only_one(config.state_dir, config.public_address):
         listening_socket(config).close()
         work = asyncio.create_task(_start_all(config, children, say))
         stopped = asyncio.create_task(stop.wait())
@@ -174,9 +182,18 @@ async def _start_all(config: Config, children: list[Child], say: PrintLine) -> N
     """Start the child processes in order: each needs those before it."""
     if os.geteuid() != 0:
         say("Running as an ordinary user: Coresteer only observes. Start it as root to change settings.")
+    from coresteer.audit.export import give_file_to  # noqa: PLC0415 - takes half a second
+    from coresteer.db import Database  # noqa: PLC0415
+
     url = config.database_url
+    _, account = unprivileged_accounts()
     if url is None:
-        postgres = EmbeddedPostgres(config.state_dir, pg_bin=config.pg_bin, on_line=_prefixed(say, "postgres"))
+        postgres = EmbeddedPostgres(
+            config.state_dir,
+            pg_bin=config.pg_bin,
+            on_line=_prefixed(say, "postgres"),
+            settings=archive_settings(config.backup_dir) if config.backup_dir else None,
+        )
 
         async def start_postgres() -> asyncio.subprocess.Process:
             await postgres.start()
@@ -185,27 +202,31 @@ async def _start_all(config: Config, children: list[Child], say: PrintLine) -> N
         children.append(Child("database", start_postgres, lambda _: postgres.stop(), say))
         await children[-1].start()
         children[-1].keep_alive()
-        url = postgres.url
+        url = postgres.backend_url
+        owner = Database(postgres.url, config.migrations_dir)
+        await owner.migrate(url)
+        await owner.close()
 
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "CORESTEER_OWNER_URL"},
         "DATABASE_URL": url,
         "CORESTEER_PORT": str(config.port),
         "CORESTEER_STATE_DIR": str(config.state_dir.absolute()),
         "CORESTEER_SUPERVISED": "true",
         "PYTHONUNBUFFERED": "1",
     }
+    program = await asyncio.to_thread(program_for, account, config)
+    give_file_to(account, config.audit_export)
 
     async def start_backend() -> asyncio.subprocess.Process:
-        argv = [sys.executable, "-m", "coresteer", "serve"]
-        return (await spawn(argv, on_line=_prefixed(say, "backend"), environment=environment))[0]
+        argv: list[str | Path] = [program.python, "-m", "coresteer", "serve"]
+        own = {**environment, **program.environment}
+        return (await spawn(argv, on_line=_prefixed(say, "backend"), environment=own, account=account))[0]
 
     backend = Child("backend", start_backend, lambda process: terminate(process, signal.SIGTERM, _BACKEND_GRACE_S), say)
     children.append(backend)
     process = await backend.start()
-    # takes half a second, while the backend imports the same modules
-    from coresteer.cli.announce import announce  # noqa: PLC0415
-    from coresteer.db import Database  # noqa: PLC0415
+    from coresteer.cli.announce import announce  # noqa: PLC0415 - while the backend imports the same modules
 
     await _until_healthy(config, process, say)
     backend.keep_alive()
@@ -246,10 +267,10 @@ async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, sa
 
 
 def _health(url: str) -> str | None:
-    """Return the backend's health status, None when it does not answer."""
+    """Return whether the backend has its database (“ok”) or not (“degraded”), None when it does not answer."""
     try:
         with _no_proxy.open(url, timeout=5) as answer:
-            return "ok" if b'"status":"ok"' in answer.read() else "degraded"
+            return "ok" if b'"database":"ok"' in answer.read() else "degraded"
     except (urllib.error.URLError, OSError):
         return None
 

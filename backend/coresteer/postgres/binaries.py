@@ -30,23 +30,16 @@ class Binaries:
     account: SystemAccount | None
 
 
-def server_account() -> SystemAccount | None:
-    """Return the system account for the server, None for the present user.
-
-    For root, which PostgreSQL refuses, it is postgres or else nobody. Raises PostgresError.
-    """
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return SystemAccount(entry.pw_uid, entry.pw_gid)
-    raise PostgresError(
-        "PostgreSQL does not run as root, and this machine has neither an account 'postgres' nor 'nobody'. "
-        "Add one of them, or name a database in DATABASE_URL."
-    )
+def named_account() -> SystemAccount:
+    """Return an unprivileged account with a name, which initdb, unlike the server, demands. Raises PostgresError."""
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError:
+        raise PostgresError(
+            "PostgreSQL's initdb does not run as root, and this machine has no account 'nobody'. Add it, or name a "
+            "database in DATABASE_URL."
+        ) from None
+    return SystemAccount(entry.pw_uid, entry.pw_gid)
 
 
 async def _major_version(folder: Path, account: SystemAccount | None) -> int:
