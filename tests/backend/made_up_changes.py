@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from coresteer.changes.schemas import Change, ChangeStep
+from coresteer.changes.schemas import Change, ChangeStatus, ChangeStep
 from coresteer.reports.minutes import Minute
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState
@@ -16,10 +16,14 @@ CHANGE = Change(
     plan=Plan([Action("netdev/eth0/coalesce/rx-usecs", "18", "90", "Interrupts come far apart.")]),
     sentence="rx-usecs of eth0 from 18 to 90.",
     state=ChangeState.CONFIRMED,
+    status=ChangeStatus.CONFIRMED,
+    undone=None,
     ended_by=None,
     created_by="kim",
     policy_id=None,
     experiment_id=None,
+    undoes=None,
+    restores=False,
     reason="Fewer interrupts.",
     created_at=AT - timedelta(seconds=2),
     applied_at=AT,
@@ -30,6 +34,7 @@ CHANGE = Change(
     guardrails=[],
     results=[],
     steps=[ChangeStep(at=AT, state=ChangeState.UNCONFIRMED, sentence="Applied.")],
+    observation=None,
 )
 
 

@@ -1,8 +1,12 @@
 """Prometheus queries as metrics: what is asked, which answers are a value, a zero or none, and who may declare them."""
 
+import asyncio
+import select
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backend.conftest import Backend, Client
 from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, never_completes
+from tests.support.polling import PATIENCE_S
 from tests.support.prometheus import Answer, FakePrometheus, fake_prometheus, matrix, refusal, success, vector
 
 from coresteer.application_metrics.prometheus import MAX_BYTES, PrometheusReader
-from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading, parse_answer
+from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading, is_forbidden, parse_answer
 from coresteer.experiments import applications
 
 START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -32,11 +37,13 @@ def prometheus() -> Iterator[FakePrometheus]:
 
 
 def metric(prometheus: FakePrometheus, query: str = P99) -> DeclaredMetric:
-    return DeclaredMetric("p99", "Response time, p99", "s", "less", prometheus.url, query)
+    return DeclaredMetric("p99", "Response time, p99", "s", "less", prometheus.url, query, 0.001)
 
 
-async def read(prometheus: FakePrometheus, query: str = P99, node: str = "web-1") -> Reading:
-    return await PrometheusReader(timeout_s=0.5).read(metric(prometheus, query), node, START, END)
+async def read(
+    prometheus: FakePrometheus, query: str = P99, node: str = "web-1", timeout_s: float = PATIENCE_S
+) -> Reading:
+    return await PrometheusReader(timeout_s=timeout_s).read(metric(prometheus, query), node, START, END)
 
 
 async def test_a_query_with_a_range_is_evaluated_once_at_the_end_of_the_period(prometheus: FakePrometheus) -> None:
@@ -114,10 +121,85 @@ async def test_an_answer_is_bounded_in_bytes_and_time(prometheus: FakePrometheus
     prometheus.answer = lambda path, params: (200, b" " * (2 * MAX_BYTES))
     assert (await read(prometheus)).missing is Missing.TOO_LARGE
     hangs = threading.Event()
-    prometheus.answer = lambda path, params: (hangs.wait(20), vector("1"))[1]
-    found = await read(prometheus)
+    prometheus.answer = lambda path, params: (hangs.wait(PATIENCE_S), vector("1"))[1]
+    found = await read(prometheus, timeout_s=0.5)
     hangs.set()
     assert (found.missing, "did not answer within 0.5 s" in found.reason) == (Missing.TIMEOUT, True)
+
+
+@contextmanager
+def slow_server() -> Iterator[tuple[str, threading.Event]]:
+    """A server that sends a byte of its header at a time, without end, and its address; the event: it was cut off."""
+    cut_off = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer, suppress(OSError):
+            peer.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while True:
+                peer.sendall(b"x")
+                if select.select([peer], [], [], 0.05)[0] and not peer.recv(4096):
+                    break
+        cut_off.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", cut_off
+        thread.join(PATIENCE_S)
+
+
+class RecordingExecutor(ThreadPoolExecutor):
+    """Counts what is run in it."""
+
+    calls = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as in the base class
+        self.calls += 1
+        return super().submit(*args, **kwargs)
+
+
+def test_a_slow_server_is_cut_off_at_the_deadline_and_holds_no_thread_of_others(prometheus: FakePrometheus) -> None:
+    shared = RecordingExecutor(1)
+
+    async def ask() -> Reading:
+        asyncio.get_running_loop().set_default_executor(shared)
+        return await read(prometheus, timeout_s=0.5)
+
+    with slow_server() as (prometheus.url, cut_off):
+        found = asyncio.run(ask())
+        assert cut_off.wait(PATIENCE_S)
+    assert (found.missing, found.reason.endswith("did not answer within 0.5 s.")) == (Missing.TIMEOUT, True)
+    assert shared.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "forbidden"),
+    [
+        ("169.254.169.254", True),
+        ("fe80::1%eth0", True),
+        ("::ffff:169.254.169.254", True),
+        ("fd00:ec2::254", True),
+        ("100.100.100.200", True),
+        ("127.0.0.1", False),
+        ("10.0.0.7", False),
+        ("2001:db8::1", False),
+        ("prometheus.example", False),
+    ],
+)
+def test_link_local_addresses_and_metadata_services_are_forbidden(host: str, forbidden: bool) -> None:
+    assert is_forbidden(host) is forbidden
+
+
+async def test_a_name_that_resolves_to_a_metadata_service_is_not_asked(
+    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(*_: object, **__: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    found = await read(prometheus)
+    assert (found.missing, prometheus.requests) == (Missing.FORBIDDEN, [])
 
 
 async def test_a_server_that_is_not_there_is_named(prometheus: FakePrometheus) -> None:
@@ -131,7 +213,7 @@ async def test_a_server_that_is_not_there_is_named(prometheus: FakePrometheus) -
 
 # Declared by administrators
 
-VALID = {"name": "p99", "label": "Response time, p99", "unit": "s", "better": "less", "query": P99}
+VALID = {"name": "p99", "label": "Response time, p99", "unit": "s", "better": "less", "query": P99, "floor": 0.001}
 
 
 async def declare(client: Client, prometheus: FakePrometheus, **changes: object) -> Any:  # noqa: ANN401 - a response
@@ -149,13 +231,18 @@ async def declare(client: Client, prometheus: FakePrometheus, **changes: object)
         ("url", "http://prometheus/?x=1"),
         ("url", "http://prometheus:99999"),
         ("url", "gopher://prometheus"),
+        ("url", "http://169.254.169.254/latest"),
+        ("url", "http://[fe80::1]:9090"),
         ("query", "sum(rate(requests_total[1m]))"),
         ("query", "{{node}}" * 1000),
         ("better", "perhaps"),
+        ("floor", 0),
+        ("floor", -1),
+        ("floor", None),
     ],
 )
 async def test_an_invalid_declaration_is_refused_with_its_field(
-    backend: Backend, prometheus: FakePrometheus, field: str, value: str
+    backend: Backend, prometheus: FakePrometheus, field: str, value: object
 ) -> None:
     admin = await backend.client("admin")
     answer = await declare(admin, prometheus, **{field: value})
@@ -188,7 +275,7 @@ async def test_a_declared_metric_is_audited_tried_and_deleted_and_its_name_stays
         ("application-metric.delete", "p99"),
         ("application-metric.create", "p99"),
     ]
-    assert found[1]["detail"] == {"url": prometheus.url, "query": P99}
+    assert found[1]["detail"] == {"url": prometheus.url, "query": P99, "floor": 0.001}
 
 
 # In experiments

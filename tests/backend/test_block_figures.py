@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer.telemetry.block_figures import BlockFigures, between, block_figures, difference
+from coresteer.telemetry.block_figures import BlockFigures, Sums, between, block_figures, covered_s, difference, within
 from coresteer.telemetry.rollup import Rollup
 from coresteer_core.metrics import REPORT_METRICS
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
@@ -82,6 +82,12 @@ def test_events_of_which_there_are_none_have_a_difference() -> None:
     assert difference(some, none, "softnet_dropped_per_s") == pytest.approx(math.log(10))
 
 
+@pytest.mark.parametrize(("value", "counts_as"), [(0.0, 0.01), (0.001, 0.01), (0.5, 0.5)])
+def test_a_floor_stands_for_smaller_values_and_for_0(value: float, counts_as: float) -> None:
+    low, high = (BlockFigures(60.0, {"app.errors": Sums(one, 1.0, floor=0.01)}) for one in (value, 1.0))
+    assert difference(low, high, "app.errors") == pytest.approx(math.log(counts_as))
+
+
 @pytest.mark.parametrize("metric", ["cpu_s_per_gbit", "rtt_p99_us"])
 def test_without_a_value_there_is_no_difference(metric: str) -> None:
     nothing = figures(rollup(busy=0))
@@ -97,6 +103,37 @@ def test_a_difference_changes_its_sign_with_the_coin(busy: tuple[int, int], mega
         assert there == pytest.approx(-back)
 
 
-def test_a_rollup_belongs_to_the_block_in_which_its_middle_lies() -> None:
+def test_the_cpu_time_of_cpus_that_are_almost_idle_counts() -> None:
+    idle = rollup(busy=0, megabytes=1000, amounts={"cpu_busy_s": 0.24})  # 0.2 % of each, rounded to 0
+    assert figures(idle).sums["cpu_s_per_gbit"].value == pytest.approx(0.24 / 8)
+    assert figures(idle).sums["cpu_busy_percent"].value == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "seconds", "belongs"),
+    [
+        pytest.param(0, 60, True, id="in it"),
+        pytest.param(60, 61, True, id="its last sample ends a little later"),
+        pytest.param(59, 60, True, id="whatever is before it"),
+        pytest.param(80, 60, False, id="reaches into the next block, with its middle in this one"),
+        pytest.param(-20, 60, False, id="begins in the wash-out"),
+        pytest.param(119.5, 1, False, id="a short one on the edge"),
+    ],
+)
+def test_a_rollup_that_reaches_out_of_a_block_does_not_belong_to_it(
+    start_s: float, seconds: float, belongs: bool
+) -> None:
+    one = rollup(int(1000 * start_s), seconds)
+    assert within([one], 0, 120_000) == ([one] if belongs else [])
+
+
+def test_what_is_covered_does_not_depend_on_where_rollups_begin() -> None:
+    for skew_ms in (0, 20_000, 40_000):
+        rollups = [rollup(skew_ms + 60_000 * at) for at in range(-3, 6)]
+        assert covered_s(rollups, 0, 120_000) == pytest.approx(120)
+    assert covered_s([rollup(0, 30.0)], 0, 120_000) == pytest.approx(30)
+
+
+def test_a_rollup_belongs_to_the_part_in_which_its_middle_lies() -> None:
     rollups = [rollup(start_ms) for start_ms in (-59_500, 500, 60_500, 119_000)]
     assert [one.start_ms for one in between(rollups, 0, 120_000)] == [500, 60_500]

@@ -6,11 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer.proof.schedule import Candidate, Design, Episode, Subject, begin_now, in_holdout, planned
+from coresteer.proof.schedule import BUCKETS, Candidate, Design, Episode, Subject, begin_now, in_holdout, planned
+from coresteer.proof.washout import Switch, washout
 
 DESIGN = Design(block_s=600, share=0.05, max_domain_share=0.2)
 _seeds = st.integers(0, 2**62)
 _nodes = st.integers(1, 2**31 - 1)
+
+
+def own_nodes(candidates: list[Candidate]) -> dict[tuple[int, str], set[int]]:
+    """The nodes of each policy in each failure domain."""
+    found: dict[tuple[int, str], set[int]] = {}
+    for candidate in candidates:
+        found.setdefault((candidate.subject.policy_id, candidate.domain), set()).add(candidate.subject.node_id)
+    return found
 
 
 def simulated(candidates: list[Candidate], domains: dict[str, list[int]], seed: int, periods: int = 3) -> list[Episode]:
@@ -26,6 +35,7 @@ def simulated(candidates: list[Candidate], domains: dict[str, list[int]], seed: 
             candidates,
             running=[one.subject.node_id for one in running],
             nodes_by_domain=domains,
+            own_nodes=own_nodes(candidates),
             begun=begun,
             now_s=now_s,
         )
@@ -98,13 +108,24 @@ def test_a_failure_domain_never_has_more_than_its_share_in_episodes(seed: int) -
         assert together["r2"] <= 1
 
 
+@given(_seeds)
+def test_a_policy_for_a_few_nodes_of_a_failure_domain_has_its_share_of_those(seed: int) -> None:
+    rack = {"r1": list(range(1, 101))}
+    candidates = [Candidate(Subject(1, 1, node), Design(600, 0.2, 0.25), "r1") for node in range(1, 5)]
+    episodes = simulated(candidates, rack, seed)
+    for one in episodes:
+        together = [other for other in episodes if other.start_s <= one.start_s < other.end_s - 60]
+        assert len(together) == 1  # a quarter of its four nodes, not of the hundred of the rack
+
+
 def test_one_node_alone_has_its_episodes() -> None:
     episodes = simulated([Candidate(Subject(1, 1, 5), DESIGN, "")], {"": [5]}, 11, periods=6)
     assert len(episodes) == 6
 
 
 def at_time(candidate: Candidate, now_s: float, begun: frozenset[tuple[Subject, int]] = frozenset()) -> list[Episode]:
-    return begin_now(11, [candidate], running=[], nodes_by_domain={"": [5]}, begun=begun, now_s=now_s)
+    own = {(1, ""): {5}}
+    return begin_now(11, [candidate], running=[], nodes_by_domain={"": [5]}, own_nodes=own, begun=begun, now_s=now_s)
 
 
 def test_an_episode_begins_once_even_after_a_restart() -> None:
@@ -120,4 +141,13 @@ def test_an_episode_whose_beginning_was_missed_does_not_take_place() -> None:
     candidate = Candidate(Subject(1, 1, 5), DESIGN, "")
     episode = planned(11, candidate.subject, DESIGN, 1e9)
     assert episode is not None
-    assert at_time(candidate, episode.start_s + DESIGN.bucket_s + 1) == []
+    assert at_time(candidate, episode.start_s + DESIGN.late_s) == [episode]
+    assert at_time(candidate, episode.start_s + DESIGN.late_s + 1) == []
+
+
+@given(st.sampled_from((10.0, 20.0, 60.0, 600.0, 21_600.0)))
+def test_what_begins_late_can_be_switched_within_any_washout(block_s: float) -> None:
+    design = Design(block_s, 0.05, 0.2)
+    assert 0 < design.late_s < washout((), design.bucket_s, BUCKETS)
+    known = [Switch(True, [0.0] * BUCKETS)] * 100  # which show no decay
+    assert design.late_s <= washout(known, design.bucket_s, BUCKETS) / 2

@@ -18,6 +18,7 @@ from coresteer.proof.confidence_sequence import (
     half_width,
     rho_for,
 )
+from coresteer.proof.exclusion import is_biased
 from coresteer.proof.verdict import Finding, alphas, judge, percent
 from coresteer.proof.washout import Switch, measured_decay, washout
 
@@ -80,6 +81,21 @@ def test_few_episodes_have_an_estimate_but_no_interval(episodes: int) -> None:
     assert found is not None
     assert (found.low, found.high, found.direction) == (None, None, 0)
     assert found.estimate == pytest.approx(math.expm1(0.1))
+
+
+def test_an_interval_that_is_wider_than_what_is_assumed_is_none() -> None:
+    wide = Evidence.of(20, 24, 20 * (1.2**2 + 2**2))  # +232 %, from −91 % to +12,007 %
+    found = effect(wide, rho_for(100))
+    assert found is not None
+    assert (found.low, found.high, detectable(wide, rho_for(100))) == (None, None, None)
+    verdict = judge("softnet_dropped_per_s", wide, rho_for(100), alpha=ALPHA, per_s=0, now=NOW)
+    assert verdict.sentence.endswith("detected yet; too few blocks for an interval.")
+
+
+def test_a_wide_interval_that_excludes_0_is_kept() -> None:
+    found = effect(Evidence.of(60, 60 * 2.2, 60 * (2.2**2 + 0.5**2)), rho_for(100))
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.direction == 1
 
 
 def test_no_episode_is_no_estimate() -> None:
@@ -166,7 +182,7 @@ def test_the_washout_is_half_of_a_block_at_most_and_until_enough_is_known(past: 
     ("metric", "shift", "finding", "sentence"),
     [
         ("cpu_s_per_gbit", -0.05, Finding.IMPROVES, "Saves 4.9 % [4.2, 5.5] of CPU per gigabit."),
-        ("rtt_p99_us", 0.09, Finding.WORSENS, "Worsens response time, 99th percentile: +9.4 % [8.7, 10]."),
+        ("rtt_p99_us", 0.09, Finding.WORSENS, "Worsens round-trip time, 99th percentile: +9.4 % [8.7, 10]."),
         ("packets_per_interrupt", 0.09, Finding.HIGHER, "Changes packets per interrupt: +9.4 % [8.7, 10]."),
     ],
 )
@@ -190,6 +206,28 @@ def test_without_an_effect_the_verdict_says_what_will_be_detected_and_when() -> 
     assert verdict.expected.effect < verdict.detectable
     assert timedelta() < verdict.expected.at - NOW < timedelta(days=10)
     assert verdict.sentence.startswith("No effect on CPU per gigabit detected yet; an effect of ")
+
+
+def test_nothing_is_expected_of_a_proof_that_does_not_go_on() -> None:
+    verdict = judge("cpu_s_per_gbit", Evidence.of(100, 0, 1), rho_for(1000), alpha=ALPHA, per_s=0, now=NOW)
+    assert verdict.finding is Finding.NONE_YET
+    assert verdict.expected is None
+    assert " will be by " not in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("enforced", "holdout", "biased"), [(0, 0, False), (6, 0, False), (8, 0, True), (40, 20, False), (45, 15, True)]
+)
+def test_exclusions_of_one_block_are_told_once_chance_does_not_explain_them(
+    enforced: int, holdout: int, biased: bool
+) -> None:
+    assert is_biased(enforced, holdout) is is_biased(holdout, enforced) is biased
+
+
+def test_chance_alone_rarely_looks_like_a_bias_at_any_time() -> None:
+    coins = np.random.default_rng(16).random((400, 300)) < 0.5
+    ever = [any(is_biased(int(heads), at - int(heads)) for at, heads in enumerate(np.cumsum(run), 1)) for run in coins]
+    assert sum(ever) <= 28  # 5 % of 400, and 1.96 standard deviations of that number
 
 
 def test_without_episodes_the_verdict_says_that_there_is_no_evidence() -> None:

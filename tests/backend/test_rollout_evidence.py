@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from coresteer.policies.schemas import StageVerdict
+from coresteer.policies.rollout_schemas import EvidenceBasis, StageVerdict
 from coresteer.policies.stage_evidence import ALPHA, NodeFigures, StageOfRollout, stage_evidence, worsened
 from coresteer.telemetry.block_figures import BlockFigures, Sums
 
@@ -41,7 +41,7 @@ WAITING = nodes(1.19, 1.2, 1.21, 1.2, 1.19, 1.21)
         ([1.38, 1.4], WAITING, StageVerdict.WORSENS),
         ([1.4], WAITING, StageVerdict.WORSENS),
         ([1.2], WAITING, StageVerdict.NONE_FOUND),
-        ([1.4, 1.4], [], StageVerdict.TOO_FEW),
+        ([1.4, 1.4], [], StageVerdict.NOT_COMPARED),
         ([1.4], nodes(1.2), StageVerdict.TOO_FEW),
     ],
 )
@@ -53,6 +53,8 @@ def test_a_stage_is_compared_with_the_nodes_that_wait(
     assert figure.verdict is verdict
     assert figure.change == pytest.approx(np.expm1(np.log(changed).mean()))
     assert (worsened(evidence) is not None) == (verdict is StageVerdict.WORSENS)
+    assert (evidence.basis is EvidenceBasis.COMPARED) == (figure.low is not None)
+    assert ("may have other causes" in figure.sentence) == (not waiting)
     if waiting:
         assert figure.effect == pytest.approx(
             np.exp(np.log(changed).mean() - np.mean([np.log(w.after.sums[COST].value / 0.1) for w in waiting])) - 1
@@ -68,6 +70,7 @@ def test_figures_of_several_nodes_are_ratios_of_sums() -> None:
 def test_without_figures_the_evidence_says_so() -> None:
     evidence = stage_evidence(ONLY, [COST, BUSY], [], WAITING)
     assert (evidence.figures, evidence.sentence.startswith("No figures: ")) == ([], True)
+    assert evidence.basis is EvidenceBasis.NONE
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   bin,
-  type Child,
   launchBrowser,
+  openDetails,
   openNode,
   type Stack,
   setUp,
@@ -21,7 +21,6 @@ const EFFECTS = ["good@1=0.75", "bad@2=1.35"];
 const DETECTION = { timeout: 240_000 };
 
 let stack: Stack;
-let simulations: Child[] = [];
 let browser: Browser;
 let page: Page;
 let began = 0;
@@ -35,13 +34,12 @@ beforeAll(async () => {
   await setUp(page, stack);
   const effects = EFFECTS.flatMap((effect) => ["--effect", effect]);
   const agent = [bin("python"), "-m", "tests.support.quick_rounds"];
-  simulations = ["4", "8"].map((cpus) =>
+  for (const cpus of ["4", "8"])
     startSimulation(
       stack,
       ["--nodes", String(NODES_OF_EACH), "--cpus", cpus, "--irqs", "12", "--interval", "0.5", ...effects],
       agent,
-    ),
-  );
+    );
   await page
     .getByText(`${2 * NODES_OF_EACH + 1} nodes`, { exact: false })
     .first()
@@ -49,7 +47,6 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await Promise.all(simulations.map((simulation) => simulation.stop()));
   await browser?.close();
   await stack?.stop();
 });
@@ -95,7 +92,7 @@ const effect = () => page.getByRole("region", { name: "Effect", exact: true });
 
 async function detected(bad: number): Promise<void> {
   await effect()
-    .getByText(/^(v1)?Saves [\d.]+ %/)
+    .getByText(/^(v1)?Saves [\d.]+\s%/)
     .waitFor(DETECTION);
   await reached("good version detected");
   expect(await violations(page)).toEqual([]);
@@ -126,6 +123,7 @@ test("policies are proved in the browser, which pauses and resumes it", {
   await page.getByRole("textbox", { name: "Nodes", exact: true }).fill("sim4-*");
   await page.getByRole("button", { name: "enforce", exact: true }).click();
   const proof = page.getByRole("region", { name: "Proof", exact: true });
+  await page.locator("summary", { hasText: /^Proof$/ }).click();
   await proof.getByRole("textbox", { name: "Holdout, %" }).fill("20");
   await proof.getByText("Advanced").click();
   await proof.getByRole("textbox", { name: "Block length, s" }).fill(String(BLOCK_S));
@@ -137,6 +135,7 @@ test("policies are proved in the browser, which pauses and resumes it", {
   const good = page.url();
   await effect().getByText("No evidence: the policy is not enabled.", { exact: false }).waitFor();
   await page.getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("button", { name: /^Enable on \d+ nodes?$/ }).click();
 
   const bad = await call<{ id: number }>("POST", "/policies", policyBody("bad", "sim8-*", {}));
   await call("POST", `/policies/${bad.id}/enable`);
@@ -153,12 +152,13 @@ test("policies are proved in the browser, which pauses and resumes it", {
   await page.getByText(/2 enforced policies/).waitFor();
   await reached("fleet");
   await openNode(page, "sim4-0001");
+  await openDetails(page, "Policies");
   await page.getByRole("article", { name: /^good/ }).waitFor();
   await reached("node");
 
   await page.goto(`${stack.url}/policies`);
   const holdouts = page.getByRole("region", { name: "Holdouts" });
-  await holdouts.getByText("Pausing puts every policy in force again").waitFor();
+  await holdouts.getByText("Pausing ends the holdouts of all policies").waitFor();
   await holdouts.getByRole("button", { name: "Pause holdouts" }).click();
   await holdouts.getByText(/^Since .* by ada\./).waitFor();
   await reached("paused");
@@ -170,6 +170,6 @@ test("policies are proved in the browser, which pauses and resumes it", {
   expect(await violations(page)).toEqual([]);
   await page.goto(`${stack.url}/policies`);
   await holdouts.getByRole("button", { name: "Resume holdouts" }).click();
-  await holdouts.getByText("Holdouts on").waitFor();
+  await holdouts.getByText(/^Holdouts: .* of node time/).waitFor();
   await reached("resumed");
 });

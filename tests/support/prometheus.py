@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -58,7 +58,8 @@ def fake_prometheus() -> Iterator[FakePrometheus]:
             if 300 <= status < 400:
                 self.send_header("Location", "http://127.0.0.1:1/")
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # the reader has had enough
+                self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:  # noqa: ANN401 - as in the base class
             pass

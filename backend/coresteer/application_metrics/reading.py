@@ -3,6 +3,7 @@
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
+import ipaddress
 import json
 import math
 import re
@@ -21,6 +22,8 @@ PREFIX = "app."
 _MAX_POINTS = 60
 _MIN_PRESENT = 0.5
 _MAX_QUOTED = 200
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200")))
+"""Metadata services of clouds (AWS over IPv6, Alibaba) that are not link-local; all others are."""
 _NODE_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,253}", re.ASCII)
 
 
@@ -30,7 +33,9 @@ class DeclaredMetric:
 
     name: without PREFIX. better: ``more``, ``less`` or empty. url: of the Prometheus server. query: PromQL with
     ``{{node}}`` for the node's name; with ``{{range}}`` it is evaluated once, at the end of the period, with the
-    period's length as ``90s``; otherwise its value is the mean over the period.
+    period's length as ``90s``; otherwise its value is the mean over the period. floor: the smallest value that counts,
+    which stands for smaller ones in proofs, since 0 has no logarithm; None for a metric that was declared without one,
+    of which 0 does not count.
     """
 
     name: str
@@ -39,6 +44,7 @@ class DeclaredMetric:
     better: Literal["more", "less", ""]
     url: str
     query: str
+    floor: float | None
 
     @property
     def shown_as(self) -> MetricLabel:
@@ -52,6 +58,7 @@ class Missing(StrEnum):
     NODE_NAME = "node-name"
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
+    FORBIDDEN = "forbidden"
     REFUSED = "refused"
     TOO_LARGE = "too-large"
     NOT_PROMETHEUS = "not-prometheus"
@@ -80,6 +87,19 @@ class Request:
     path: str
     params: dict[str, str]
     points: int
+
+
+def is_forbidden(host: str) -> bool:
+    """Return whether no server may be asked at an IP address: link-local ones serve a cloud's credentials.
+
+    A name is not an address; what it resolves to is checked.
+    """
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_link_local or ip in _METADATA
 
 
 def make_request(metric: DeclaredMetric, node: str, start: datetime, end: datetime) -> Request | Reading:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from coresteer.application_metrics.reading import NODE, Missing
+from coresteer.application_metrics.reading import NODE, Missing, is_forbidden
 from coresteer.inputs import STORABLE, RequestBody, TextPattern, validation_error
 
 Name = Annotated[
@@ -36,6 +36,8 @@ def _server(url: str) -> str:
         raise validation_error(sentence)
     if "@" in parts.netloc:
         raise validation_error("The address must not contain a user name or password.")
+    if is_forbidden(parts.hostname):
+        raise validation_error("Link-local addresses and those of a cloud's metadata service are not asked.")
     return url.rstrip("/")
 
 
@@ -49,7 +51,8 @@ class ApplicationMetricCreate(RequestBody):
     """An application metric to be declared.
 
     better: whether more or less of it is better, empty where neither is. url: of a Prometheus server. query: PromQL
-    with ``{{node}}`` for the node's name, and optionally ``{{range}}`` for the length of the measured period.
+    with ``{{node}}`` for the node's name, and optionally ``{{range}}`` for the length of the measured period. floor:
+    the smallest value that counts; in proofs it stands for smaller ones and for 0, which have no ratio.
     """
 
     name: Name
@@ -58,10 +61,11 @@ class ApplicationMetricCreate(RequestBody):
     better: Literal["more", "less", ""] = ""
     url: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_server)]
     query: Annotated[str, Field(min_length=1, max_length=2000), STORABLE, AfterValidator(_of_a_node)]
+    floor: Annotated[float, Field(ge=1e-12, le=1e12)]
 
 
 class ApplicationMetric(BaseModel):
-    """A declared application metric."""
+    """A declared application metric. floor: None for one declared before there were floors; 0 does not count then."""
 
     id: int
     name: str
@@ -70,6 +74,7 @@ class ApplicationMetric(BaseModel):
     better: Literal["more", "less", ""]
     url: str
     query: str
+    floor: float | None
     created_at: datetime
     created_by: str
 

@@ -36,7 +36,7 @@ async def create(session: AsyncSession, body: ApplicationMetricCreate, *, actor:
     row = ApplicationMetricRow(**body.model_dump(), created_at=datetime.now(UTC), created_by=actor)
     session.add(row)
     await session.flush()
-    detail = {"url": body.url, "query": body.query}
+    detail = {"url": body.url, "query": body.query, "floor": body.floor}
     record(session, actor=actor, action="application-metric.create", target=body.name, detail=detail)
     return ApplicationMetric.model_validate(row, from_attributes=True)
 
@@ -74,7 +74,7 @@ async def find_declared(
 
 def declared(row: ApplicationMetricRow) -> DeclaredMetric:
     """Return a metric's declaration."""
-    return DeclaredMetric(row.name, row.label, row.unit, row.better, row.url, row.query)
+    return DeclaredMetric(row.name, row.label, row.unit, row.better, row.url, row.query, row.floor)
 
 
 async def _found(session: AsyncSession, metric_id: int, *, lock: bool = False) -> ApplicationMetricRow:

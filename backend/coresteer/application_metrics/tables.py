@@ -21,6 +21,7 @@ class ApplicationMetricRow(Base):
     better: Mapped[Literal["more", "less", ""]] = mapped_column(Text)
     url: Mapped[str] = mapped_column(Text)
     query: Mapped[str] = mapped_column(Text)
+    floor: Mapped[float | None]
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     created_by: Mapped[str] = mapped_column(Text)
     deleted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))

@@ -1,44 +1,69 @@
 """Analysis of finished episodes: reads their samples once all are stored, and adds them to the sequences."""
 
+import logging
+import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.application_metrics.service import find_declared
+from coresteer.errors import is_database_unavailable
 from coresteer.policies.application_figures import with_applications
 from coresteer.policies.schemas import PolicyBody
-from coresteer.proof import findings, repository
+from coresteer.proof import findings, repository, sums_repository
 from coresteer.proof.candidates import Candidates
 from coresteer.proof.context import ProofContext
-from coresteer.proof.exclusion import Exclusion
-from coresteer.proof.repository import NodeFacts, Sum, SumKey
-from coresteer.proof.schedule import BLOCKS_PER_EPISODE, BUCKETS
-from coresteer.proof.switching import TOLERANCE, end_of, excepted_settings, has_switched
+from coresteer.proof.course import course_step_s
+from coresteer.proof.exclusion import Block, Exclusion
+from coresteer.proof.repository import NodeFacts, Waiting
+from coresteer.proof.schedule import BUCKETS
+from coresteer.proof.sums_repository import Sum, SumKey
+from coresteer.proof.switching import TOLERANCE, block_at, end_of, excepted_settings, exclude, has_switched
 from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofVersionRow
 from coresteer.proof.washout import Switch, washout
 from coresteer.telemetry import repository as telemetry
-from coresteer.telemetry.block_figures import BlockFigures, between, block_figures, difference
+from coresteer.telemetry.block_figures import BlockFigures, between, block_figures, covered_s, difference, within
 from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
+from coresteer.telemetry.rollup import Rollup
+from coresteer_core.node.metric_values import netdevs_counted
 from coresteer_core.policies.base import HoldoutReport
+
+log = logging.getLogger("coresteer.proof")
 
 LATE = timedelta(hours=1)
 """How long samples may be late: agents send what is not acknowledged again after a reconnect."""
+MAX_GROUPS = 50
+"""Groups of nodes by the values of one label; more could not be read."""
+OTHER_VALUES = "other values"
+"""The group of all further values of a label."""
+_MAX_LABELS = 64
 _MIN_COVERED = 0.85
 _MAX_AT_ONCE = 500
-_MAX_GROUPS = 64
+_RETRY_AFTER = timedelta(minutes=1)
 _SWITCHES_FROM = 500
 _WASHOUT_EVERY = timedelta(hours=1)
 
 
 class _Block(NamedTuple):
-    """One block: holdout or enforced, its beginning, figures after the wash-out, and those of its parts."""
+    """One block: which, its beginning, figures after the wash-out, the share that samples cover, and its parts."""
 
-    holdout: bool
+    kind: Block
     started_at: datetime
     figures: BlockFigures
+    covered: float
     parts: list[float]
+
+
+class _Measured(NamedTuple):
+    """What was measured of an episode: both blocks; traffic in the time before them, and how much of it is covered."""
+
+    blocks: list[_Block]
+    bit_per_s_before: float
+    covered_before: float
 
 
 class Analysis:
@@ -49,37 +74,77 @@ class Analysis:
         self._try_at: dict[int, datetime] = {}
 
     async def run(self, now: datetime, candidates: Candidates) -> None:
-        """Analyse the waiting episodes that are due, in one transaction."""
-        async with self._context.policies.database.session() as session:
-            waiting = await repository.episodes_in(session, "waiting")
-            due = [row for row in waiting if self._is_due(row, now)][:_MAX_AT_ONCE]
-            self._try_at = {row.id: self._try_at[row.id] for row in waiting if row.id in self._try_at}
-            if not due:
-                return
-            keys = {(row.policy_id, row.version) for row in due}
-            bodies = {
-                key: PolicyBody.model_validate(body) for key, body in (await repository.bodies(session, keys)).items()
-            }
-            included: dict[tuple[int, int], list[ProofEpisodeRow]] = defaultdict(list)
-            for row in due:
-                key = row.policy_id, row.version
-                if await self._analyse(session, row, bodies[key], now, candidates):
-                    included[key].append(row)
-            await session.flush()
-            reversed_any = False
-            for key, rows in included.items():
-                version = await repository.find_version(session, *key, lock=True)
-                if version is not None:
-                    await repository.add_sums(session, _sums(version, rows))
-                    reversed_any |= await findings.update(session, version, bodies[key], now)
-                    await _choose_washout(session, version, bodies[key].proof.block_s, now)
+        """Analyse the waiting episodes that are due, those of a version in one transaction.
+
+        What fails for one version or episode, which the log tells, is tried again later, and does not hold up others.
+        """
+        database = self._context.policies.database
+        async with database.session() as session:
+            waiting = await repository.waiting_episodes(session)
+        self._try_at = {one.id: self._try_at[one.id] for one in waiting if one.id in self._try_at}
+        due: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for one in [one for one in waiting if self._is_due(one, now)][:_MAX_AT_ONCE]:
+            due[one.policy_id, one.version].append(one.id)
+        reversed_any = False
+        for key, episodes in due.items():
+            try:
+                async with database.session() as session:
+                    reversed_any |= await self._analyse_version(session, key, episodes, now, candidates)
+            except Exception as error:
+                if is_database_unavailable(error):
+                    raise
+                log.exception("The proof of policy %d, version %d, cannot be continued; retrying.", *key)
+                self._try_at |= dict.fromkeys(episodes, now + _RETRY_AFTER)
         if reversed_any:
             findings.publish(self._context)
 
-    def _is_due(self, row: ProofEpisodeRow, now: datetime) -> bool:
-        samples, switch = timedelta(seconds=self._context.chunk_s + 2), timedelta(seconds=row.washout_s) + 2 * TOLERANCE
-        wait = max(samples, switch)
-        return now >= self._try_at.get(row.id, end_of(row) + wait)
+    async def _analyse_version(
+        self,
+        session: AsyncSession,
+        key: tuple[int, int],
+        episodes: Sequence[int],
+        now: datetime,
+        candidates: Candidates,
+    ) -> bool:
+        """Analyse episodes of a version; return whether it was rolled back."""
+        version = await repository.find_version(session, *key, lock=True)
+        body = (await repository.bodies(session, {key})).get(key)
+        if version is None or body is None:
+            return False
+        settings = PolicyBody.model_validate(body)
+        rows = await repository.find_waiting(session, episodes)
+        included = [row for row in rows if await self._try(session, row, settings, now, candidates)]
+        if not included:
+            return False
+        await session.flush()
+        groups = await sums_repository.group_names(session, *key)
+        await sums_repository.add_sums(session, new_sums(version, settings.proof.metric, included, groups, now))
+        rolled_back = await findings.update(session, version, settings, now)
+        await _choose_washout(session, version, settings.proof.block_s, now)
+        return rolled_back
+
+    async def _try(
+        self, session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, now: datetime, candidates: Candidates
+    ) -> bool:
+        """Analyse an episode; return whether it is included. One whose analysis fails for an hour is excluded."""
+        episode, too_late = row.id, end_of(row) + LATE
+        try:
+            async with session.begin_nested():
+                return await self._analyse(session, row, body, now, candidates)
+        except Exception as error:
+            if is_database_unavailable(error):
+                raise
+            log.exception("Episode %d cannot be analysed; retrying.", episode)
+        await session.refresh(row)
+        if now >= too_late:
+            exclude(row, Exclusion.FAILED, now)
+        else:
+            self._try_at[episode] = now + _RETRY_AFTER
+        return False
+
+    def _is_due(self, one: Waiting, now: datetime) -> bool:
+        samples, switch = timedelta(seconds=self._context.chunk_s + 2), timedelta(seconds=one.washout_s) + 2 * TOLERANCE
+        return now >= self._try_at.get(one.id, one.ended_at + max(samples, switch))
 
     async def _analyse(
         self, session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, now: datetime, candidates: Candidates
@@ -87,29 +152,56 @@ class Analysis:
         """Include or exclude an episode; return whether it is included. It keeps waiting for samples that are late."""
         facts = None if row.node_id is None else await repository.node_facts(session, row.node_id)
         if row.node_id is None or facts is None:
-            _exclude(row, Exclusion.MISSING_DATA, now)
+            exclude(row, Exclusion.MISSING_DATA, now)
             return False
         reports = await repository.holdout_reports(session, row.node_id, row.policy_id, row.started_at, now)
         found = await repository.disturbances(session, row.node_id, row.policy_id, row.started_at, end_of(row))
-        if found.change:
-            _exclude(row, Exclusion.CHANGE, now)
+        if found.changed_at is not None:
+            exclude(row, Exclusion.CHANGE, now, block_at(row, found.changed_at))
         elif not has_switched(row, reports, facts.skew):
-            _exclude(row, Exclusion.NOT_SWITCHED, now)
-        else:
-            blocks = await self._blocks(row, row.node_id, body, facts)
-            if self._is_complete(row, blocks, now):
-                blocks = await self._with_applications(session, row, blocks, body, facts.name)
-                factors = _factors(row, facts, candidates) | _excepted(reports)
-                # no reason to exclude: nothing drifts while it is held out, so it would depend on the coin
-                factors |= {"drift": "yes"} if found.drift else {}
-                return _include(session, row, body, blocks, factors=factors, now=now)
+            exclude(row, Exclusion.NOT_SWITCHED, now)
+        elif (blocks := await self._complete_blocks(session, row, body, facts, now)) is not None:
+            factors = _factors(row, facts, candidates) | _excepted(reports)
+            # no reason to exclude: nothing drifts while it is held out, so it would depend on the coin
+            factors |= {"drift": "yes"} if found.drift else {}
+            _include(session, row, body, blocks, factors)
+            return True
         return False
+
+    async def _complete_blocks(
+        self, session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, facts: NodeFacts, now: datetime
+    ) -> list[_Block] | None:
+        """Return both blocks with all figures; None while some are missing, and for an episode that is excluded."""
+        measured = await self._measure(row, body, facts)
+        missing = [block.kind for block in measured.blocks if block.covered < _MIN_COVERED]
+        if missing or measured.covered_before < _MIN_COVERED:
+            self._wait_or_exclude(row, missing, now)
+            return None
+        # nobody knew the coin then, and the policy was in force: what it changes does not decide what counts
+        if measured.bit_per_s_before < body.proof.min_bit_per_s:
+            exclude(row, Exclusion.LITTLE_TRAFFIC, now)
+            return None
+        blocks = await self._with_applications(session, row, measured.blocks, body, facts.name)
+        if missing := [block.kind for block in blocks if _log(block.figures, body.proof.metric) is None]:
+            # what Prometheus has not answered yet may come
+            self._wait_or_exclude(row, missing, now, for_good=body.proof.metric in body.proof.own_metrics)
+            return None
+        return blocks
+
+    def _wait_or_exclude(
+        self, row: ProofEpisodeRow, missing: Sequence[Block], now: datetime, *, for_good: bool = False
+    ) -> None:
+        """Let an episode wait for what is missing of these blocks; exclude it once that is too late, or for good."""
+        if now < end_of(row) + LATE and not for_good:
+            self._try_at[row.id] = now + timedelta(seconds=max(2.0, self._context.chunk_s / 2))
+        else:
+            exclude(row, Exclusion.MISSING_DATA, now, _only(missing))
 
     async def _with_applications(
         self, session: AsyncSession, row: ProofEpisodeRow, blocks: list[_Block], body: PolicyBody, node: str
     ) -> list[_Block]:
         """Return the blocks with the application metrics of the policy. node: its name."""
-        if not (declared := await find_declared(session, body.proof.application_metrics)):
+        if not (declared := await find_declared(session, body.proof.applications)):
             return blocks
         read = self._context.policies.read_application_metric
         found = []
@@ -120,69 +212,46 @@ class Analysis:
             found.append(block._replace(figures=figures))
         return found
 
-    def _is_complete(self, row: ProofEpisodeRow, blocks: list[_Block], now: datetime) -> bool:
-        """Return whether the samples of both blocks are stored; if not, exclude the episode once they are too late."""
-        covered = min(block.figures.duration_s for block in blocks) / (row.block_s - row.washout_s)
-        if covered >= _MIN_COVERED:
-            return True
-        if now >= end_of(row) + LATE:
-            _exclude(row, Exclusion.MISSING_DATA, now)
-        else:
-            self._try_at[row.id] = now + timedelta(seconds=max(2.0, self._context.chunk_s / 2))
-        return False
-
-    async def _blocks(self, row: ProofEpisodeRow, node_id: int, body: PolicyBody, facts: NodeFacts) -> list[_Block]:
-        """Return both blocks of an episode from the roll-ups stored so far."""
+    async def _measure(self, row: ProofEpisodeRow, body: PolicyBody, facts: NodeFacts) -> _Measured:
+        """Return both blocks of an episode, and the block's length before them, from the roll-ups stored so far."""
         skew, margin = facts.skew, timedelta(minutes=1)
+        before = row.started_at - timedelta(seconds=row.block_s)
         async with self._context.policies.database.pool.connection() as connection:
             rollups = await telemetry.read_rollups(
-                connection, "telemetry_minute", node_id, row.started_at + skew - margin, end_of(row) + skew + margin
+                connection, "telemetry_minute", facts.node_id, before + skew - margin, end_of(row) + skew + margin
             )
-        physical = self._context.policies.registry.get(node_id).physical
+        counted = netdevs_counted(self._context.policies.registry.get(facts.node_id).physical)
 
-        def counted(name: str) -> bool:
-            return name != "lo" if physical is None else name in physical
-
-        metrics = (body.proof.metric, *body.proof.guardrails)
-
-        def figures(start_ms: float, end_ms: float) -> BlockFigures:
-            return block_figures(between(rollups, start_ms, end_ms), metrics, counted)
+        def figures(chosen: Sequence[Rollup]) -> BlockFigures:
+            return block_figures(chosen, body.proof.own_metrics, counted)
 
         blocks = []
-        for holdout, start in _starts(row):
+        for kind, start in _starts(row):
             start_ms, block_ms = to_unix_ms(start + skew), row.block_s * 1000
             edges = [start_ms + block_ms * part / BUCKETS for part in range(BUCKETS + 1)]
-            parts = [_log(figures(edges[part], edges[part + 1]), body.proof.metric) for part in range(BUCKETS)]
-            whole = figures(start_ms + row.washout_s * 1000, start_ms + block_ms)
-            blocks.append(_Block(holdout, start, whole, parts))
-        return blocks
+            parts = [_log(figures(between(rollups, *part)), body.proof.metric) for part in pairwise(edges)]
+            after, end = start_ms + row.washout_s * 1000, start_ms + block_ms
+            covered = covered_s(rollups, after, end) / (row.block_s - row.washout_s)
+            whole = figures(within(rollups, after, end))
+            blocks.append(_Block(kind, start, whole, covered, [math.nan if one is None else one for one in parts]))
+        span_ms = to_unix_ms(before + skew), to_unix_ms(row.started_at + skew)
+        traffic = figures(between(rollups, *span_ms)).bit_per_s or 0.0
+        return _Measured(blocks, traffic, covered_s(rollups, *span_ms) / row.block_s)
 
 
 def _include(
-    session: AsyncSession,
-    row: ProofEpisodeRow,
-    body: PolicyBody,
-    blocks: list[_Block],
-    *,
-    factors: dict[str, object],
-    now: datetime,
-) -> bool:
-    """Add an episode's differences and blocks; return False for one that is excluded for what its blocks show."""
-    if any((block.figures.bit_per_s or 0.0) < body.proof.min_bit_per_s for block in blocks):
-        _exclude(row, Exclusion.LITTLE_TRAFFIC, now)
-        return False
-    figures = {block.holdout: block.figures for block in blocks}
+    session: AsyncSession, row: ProofEpisodeRow, body: PolicyBody, blocks: list[_Block], factors: dict[str, object]
+) -> None:
+    """Add an episode's differences and blocks."""
+    figures = {block.kind: block.figures for block in blocks}
     metrics = dict.fromkeys((body.proof.metric, *body.proof.others))
-    found = {metric: difference(figures[False], figures[True], metric) for metric in metrics}
-    if found[body.proof.metric] is None:
-        _exclude(row, Exclusion.MISSING_DATA, now)
-        return False
+    found = {metric: difference(figures[Block.ENFORCED], figures[Block.HOLDOUT], metric) for metric in metrics}
     row.state, row.ended_at = "included", end_of(row)
     row.differences = {metric: one for metric, one in found.items() if one is not None}
     session.add_all(
         ProofBlockRow(
             episode_id=row.id,
-            holdout=block.holdout,
+            holdout=block.kind is Block.HOLDOUT,
             started_at=block.started_at,
             figures={name: sums.value for name, sums in block.figures.sums.items()},
             parts=block.parts,
@@ -190,22 +259,22 @@ def _include(
         )
         for block in blocks
     )
-    return True
 
 
-def _log(figures: BlockFigures, metric: str) -> float:
-    value = figures.sums[metric].log if metric in figures.sums else None
-    return float("nan") if value is None else value
+def _only(blocks: Sequence[Block]) -> Block | None:
+    """Return the block if it is the only one."""
+    return blocks[0] if len(blocks) == 1 else None
 
 
-def _starts(row: ProofEpisodeRow) -> list[tuple[bool, datetime]]:
-    """Return for both blocks whether it is the holdout, and when it begins."""
-    second = row.started_at + timedelta(seconds=row.block_s)
-    return [(row.holdout_first, row.started_at), (not row.holdout_first, second)]
+def _log(figures: BlockFigures, metric: str) -> float | None:
+    """Return the logarithm of a metric, None where it has none."""
+    return figures.sums[metric].log if metric in figures.sums else None
 
 
-def _exclude(row: ProofEpisodeRow, reason: Exclusion, now: datetime) -> None:
-    row.state, row.reason, row.ended_at = "excluded", reason, now
+def _starts(row: ProofEpisodeRow) -> list[tuple[Block, datetime]]:
+    """Return both blocks with their beginnings."""
+    kinds = [Block.HOLDOUT, Block.ENFORCED] if row.holdout_first else [Block.ENFORCED, Block.HOLDOUT]
+    return [(kind, row.started_at + place * timedelta(seconds=row.block_s)) for place, kind in enumerate(kinds)]
 
 
 def _factors(row: ProofEpisodeRow, facts: NodeFacts, candidates: Candidates) -> dict[str, object]:
@@ -223,18 +292,31 @@ def _excepted(reports: list[HoldoutReport]) -> dict[str, object]:
     return {"never held out": ", ".join(found)} if found else {}
 
 
-def _sums(version: ProofVersionRow, rows: list[ProofEpisodeRow]) -> dict[SumKey, Sum]:
-    """Return what new episodes add to the sums: of all nodes by time, and of the groups of each label."""
+def new_sums(
+    version: ProofVersionRow,
+    primary: str,
+    rows: Sequence[ProofEpisodeRow],
+    groups: Mapping[str, set[str]],
+    now: datetime,
+) -> dict[SumKey, Sum]:
+    """Return what new episodes add to the sums: of all nodes by time, and of the groups of each label.
+
+    primary: the metric of which groups have sums. groups: the values of each label that have sums already. Of a label
+    with more values than MAX_GROUPS, the others are one group, as in a label that names each node.
+    """
+    step_s = course_step_s((now - version.started_at).total_seconds())
+    known = {label: set(values) for label, values in groups.items()}
     sums: dict[SumKey, Sum] = defaultdict(lambda: Sum(0, 0.0, 0.0))
     for row in rows:
-        episode_ms = 1000 * BLOCKS_PER_EPISODE * row.block_s
-        at = from_unix_ms(to_unix_ms(end_of(row)) // episode_ms * episode_ms)
+        at = from_unix_ms(1000 * step_s * math.ceil(end_of(row).timestamp() / step_s))
         for metric, value in row.differences.items():
-            one = Sum(1, value, value**2)
-            key = SumKey(version.policy_id, version.version, metric, "", "", at)
-            sums[key] += one
-            for label, group in sorted(row.labels.items())[:_MAX_GROUPS]:
-                sums[key._replace(label=label, value=group, at=version.started_at)] += one
+            sums[SumKey(version.policy_id, version.version, metric, "", "", at)] += Sum(1, value, value**2)
+        one = Sum(1, row.differences[primary], row.differences[primary] ** 2)
+        for label, name in sorted(row.labels.items())[:_MAX_LABELS]:
+            values = known.setdefault(label, set())
+            group = name if name in values or len(values) < MAX_GROUPS else OTHER_VALUES
+            values.add(group)
+            sums[SumKey(version.policy_id, version.version, primary, label, group, version.started_at)] += one
     return dict(sums)
 
 

@@ -80,7 +80,8 @@ def half_width(evidence: Evidence, rho: float, alpha: float = ALPHA) -> F64:
     With d = δ − mean, the inequality of the sequence holds exactly for |d| ≤ r or |d| ≥ R. Both are roots of
     n d² n = u ln(u / c), where u = A + n d², A = Σ (D − mean)² + ρ and c = ρ α². With y = n A / u they solve
     y − ln y = n − ln(n A / c): the larger y gives r, the smaller one R. There is an interval once R is so large that
-    only r matters for effects up to MAX_EFFECT.
+    only r matters for effects up to MAX_EFFECT, and once it excludes 0 or lies within MAX_EFFECT: one that is wider
+    says less than what is assumed anyway.
     """
     n = np.maximum(evidence.episodes, 1.0)
     mean = evidence.total / n
@@ -97,7 +98,8 @@ def half_width(evidence: Evidence, rho: float, alpha: float = ALPHA) -> F64:
     for _ in range(_NEWTON_STEPS):
         small = np.exp(small - large)
     far = np.sqrt(np.maximum(a * (n / small - 1) / n, 0.0))
-    result: F64 = np.where(possible & (far - np.abs(mean) > MAX_EFFECT), near, np.inf)
+    says_something = (near < np.abs(mean)) | (near + np.abs(mean) <= MAX_EFFECT)
+    result: F64 = np.where(possible & (far - np.abs(mean) > MAX_EFFECT) & says_something, near, np.inf)
     return result
 
 
@@ -132,7 +134,7 @@ def effect(evidence: Evidence, rho: float, alpha: float = ALPHA) -> Effect | Non
 def detectable(evidence: Evidence, rho: float, alpha: float = ALPHA) -> float | None:
     """Return the relative effect that this many episodes with the same spread show if it is there; None: none yet."""
     half = float(half_width(evidence, rho, alpha))
-    return math.expm1(half) if math.isfinite(half) else None
+    return math.expm1(half) if half <= MAX_EFFECT else None
 
 
 def episodes_to_detect(evidence: Evidence, size: float, rho: float, alpha: float = ALPHA) -> int | None:

@@ -13,13 +13,13 @@ from coresteer.policies import repository as policies
 from coresteer.policies.proof_settings import ProofSettings
 from coresteer.policies.reversal import reverse
 from coresteer.policies.schemas import PolicyBody
-from coresteer.proof import repository
+from coresteer.proof import sums_repository
 from coresteer.proof.confidence_sequence import Evidence
 from coresteer.proof.context import ProofContext
-from coresteer.proof.repository import Sum
+from coresteer.proof.sums_repository import Sum
 from coresteer.proof.tables import ProofVersionRow
 from coresteer.proof.verdict import Finding, Verdict, alphas, harmful, judge
-from coresteer_core.metrics import METRICS
+from coresteer_core.metrics import METRICS, MetricLabel
 
 _UNDECIDED = (Finding.NO_EVIDENCE, Finding.NONE_YET)
 
@@ -30,12 +30,15 @@ def verdicts(
     sums: Mapping[str, Sum],
     applications: Mapping[str, DeclaredMetric],
     now: datetime,
+    *,
+    goes_on: bool,
 ) -> dict[str, Verdict]:
     """Return the verdicts on a version's metrics, the primary one first. sums: by metric, over all nodes.
 
-    applications: declared application metrics by name; others are left out.
+    applications: declared application metrics by name; others are left out. goes_on: whether there will be more
+    episodes, so that what will be detected can be predicted.
     """
-    labels = {f"{PREFIX}{name}": metric.shown_as for name, metric in applications.items()}
+    labels = labels_of(applications)
     age_s = max(1.0, (now - version.started_at).total_seconds())
     found = {}
     for metric, alpha in alphas(settings.metric, settings.others).items():
@@ -43,16 +46,22 @@ def verdicts(
         if label is None and metric not in METRICS:
             continue
         one = sums.get(metric, Sum(0, 0.0, 0.0))
-        evidence, per_s = Evidence.of(*one), one.episodes / age_s
+        evidence, per_s = Evidence.of(*one), one.episodes / age_s if goes_on else 0.0
         found[metric] = judge(metric, evidence, version.rho, alpha=alpha, per_s=per_s, now=now, label=label)
     return found
 
 
+def labels_of(applications: Mapping[str, DeclaredMetric]) -> dict[str, MetricLabel]:
+    """Return the labels of application metrics by their names among other metrics."""
+    return {f"{PREFIX}{name}": metric.shown_as for name, metric in applications.items()}
+
+
 async def update(session: AsyncSession, version: ProofVersionRow, body: PolicyBody, now: datetime) -> bool:
     """Record findings that have changed; return whether the version was rolled back."""
-    sums = await repository.totals(session, version.policy_id, version=version.version)
-    applications = await find_declared(session, body.proof.application_metrics, deleted=True)
-    found = verdicts(body.proof, version, sums.get((version.policy_id, version.version), {}), applications, now)
+    sums = await sums_repository.totals(session, version.policy_id, version=version.version)
+    applications = await find_declared(session, body.proof.applications, deleted=True)
+    of_it = sums.get((version.policy_id, version.version), {})
+    found = verdicts(body.proof, version, of_it, applications, now, goes_on=False)
     name = await policies.policy_name(session, version.policy_id)
     before = version.findings
     for metric, verdict in found.items():

@@ -10,14 +10,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.background import cancel, repeat
 from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository as policies
-from coresteer.proof import repository
+from coresteer.policies.stops import stopped_nodes
+from coresteer.proof import repository, sums_repository
 from coresteer.proof.analysis import Analysis
 from coresteer.proof.candidates import NOBODY, Candidates, design_of, find_candidates
 from coresteer.proof.confidence_sequence import PLANNED_S, rho_for
 from coresteer.proof.context import ProofContext
-from coresteer.proof.exclusion import Exclusion
-from coresteer.proof.schedule import BUCKETS, Episode, Subject, begin_now, in_holdout
-from coresteer.proof.switching import end_of
+from coresteer.proof.course import course_step_s
+from coresteer.proof.exclusion import Block, Exclusion
+from coresteer.proof.schedule import BUCKETS, Episode, Subject, begin_now
+from coresteer.proof.switching import block_at, end_of, exclude, was_late
 from coresteer.proof.tables import ProofEpisodeRow, ProofVersionRow
 from coresteer.proof.washout import washout
 
@@ -27,16 +29,15 @@ _TICK_S = 1.0
 _REFRESH_S = 30.0
 _PRUNE_S = 3600.0
 _KEEP_BLOCKS = timedelta(days=30)
-"""How long the figures of single blocks are kept; the sums of their episodes stay as long as the policy."""
+"""How long the figures of single blocks are kept; the sums and counts of episodes stay as long as the policy."""
 _BEGINS_PER_BUCKET = 12
-_LONGEST_GAP_S = 5.0
-"""Longest time between two checks in which a block cannot have begun too late; a bucket, if that is longer."""
 
 
 class ProofMonitor:
     """Runs the episodes of all policies; a check every second.
 
-    Episodes are in the database; those that ran while no backend watched them are left out.
+    Episodes are in the database; those that ran while no backend watched them are left out, and so are those with a
+    switch that was sent too late. A check that is late in between leaves nothing out.
     """
 
     def __init__(self, context: ProofContext) -> None:
@@ -44,11 +45,14 @@ class ProofMonitor:
         self._analysis = Analysis(context)
         self._candidates: Candidates = NOBODY
         self._since: dict[Subject, datetime] = {}
+        self._connections: dict[int, tuple[int, datetime]] = {}
+        """By node, how often it had connected, and when that was noticed."""
         self._refresh_at: datetime | None = None
         self._begin_at: datetime | None = None
         self._prune_at: datetime | None = None
         self._last: datetime | None = None
         self._held: dict[int, int] = {}
+        self._stopped: frozenset[int] = frozenset()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -76,7 +80,9 @@ class ProofMonitor:
         async with self._context.policies.database.session() as session:
             fleet = await repository.fleet(session)
             await self._refresh(session, now)
-            running = list(await repository.episodes_in(session, "running"))
+            self._watch_connections(now)
+            running = list(await repository.running_episodes(session))
+            self._stopped = await stopped_nodes(session)
             await self._watch(session, running, now, paused=fleet.paused_at is not None)
             if fleet.paused_at is None:
                 running += await self._begin(session, fleet.seed, running, now)
@@ -92,13 +98,19 @@ class ProofMonitor:
     async def analyse(self, now: datetime) -> None:
         """Include or exclude the episodes that have ended, and delete the figures of old blocks."""
         await self._analysis.run(now, self._candidates)
+        async with self._context.policies.database.session() as session:
+            await repository.count_decided(session)
         await self._prune(now)
 
     async def _prune(self, now: datetime) -> None:
-        if self._prune_at is None or now >= self._prune_at:
-            self._prune_at = now + timedelta(seconds=_PRUNE_S)
-            async with self._context.policies.database.session() as session:
-                await repository.prune(session, blocks_before=now - _KEEP_BLOCKS, before=now - self._context.keep)
+        if self._prune_at is not None and now < self._prune_at:
+            return
+        self._prune_at = now + timedelta(seconds=_PRUNE_S)
+        async with self._context.policies.database.session() as session:
+            await repository.prune(session, blocks_before=now - _KEEP_BLOCKS, before=now - self._context.keep)
+            versions = await repository.versions(session)
+            ages_s = {(one.policy_id, one.version): (now - one.started_at).total_seconds() for one in versions}
+            await sums_repository.thin_sums(session, {key: course_step_s(age_s) for key, age_s in ages_s.items()})
 
     async def _refresh(self, session: AsyncSession, now: datetime) -> None:
         if self._refresh_at is not None and now < self._refresh_at:
@@ -111,6 +123,20 @@ class ProofMonitor:
         )
         self._since = {subject: self._since.get(subject, now) for subject in self._candidates.subjects}
 
+    def _watch_connections(self, now: datetime) -> None:
+        """Notice which agents have connected again, also between two checks: they put their policies in force again."""
+        registry, before = self._context.policies.registry, self._connections
+        found = {}
+        for node_id in {subject.node_id for subject in self._candidates.subjects}:
+            count = registry.get(node_id).connections
+            known = before.get(node_id)
+            found[node_id] = known if known is not None and known[0] == count else (count, now)
+        self._connections = found
+
+    def _in_force_since(self, subject: Subject) -> datetime:
+        """Return since when a policy is in force on a node, without an interruption, as far as the backend knows."""
+        return max(self._since[subject], self._connections[subject.node_id][1])
+
     async def _watch(
         self, session: AsyncSession, running: Sequence[ProofEpisodeRow], now: datetime, *, paused: bool
     ) -> None:
@@ -119,21 +145,29 @@ class ProofMonitor:
         in_use = await self._context.nodes_in_use(session, nodes) if nodes else ()
         for row in running:
             if (reason := self._disturbance(row, now, paused, row.node_id in in_use)) is not None:
-                row.state, row.reason, row.ended_at = "excluded", reason, now
+                exclude(row, reason, now, block_at(row, now))
             elif now >= end_of(row):
                 row.state = "waiting"
 
     def _disturbance(self, row: ProofEpisodeRow, now: datetime, paused: bool, in_use: bool) -> Exclusion | None:
-        gap_s = None if self._last is None else (now - self._last).total_seconds()
         if paused:
             return Exclusion.PAUSED
-        if gap_s is None or gap_s > max(_LONGEST_GAP_S, row.block_s / BUCKETS):
-            return Exclusion.INTERRUPTED
+        if self._last is None or was_late(row, self._last, now):
+            return Exclusion.INTERRUPTED if self._last is None else Exclusion.LATE
+        return None if now >= end_of(row) else self._disturbance_of_node(row, in_use)
+
+    def _disturbance_of_node(self, row: ProofEpisodeRow, in_use: bool) -> Exclusion | None:
+        if row.node_id in self._candidates.in_rollout:
+            return Exclusion.ROLLOUT
         if row.node_id is None or Subject(row.policy_id, row.version, row.node_id) not in self._candidates.subjects:
             return Exclusion.VERSION
+        if row.node_id in self._stopped:
+            return Exclusion.STOPPED
         if in_use:
             return Exclusion.EXPERIMENT
-        return None if self._context.policies.registry.get(row.node_id).connected else Exclusion.DISCONNECTED
+        stays = self._connections[row.node_id][1] <= row.started_at
+        is_connected = stays and self._context.policies.registry.get(row.node_id).connected
+        return None if is_connected else Exclusion.DISCONNECTED
 
     async def _begin(
         self, session: AsyncSession, seed: int, running: Sequence[ProofEpisodeRow], now: datetime
@@ -143,8 +177,9 @@ class ProofMonitor:
             candidate
             for subject, candidate in self._candidates.subjects.items()
             if registry.get(subject.node_id).connected
+            and subject.node_id not in self._stopped
             # a policy that has just come into force still moves
-            and (now - self._since[subject]).total_seconds() >= candidate.design.block_s
+            and (now - self._in_force_since(subject)).total_seconds() >= candidate.design.block_s
         ]
         if not connected or (self._begin_at is not None and now < self._begin_at):
             return []
@@ -157,6 +192,7 @@ class ProofMonitor:
             connected,
             running=[row.node_id for row in running if row.node_id is not None and row.state == "running"],
             nodes_by_domain=self._candidates.nodes_by_domain,
+            own_nodes=self._candidates.own_nodes,
             begun=frozenset(
                 (Subject(policy_id, version, node_id), period)
                 for policy_id, version, node_id, period in begun
@@ -209,7 +245,7 @@ class ProofMonitor:
 
 def is_held_out(row: ProofEpisodeRow, now: datetime) -> bool:
     """Return whether a running episode's node holds the policy out at this moment."""
-    return in_holdout(row.started_at.timestamp(), row.block_s, row.holdout_first, now.timestamp())
+    return block_at(row, now) is Block.HOLDOUT
 
 
 async def held_out(session: AsyncSession, node_ids: Sequence[int]) -> dict[int, tuple[int, int]]:

@@ -1,19 +1,28 @@
 """SQL of the proof of policies."""
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, Float, Integer, Text, and_, bindparam, delete, func, or_, select, text, tuple_
+from sqlalchemy import ARRAY, Float, Integer, and_, bindparam, delete, func, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow
-from coresteer.proof.tables import ProofBlockRow, ProofEpisodeRow, ProofFleetRow, ProofSumRow, ProofVersionRow
+from coresteer.proof.schedule import BLOCKS_PER_EPISODE
+from coresteer.proof.tables import (
+    ProofBlockRow,
+    ProofEpisodeRow,
+    ProofExcludedRow,
+    ProofFleetRow,
+    ProofNodeRow,
+    ProofVersionRow,
+)
 from coresteer_core.policies.base import HoldoutReport
 
 
@@ -28,10 +37,39 @@ async def fleet(session: AsyncSession, *, lock: bool = False) -> ProofFleetRow:
     return found
 
 
-async def episodes_in(session: AsyncSession, state: Literal["running", "waiting"]) -> Sequence[ProofEpisodeRow]:
-    """Return the episodes that run, or those that wait for their samples, oldest first; locked."""
-    query = select(ProofEpisodeRow).where(ProofEpisodeRow.state == state).order_by(ProofEpisodeRow.id)
+async def running_episodes(session: AsyncSession) -> Sequence[ProofEpisodeRow]:
+    """Return the episodes that run, oldest first; locked."""
+    query = select(ProofEpisodeRow).where(ProofEpisodeRow.state == "running").order_by(ProofEpisodeRow.id)
     return (await session.scalars(query.with_for_update())).all()
+
+
+class Waiting(NamedTuple):
+    """An episode that waits for its samples."""
+
+    id: int
+    policy_id: int
+    version: int
+    started_at: datetime
+    block_s: float
+    washout_s: float
+
+    @property
+    def ended_at(self) -> datetime:
+        """Return when its second block ended."""
+        return self.started_at + timedelta(seconds=BLOCKS_PER_EPISODE * self.block_s)
+
+
+async def waiting_episodes(session: AsyncSession) -> list[Waiting]:
+    """Return the episodes that wait for their samples, oldest first."""
+    columns = (getattr(ProofEpisodeRow, name) for name in Waiting._fields)
+    query = select(*columns).where(ProofEpisodeRow.state == "waiting").order_by(ProofEpisodeRow.id)
+    return [Waiting(*row) for row in await session.execute(query)]
+
+
+async def find_waiting(session: AsyncSession, episodes: Collection[int]) -> Sequence[ProofEpisodeRow]:
+    """Return those of these episodes that still wait, oldest first; locked."""
+    query = select(ProofEpisodeRow).where(ProofEpisodeRow.id.in_(episodes), ProofEpisodeRow.state == "waiting")
+    return (await session.scalars(query.order_by(ProofEpisodeRow.id).with_for_update())).all()
 
 
 async def running_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ProofEpisodeRow]:
@@ -57,8 +95,9 @@ async def controllable_nodes(session: AsyncSession) -> set[int]:
 
 
 class NodeFacts(NamedTuple):
-    """What is recorded with blocks of a node, its name, and how far its clock is ahead."""
+    """What is recorded with blocks of a node, its id and name, and how far its clock is ahead."""
 
+    node_id: int
     name: str
     skew: timedelta
     kernel: str | None
@@ -69,14 +108,25 @@ async def node_facts(session: AsyncSession, node_id: int) -> NodeFacts | None:
     """Return facts about a node, None if it is deleted."""
     query = select(NodeRow.name, NodeRow.clock_skew_ms, NodeRow.hello["kernel"].astext, NodeRow.inventory["conditions"])
     row = (await session.execute(query.where(NodeRow.id == node_id))).one_or_none()
-    return None if row is None else NodeFacts(row[0], timedelta(milliseconds=row[1] or 0.0), row[2], row[3] or {})
+    if row is None:
+        return None
+    return NodeFacts(node_id, row[0], timedelta(milliseconds=row[1] or 0.0), row[2], row[3] or {})
 
 
-async def versions(session: AsyncSession, policy_id: int | None = None) -> Sequence[ProofVersionRow]:
-    """Return the versions under proof of a policy or of all, newest first."""
+async def versions(
+    session: AsyncSession, policy_id: int | None = None, *, latest: int | None = None, also: int | None = None
+) -> Sequence[ProofVersionRow]:
+    """Return the versions under proof of a policy or of all, newest first.
+
+    latest: at most that many of a policy, and the version also.
+    """
     query = select(ProofVersionRow).order_by(ProofVersionRow.policy_id, ProofVersionRow.version.desc())
     if policy_id is not None:
         query = query.where(ProofVersionRow.policy_id == policy_id)
+    if latest is not None:
+        newest = select(ProofVersionRow.version).where(ProofVersionRow.policy_id == policy_id)
+        newest = newest.order_by(ProofVersionRow.version.desc()).limit(latest)
+        query = query.where(or_(ProofVersionRow.version.in_(newest), ProofVersionRow.version == also))
     return (await session.scalars(query)).all()
 
 
@@ -95,9 +145,9 @@ async def bodies(session: AsyncSession, keys: Collection[tuple[int, int]]) -> di
 
 
 class Disturbances(NamedTuple):
-    """What happened on a node in a range of time: a change by a person or an experiment, a drift of the policy's."""
+    """What happened on a node in a range of time: the first change by a person, and a drift of the policy's."""
 
-    change: bool
+    changed_at: datetime | None
     drift: bool
 
 
@@ -105,7 +155,7 @@ async def disturbances(
     session: AsyncSession, node_id: int, policy_id: int, start: datetime, end: datetime
 ) -> Disturbances:
     """Return what happened on a node in a range of time."""
-    change = select(ChangeRow.id).where(
+    change = select(ChangeRow.applied_at, ChangeRow.ended_at).where(
         ChangeRow.node_id == node_id,
         ChangeRow.policy_id.is_(None),
         or_(
@@ -113,11 +163,11 @@ async def disturbances(
             and_(ChangeRow.applied_at.is_not(None), ChangeRow.ended_at >= start, ChangeRow.ended_at < end),
         ),
     )
+    times = [at for row in await session.execute(change) for at in row if at is not None and start <= at < end]
     drift = select(DriftRow.id).where(
         DriftRow.node_id == node_id, DriftRow.policy_id == policy_id, DriftRow.at >= start, DriftRow.at < end
     )
-    found = [await session.scalar(query.limit(1)) is not None for query in (change, drift)]
-    return Disturbances(*found)
+    return Disturbances(min(times, default=None), await session.scalar(drift.limit(1)) is not None)
 
 
 async def holdout_reports(
@@ -135,144 +185,72 @@ async def holdout_reports(
     return [msgspec.convert(one, HoldoutReport) for one in found]
 
 
-class SumKey(NamedTuple):
-    """To what a sum belongs; label and value are empty for all nodes."""
-
-    policy_id: int
-    version: int
-    metric: str
-    label: str
-    value: str
-    at: datetime
-
-
-class Sum(NamedTuple):
-    """Number, sum and sum of squares of differences."""
-
-    episodes: int
-    total: float
-    squares: float
-
-    def __add__(self, other: object) -> "Sum":
-        """Return both together."""
-        if not isinstance(other, Sum):
-            return NotImplemented
-        return Sum(self.episodes + other.episodes, self.total + other.total, self.squares + other.squares)
-
-
-_ADD = text("""
-    INSERT INTO proof_sum (policy_id, version, metric, label, value, at, episodes, total, squares)
-    SELECT * FROM unnest(:policies, :versions, :metrics, :labels, :values, :times, :episodes, :totals, :squares)
-    ON CONFLICT (policy_id, version, metric, label, value, at) DO UPDATE SET
-        episodes = proof_sum.episodes + excluded.episodes, total = proof_sum.total + excluded.total,
-        squares = proof_sum.squares + excluded.squares
-""").bindparams(
-    *(bindparam(name, type_=ARRAY(Integer)) for name in ("policies", "versions")),
-    *(bindparam(name, type_=ARRAY(Text)) for name in ("metrics", "labels", "values")),
-    bindparam("times", type_=ARRAY(ProofSumRow.at.type)),
-    bindparam("episodes", type_=ARRAY(BigInteger)),
-    *(bindparam(name, type_=ARRAY(Float)) for name in ("totals", "squares")),
-)
-
-
-async def add_sums(session: AsyncSession, sums: Mapping[SumKey, Sum]) -> None:
-    """Add the sums of new episodes to those stored."""
-    if not sums:
-        return
-    keys, values = sorted(sums), [sums[key] for key in sorted(sums)]
-    names = ("policies", "versions", "metrics", "labels", "values", "times", "episodes", "totals", "squares")
-    columns = [*zip(*keys, strict=True), *zip(*values, strict=True)]
-    await session.execute(_ADD, {name: list(column) for name, column in zip(names, columns, strict=True)})
-
-
-async def totals(
-    session: AsyncSession, policy_id: int | None = None, *, version: int | None = None
-) -> dict[tuple[int, int], dict[str, Sum]]:
-    """Return the sums over all nodes and times, by policy and version, and then by metric."""
-    query = select(
-        ProofSumRow.policy_id,
-        ProofSumRow.version,
-        ProofSumRow.metric,
-        func.sum(ProofSumRow.episodes),
-        func.sum(ProofSumRow.total),
-        func.sum(ProofSumRow.squares),
-    ).where(ProofSumRow.label == "")
-    if policy_id is not None:
-        query = query.where(ProofSumRow.policy_id == policy_id)
-    if version is not None:
-        query = query.where(ProofSumRow.version == version)
-    found: dict[tuple[int, int], dict[str, Sum]] = {}
-    grouped = query.group_by(ProofSumRow.policy_id, ProofSumRow.version, ProofSumRow.metric)
-    for policy, number, metric, episodes, total, squares in await session.execute(grouped):
-        found.setdefault((policy, number), {})[metric] = Sum(int(episodes), total, squares)
-    return found
-
-
-async def courses(session: AsyncSession, policy_id: int) -> dict[tuple[int, str], list[tuple[datetime, Sum]]]:
-    """Return the sums over all nodes by time, oldest first, by version and metric."""
-    query = select(ProofSumRow).where(ProofSumRow.policy_id == policy_id, ProofSumRow.label == "")
-    found: dict[tuple[int, str], list[tuple[datetime, Sum]]] = {}
-    for row in await session.scalars(query.order_by(ProofSumRow.at)):
-        found.setdefault((row.version, row.metric), []).append((row.at, Sum(row.episodes, row.total, row.squares)))
-    return found
-
-
-async def group_sums(session: AsyncSession, policy_id: int, label: str) -> dict[tuple[int, str], dict[str, Sum]]:
-    """Return the sums of the groups of a label, by version and metric, and then by the label's value."""
-    query = select(ProofSumRow).where(ProofSumRow.policy_id == policy_id, ProofSumRow.label == label)
-    found: dict[tuple[int, str], dict[str, Sum]] = {}
-    for row in await session.scalars(query.order_by(ProofSumRow.value)):
-        sums = found.setdefault((row.version, row.metric), {})
-        sums[row.value] = sums.get(row.value, Sum(0, 0.0, 0.0)) + Sum(row.episodes, row.total, row.squares)
-    return found
-
-
-async def labels(session: AsyncSession, policy_id: int) -> list[str]:
-    """Return the labels by which a policy's episodes are grouped."""
-    query = select(ProofSumRow.label).where(ProofSumRow.policy_id == policy_id, ProofSumRow.label != "")
-    return list(await session.scalars(query.distinct().order_by(ProofSumRow.label)))
-
-
 class Counts(NamedTuple):
-    """Episodes of a version by state and reason, and the number of nodes that have included ones."""
+    """Numbers of a version: of running and waiting episodes, of nodes with included ones, of excluded ones.
+
+    excluded: by reason, and the block for which they were excluded; empty for both or neither.
+    """
 
     by_state: dict[str, int]
-    excluded: dict[str, int]
     nodes: int
+    excluded: dict[tuple[str, str], int]
 
 
 async def counts(session: AsyncSession, policy_id: int) -> dict[int, Counts]:
     """Return the numbers of a policy's episodes, by version."""
-    query = select(
-        ProofEpisodeRow.version,
-        ProofEpisodeRow.state,
-        ProofEpisodeRow.reason,
-        func.count(),
-        func.count(ProofEpisodeRow.node_id.distinct()),
-    ).where(ProofEpisodeRow.policy_id == policy_id)
-    found: dict[int, Counts] = {}
-    grouped = query.group_by(ProofEpisodeRow.version, ProofEpisodeRow.state, ProofEpisodeRow.reason)
-    for version, state, reason, number, nodes in await session.execute(grouped):
-        now = found.get(version, Counts({}, {}, 0))
-        now.by_state[state] = now.by_state.get(state, 0) + number
-        if reason is not None:
-            now.excluded[reason] = number
-        found[version] = now._replace(nodes=nodes) if state == "included" else now
-    return found
+    found: dict[int, Counts] = defaultdict(lambda: Counts({}, 0, {}))
+    running = select(ProofEpisodeRow.version, ProofEpisodeRow.state, func.count()).where(
+        ProofEpisodeRow.policy_id == policy_id, ProofEpisodeRow.state.in_(("running", "waiting"))
+    )
+    for version, state, number in await session.execute(
+        running.group_by(ProofEpisodeRow.version, ProofEpisodeRow.state)
+    ):
+        found[version].by_state[state] = number
+    for (_, version), nodes in (await included_nodes(session, policy_id)).items():
+        found[version] = found[version]._replace(nodes=nodes)
+    excluded = select(ProofExcludedRow).where(ProofExcludedRow.policy_id == policy_id)
+    for row in await session.scalars(excluded):
+        found[row.version].excluded[row.reason, row.block] = row.episodes
+    return dict(found)
 
 
-async def included_nodes(session: AsyncSession) -> dict[tuple[int, int], int]:
+async def included_nodes(session: AsyncSession, policy_id: int | None = None) -> dict[tuple[int, int], int]:
     """Return the number of nodes that have included episodes, by policy and version."""
-    query = select(
-        ProofEpisodeRow.policy_id, ProofEpisodeRow.version, func.count(ProofEpisodeRow.node_id.distinct())
-    ).where(ProofEpisodeRow.state == "included")
-    rows = await session.execute(query.group_by(ProofEpisodeRow.policy_id, ProofEpisodeRow.version))
+    query = select(ProofNodeRow.policy_id, ProofNodeRow.version, func.count())
+    if policy_id is not None:
+        query = query.where(ProofNodeRow.policy_id == policy_id)
+    rows = await session.execute(query.group_by(ProofNodeRow.policy_id, ProofNodeRow.version))
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-async def busy_cpus(session: AsyncSession, since: datetime) -> dict[tuple[int, int], float]:
+async def count_decided(session: AsyncSession) -> None:
+    """Count the episodes that were included or excluded since the last call, so that they may be deleted."""
+    await session.execute(
+        text("""
+            WITH decided AS (
+                UPDATE proof_episode SET counted = true WHERE NOT counted AND state IN ('included', 'excluded')
+                RETURNING policy_id, version, node_id, state, reason, block
+            ), included AS (
+                INSERT INTO proof_node (policy_id, version, node_id, episodes)
+                SELECT policy_id, version, node_id, count(*) FROM decided
+                WHERE state = 'included' AND node_id IS NOT NULL GROUP BY 1, 2, 3
+                ON CONFLICT (policy_id, version, node_id)
+                DO UPDATE SET episodes = proof_node.episodes + excluded.episodes
+            )
+            INSERT INTO proof_excluded (policy_id, version, reason, block, episodes)
+            SELECT policy_id, version, reason, coalesce(block, ''), count(*) FROM decided
+            WHERE state = 'excluded' GROUP BY 1, 2, 3, 4
+            ON CONFLICT (policy_id, version, reason, block)
+            DO UPDATE SET episodes = proof_excluded.episodes + excluded.episodes
+        """)
+    )
+
+
+async def busy_cpus(
+    session: AsyncSession, since: datetime, policy_id: int | None = None
+) -> dict[tuple[int, int], float]:
     """Return the CPUs in use while enforced, summed over nodes, by policy and version; of episodes since a time."""
-    by_node = (
+    of_episodes = (
         select(
             ProofEpisodeRow.policy_id,
             ProofEpisodeRow.version,
@@ -280,9 +258,11 @@ async def busy_cpus(session: AsyncSession, since: datetime) -> dict[tuple[int, i
         )
         .join(ProofBlockRow, ProofBlockRow.episode_id == ProofEpisodeRow.id)
         .where(~ProofBlockRow.holdout, ProofEpisodeRow.state == "included", ProofEpisodeRow.started_at >= since)
-        .group_by(ProofEpisodeRow.policy_id, ProofEpisodeRow.version, ProofEpisodeRow.node_id)
-        .subquery()
     )
+    if policy_id is not None:
+        of_episodes = of_episodes.where(ProofEpisodeRow.policy_id == policy_id)
+    columns = (ProofEpisodeRow.policy_id, ProofEpisodeRow.version, ProofEpisodeRow.node_id)
+    by_node = of_episodes.group_by(*columns).subquery()
     query = select(by_node.c.policy_id, by_node.c.version, func.sum(by_node.c.cpus))
     rows = await session.execute(query.group_by(by_node.c.policy_id, by_node.c.version))
     return {(row[0], row[1]): row[2] for row in rows if row[2] is not None}
@@ -309,24 +289,30 @@ async def latest_blocks(
 
 
 async def prune(session: AsyncSession, *, blocks_before: datetime, before: datetime) -> None:
-    """Delete the blocks of episodes that began before a time, and episodes that began before an earlier one."""
+    """Delete the blocks of episodes that began before a time, and episodes that began before an earlier one.
+
+    Their sums and counts stay; an episode that is not counted yet stays, too.
+    """
     old = select(ProofEpisodeRow.id).where(ProofEpisodeRow.started_at < blocks_before)
     await session.execute(delete(ProofBlockRow).where(ProofBlockRow.episode_id.in_(old)))
-    await session.execute(delete(ProofEpisodeRow).where(ProofEpisodeRow.started_at < before))
+    await session.execute(delete(ProofEpisodeRow).where(ProofEpisodeRow.started_at < before, ProofEpisodeRow.counted))
 
 
-async def factor_counts(session: AsyncSession, policy_id: int, *, blocks: int) -> dict[int, dict[str, dict[str, int]]]:
-    """Return by version how many of the latest holdout blocks had which value of each factor."""
+async def factor_counts(
+    session: AsyncSession, policy_id: int, versions: Collection[int], *, blocks: int
+) -> dict[int, dict[str, dict[str, int]]]:
+    """Return by version how many of its latest holdout blocks had which value of each factor."""
     rows = await session.execute(
         text("""
-            SELECT version, factor.key, factor.value, count(*) FROM (
-                SELECT e.version, b.factors FROM proof_episode e JOIN proof_block b ON b.episode_id = e.id
-                WHERE e.policy_id = :policy_id AND e.state = 'included' AND b.holdout
+            SELECT chosen.version, factor.key, factor.value, count(*)
+            FROM unnest(:versions) AS chosen (version), LATERAL (
+                SELECT b.factors FROM proof_episode e JOIN proof_block b ON b.episode_id = e.id
+                WHERE e.policy_id = :policy_id AND e.version = chosen.version AND e.state = 'included' AND b.holdout
                 ORDER BY e.started_at DESC LIMIT :blocks
             ) AS latest, jsonb_each_text(latest.factors) AS factor
             GROUP BY 1, 2, 3 ORDER BY 1, 2, 4 DESC
-        """),
-        {"policy_id": policy_id, "blocks": blocks},
+        """).bindparams(bindparam("versions", type_=ARRAY(Integer))),
+        {"policy_id": policy_id, "versions": list(versions), "blocks": blocks},
     )
     found: dict[int, dict[str, dict[str, int]]] = {}
     for version, factor, value, number in rows:

@@ -9,9 +9,11 @@ coincide on a node, or would cover too much of a failure domain, do not take pla
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from coresteer.proof.washout import shortest_washout
 
 BLOCKS_PER_EPISODE = 2
 BUCKETS = 10
@@ -31,7 +33,7 @@ class Subject(NamedTuple):
 @dataclass(frozen=True)
 class Design:
     """How a policy is held out. share: of node-time, 0 to MAX_SHARE; 0 never. max_domain_share: of a failure domain's
-    nodes that may have an episode at the same time, at least one node.
+    nodes, and of those of them that the policy is for, that may have an episode at the same time; at least one node.
     """
 
     block_s: float
@@ -42,6 +44,11 @@ class Design:
     def bucket_s(self) -> float:
         """Return the length of the parts of a block; a whole number of minutes for blocks of 10, 20, … minutes."""
         return self.block_s / BUCKETS
+
+    @property
+    def late_s(self) -> float:
+        """Return by how much a switch may be told late, so that there is time to make it in any wash-out."""
+        return shortest_washout(self.bucket_s, BUCKETS) / 2
 
     @property
     def episode_s(self) -> float:
@@ -109,14 +116,16 @@ def begin_now(
     *,
     running: Iterable[int],
     nodes_by_domain: Mapping[str, Sequence[int]],
+    own_nodes: Mapping[tuple[int, str], Collection[int]],
     begun: frozenset[tuple[Subject, int]],
     now_s: float,
 ) -> list[Episode]:
-    """Return the episodes that begin now: those planned within the last bucket that may take place.
+    """Return the episodes that begin now: those planned for now, or a little earlier, that may take place.
 
-    running: nodes that have an episode. nodes_by_domain: every node of each failure domain. begun: subjects and periods
-    whose episode has begun before. Of several on one node or in one
-    domain, chance decides which come first.
+    running: nodes that have an episode. nodes_by_domain: every node of each failure domain. own_nodes: those of a
+    policy, by its id and their domain. begun: subjects and periods whose episode has begun before. Of several on one
+    node or in one domain, chance decides which come first. One that would begin too late does not take place, whatever
+    its coin is: only those that begin with the holdout would have to be switched.
     """
     busy = set(running)
     domains: dict[int, list[str]] = {}
@@ -127,18 +136,28 @@ def begin_now(
     due = []
     for candidate in candidates:
         episode = planned(seed, candidate.subject, candidate.design, now_s)
-        if episode is not None and episode.start_s <= now_s < episode.start_s + candidate.design.bucket_s:
+        if episode is not None and episode.start_s <= now_s <= episode.start_s + candidate.design.late_s:
             due.append((candidate, episode))
     found = []
     for candidate, episode in sorted(due, key=lambda pair: _order(seed, pair[0], now_s)):
-        node_id = candidate.subject.node_id
-        allowed = max(1, int(candidate.design.max_domain_share * len(nodes_by_domain.get(candidate.domain, ()))))
-        if (candidate.subject, episode.period) in begun or node_id in busy or in_use[candidate.domain] >= allowed:
+        node_id, share = candidate.subject.node_id, candidate.design.max_domain_share
+        own = own_nodes.get((candidate.subject.policy_id, candidate.domain), ())
+        if (
+            (candidate.subject, episode.period) in begun
+            or node_id in busy
+            or in_use[candidate.domain] >= _allowed(share, len(nodes_by_domain.get(candidate.domain, ())))
+            or len(busy.intersection(own)) >= _allowed(share, len(own))
+        ):
             continue
         busy.add(node_id)
         in_use.update(domains.get(node_id, ()))
         found.append(episode)
     return found
+
+
+def _allowed(share: float, nodes: int) -> int:
+    """Return how many of these nodes may have an episode at the same time."""
+    return max(1, int(share * nodes))
 
 
 def _order(seed: int, candidate: Candidate, now_s: float) -> float:

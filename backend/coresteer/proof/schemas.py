@@ -11,7 +11,7 @@ from coresteer.proof.verdict import Finding
 class ProvenEffect(BaseModel):
     """A relative effect with its interval, which is valid at any time: −0.031 is 3.1 % less than without the policy.
 
-    low, high: None while there are too few episodes for an interval.
+    low, high: None while there are too few blocks for an interval.
     """
 
     estimate: float
@@ -64,11 +64,23 @@ class GroupProof(BaseModel):
 
 
 class ExcludedCount(BaseModel):
-    """Number of episodes that do not count for a reason."""
+    """Number of episodes that do not count for a reason. enforced, holdout: for what happened in that block."""
 
     reason: Exclusion
     sentence: str
     episodes: int
+    enforced: int
+    holdout: int
+
+
+class ExclusionBalance(BaseModel):
+    """For which of their blocks episodes were excluded, of all that have ended; biased: more than chance explains."""
+
+    ended: int
+    enforced: int
+    holdout: int
+    biased: bool
+    sentence: str
 
 
 class SavedCores(BaseModel):
@@ -95,6 +107,7 @@ class VersionProof(BaseModel):
     running: int
     waiting: int
     excluded: list[ExcludedCount]
+    balance: ExclusionBalance
     block_s: float
     washout_s: float
     metrics: list[MetricProof]
@@ -106,7 +119,10 @@ class VersionProof(BaseModel):
 
 
 class PolicyProof(BaseModel):
-    """The proof of a policy, newest version first. label: by whose values the groups are; labels: the others."""
+    """The proof of a policy, newest version first. label: by whose values the groups are; labels: the others.
+
+    versions: the latest 20, and the one in force.
+    """
 
     policy_id: int
     paused_at: datetime | None

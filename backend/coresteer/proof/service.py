@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-import numpy as np
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.application_metrics.reading import DeclaredMetric
@@ -14,16 +14,18 @@ from coresteer.errors import Conflict
 from coresteer.policies import repository as policy_repository
 from coresteer.policies import service as policies
 from coresteer.policies.proof_settings import ProofSettings
-from coresteer.policies.schemas import PolicyBody
-from coresteer.proof import repository
-from coresteer.proof.confidence_sequence import ALPHA, Effect, Evidence, effect, half_width
+from coresteer.policies.schemas import Policy, PolicyBody
+from coresteer.proof import repository, sums_repository
+from coresteer.proof.confidence_sequence import ALPHA, Effect, Evidence, effect
 from coresteer.proof.context import ProofContext
-from coresteer.proof.exclusion import SENTENCES, Exclusion
-from coresteer.proof.findings import verdicts
-from coresteer.proof.repository import Counts, Sum
+from coresteer.proof.course import effects_at
+from coresteer.proof.exclusion import SENTENCES, Block, Exclusion, is_biased
+from coresteer.proof.findings import labels_of, verdicts
+from coresteer.proof.repository import Counts
 from coresteer.proof.schemas import (
     EffectAt,
     ExcludedCount,
+    ExclusionBalance,
     ExpectedDetection,
     FleetProof,
     GroupProof,
@@ -34,16 +36,20 @@ from coresteer.proof.schemas import (
     SavedCores,
     VersionProof,
 )
+from coresteer.proof.sums_repository import Sum
+from coresteer.proof.switching import exclude
 from coresteer.proof.tables import ProofFleetRow, ProofVersionRow
 from coresteer.proof.verdict import Verdict, alphas, judge
 from coresteer_core.policies.base import Mode
 
 _CPU_METRICS = ("cpu_s_per_gbit", "cpu_busy_percent")
 """Metrics of which a relative effect is one of the CPU time that is used."""
-_POINTS = 200
+_VERSIONS = 20
+"""Largest number of versions in a response, besides the one in force."""
 _BUSY_SINCE = timedelta(days=2)
 _FACTORS_OF = 1000
-_NOTHING = Counts({}, {}, 0)
+_NOTHING = Counts({}, 0, {})
+_NO_SUM = Sum(0, 0.0, 0.0)
 
 
 async def policy_proof(session: AsyncSession, policy_id: int, label: str | None) -> PolicyProof:
@@ -54,24 +60,25 @@ async def policy_proof(session: AsyncSession, policy_id: int, label: str | None)
     now = datetime.now(UTC)
     policy = await policies.get(session, policy_id)
     fleet = await repository.fleet(session)
-    rows = await repository.versions(session, policy_id)
-    labels = await repository.labels(session, policy_id)
+    rows = await repository.versions(session, policy_id, latest=_VERSIONS, also=policy.version)
+    told = [row.version for row in rows]
+    labels = await sums_repository.labels(session, policy_id)
     chosen = label or policy.body.proof.domain_label or next(iter(labels), None)
-    stored = await repository.bodies(session, {(policy_id, row.version) for row in rows})
+    stored = await repository.bodies(session, {(policy_id, version) for version in told})
     bodies = {version: PolicyBody.model_validate(body) for (_, version), body in stored.items()}
     data = _Data(
         counts=await repository.counts(session, policy_id),
-        courses=await repository.courses(session, policy_id),
-        groups={} if chosen is None else await repository.group_sums(session, policy_id, chosen),
+        courses=await sums_repository.courses(session, policy_id, told),
+        groups={} if chosen is None else await sums_repository.group_sums(session, policy_id, chosen, told),
         busy={
             version: cpus
-            for (of_policy, version), cpus in (await repository.busy_cpus(session, now - _BUSY_SINCE)).items()
-            if of_policy == policy_id
+            for (_, version), cpus in (await repository.busy_cpus(session, now - _BUSY_SINCE, policy_id)).items()
         },
-        factors=await repository.factor_counts(session, policy_id, blocks=_FACTORS_OF),
+        factors=await repository.factor_counts(session, policy_id, told, blocks=_FACTORS_OF),
         applications=await find_declared(
-            session, {name for body in bodies.values() for name in body.proof.application_metrics}, deleted=True
+            session, {name for body in bodies.values() for name in body.proof.applications}, deleted=True
         ),
+        goes_on=_in_force(policy) if fleet.paused_at is None else set(),
     )
     versions = [_version_proof(row, bodies[row.version].proof, data, now) for row in rows]
     in_force = next((one for one in versions if one.version == policy.version), None)
@@ -96,40 +103,55 @@ class _Data:
     busy: Mapping[int, float]
     factors: Mapping[int, dict[str, dict[str, int]]]
     applications: Mapping[str, DeclaredMetric]
+    goes_on: set[int]
+    """Versions that will have more episodes."""
+
+
+def _in_force(policy: Policy) -> set[int]:
+    """Return the versions of a policy that nodes have now: the one in force, and one that rolls out."""
+    if not policy.enabled:
+        return set()
+    return {policy.version} if policy.rollout is None else {policy.version, policy.rollout.to_version}
 
 
 def _version_proof(row: ProofVersionRow, settings: ProofSettings, data: _Data, now: datetime) -> VersionProof:
     sums = {
-        metric: sum((one for _, one in course), Sum(0, 0.0, 0.0))
+        metric: sum((one for _, one in course), _NO_SUM)
         for (version, metric), course in data.courses.items()
         if version == row.version
     }
-    found = verdicts(settings, row, sums, data.applications, now)
+    found = verdicts(settings, row, sums, data.applications, now, goes_on=row.version in data.goes_on)
     counts = data.counts.get(row.version, _NOTHING)
     primary = found[settings.metric]
     cores = saved_cores(settings.metric, primary.effect, data.busy.get(row.version))
     shares = alphas(settings.metric, settings.others)
+    episodes, label = sums.get(settings.metric, _NO_SUM).episodes, labels_of(data.applications).get(settings.metric)
+    excluded = _excluded(counts)
     return VersionProof(
         version=row.version,
         started_at=row.started_at,
         nodes=counts.nodes,
-        episodes=counts.by_state.get("included", 0),
+        episodes=episodes,
         running=counts.by_state.get("running", 0),
         waiting=counts.by_state.get("waiting", 0),
-        excluded=[
-            ExcludedCount(reason=Exclusion(reason), sentence=SENTENCES[Exclusion(reason)], episodes=number)
-            for reason, number in sorted(counts.excluded.items(), key=lambda item: -item[1])
-        ],
+        excluded=excluded,
+        balance=_balance(episodes, excluded),
         block_s=settings.block_s,
         washout_s=row.washout_s,
         metrics=[
             _metric_proof(
-                row, verdict, shares[metric], data.courses.get((row.version, metric), ()), metric == settings.metric
+                row,
+                verdict,
+                course=effects_at(data.courses.get((row.version, metric), ()), row.rho, shares[metric], now),
+                alpha=shares[metric],
+                primary=metric == settings.metric,
             )
             for metric, verdict in found.items()
         ],
         groups=[
-            _group(settings.metric, value, one, row.rho, now)
+            _group(
+                value, judge(primary.metric, Evidence.of(*one), row.rho, alpha=ALPHA, per_s=0.0, now=now, label=label)
+            )
             for value, one in data.groups.get((row.version, settings.metric), {}).items()
         ],
         cores=cores,
@@ -139,8 +161,36 @@ def _version_proof(row: ProofVersionRow, settings: ProofSettings, data: _Data, n
     )
 
 
+def _excluded(counts: Counts) -> list[ExcludedCount]:
+    """Return the excluded episodes by reason, the most frequent one first."""
+    reasons = {reason for reason, _ in counts.excluded}
+    found = []
+    for reason in map(Exclusion, reasons):
+        of_it = {block: number for (other, block), number in counts.excluded.items() if other == reason}
+        found.append(
+            ExcludedCount(
+                reason=reason,
+                sentence=SENTENCES[reason],
+                episodes=sum(of_it.values()),
+                enforced=of_it.get(Block.ENFORCED, 0),
+                holdout=of_it.get(Block.HOLDOUT, 0),
+            )
+        )
+    return sorted(found, key=lambda one: (-one.episodes, one.reason))
+
+
+def _balance(included: int, excluded: Sequence[ExcludedCount]) -> ExclusionBalance:
+    """Return for which of their blocks episodes were excluded."""
+    ended = included + sum(one.episodes for one in excluded)
+    enforced, holdout = sum(one.enforced for one in excluded), sum(one.holdout for one in excluded)
+    biased = is_biased(enforced, holdout)
+    sentence = f"{enforced} of {ended} episodes excluded because of the enforced block, {holdout} of the holdout block"
+    sentence += ": more than chance explains, so that the effect may be biased." if biased else "."
+    return ExclusionBalance(ended=ended, enforced=enforced, holdout=holdout, biased=biased, sentence=sentence)
+
+
 def _metric_proof(
-    row: ProofVersionRow, verdict: Verdict, alpha: float, course: Sequence[tuple[datetime, Sum]], primary: bool
+    row: ProofVersionRow, verdict: Verdict, *, course: list[EffectAt], alpha: float, primary: bool
 ) -> MetricProof:
     since = row.findings.get(verdict.metric, {}).get("at")
     expected = verdict.expected
@@ -155,32 +205,11 @@ def _metric_proof(
         detectable=verdict.detectable,
         expected=None if expected is None else ExpectedDetection(effect=expected.effect, at=expected.at),
         sentence=verdict.sentence,
-        course=_course(course, row.rho, alpha),
+        course=course,
     )
 
 
-def _course(course: Sequence[tuple[datetime, Sum]], rho: float, alpha: float) -> list[EffectAt]:
-    """Return the effect as it was known at the ends of at most _POINTS steps with the same number of sums."""
-    if not course:
-        return []
-    running = [np.cumsum([float(one[field]) for _, one in course]) for field in range(3)]
-    evidence = Evidence(*running)
-    means, halves = evidence.total / evidence.episodes, half_width(evidence, rho, alpha)
-    chosen = sorted({round(at) for at in np.linspace(0, len(course) - 1, min(_POINTS, len(course)))})
-    return [
-        EffectAt(
-            at=course[at][0],
-            estimate=float(np.expm1(means[at])),
-            low=float(np.expm1(means[at] - halves[at])) if np.isfinite(halves[at]) else None,
-            high=float(np.expm1(means[at] + halves[at])) if np.isfinite(halves[at]) else None,
-            episodes=int(evidence.episodes[at]),
-        )
-        for at in chosen
-    ]
-
-
-def _group(metric: str, value: str, one: Sum, rho: float, now: datetime) -> GroupProof:
-    verdict = judge(metric, Evidence.of(*one), rho, alpha=ALPHA, per_s=0.0, now=now)
+def _group(value: str, verdict: Verdict) -> GroupProof:
     return GroupProof(value=value, finding=verdict.finding, effect=_effect(verdict.effect), sentence=verdict.sentence)
 
 
@@ -232,29 +261,27 @@ async def fleet_proof(session: AsyncSession) -> FleetProof:
     now = datetime.now(UTC)
     fleet = await repository.fleet(session)
     rows = {(row.policy_id, row.version): row for row in await repository.versions(session)}
-    sums, busy = await repository.totals(session), await repository.busy_cpus(session, now - _BUSY_SINCE)
+    sums, busy = await sums_repository.totals(session), await repository.busy_cpus(session, now - _BUSY_SINCE)
     nodes, names = await repository.included_nodes(session), await repository.policy_names(session)
     lines: list[PolicyProofLine] = []
-    measured: list[tuple[str, ProofVersionRow, Sum, float]] = []
-    for policy in await policy_repository.enabled_policies(session):
-        body = policy.bodies.get(policy.version)
-        if body is None or body.mode is not Mode.ENFORCE:
-            continue
+    measured: list[MeasuredPolicy] = []
+    enforced = [
+        (policy, body)
+        for policy in await policy_repository.enabled_policies(session)
+        if (body := policy.bodies.get(policy.version)) is not None and body.mode is Mode.ENFORCE
+    ]
+    applications = await find_declared(
+        session, {name for _, body in enforced for name in body.proof.applications}, deleted=True
+    )
+    for policy, body in enforced:
         key = policy.policy_id, policy.version
         row, settings = rows.get(key), body.proof
         of_it = sums.get(key, {})
-        primary = judge(
-            settings.metric,
-            Evidence.of(*of_it.get(settings.metric, Sum(0, 0.0, 0.0))),
-            1.0 if row is None else row.rho,
-            alpha=ALPHA,
-            per_s=0.0,
-            now=now,
-        )
-        if row is not None:
-            primary = verdicts(settings, row, of_it, {}, now)[settings.metric]
-            if settings.metric in of_it and key in busy:
-                measured.append((settings.metric, row, of_it[settings.metric], busy[key]))
+        one, label = of_it.get(settings.metric, _NO_SUM), labels_of(applications).get(settings.metric)
+        rho = 1.0 if row is None else row.rho
+        primary = judge(settings.metric, Evidence.of(*one), rho, alpha=ALPHA, per_s=0.0, now=now, label=label)
+        if one.episodes and key in busy:
+            measured.append(MeasuredPolicy(settings.metric, rho, one, busy[key]))
         cores = saved_cores(settings.metric, primary.effect, busy.get(key))
         sentence = _why_nothing(body, True, fleet)
         if row is not None and primary.effect is not None:
@@ -273,7 +300,7 @@ async def fleet_proof(session: AsyncSession) -> FleetProof:
                 sentence=sentence,
             )
         )
-    total, known = _total(measured)
+    total, known = saved_together(measured)
     return FleetProof(
         paused_at=fleet.paused_at,
         paused_by=fleet.paused_by,
@@ -283,15 +310,25 @@ async def fleet_proof(session: AsyncSession) -> FleetProof:
     )
 
 
-def _total(measured: Sequence[tuple[str, ProofVersionRow, Sum, float]]) -> tuple[SavedCores | None, int]:
+class MeasuredPolicy(NamedTuple):
+    """Evidence about a policy's primary metric. busy: CPUs in use while the policy is enforced."""
+
+    metric: str
+    rho: float
+    sum: Sum
+    busy: float
+
+
+def saved_together(measured: Sequence[MeasuredPolicy]) -> tuple[SavedCores | None, int]:
     """Return the cores that policies save together, and the number of policies of which that is known.
 
-    Their intervals share one error probability.
+    The intervals of those whose primary metric is of CPU time share one error probability.
     """
     parts = []
-    for metric, row, one, busy in measured:
-        share = effect(Evidence.of(*one), row.rho, ALPHA / len(measured))
-        if (cores := saved_cores(metric, share, busy)) is not None:
+    of_cpu = [one for one in measured if one.metric in _CPU_METRICS]
+    for one in of_cpu:
+        share = effect(Evidence.of(*one.sum), one.rho, ALPHA / len(of_cpu))
+        if (cores := saved_cores(one.metric, share, one.busy)) is not None:
             parts.append(cores)
     if not parts:
         return None, 0
@@ -328,8 +365,8 @@ async def pause(context: ProofContext, *, actor: str) -> FleetProof:
             raise Conflict(f"All proofs are paused already, by {fleet.paused_by}.")
         fleet.paused_at, fleet.paused_by = datetime.now(UTC), actor
         nodes = []
-        for row in await repository.episodes_in(session, "running"):
-            row.state, row.reason, row.ended_at = "excluded", Exclusion.PAUSED, fleet.paused_at
+        for row in await repository.running_episodes(session):
+            exclude(row, Exclusion.PAUSED, fleet.paused_at)
             nodes += [] if row.node_id is None else [row.node_id]
         record(session, actor=actor, action="proof.pause", target="all proofs", detail={"episodes": len(nodes)})
         await session.flush()

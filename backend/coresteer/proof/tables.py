@@ -42,7 +42,8 @@ class ProofVersionRow(Base):
 class ProofEpisodeRow(Base):
     """An episode of one node: two blocks. differences: log(enforced / holdout) by metric, once it is included.
 
-    node_id: NULL once the node is deleted. labels: of the node, at the beginning. reason: an Exclusion.
+    node_id: NULL once the node is deleted. labels: of the node, at the beginning. reason: an Exclusion; block: the
+    Block for which it is excluded, NULL for both or neither. counted: in ProofNodeRow or ProofExcludedRow.
     """
 
     __tablename__ = "proof_episode"
@@ -62,8 +63,33 @@ class ProofEpisodeRow(Base):
     labels: Mapped[dict[str, str]] = mapped_column(JSONB)
     state: Mapped[str] = mapped_column(Text)
     reason: Mapped[str | None] = mapped_column(Text)
+    block: Mapped[str | None] = mapped_column(Text)
+    counted: Mapped[bool] = mapped_column(default=False)
     differences: Mapped[dict[str, float]] = mapped_column(JSONB, default=dict)
     ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class ProofNodeRow(Base):
+    """Number of included episodes of a node, which outlive the episodes and the node."""
+
+    __tablename__ = "proof_node"
+
+    policy_id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    node_id: Mapped[int] = mapped_column(primary_key=True)
+    episodes: Mapped[int] = mapped_column(BigInteger)
+
+
+class ProofExcludedRow(Base):
+    """Number of excluded episodes by reason and block, which outlive the episodes. block: empty for both or neither."""
+
+    __tablename__ = "proof_excluded"
+
+    policy_id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    reason: Mapped[str] = mapped_column(Text, primary_key=True)
+    block: Mapped[str] = mapped_column(Text, primary_key=True)
+    episodes: Mapped[int] = mapped_column(BigInteger)
 
 
 class ProofBlockRow(Base):
@@ -86,8 +112,9 @@ class ProofBlockRow(Base):
 class ProofSumRow(Base):
     """Number, sum and sum of squares of the differences of episodes, by metric and group of nodes.
 
-    label and value are empty for all nodes, whose episodes are summed by the time at which they ended; those of groups
-    have the one time at which the version's proof began.
+    label and value are empty for all nodes, whose episodes are summed by the time until which they ended; a version has
+    a few hundred such times, however old it is. Groups, of the primary metric only, have the one time at which the
+    version's proof began.
     """
 
     __tablename__ = "proof_sum"

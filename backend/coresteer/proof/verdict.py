@@ -113,7 +113,9 @@ def _sentence(
 ) -> str:
     label = metric.label
     if finding is Finding.NONE_YET:
-        would = "" if shows is None else f"; an effect of {percent(shows)} % would have been detected"
+        would = "; too few blocks for an interval"
+        if shows is not None:
+            would = f"; an effect of {percent(shows)} % would have been detected"
         later = "" if expected is None else _later(expected)
         return f"No effect on {_inside(label)} detected yet{would}{later}."
     if finding is Finding.IMPROVES and metric.better == "less":

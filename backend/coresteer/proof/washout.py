@@ -67,12 +67,20 @@ def measured_decay(switches: Sequence[Switch], bucket_s: float) -> Decay | None:
 def washout(switches: Sequence[Switch], bucket_s: float, buckets: int) -> float:
     """Return the wash-out in seconds for episodes to come: whole parts of a block, half of the block at most.
 
-    Half of the block while there are too few switches; one part, and time for the agent to switch, without a decay.
+    Half of the block while there are too few switches.
     """
     if len(_signed_courses(switches)) < MIN_SWITCHES:
         return bucket_s * int(_LONGEST * buckets)
     decay = measured_decay(switches, bucket_s)
-    return max(_whole_buckets(SWITCH_S, bucket_s, buckets), 0.0 if decay is None else decay.washout_s)
+    return max(shortest_washout(bucket_s, buckets), 0.0 if decay is None else decay.washout_s)
+
+
+def shortest_washout(bucket_s: float, buckets: int) -> float:
+    """Return the wash-out in seconds where no decay is visible: one part of a block, and time for the agent to switch.
+
+    At most half of the block.
+    """
+    return _whole_buckets(SWITCH_S, bucket_s, buckets)
 
 
 def _signed_courses(switches: Sequence[Switch]) -> F64:

@@ -98,7 +98,7 @@ function Courses({ drawn, label }: { drawn: Drawn[]; label: string }) {
         <span className="muted">
           {withoutInterval(drawn).length > 0 && (
             <>
-              <i className={`hatched ${styles.hatchedKey}`} /> too few episodes for an interval
+              <i className={`hatched ${styles.hatchedKey}`} /> too few blocks for an interval
             </>
           )}
         </span>

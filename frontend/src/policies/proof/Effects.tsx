@@ -1,22 +1,27 @@
 import type { ReactNode } from "react";
 import { Scroll } from "../../components/Scroll";
 import { Unknown } from "../../components/Unknown";
-import { intervalEnds, scaleOver } from "../../experiments/results/axisScale";
-import { Track } from "../../experiments/results/EffectRuler";
+import { effectScale } from "../../experiments/results/axisScale";
+import { Track, TrackScale } from "../../experiments/results/EffectRuler";
 import type { Interval } from "../../experiments/types";
 import { FINDINGS, NO_INTERVAL, provenText } from "./findings";
 import styles from "./proof.module.css";
 import type { Finding, ProvenEffect } from "./types";
 
-type Row = { name: string; tag: string | undefined; finding: Finding; effect: ProvenEffect | null; sentence: string };
+/** limit: what the metric must not do, in rows of guardrails. */
+export type Row = {
+  name: string;
+  tag: string | undefined;
+  limit?: string;
+  finding: Finding;
+  effect: ProvenEffect | null;
+  sentence: string;
+};
 type Props = { title: string; note: string; first: string; rows: Row[]; empty?: string; children?: ReactNode };
 
-/** Effects of one version as rows: estimate and interval on a common scale, finding, and the sentence. */
+/** Effects of one version as rows: estimate and interval on a common scale, and finding; the sentence as tooltip. */
 export function Effects({ title, note, first, rows, empty = "No figures yet.", children }: Props) {
-  const scale = scaleOver(
-    rows.flatMap(({ effect }) => intervalEnds(intervalOf(effect)).map((end) => Math.max(-1, Math.min(1, end)))),
-    { symmetric: true },
-  );
+  const scale = effectScale(rows.map(({ effect }) => intervalOf(effect)));
   return (
     <section className="card" aria-label={title}>
       <h2 className={styles.wrapping}>
@@ -33,18 +38,18 @@ export function Effects({ title, note, first, rows, empty = "No figures yet.", c
               <tr>
                 <th>{first}</th>
                 <th className={styles.drawn}>
-                  <span className="visually-hidden">effect, chart</span>
+                  <TrackScale scale={scale} />
                 </th>
                 <th>effect, interval</th>
                 <th>finding</th>
               </tr>
             </thead>
             <tbody>
-              {rows.map(({ name, tag, finding, effect, sentence }) => (
-                <tr key={name}>
+              {rows.map(({ name, tag, limit, finding, effect, sentence }) => (
+                <tr key={name} title={sentence}>
                   <td className={`wrap ${styles.name}`}>
                     {name} {tag !== undefined && <span className="tag">{tag}</span>}
-                    {finding !== "no_evidence" && <div className={styles.sentence}>{sentence}</div>}
+                    {limit !== undefined && limit !== "" && <small className={styles.limit}>{limit}</small>}
                   </td>
                   <td className={`${styles.drawn} ${styles[finding] ?? ""}`}>
                     <Track scale={scale} effect={intervalOf(effect)} noise={null} />
@@ -52,7 +57,7 @@ export function Effects({ title, note, first, rows, empty = "No figures yet.", c
                   <td className={styles.figure}>
                     {effect === null ? <Unknown why={sentence} /> : <Effect effect={effect} finding={finding} />}
                   </td>
-                  <td className={styles.figure}>
+                  <td className={`wrap ${styles.figure}`}>
                     <b className={FINDINGS[finding].tone}>{FINDINGS[finding].words}</b>
                   </td>
                 </tr>

@@ -46,13 +46,24 @@ export function Episodes({ version, settings, paused }: Props) {
         </dl>
         <div>
           <h3 className={styles.small}>Do not count: {excluded.toLocaleString("en")}</h3>
+          {excluded > 0 && <p className={version.balance.biased ? "warn" : "muted"}>{version.balance.sentence}</p>}
           {version.excluded.length === 0 ? (
             <p className="muted">None was left out.</p>
           ) : (
             <ul className={styles.excluded}>
-              {version.excluded.map(({ reason, sentence, episodes }) => (
+              {version.excluded.map(({ reason, sentence, episodes, enforced, holdout }) => (
                 <li key={reason}>
-                  <b>{episodes.toLocaleString("en")}</b> <span>{sentence}</span>
+                  <b>{episodes.toLocaleString("en")}</b>{" "}
+                  <span>
+                    {sentence}
+                    {enforced + holdout > 0 && (
+                      <span className="muted">
+                        {" "}
+                        {enforced.toLocaleString("en")} in the enforced block, {holdout.toLocaleString("en")} in the
+                        holdout.
+                      </span>
+                    )}
+                  </span>
                   <i style={{ width: `${(100 * episodes) / excluded}%` }} aria-hidden="true" />
                 </li>
               ))}

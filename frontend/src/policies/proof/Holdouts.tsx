@@ -5,11 +5,13 @@ import { handleSignedOut, queryClient } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
 import { Moment } from "../../components/Moment";
 import styles from "../policies.module.css";
+import { holdoutsText } from "../policyState";
 import { fleetProofQuery, policiesQuery } from "../queries";
 
 /** Whether policies are held out at random moments to prove their effect, and how to pause that on all nodes at once. */
 export function Holdouts() {
   const proof = useQuery(fleetProofQuery);
+  const policies = useQuery(policiesQuery).data ?? [];
   const isOperator = useHasRole("operator");
   const paused = proof.data?.paused_at != null;
   const toggle = useMutation({
@@ -20,9 +22,7 @@ export function Holdouts() {
   return (
     <section className={`card ${styles.standing}`} aria-label="Holdouts">
       {proof.data === undefined ? (
-        proof.error === null ? (
-          <span className="muted">Loading the holdouts.</span>
-        ) : (
+        proof.error !== null && (
           <span className="bad" role="alert">
             {errorMessage(proof.error)}
           </span>
@@ -31,7 +31,7 @@ export function Holdouts() {
         <>
           <b>
             <span className={`dot ${paused ? "warn" : "ok"}`} />
-            {paused ? "Holdouts paused" : "Holdouts on"}
+            {paused ? "Holdouts paused" : holdoutsText(policies)}
           </b>
           <span className={styles.what}>
             {paused ? (
@@ -40,7 +40,7 @@ export function Holdouts() {
                 out again, one at a time, and continues to measure what each policy saves.
               </>
             ) : (
-              "Pausing puts every policy in force again on all nodes at once; comparisons in progress do not count, and no effect is measured until someone resumes."
+              "Pausing ends the holdouts of all policies at once: a comparison that has begun does not count, and no effect is measured until someone resumes."
             )}
           </span>
           {isOperator && (

@@ -1,36 +1,28 @@
 import { useQuery } from "@tanstack/react-query";
 import { errorMessage } from "../../api/client";
 import { Moment } from "../../components/Moment";
-import { formatCount } from "../../lib/format";
+import { effectText } from "../../experiments/format";
+import { formatCount, unbroken } from "../../lib/format";
+import { dateTime } from "../../lib/time";
 import { proofQuery } from "../queries";
-import type { PolicySearch } from "../search";
 import type { Policy } from "../types";
-import { FINDINGS, firstEvidence, reasonOf, standingOf } from "./findings";
+import { FINDINGS, firstEvidence, isDetected, reasonOf, standingOf } from "./findings";
 import styles from "./proof.module.css";
 import type { PolicyProof } from "./types";
 
-type Props = { policy: Policy; search: PolicySearch; navigate: (change: Partial<PolicySearch>) => void };
-
 /** What is known about the policy's effect, in one sentence; harm comes first. */
-export function ProofLine({ policy, search, navigate }: Props) {
-  const proof = useQuery(proofQuery(policy.id, search.label));
+export function ProofLine({ policy, label }: { policy: Policy; label: string | undefined }) {
+  const proof = useQuery(proofQuery(policy.id, label));
   return (
-    <section className={`card ${styles.line}`} aria-label="Effect" aria-live="polite">
-      <div className={styles.verdict}>
-        {proof.data !== undefined ? (
-          <Verdict policy={policy} proof={proof.data} />
-        ) : proof.error !== null ? (
-          <span className="bad" role="alert">
-            {errorMessage(proof.error)}
-          </span>
-        ) : (
-          <span className="muted">Loading the effect.</span>
-        )}
-      </div>
-      {search.tab !== "proof" && (
-        <button type="button" className="link" onClick={() => navigate({ tab: "proof", version: undefined })}>
-          Show the proof
-        </button>
+    <section className={styles.verdict} aria-label="Effect" aria-live="polite">
+      {proof.data !== undefined ? (
+        <Verdict policy={policy} proof={proof.data} />
+      ) : proof.error !== null ? (
+        <span className="bad" role="alert">
+          {errorMessage(proof.error)}
+        </span>
+      ) : (
+        <b className="muted">Loading the effect.</b>
       )}
     </section>
   );
@@ -40,20 +32,26 @@ function Verdict({ policy, proof }: { policy: Policy; proof: PolicyProof }) {
   const inForce = policy.enabled ? proof.versions.find(({ version }) => version === policy.version) : undefined;
   const primary = inForce?.metrics.find((metric) => metric.primary);
   const harmed = inForce?.metrics.filter((metric) => !metric.primary && metric.finding === "worsens") ?? [];
+  const finding = primary?.finding ?? "no_evidence";
+  const expected = inForce === undefined || isDetected(finding) ? null : (primary?.expected ?? null);
   const undone = proof.versions.filter((version) => standingOf(version, policy) === "rolled back");
   const latest = undone[0]?.version === policy.versions ? undone[0] : undefined;
   return (
     <>
       {harmed.map(({ metric, sentence }) => (
         <b key={metric} className="bad">
-          {sentence}
+          {unbroken(sentence)}
         </b>
       ))}
-      <b className={FINDINGS[primary?.finding ?? "no_evidence"].tone}>
+      <b className={isDetected(finding) ? FINDINGS[finding].tone : ""}>
         {inForce !== undefined && <span className={styles.version}>v{inForce.version}</span>}
-        {proof.sentence}{" "}
+        {unbroken(proof.sentence)}{" "}
         {inForce !== undefined && proof.paused_at === null && firstEvidence(inForce, policy.body.proof, Date.now())}
+        {expected !== null &&
+          proof.paused_at === null &&
+          `An effect of ${effectText(expected.effect).replace("+", "")} would be detected by ${dateTime(Date.parse(expected.at))}.`}
       </b>
+      {inForce?.balance.biased && <span className="warn">{inForce.balance.sentence}</span>}
       {latest !== undefined && (
         <span className="warn">
           Version {latest.version} was rolled back automatically at <Moment at={latest.rolled_back_at} />.{" "}

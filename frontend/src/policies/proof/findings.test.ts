@@ -36,7 +36,7 @@ test("the reason of a rollback is the metric that became worse", () => {
 
 test("the rhythm follows from block length and share", () => {
   expect(rhythm({ block_s: 600, holdout_percent: 5 })).toBe(
-    "Each node has an episode of 2 × 10 min in every 3 h 20 min.",
+    "Each node has an episode of 2 × 10\u00a0min in every 3\u00a0h 20\u00a0min.",
   );
 });
 
@@ -52,7 +52,7 @@ describe("before the first evidence", () => {
   const settings = { block_s: 600, holdout_percent: 5 };
   test.each([
     [{}, settings, start, /^The first episode ends by .* at the latest\.$/],
-    [{ running: 2 }, settings, start, "The first episode ends within 20 min."],
+    [{ running: 2 }, settings, start, "The first episode ends within 20\u00a0min."],
     [{ waiting: 1 }, settings, start, "The samples of the first episode are being completed."],
     [{}, settings, start + 86_400_000, "No episode has counted so far."],
   ] as const)("%o is shown", (more, of, now, text) => expect(firstEvidence(given(more), of, now)).toMatch(text));

@@ -18,7 +18,7 @@ export const FINDINGS: Record<Finding, { words: string; tone: string }> = {
 /** Whether an effect has been detected. */
 export const isDetected = (finding: Finding): boolean => finding !== "no_evidence" && finding !== "none_yet";
 
-export const NO_INTERVAL = "There are too few episodes for an interval.";
+export const NO_INTERVAL = "There are too few blocks for an interval.";
 
 /** An effect with its interval: `−3.1 % (−4.0 to −2.2 %)`; alone while there is no interval. */
 export function provenText({ estimate, low, high }: ProvenEffect): string {
