@@ -60,6 +60,8 @@ class World:
     got: list[ToAgent] = field(default_factory=list)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     stream: str = "s"
+    host: str = "127.0.0.1"
+    obeys_stops: bool = True
 
     @property
     def context(self) -> ChangeContext:

@@ -43,9 +43,9 @@ test("an interrupt moved from the browser is rolled back when not confirmed", as
   await openIrq(page, "here", machine.movable);
   await apply(page, machine.movable, elsewhere, "30");
   expect(await affinity(machine, machine.movable)).toBe(elsewhere);
-  await page.getByText(/rolls back in/).waitFor();
+  await page.getByText(/rolls back unless confirmed/).waitFor();
   await page.goto(`${stack.url}/audit`);
-  await page.getByText(/rolls back in/).waitFor(); // every page shows the countdown
+  await page.getByText(/rolls back unless confirmed/).waitFor(); // every page shows the countdown
   await waitForAffinity(() => affinity(machine, machine.movable), before);
   await page.getByText("Rolled back: not confirmed within 30 s.").waitFor();
 });
@@ -69,10 +69,10 @@ test("a confirmed change persists after its timeout and can be reverted later", 
   await waitForAffinity(() => affinity(machine, machine.movable), before);
 });
 
-test("Roll back restores the original at once", async () => {
+test("Undo restores the original at once", async () => {
   await openIrq(page, "here", machine.movable);
   await apply(page, machine.movable, elsewhere, "600");
-  await page.getByRole("button", { name: "Roll back" }).click();
+  await page.getByRole("button", { name: "Undo" }).click();
   await page.getByText("Rolled back by a user.").waitFor();
   expect(await affinity(machine, machine.movable)).toBe(before);
 });

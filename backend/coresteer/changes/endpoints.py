@@ -3,22 +3,31 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import StreamingResponse
 
 from coresteer.auth.dependencies import Operator, Viewer
-from coresteer.changes import preview, requests, service
+from coresteer.changes import log, preview, requests, service
+from coresteer.changes.log_schemas import LogFilter, LogPage, WrittenSetting
+from coresteer.changes.observation import Observation
 from coresteer.changes.recent_rates import last_minute
+from coresteer.changes.records import utc_now
 from coresteer.changes.schemas import (
+    MAX_SUGGESTED_NODES,
     Change,
     ChangeFilter,
     ChangePage,
     ChangeRequest,
     ExtendRequest,
+    FleetSuggestion,
+    NodeSuggestions,
     PreviewRequest,
     PreviewResponse,
 )
+from coresteer.changes.suggestions import Suggester
 from coresteer.db import Session
 from coresteer.inputs import RowId
+from coresteer.structs import AsStruct
 
 router = APIRouter(tags=["changes"])
 
@@ -40,6 +49,22 @@ async def preview_plan(
     )
 
 
+@router.get("/api/nodes/{node_id}/suggestions")
+async def get_suggestions(node_id: RowId, _: Viewer, request: Request) -> NodeSuggestions:
+    """Return what to move for each hot CPU of the node, with the predicted load, from its last minute."""
+    suggester: Suggester = request.app.state.suggester
+    return await suggester.node(node_id)
+
+
+@router.get("/api/suggestions")
+async def list_suggestions(
+    _: Viewer, request: Request, node_id: Annotated[list[RowId], Query(max_length=MAX_SUGGESTED_NODES)]
+) -> list[FleetSuggestion]:
+    """Return what would help the hottest CPU of each of these nodes most; nothing for a node without a hot CPU."""
+    suggester: Suggester = request.app.state.suggester
+    return await suggester.fleet(node_id)
+
+
 @router.post("/api/nodes/{node_id}/changes", status_code=201)
 async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, request: Request) -> Change:
     """Apply a previewed plan. The change is rolled back automatically unless it is confirmed in time."""
@@ -54,10 +79,46 @@ async def list_changes(_: Viewer, session: Session, filters: Annotated[ChangeFil
     return await service.list_changes(session, filters)
 
 
+@router.get("/api/changes/log")
+async def list_log(
+    _: Viewer,
+    session: Session,
+    filters: Annotated[LogFilter, Depends()],
+    older_than: UUID | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> LogPage:
+    """List every change and policy move, newest first; moves of a policy in an hour are one entry, unless ungrouped."""
+    return await log.page(session, filters, older_than, limit)
+
+
+@router.get("/api/changes/log.csv", response_class=StreamingResponse)
+async def export_log(_: Viewer, filters: Annotated[LogFilter, Depends()], request: Request) -> StreamingResponse:
+    """Return the changes that match as CSV, one line for each setting."""
+    lines = log.export(request.app.state.database, filters)
+    headers = {"Content-Disposition": 'attachment; filename="changes.csv"'}
+    return StreamingResponse(lines, media_type="text/csv", headers=headers)
+
+
+@router.get("/api/nodes/{node_id}/written-settings")
+async def list_written_settings(node_id: RowId, _: Viewer, session: Session) -> list[WrittenSetting]:
+    """List the settings of a node that changes on record wrote, with their earlier values."""
+    return await log.written_settings(session, node_id)
+
+
 @router.get("/api/changes/{change_id}")
 async def get_change(change_id: UUID, _: Viewer, request: Request) -> Change:
     """Return one change with its steps."""
     return await service.get_change(request.app.state.database, change_id)
+
+
+@router.get("/api/changes/{change_id}/observation")
+async def get_observation(change_id: UUID, _: Viewer, request: Request) -> Annotated[Observation, AsStruct()]:
+    """Compare the node's figures before and after a change: an observation, not proof.
+
+    Until the 2 minutes after the change are over, it covers the time that has passed.
+    """
+    found: Observation = await request.app.state.observer.observe(change_id, utc_now())
+    return found
 
 
 @router.post("/api/changes/{change_id}/confirm")

@@ -1,5 +1,6 @@
 """Helpers for rows of changes: creation, look-up, history, audit entries and events."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
@@ -7,6 +8,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.audit.actions import Action
 from coresteer.audit.service import record
 from coresteer.bus import Bus, NodeEvent
 from coresteer.changes import repository
@@ -18,6 +20,7 @@ from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeState
 
+_AUDIT_TARGET = re.compile(r"change ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) on ")
 ENDED_STATES = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
 
 
@@ -38,6 +41,8 @@ def new_change_row(
     guardrails: Sequence[GuardrailIn],
     policy_id: int | None = None,
     experiment_id: int | None = None,
+    undoes: UUID | None = None,
+    restores: bool = False,
 ) -> ChangeRow:
     """Return a new database row of a change in state applying, not yet added to the session."""
     return ChangeRow(
@@ -50,6 +55,8 @@ def new_change_row(
         created_by=created_by,
         policy_id=policy_id,
         experiment_id=experiment_id,
+        undoes=undoes,
+        restores=restores,
         reason=reason,
         created_at=utc_now(),
         confirm_timeout_s=confirm_timeout_s,
@@ -65,7 +72,13 @@ def add_step(row: ChangeRow, state: ChangeState, sentence: str) -> None:
 
 
 def audit(
-    session: AsyncSession, row: ChangeRow, actor: str, action: str, *, result: str = "ok", detail: Mapping[str, object]
+    session: AsyncSession,
+    row: ChangeRow,
+    actor: str,
+    action: Action,
+    *,
+    result: str = "ok",
+    detail: Mapping[str, object],
 ) -> None:
     """Record an action on a change in the audit log."""
     record(
@@ -82,6 +95,12 @@ def audit(
 def audit_target(change_id: UUID, node_name: str) -> str:
     """Return the target of audit entries about a change."""
     return f"change {change_id} on {node_name}"
+
+
+def change_of_target(target: str) -> UUID | None:
+    """Return the change that an audit entry with this target is about; None for other targets."""
+    found = _AUDIT_TARGET.match(target)
+    return None if found is None else UUID(found[1])
 
 
 def publish_change(bus: Bus, change: Change) -> None:

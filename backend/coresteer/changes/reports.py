@@ -1,19 +1,23 @@
 """Store agents' reports about changes, including those that a policy on the node started."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.audit.actions import Action
 from coresteer.changes import lifecycle, repository, validation
 from coresteer.changes.context import ChangeContext
 from coresteer.changes.records import ENDED_STATES, add_step, audit, new_change_row, publish_change, utc_now
 from coresteer.changes.schemas import Change, GuardrailIn
 from coresteer.changes.serialize import to_schema
 from coresteer.changes.tables import ChangeRow, EarlyReportRow
+from coresteer.changes.undone import to_schemas
 from coresteer.db import Database
 from coresteer.errors import NodeDisconnected
 from coresteer.nodes.tables import NodeRow
@@ -23,6 +27,15 @@ from coresteer_core.protocol import ChangeAck, Extend, FlowsMessage, ToAgent
 
 log = logging.getLogger("coresteer")
 
+_ACTIONS: Mapping[ChangeState, Action] = MappingProxyType(
+    {
+        ChangeState.APPLYING: "change.applying",
+        ChangeState.UNCONFIRMED: "change.unconfirmed",
+        ChangeState.CONFIRMED: "change.confirmed",
+        ChangeState.ROLLED_BACK: "change.rolled_back",
+        ChangeState.FAILED: "change.failed",
+    }
+)
 _MAX_EARLY_REPORTS = 256
 """Reports of unknown changes stored per node; beyond that the oldest are dropped."""
 _POLICY_CONFIRMS_AFTER_S = 10.0
@@ -43,7 +56,7 @@ async def record_report(context: ChangeContext, node_id: int, message: ChangeMes
         row = await repository.find_change(session, change_id, lock=True)
         if row is not None and row.node_id == node_id:
             _update(session, row, message)
-            change = to_schema(row, utc_now())
+            (change,) = await to_schemas(session, [row], utc_now())
         else:
             change = None
             if row is not None:
@@ -76,11 +89,14 @@ async def record_policy_change(
     created_by: str,
     reason: str,
     guardrails: Sequence[GuardrailIn],
+    decided_at: datetime,
+    restores: bool = False,
 ) -> Change | None:
     """Store a change that a policy on the node started, with the reports that arrived before; the caller publishes it.
 
-    The node must be locked with lock_node. policy_id: None for a policy that this backend does not have. Returns None
-    when the id belongs to another node's change.
+    The node must be locked with lock_node. decided_at: by the backend's clock; an agent that was disconnected reports
+    later. policy_id: None for a policy that this backend does not have. restores: it restores values from before the
+    policy. Returns None when the id belongs to another node's change.
     """
     row = await repository.find_change(session, change_id)
     if row is not None:
@@ -95,7 +111,9 @@ async def record_policy_change(
         confirm_timeout_s=_POLICY_CONFIRMS_AFTER_S,
         guardrails=guardrails,
         policy_id=policy_id,
+        restores=restores,
     )
+    row.created_at = decided_at
     session.add(row)
     add_step(row, ChangeState.APPLYING, "Started by the policy on the node.")
     detail = {"sentence": row.sentence, "reason": reason}
@@ -132,7 +150,7 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
     at = utc_now()
     if state is ChangeState.UNCONFIRMED:
         row.deadline_at = lifecycle.confirm_deadline(message, at) or row.deadline_at
-        row.applied_at = row.applied_at or at
+        row.applied_at = row.applied_at or _applied_at(row, at)
     if message.state is state and message.results:
         row.results = msgspec.to_builtins(message.results)
     last = row.steps[-1] if row.steps else None
@@ -146,6 +164,12 @@ def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> No
             row.ended_by = message.ended_by
             row.deadline_at = None
             if state is ChangeState.CONFIRMED:
-                row.applied_at = row.applied_at or at
+                row.applied_at = row.applied_at or _applied_at(row, at)
     result = "failed" if message.state is ChangeState.FAILED else "ok"
-    audit(session, row, "agent", f"change.{message.state}", result=result, detail={"sentence": message.sentence})
+    audit(session, row, "agent", _ACTIONS[message.state], result=result, detail={"sentence": message.sentence})
+
+
+def _applied_at(row: ChangeRow, reported_at: datetime) -> datetime:
+    """Return when a change was applied that is reported now: a policy applies it at once, and may report late."""
+    is_late = reported_at - row.created_at > timedelta(seconds=lifecycle.REPORT_TIMEOUT_S)
+    return row.created_at if row.policy_id is not None and is_late else reported_at

@@ -1,9 +1,10 @@
 """SQL of changes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, func, or_, select, text, tuple_
+from sqlalchemy import and_, case, delete, func, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import undefer
 
@@ -35,6 +36,11 @@ async def find_change(session: AsyncSession, change_id: UUID, *, lock: bool = Fa
     return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
 
 
+async def find_changes(session: AsyncSession, change_ids: Collection[UUID]) -> Sequence[ChangeRow]:
+    """Return the rows of these changes, in no particular order; those that do not exist are omitted."""
+    return (await session.scalars(select(ChangeRow).where(ChangeRow.id.in_(change_ids)))).all()
+
+
 async def store_early_report(session: AsyncSession, row: EarlyReportRow, most: int) -> None:
     """Store a report of a change that is not known yet; of each node only the newest `most` are retained."""
     session.add(row)
@@ -54,6 +60,40 @@ async def open_changes(session: AsyncSession, node_ids: Sequence[int]) -> Sequen
     """Return the nodes' changes that are neither confirmed nor ended, oldest first."""
     query = select(ChangeRow).where(ChangeRow.node_id.in_(node_ids), ChangeRow.state.in_(OPEN_STATES))
     return (await session.scalars(query.order_by(ChangeRow.created_at, ChangeRow.id))).all()
+
+
+async def unobserved_changes(
+    session: AsyncSession, oldest: datetime, applied_before: datetime, most: int
+) -> Sequence[ChangeRow]:
+    """Return changes without a stored observation that were applied before a time or were undone since, oldest first.
+
+    Those of experiments are not among them, nor those applied before the time oldest.
+    """
+    undone = and_(ChangeRow.state.in_((ChangeState.ROLLED_BACK, ChangeState.FAILED)), ChangeRow.ended_at.is_not(None))
+    query = select(ChangeRow).where(
+        ChangeRow.observation.is_(None),
+        ChangeRow.experiment_id.is_(None),
+        ChangeRow.applied_at > oldest,
+        or_(ChangeRow.applied_at <= applied_before, undone),
+    )
+    return (await session.scalars(query.order_by(ChangeRow.applied_at).limit(most))).all()
+
+
+async def count_applied(session: AsyncSession, row: ChangeRow, start: datetime, end: datetime) -> int:
+    """Return how many other changes of the same node were applied in a range of time."""
+    query = select(func.count()).where(
+        ChangeRow.node_id == row.node_id, ChangeRow.id != row.id, ChangeRow.applied_at.between(start, end)
+    )
+    return await session.scalar(query) or 0
+
+
+async def last_write(session: AsyncSession, node_id: int, oldest: datetime) -> datetime | None:
+    """Return when a change was last applied on a node or undone, or began to be; None if not since the time oldest."""
+    undone = case((ChangeRow.state.in_((ChangeState.ROLLED_BACK, ChangeState.FAILED)), ChangeRow.ended_at))
+    begun = case((ChangeRow.state == ChangeState.APPLYING, ChangeRow.created_at))
+    at = func.greatest(ChangeRow.applied_at, undone, begun)
+    last: datetime | None = await session.scalar(select(func.max(at)).where(ChangeRow.node_id == node_id, at > oldest))
+    return last
 
 
 async def count_open(session: AsyncSession) -> dict[int, int]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from uuid import UUID, uuid4
 
+from coresteer.audit.actions import Action
 from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.changes import repository, validation
@@ -15,6 +16,7 @@ from coresteer.changes.records import (
     add_step,
     audit,
     audit_target,
+    find_change,
     find_node,
     new_change_row,
     publish_change,
@@ -102,6 +104,9 @@ async def _store_new(
         )
         if blocked is not None:
             raise Conflict(blocked)
+        undone = None if request.undoes is None else await find_change(session, request.undoes)
+        if undone is not None and undone.node_id != node_id:
+            raise Conflict("A change undoes only changes of its own node.")
         row = new_change_row(
             node,
             uuid4(),
@@ -112,6 +117,8 @@ async def _store_new(
             confirm_timeout_s=request.confirm_timeout_s,
             guardrails=request.guardrails,
             experiment_id=experiment_id,
+            undoes=None if undone is None else undone.id,
+            restores=request.restores,
         )
         session.add(row)
         add_step(row, ChangeState.APPLYING, "Sent to the agent.")
@@ -166,7 +173,7 @@ async def extend(context: ChangeContext, *, change_id: UUID, seconds: float, ide
 
 
 async def _request(
-    context: ChangeContext, change_id: UUID, identity: Identity, action: str, allowed: set[ChangeState]
+    context: ChangeContext, change_id: UUID, identity: Identity, action: Action, allowed: set[ChangeState]
 ) -> Change:
     """Record who requested the action and return the change. Raises NotFound, and Conflict in any other state."""
     change = await get_change(context.database, change_id)
@@ -183,7 +190,7 @@ async def _request(
 
 @asynccontextmanager
 async def _problems_on_record(
-    context: ChangeContext, identity: Identity, action: str, *, target: str, node_id: int, result: str
+    context: ChangeContext, identity: Identity, action: Action, *, target: str, node_id: int, result: str
 ) -> AsyncIterator[None]:
     """Record in the audit log a problem that the block raises, in a transaction of its own."""
     try:
@@ -203,7 +210,7 @@ async def _problems_on_record(
 
 
 def _failure_on_record(
-    context: ChangeContext, identity: Identity, action: str, change: Change
+    context: ChangeContext, identity: Identity, action: Action, change: Change
 ) -> AbstractAsyncContextManager[None]:
     target = audit_target(UUID(change.id), change.node_name)
     return _problems_on_record(context, identity, action, target=target, node_id=change.node_id, result="failed")

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from uuid import UUID
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, Field
 
+from coresteer.changes.observation import Observation
 from coresteer.inputs import STORABLE, RequestBody, RowId
 from coresteer.structs import AsStruct, FormField
 from coresteer_core.bounds import MAX_CONFIRM_TIMEOUT_S, MIN_CONFIRM_TIMEOUT_S
@@ -16,6 +18,7 @@ from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy, Result
 from coresteer_core.metrics import GUARDRAIL_METRICS
+from coresteer_core.policies.suggest import Suggestions
 from coresteer_core.schema import labelled
 
 SettingKey = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
@@ -58,6 +61,32 @@ class PreviewResponse(BaseModel):
     blocked_because: str | None
 
 
+class NodeSuggestions(BaseModel):
+    """Suggested moves for the hot CPUs of a node. exclude: CPUs off limits, for a policy that does the same.
+
+    measuring_s: seconds left until enough of the load after the node's last change is known; until then there are no
+    suggestions, and the sentence says so.
+    """
+
+    suggestions: Annotated[Suggestions, AsStruct()]
+    exclude: str
+    measuring_s: int = 0
+
+
+MAX_SUGGESTED_NODES = 8
+"""Maximum number of nodes of one request for suggestions."""
+
+
+class FleetSuggestion(BaseModel):
+    """What would help a node's hottest CPU most. helps: whether the sentence is a move, or why there is none."""
+
+    node_id: int
+    cpu: int
+    cause: str
+    sentence: str
+    helps: bool
+
+
 class GuardrailIn(RequestBody):
     """A bound on a metric; a violation rolls the change back."""
 
@@ -89,12 +118,18 @@ class PlanIn(RequestBody):
 
 
 class ChangeRequest(RequestBody):
-    """A plan to apply, as its preview returned it; it is refused if a setting has changed since."""
+    """A plan to apply, as its preview returned it; it is refused if a setting has changed since.
+
+    undoes: the earlier change of the node that this one undoes. restores: the values are those found before the first
+    change on record, so that it undoes every earlier change of its settings.
+    """
 
     plan: PlanIn
     confirm_timeout_s: ConfirmTimeoutS = 120
     guardrails: list[GuardrailIn] = Field(default=[], max_length=3)
     reason: Reason = ""
+    undoes: UUID | None = None
+    restores: bool = False
 
 
 class ExtendRequest(RequestBody):
@@ -111,11 +146,33 @@ class ChangeStep(BaseModel):
     sentence: str
 
 
+class Undone(BaseModel):
+    """The confirmed change that undid another: its id, and who made it when."""
+
+    change: str
+    by: str
+    at: datetime
+
+
+class ChangeStatus(StrEnum):
+    """What became of a change: its state, or undone if it was confirmed and a later change undid it."""
+
+    APPLYING = "applying"
+    UNCONFIRMED = "unconfirmed"
+    CONFIRMED = "confirmed"
+    UNDONE = "undone"
+    ROLLED_BACK = "rolled_back"
+    FAILED = "failed"
+
+
 class Change(BaseModel):
     """A plan in progress or ended. remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
 
-    policy_id: the policy that started, confirms and rolls back the change; None for a person's. experiment_id: the
-    experiment whose run it belongs to; it is never confirmed.
+    status: the word for it everywhere; undone: by which later change, None unless the status is undone. created_by: a
+    user, a policy with its version, or an experiment with its number. policy_id: the policy that started, confirms and
+    rolls back the change; None for a person's. experiment_id: the experiment whose run it belongs to; it is never
+    confirmed. undoes, restores: as in ChangeRequest. observation: its figures before and after, None until the 2
+    minutes after it are over.
     """
 
     id: str
@@ -124,10 +181,14 @@ class Change(BaseModel):
     plan: Annotated[Plan, AsStruct()]
     sentence: str
     state: ChangeState
+    status: ChangeStatus
+    undone: Undone | None
     ended_by: EndedBy | None
     created_by: str
     policy_id: int | None
     experiment_id: int | None
+    undoes: str | None
+    restores: bool
     reason: str
     created_at: datetime
     applied_at: datetime | None
@@ -138,6 +199,7 @@ class Change(BaseModel):
     guardrails: list[GuardrailIn]
     results: list[Annotated[Result, AsStruct()]]
     steps: list[ChangeStep]
+    observation: Annotated[Observation, AsStruct()] | None
 
 
 class ChangePage(BaseModel):

@@ -8,18 +8,19 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.changes import repository
 from coresteer.changes.records import find_change, utc_now
 from coresteer.changes.schemas import Change, ChangeFilter, ChangePage
-from coresteer.changes.serialize import to_schema
+from coresteer.changes.undone import to_schemas
 from coresteer.db import Database
 
 
 async def get_change(database: Database, change_id: UUID) -> Change:
     """Return one change by id. Raises NotFound."""
     async with database.session() as session:
-        return to_schema(await find_change(session, change_id), utc_now())
+        (change,) = await to_schemas(session, [await find_change(session, change_id)], utc_now())
+    return change
 
 
 async def list_changes(session: AsyncSession, filters: ChangeFilter) -> ChangePage:
     """Return a page of changes, newest first; a time range includes every change that was open at some time of it."""
     rows = await repository.newest_changes(session, replace(filters, limit=filters.limit + 1))
-    changes = [to_schema(row, utc_now()) for row in rows[: filters.limit]]
+    changes = await to_schemas(session, rows[: filters.limit], utc_now())
     return ChangePage(changes=changes, older=changes[-1].id if len(rows) > filters.limit else None)

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text
+from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text, false
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -39,7 +39,12 @@ class EarlyReportRow(Base):
 
 
 class ChangeRow(Base):
-    """A change of a node. plan, guardrails, results: coresteer_core's structs. Times are the backend's clock."""
+    """A change of a node. plan, guardrails, results: coresteer_core's structs. Times are the backend's clock.
+
+    observation: coresteer.changes.observation.Observation; None until the 2 minutes after it are over.
+    undoes: the change whose undo a person requested by this one. restores: it undoes every earlier change of its
+    settings: of its policy, or of anyone if it is a person's.
+    """
 
     __tablename__ = "change"
 
@@ -52,6 +57,8 @@ class ChangeRow(Base):
     created_by: Mapped[str] = mapped_column(Text)
     policy_id: Mapped[int | None]
     experiment_id: Mapped[int | None]
+    undoes: Mapped[UUID | None]
+    restores: Mapped[bool] = mapped_column(server_default=false(), default=False)
     reason: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     applied_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
@@ -60,6 +67,7 @@ class ChangeRow(Base):
     confirm_timeout_s: Mapped[float]
     guardrails: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
     results: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
+    observation: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
 
     node: Mapped[NodeRow] = relationship(lazy="joined", innerjoin=True)
     steps: Mapped[list[ChangeStepRow]] = relationship(lazy="selectin", order_by=ChangeStepRow.id)

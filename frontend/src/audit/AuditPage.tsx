@@ -2,66 +2,65 @@ import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { api, errorMessage, unwrap } from "../api/client";
 import { nodesQuery } from "../api/queries";
-import { Moment } from "../components/Moment";
-import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
-import { Scroll } from "../components/Scroll";
+import { RangePicker } from "../components/RangePicker";
+import { zoneName } from "../lib/time";
 import styles from "./audit.module.css";
+import { EntryTable } from "./EntryTable";
 
-const PAGE = 100;
+const PAGE = 300; // an experiment makes five entries per run, which are one row
+const DAY_MS = 86_400_000;
 
-/** An action's details in one line: `key: value · key: value`. */
-export function detailText(detail: Record<string, unknown>): string {
-  return Object.entries(detail)
-    .filter(([, value]) => value !== null && value !== "")
-    .map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(" · ");
-}
+/** Kinds of actions: the part of their names before the point. */
+const ACTIONS = [
+  ["change", "changes"],
+  ["policy", "policies"],
+  ["rollout", "rollouts"],
+  ["experiment", "experiments"],
+  ["node", "nodes"],
+  ["login", "sign-ins"],
+  ["logout", "sign-outs"],
+  ["user", "users"],
+  ["token", "API tokens"],
+] as const;
 
-/** Id of the change that an entry started; null for other entries. */
-export function startedChange({ action, target }: { action: string; target: string }): string | null {
-  return action === "change.apply" ? (target.match(/^change ([0-9a-f-]{36})\b/)?.[1] ?? null) : null;
-}
-
-const TONES: Record<string, string> = { ok: "ok", requested: "muted" };
-
-/** Links to the report on a change: the page, and Markdown for a ticket. */
-function ReportLinks({ change }: { change: string | null }) {
-  if (change === null) return null;
-  const address = (format: string) => `/api/changes/${change}/report?format=${format}&language=en`;
-  return (
-    <>
-      <a href={address("html")} target="_blank" rel="noreferrer" aria-label={`Report of change ${change}`}>
-        Report
-      </a>{" "}
-      <a href={address("md")} download aria-label={`Report of change ${change} in Markdown`}>
-        Markdown
-      </a>
-    </>
-  );
-}
-
-/** The audit log: time, actor, action, target, node, result and details of each entry. */
+/** The audit log: who did what to which node and when, one row per change or other action. */
 export function AuditPage() {
-  const { node, actor, older } = useSearch({ from: "/shell/audit" });
+  const { older, ...filters } = useSearch({ from: "/shell/audit" });
+  const { node, actor, action, q, from, to } = filters;
   const navigate = useNavigate({ from: "/audit" });
-  const [typed, setTyped] = useState(actor ?? "");
-  const nodes = useQuery(nodesQuery).data ?? [];
+  const [typed, setTyped] = useState({ actor: actor ?? "", q: q ?? "" });
+  const { data: nodes, isPending: areNodesPending } = useQuery(nodesQuery);
   const audit = useQuery({
-    queryKey: ["audit", node, actor, older],
+    queryKey: ["audit", filters, older],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/audit", { params: { query: { node_id: node, actor, older_than: older, limit: PAGE } }, signal }),
+        api.GET("/api/audit", {
+          params: {
+            query: {
+              node_id: node,
+              actor,
+              action,
+              text: q,
+              from_time: from === undefined ? undefined : new Date(from).toISOString(),
+              to_time: to === undefined ? undefined : new Date(to).toISOString(),
+              older_than: older,
+              limit: PAGE,
+            },
+          },
+          signal,
+        }),
       ),
     staleTime: 0,
     placeholderData: (before) => before,
   });
-  const names = new Map(nodes.map((one) => [one.id, one.name]));
+  // Rows that gain a node's name after they are shown would move those below them.
+  const complete = audit.data !== undefined && !areNodesPending;
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void navigate({ search: { node, actor: typed || undefined } });
+    void navigate({ search: { ...filters, actor: typed.actor || undefined, q: typed.q || undefined } });
   };
   return (
     <>
@@ -73,102 +72,86 @@ export function AuditPage() {
           data-filter
           label="Actor"
           placeholder="all"
-          value={typed}
-          onChange={(event) => setTyped(event.currentTarget.value)}
+          value={typed.actor}
+          onChange={(event) => setTyped({ ...typed, actor: event.currentTarget.value })}
+        />
+        <TextInput
+          label="Text"
+          placeholder="any"
+          maxLength={200}
+          value={typed.q}
+          onChange={(event) => setTyped({ ...typed, q: event.currentTarget.value })}
+        />
+        <NativeSelect
+          label="Action"
+          value={action ?? ""}
+          data={[{ value: "", label: "all" }, ...ACTIONS.map(([value, label]) => ({ value, label }))]}
+          onChange={(event) =>
+            void navigate({ search: { ...filters, action: event.currentTarget.value || undefined } })
+          }
         />
         <NativeSelect
           label="Node"
           value={node ?? ""}
           data={[
             { value: "", label: "all" },
-            ...nodes
+            ...(nodes ?? [])
               .toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }))
               .map((one) => ({ value: String(one.id), label: one.name })),
           ]}
           onChange={(event) =>
-            void navigate({ search: { actor, node: Number(event.currentTarget.value) || undefined } })
+            void navigate({ search: { ...filters, node: Number(event.currentTarget.value) || undefined } })
           }
         />
+        <RangePicker
+          past={from === undefined || to === undefined ? null : { from, to }}
+          proposed={() => ({ from: Date.now() - DAY_MS, to: Date.now() })}
+          onChange={(range) => void navigate({ search: { ...filters, ...range } })}
+        />
         <Button type="submit">Show</Button>
+        <Button
+          onClick={() => {
+            setTyped({ actor: "", q: "" });
+            void navigate({ search: {} });
+          }}
+        >
+          All entries
+        </Button>
       </form>
       <section className="card" aria-busy={audit.isFetching}>
         <h2>
-          Entries <small>newest first; entries are never changed or removed</small>
+          Entries <small>newest first, times in {zoneName(Date.now())}; entries are never changed or removed</small>
         </h2>
         {audit.isError && (
           <p className="body bad" role="alert">
             {errorMessage(audit.error)}
           </p>
         )}
-        {audit.data?.entries.length === 0 && <p className="body muted">No entries match.</p>}
-        {audit.data !== undefined && audit.data.entries.length > 0 && (
-          <EntryTable entries={audit.data.entries} names={names} />
+        {complete && (
+          <>
+            {audit.data.entries.length === 0 ? (
+              <p className="body muted">No entries match.</p>
+            ) : (
+              <EntryTable
+                entries={audit.data.entries}
+                changes={audit.data.changes}
+                names={nodes && new Map(nodes.map((one) => [one.id, one.name]))}
+              />
+            )}
+            <div className={styles.pager}>
+              <Button disabled={older === undefined} onClick={() => void navigate({ search: filters })}>
+                Newest
+              </Button>
+              <Button
+                disabled={!audit.data.older}
+                onClick={() => void navigate({ search: { ...filters, older: audit.data.older ?? undefined } })}
+              >
+                Older
+              </Button>
+            </div>
+          </>
         )}
-        <div className={styles.pager}>
-          <Button disabled={older === undefined} onClick={() => void navigate({ search: { node, actor } })}>
-            Newest
-          </Button>
-          <Button
-            disabled={!audit.data?.older}
-            onClick={() => void navigate({ search: { node, actor, older: audit.data?.older ?? undefined } })}
-          >
-            Older
-          </Button>
-        </div>
       </section>
     </>
-  );
-}
-
-type TableProps = { entries: Schemas["AuditEntry"][]; names: Map<number, string> };
-
-/** names: node names by id, without deleted nodes. */
-function EntryTable({ entries, names }: TableProps) {
-  return (
-    <Scroll label="Entries">
-      <table className="table">
-        <thead>
-          <tr>
-            <th>time</th>
-            <th>actor</th>
-            <th>action</th>
-            <th>target</th>
-            <th>node</th>
-            <th>result</th>
-            <th>details</th>
-            <th>
-              <span className="visually-hidden">report</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {entries.map((entry) => (
-            <tr key={entry.id}>
-              <td>
-                <Moment at={entry.at} />
-              </td>
-              <td>{entry.actor}</td>
-              <td>{entry.action}</td>
-              <td className={`wrap mono ${styles.target}`} title={entry.target}>
-                <span>{entry.target}</span>
-              </td>
-              <td>
-                {entry.node_id !== null && (
-                  <>
-                    {names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`}{" "}
-                    <SimulatedTagOf nodeId={entry.node_id} />
-                  </>
-                )}
-              </td>
-              <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
-              <td className={`muted wrap ${styles.detail}`}>{detailText(entry.detail)}</td>
-              <td>
-                <ReportLinks change={startedChange(entry)} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
   );
 }
