@@ -1,0 +1,193 @@
+"""Stops of enforcement over HTTP: their effect, the messages to agents, disconnected nodes, and lifting them."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest_asyncio
+from sqlalchemy import select
+from tests.backend.conftest import Backend, Client
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+from tests.support.polling import poll_async
+
+from coresteer.audit.tables import AuditRow
+from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer_core.policies.base import Mode
+from coresteer_core.policies.engine_state import EnforcementStop
+from coresteer_core.protocol import Policies, StoppedMessage, decode_to_agent
+
+
+@pytest_asyncio.fixture
+async def admin(backend: Backend) -> Client:
+    return await backend.client("admin")
+
+
+@pytest_asyncio.fixture
+async def pool(backend: Backend, admin: Client) -> AsyncIterator[tuple[str, list[PolicyNode]]]:
+    """Two nodes of one label, the second with an agent from before stops; no stop is left over."""
+    label = uuid4().hex[:8]
+    async with policy_node(backend, obeys_stops=True) as new, policy_node(backend) as old:
+        for node in (new, old):
+            await node.operator.patch(node.path, {"labels": {"pool": label}})
+        yield label, [new, old]
+    for stop in (await admin.get("/api/stops")).json():
+        await admin.post(f"/api/stops/{stop['id']}/lift")
+
+
+async def next_policies(node: PolicyNode, *, stopped: bool) -> Policies:
+    """Return the next Policies message to the agent with stops, or without."""
+    while True:
+        message = decode_to_agent(await node.agent.receive())
+        if isinstance(message, Policies) and bool(message.stops) is stopped:
+            return message
+
+
+async def enforced(label: str, node: PolicyNode, **body: object) -> dict[str, Any]:  # Any: JSON
+    policy = await created(node, node.body(selector={"labels": {"pool": label}}, **body))
+    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    return policy
+
+
+async def the_stop(admin: Client, stop_id: int) -> dict[str, Any]:  # Any: JSON
+    found: dict[str, Any]
+    (found,) = [stop for stop in (await admin.get("/api/stops")).json() if stop["id"] == stop_id]
+    return found
+
+
+async def begun(admin: Client, label: str, **request: object) -> dict[str, Any]:  # Any: JSON
+    made: dict[str, Any] = await asked(admin, "/api/stops", {"labels": {"pool": label}} | request, 201)
+    return made
+
+
+async def test_a_stop_reaches_the_nodes_of_its_labels_and_counts_their_answers(
+    admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (new, _) = pool
+    policy = await enforced(label, new)
+    before = await asked(admin, "/api/stops/preview", {"labels": {"pool": label}})
+    assert before["connected"] == {"nodes": 2, "settings": 0, "uncounted": 2}
+    assert before["policies"] == [{"id": policy["id"], "name": policy["name"], "nodes": 2}]
+    stop = await begun(admin, label, reason="incident 4711")
+    assert (stop["obeyed"], stop["within_s"], stop["unanswered"], stop["waiting"]) == (0, None, 2, 0)
+    message = await next_policies(new, stopped=True)
+    assert message.stops == [EnforcementStop(stop["id"])]
+    assert [each.mode for each in message.policies] == [Mode.ENFORCE], "the agent refuses by itself"
+    await new.agent.say(StoppedMessage([stop["id"], 2**31 - 1], stuck=1))
+
+    async def answered() -> bool:
+        return bool((await the_stop(admin, stop["id"]))["obeyed"] == 1)
+
+    await poll_async(answered)
+    now = await the_stop(admin, stop["id"])
+    assert (now["unanswered"], now["stuck"], now["within_s"] > 0) == (1, 1, True)
+    assert (await admin.post("/api/stops", {"labels": {"pool": label}})).status_code == 409
+
+
+async def test_an_agent_that_does_not_understand_stops_gets_policies_that_only_recommend(
+    admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (_, old) = pool
+    await enforced(label, old)
+    await begun(admin, label)
+    assert [policy.mode for policy in (await next_policies(old, stopped=True)).policies] == [Mode.RECOMMEND]
+
+
+async def test_an_agent_learns_of_a_stop_when_it_connects_and_of_its_end_at_once(
+    admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    await node.agent.websocket.close()
+    stop = await begun(admin, label, restore=True)
+    await node.agent.connect()
+    await node.agent.greet(obeys_stops=True)
+    assert (await next_policies(node, stopped=True)).stops == [EnforcementStop(stop["id"], restore=True)]
+    assert (await admin.post(f"/api/stops/{stop['id']}/lift")).status_code == 204
+    await next_policies(node, stopped=False)
+    assert (await admin.post(f"/api/stops/{stop['id']}/lift")).status_code == 404
+
+
+async def test_a_stop_that_keeps_values_can_become_one_that_restores_them(
+    backend: Backend, admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    first = await begun(admin, label, reason="incident")
+    second = await asked(admin, f"/api/stops/{first['id']}/restore", None, 201)
+    assert (second["restore"], second["reason"]) == (True, "incident")
+    while (message := await next_policies(node, stopped=True)).stops != [EnforcementStop(second["id"], restore=True)]:
+        pass
+    assert message.policies == []
+    assert (await admin.post(f"/api/stops/{second['id']}/restore")).status_code == 409
+    await admin.post(f"/api/stops/{second['id']}/lift")
+    async with backend.database.session() as session:
+        query = select(AuditRow).where(AuditRow.target == f"enforcement on pool={label}").order_by(AuditRow.id)
+        entries = (await session.scalars(query)).all()
+    assert [entry.action for entry in entries] == ["enforcement.stop", "enforcement.restore", "enforcement.lift"]
+    assert [entry.detail["nodes"] for entry in entries] == [2, 2, 2]
+    by = entries[0].actor
+    found = (await admin.get(f"/api/stops/log?text=pool={label}&node_id={node.agent.node_id}&by={by}")).json()
+    assert [(each["action"], each["stop"], each["in_force"], each["nodes"], each["reason"]) for each in found] == [
+        ("lift", second["id"], False, 2, "incident"),
+        ("restore", second["id"], False, 2, "incident"),
+        ("stop", first["id"], False, 2, "incident"),
+    ]
+    for other in ("by=kim", f"node_id={2**31 - 1}", "to_time=2020-01-01T00:00:00Z"):
+        assert (await admin.get(f"/api/stops/log?text=pool={label}&{other}")).json() == []
+
+
+async def test_a_rollout_is_held_while_enforcement_is_stopped_on_a_node_of_it(
+    backend: Backend, admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    policy = await enforced(label, node)
+    await asked(node.operator, f"/api/policies/{policy['id']}/versions", {"body": policy["body"] | {"rank": 50}}, 201)
+    stop = await begun(admin, label)
+    rollout = await asked(node.operator, f"/api/policies/{policy['id']}/rollouts", {"version": 2, "wait_s": 0}, 201)
+    assert (await the_stop(admin, stop["id"]))["effect"]["rollouts"] == [policy["name"]]
+    monitor = RolloutMonitor(backend.app.state.policies)
+    await monitor.check(datetime.now(UTC))
+    held = (await node.operator.get(f"/api/rollouts/{rollout['id']}")).json()
+    assert (held["stage"], held["sentence"]) == (0, "Held in stage 1: enforcement is stopped on 2 of its nodes.")
+    await admin.post(f"/api/stops/{stop['id']}/lift")
+    await monitor.check(datetime.now(UTC))
+    assert not (await node.operator.get(f"/api/rollouts/{rollout['id']}")).json()["sentence"].startswith("Held")
+
+
+async def test_experiments_end_with_a_stop_and_none_begins_during_it(
+    backend: Backend, admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    spec = {
+        "name": "a try",
+        "kind": "aa",
+        "node_id": node.agent.node_id,
+        "workload": {"type": "observe"},
+        "primary": "rtt_p99_us",
+    }
+    first = await asked(node.operator, "/api/experiments", {"spec": spec}, 201)
+    assert (await asked(admin, "/api/stops/preview", {"labels": {"pool": label}}))["experiments"] == 1
+    await begun(admin, label)
+    ended = (await node.operator.get(f"/api/experiments/{first['id']}")).json()
+    assert ended["sentence"].endswith("Enforcement was stopped.")
+    refused = await node.operator.post("/api/experiments", {"spec": spec})
+    assert refused.status_code == 409
+    assert "Enforcement is stopped on" in refused.json()["detail"]
+
+
+async def test_the_preview_of_an_undo_says_that_a_policy_sets_its_value_again_unless_enforcement_is_stopped(
+    admin: Client, pool: tuple[str, list[PolicyNode]]
+) -> None:
+    label, (node, _) = pool
+    key = f"irq/{node.irqs[0]}/affinity"
+    policy = await enforced(label, node, spec={"type": "fixed-settings", "settings": {key: "1"}})
+    desired = {"desired": [{"key": key, "value": str(node.hot_cpu)}]}
+    found = await asked(admin, f"{node.path}/policy-responses", desired)
+    (response,) = found["responses"]
+    assert (response["policy_id"], response["reaction"], response["keys"]) == (str(policy["id"]), "writes", [key])
+    assert f"sets IRQ {node.irqs[0]} to 1 again" in response["sentence"]
+    same = {"desired": [{"key": key, "value": "1"}]}
+    assert (await asked(admin, f"{node.path}/policy-responses", same))["responses"] == []
+    unknown = {"desired": [{"key": "irq/x", "value": "1"}]}
+    assert (await admin.post(f"{node.path}/policy-responses", unknown)).status_code == 422
+    await begun(admin, label)
+    assert await asked(admin, f"{node.path}/policy-responses", desired) == {"stopped": True, "responses": []}
