@@ -10,9 +10,9 @@ from uuid import uuid4
 import numpy as np
 from msgspec.structs import replace
 from tests.backend.conftest import Backend, Client
-from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates, tell
+from tests.support.polling import PATIENCE_S
 
-from coresteer.bus import InventoryEvent, PoliciesEvent
 from coresteer_agent.simulate.machine import Fault, Machine, make_machine
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.rates import Rates
@@ -89,24 +89,15 @@ class PolicyNode:
 
     async def describe(self) -> None:
         """Tell topology and inventory; returns when both are kept."""
-        await self.say_and_hear(TopologyMessage(self.machine.topology), InventoryEvent(self.agent.node_id))
-        await self.say_and_hear(InventoryMessage(self.machine.inventory), InventoryEvent(self.agent.node_id))
+        await self.tell(TopologyMessage(self.machine.topology), InventoryMessage(self.machine.inventory))
 
-    async def say_and_hear(self, message: ToBackend, event: object) -> None:
-        """Say something; returns when the backend tells the event."""
-        with self.backend.app.state.bus.subscribe() as events:
-            await self.agent.say(message)
-            async with asyncio.timeout(10):
-                async for heard in events:
-                    if heard == event:
-                        return
+    async def tell(self, *messages: ToBackend) -> None:
+        """Say something; returns when the backend has handled it."""
+        await tell(self.backend.app.state.bus, self.agent, *messages)
 
     async def show(self, samples: Sequence[Rates]) -> None:
         """Send samples; returns when the backend has taken the last."""
-        for sample in samples:
-            await self.agent.say(RatesMessage(sample))
-        # what an agent says is handled in order
-        await self.say_and_hear(self.flows(), PoliciesEvent(self.agent.node_id))
+        await self.tell(*map(RatesMessage, samples), self.flows())
 
     async def evaluate(
         self,
@@ -120,8 +111,7 @@ class PolicyNode:
         """Tell what a policy came to; returns when it is kept."""
         evaluation = Evaluation(str(policy["id"]), version, mode, f"CPU {self.hot_cpu} is at 98 %.", list(actions))
         evaluation = replace(evaluation, **more)
-        message = DecisionMessage(now_ms(), evaluation, change_id)
-        await self.say_and_hear(message, PoliciesEvent(self.agent.node_id))
+        await self.tell(DecisionMessage(now_ms(), evaluation, change_id))
         return evaluation
 
     async def get(self, what: str) -> Any:  # noqa: ANN401 - JSON
@@ -131,12 +121,12 @@ class PolicyNode:
 
     async def told(self, *names: str) -> list[PolicyInForce]:
         """What is in force here, once the policies of these names are."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.agent.policies(list(names))
 
     async def leaving(self, accept: Callable[[frozenset[str]], bool]) -> frozenset[str]:
         """The first set of policies that leave pages where they are that is accepted."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 message = decode_to_agent(await self.agent.receive())
                 if isinstance(message, Policies) and accept(found := frozenset(message.leave_pages)):

@@ -18,8 +18,8 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from coresteer.audit.tables import AuditRow
 from coresteer.policies import rollout_monitor
 from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer.policies.rollout_schemas import StageEvidence, StageFigure, StageVerdict
 from coresteer.policies.rollouts import split_into_stages
-from coresteer.policies.schemas import StageEvidence, StageFigure, StageVerdict
 from coresteer.policies.tables import RolloutRow
 from coresteer.telemetry import partitions
 from coresteer.telemetry.repository import copy_minutes, to_unix_ms
@@ -113,12 +113,18 @@ async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_
     assert await fleet.versions() == [2, 1, 1]
     await fleet.check()
     assert (await fleet.rollout(begun["id"]))["state"] == "canary"
+    mixed = [{"version": 1, "nodes": 2}, {"version": 2, "nodes": 1}]
+    assert (await fleet.operator.get(fleet.path)).json()["in_force"] == mixed
+    overview = (await fleet.operator.get(f"{fleet.path}/overview")).json()
+    assert overview["versions"] == mixed
+    assert sorted(one["version"] for one in overview["nodes"]) == [1, 1, 2]
     await fleet.wait()
     batches = await fleet.rollout(begun["id"])
     assert (batches["state"], batches["stage"], batches["done_nodes"]) == ("batches", 1, ids[:1])
     assert await fleet.versions() == [2, 2, 2]
     policy = (await fleet.operator.get(fleet.path)).json()
     assert (policy["version"], policy["rollout"]["id"]) == (1, begun["id"])
+    assert policy["in_force"] == [{"version": 2, "nodes": 3}]
     await fleet.wait()
     done = await fleet.rollout(begun["id"])
     assert (done["state"], sorted(done["done_nodes"])) == ("done", ids)
@@ -134,13 +140,18 @@ async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_
     ]
 
 
-async def test_a_stage_passes_on_figures_that_are_stored_with_it(fleet: Fleet) -> None:
+async def test_a_stage_without_figures_passes_and_this_is_told(fleet: Fleet) -> None:
     begun = await fleet.start()
     assert begun["evidence"] == []
     await fleet.wait()
     (evidence,) = (await fleet.rollout(begun["id"]))["evidence"]
     assert (evidence["stage"], evidence["window_s"]) == (0, 0.75 * WAIT_S)
     assert evidence["sentence"].startswith("No figures: no node of the stage has enough samples")
+    assert evidence["basis"] == "none"
+    await fleet.wait()
+    done = await fleet.rollout(begun["id"])
+    assert ", 0 passed on figures compared with waiting nodes, 0 on figures from before" in done["sentence"]
+    assert done["sentence"].endswith("and 2 without figures.")
 
 
 def minute(start_ms: int, *, busy: int) -> Rollup:

@@ -11,14 +11,13 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
-from coresteer.bus import PoliciesEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.config import Config
 from coresteer.fleet.service import delete_node
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.base import Drift, Mode, Ownership
-from coresteer_core.protocol import ChangeAck, DecisionMessage, decode_to_agent
+from coresteer_core.protocol import ChangeAck, CloseCode, DecisionMessage, decode_to_agent
 
 
 @pytest_asyncio.fixture
@@ -46,7 +45,6 @@ async def test_a_decision_is_stored_once_with_its_reasons(node: PolicyNode) -> N
     await node.agent.websocket.close()
     await node.agent.connect()
     await node.agent.greet()
-    await node.agent.policies()  # telling them is an event of the node's policies too
     await node.agent.say(DecisionMessage(now_ms(), evaluation))
     await node.evaluate(policy, mode=Mode.OBSERVE, sentence="Nothing to do.")
     await node.evaluate(policy, mode=Mode.OBSERVE, sentence="CPU 3 is at 70 %.")
@@ -105,7 +103,6 @@ async def test_a_change_of_another_node_is_ignored(node: PolicyNode) -> None:
     change_id = str(uuid4())
     await node.evaluate(policy, node.action(), change_id=change_id)
     async with policy_node(node.backend) as other:
-        await other.told()
         await other.evaluate(policy, other.action(to=5), change_id=change_id)
         (decision,) = await other.get("decisions")
     assert decision["change_id"] is None
@@ -137,7 +134,8 @@ async def test_decisions_without_a_change_go_with_the_samples_but_for_the_last_o
     await node.evaluate(policy, node.action(), change_id=str(uuid4()), sentence="It moves.")
     for sentence in ("It stays.", "It still stays.", "It stays for good."):
         await node.evaluate(policy, sentence=sentence)
-    store = SnapshotStore(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
+    config, quotas = Config.model_validate({"retention_days": 1}), node.backend.app.state.quotas
+    store = SnapshotStore(node.backend.database, config, lambda _: None, quotas)
     await store.delete_expired(datetime.now(UTC) + timedelta(days=2))
     left = [decision["evaluation"]["sentence"] for decision in await node.get("decisions")]
     assert left == ["It stays for good.", "It moves."]
@@ -173,26 +171,27 @@ async def test_recommendations_are_the_last_word_of_policies_in_force_that_recom
 
 async def test_flows_are_returned_as_last_reported(node: PolicyNode) -> None:
     assert await node.get("flows") == {"at": None, "exact": False, "tasks": []}
-    await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
+    await node.tell(node.flows())
     found = await node.get("flows")
     assert [(task["name"], task["rx_placements"][0]["cpu"]) for task in found["tasks"]] == [("nginx", node.hot_cpu)]
     assert found["at"] is not None
 
 
-async def test_reports_about_a_deleted_node_are_ignored(node: PolicyNode) -> None:
+async def test_a_deleted_node_is_disconnected_and_its_last_reports_are_ignored(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     async with node.backend.database.session() as session:
         await delete_node(session, node.agent.node_id, actor="a test")
-    message = report(str(uuid4()), ChangeState.CONFIRMED, "Kept.")
-    await node.agent.say(message)
-    assert await seen(node, message.change_id) is ChangeState.CONFIRMED
+    assert (await node.agent.closed())[0] == CloseCode.BAD_KEY
+    late = report(str(uuid4()), ChangeState.CONFIRMED, "Kept.")  # it arrived just before the end of the connection
+    await node.backend.app.state.agents.record_change_report(node.agent.node_id, late)
     async with policy_node(node.backend) as other:  # still answers
         await other.evaluate(policy)
 
 
 async def test_the_snapshot_that_the_oldest_samples_need_is_not_deleted(node: PolicyNode) -> None:
     now = datetime.now(UTC)
-    store = SnapshotStore(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
+    config, quotas = Config.model_validate({"retention_days": 1}), node.backend.app.state.quotas
+    store = SnapshotStore(node.backend.database, config, lambda _: None, quotas)
     policy = await created(node, node.body())
     await node.evaluate(policy)
     await node.backend.app.state.agents.snapshots.flush()
@@ -223,7 +222,7 @@ async def test_flows_are_stored_once_a_round_and_inventories_when_they_change(no
     store = node.backend.app.state.agents.snapshots
     start_ms = now_ms() - 60_000
     for after_ms in (0, 1000, 2000, 5000, 5100):
-        await node.say_and_hear(node.flows(start_ms + after_ms), PoliciesEvent(node.agent.node_id))
+        await node.tell(node.flows(start_ms + after_ms))
     await node.describe()
     await store.flush()
     async with node.backend.database.pool.connection() as connection:

@@ -9,8 +9,6 @@ from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import enrolled, now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
-from coresteer.bus import PoliciesEvent
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def quick(database_url: str) -> AsyncIterator[Backend]:
@@ -73,7 +71,7 @@ async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_rep
     desired_value = {"desired": [{"key": "task/812/affinity", "value": "2"}]}
     before = await asked(node.operator, f"{node.path}/previews", desired_value)
     assert before["refused"]
-    await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
+    await node.tell(node.flows())
     after = await asked(node.operator, f"{node.path}/previews", desired_value)
     assert after["refused"] == []
     assert [(action["was"], action["becomes"]) for action in after["plan"]["actions"]] == [("0-7", "2")]
@@ -82,7 +80,7 @@ async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_rep
 async def test_a_backtest_returns_the_decisions_of_a_version_on_stored_samples(node: PolicyNode) -> None:
     start = now_ms() - 60_000
     for second in range(0, 60, 5):
-        await node.say_and_hear(node.flows(start + 1000 * second), PoliciesEvent(node.agent.node_id))
+        await node.tell(node.flows(start + 1000 * second))
     samples = [node.hot(second + 1, start + 1000 * second) for second in range(60)]
     await node.show(samples)
     await node.agent.until_acked(60)  # so that it is all read from the database
@@ -129,3 +127,10 @@ async def test_an_impossible_backtest_is_refused_with_the_reason(
     }
     answer = await asked(node.operator, f"/api/policies/{policy['id']}/backtest", span | changes, status)
     assert says in answer["detail"]
+
+
+async def test_a_selector_says_which_nodes_it_matches_now(node: PolicyNode) -> None:
+    viewer = await node.backend.client("viewer")
+    found = await asked(viewer, "/api/policies/matches", {"hostnames": [node.name]})
+    assert (found["node_ids"], found["fleet"] >= 1) == ([node.agent.node_id], True)
+    assert (await asked(viewer, "/api/policies/matches", {"labels": {"role": "no such"}}))["node_ids"] == []

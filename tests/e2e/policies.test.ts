@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { generatedMachine, type Machine } from "./machine";
-import { launchBrowser, newPolicy, openNode, type Stack, setUp, startStack } from "./stack";
+import { launchBrowser, newPolicy, openDetails, openNode, type Stack, setUp, startStack } from "./stack";
 
 let machine: Machine;
 let stack: Stack;
@@ -46,6 +46,7 @@ test("the effect of enabling is shown first, and nodes then show their decisions
   await state.getByRole("button", { name: "Enable" }).click();
   await state.getByText("in force", { exact: true }).waitFor();
   await openNode(page, "here");
+  await openDetails(page, "Policies");
   const evaluation = page.getByRole("article", { name: /^calm interrupts/ });
   await evaluation.getByText(/\d/).first().waitFor();
   await evaluation.getByText("recommend", { exact: true }).waitFor();
@@ -53,12 +54,13 @@ test("the effect of enabling is shown first, and nodes then show their decisions
 
 test("a node shows the RX placement of each task, and that it covers TCP only", async () => {
   await openNode(page, "here");
-  const tasks = page.getByRole("region", { name: "Network tasks" }).first();
+  await openDetails(page, "Tasks");
+  const tasks = page.getByRole("region", { name: "From task to memory" }).first();
   await tasks.getByText("TCP only", { exact: true }).waitFor();
 });
 
 test("a new version shows its differences and does not change the one in force", async () => {
-  await page.goto(policy);
+  await page.goto(`${policy}?tab=edit`);
   await field("Minimum load difference, percentage points").fill("35");
   await page.getByText("edited from v1, not saved").waitFor();
   await page.getByText("version 1 stays in force until version 2 is rolled out").waitFor();
@@ -82,7 +84,7 @@ test("a version is rolled out to all nodes", async () => {
   const rollout = page.getByRole("region", { name: "Rollout", exact: true });
   await rollout.getByText("in progress").waitFor();
   await rollout.getByText("passed").waitFor();
-  await page.getByText("v2 of 2").waitFor();
+  await page.getByText("v2 on 1 node").first().waitFor();
 });
 
 test("a backtest over a stored range is shared by its address", async () => {

@@ -20,8 +20,8 @@ async def with_applications(
     """Return the figures of a block with those of its application metrics that have a value. node: its name."""
     readings = await asyncio.gather(*(read(metric, node, start, end) for metric in declared.values()))
     found = {
-        f"{PREFIX}{name}": Sums(reading.value, 1.0)
-        for name, reading in zip(declared, readings, strict=True)
+        f"{PREFIX}{name}": Sums(reading.value, 1.0, floor=metric.floor or 0.0)
+        for (name, metric), reading in zip(declared.items(), readings, strict=True)
         if reading.value is not None
     }
     return figures._replace(sums=figures.sums | found)

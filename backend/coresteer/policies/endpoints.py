@@ -2,12 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
 from coresteer.inputs import RowId
-from coresteer.policies import backtest, evaluations, preview, rollouts, service
+from coresteer.policies import backtest, evaluations, overview, preview, responses, rollouts, service
+from coresteer.policies.overview_schemas import PolicyOverview
+from coresteer.policies.rollout_schemas import Rollout, RolloutCreate
 from coresteer.policies.schemas import (
     BacktestRequest,
     BacktestResult,
@@ -19,11 +21,13 @@ from coresteer.policies.schemas import (
     Policy,
     PolicyBody,
     PolicyPreviewRequest,
+    PolicyResponses,
+    PolicyResponsesRequest,
     PolicyVersion,
     PolicyVersionCreate,
-    Rollout,
-    RolloutCreate,
     RolloutStop,
+    Selector,
+    SelectorMatches,
     TimeFilter,
 )
 
@@ -51,10 +55,30 @@ async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest
     return await preview.preview(request.app.state.policies, body)
 
 
+@router.post("/api/policies/matches")
+async def match_policy_selector(session: Session, _: Viewer, body: Selector) -> SelectorMatches:
+    """Return the nodes that a selector matches now. Changes nothing."""
+    return await preview.matching_nodes(session, body)
+
+
 @router.get("/api/policies/{policy_id}")
 async def get_policy(session: Session, _: Viewer, policy_id: RowId) -> Policy:
     """Return one policy."""
     return await service.get(session, policy_id)
+
+
+@router.get("/api/policies/{policy_id}/overview")
+async def get_policy_overview(request: Request, session: Session, _: Viewer, policy_id: RowId) -> PolicyOverview:
+    """Return what a policy does on each of its nodes now, and what it did in the last 24 hours."""
+    return await overview.overview(session, request.app.state.registry, policy_id)
+
+
+@router.get("/api/policies/{policy_id}/overview.csv", response_class=Response)
+async def get_policy_overview_csv(request: Request, session: Session, _: Viewer, policy_id: RowId) -> Response:
+    """Return the latest decision on each node, with the changes that it makes or proposes, as CSV."""
+    lines = await overview.overview_csv(session, request.app.state.registry, policy_id)
+    headers = {"Content-Disposition": f'attachment; filename="policy-{policy_id}.csv"'}
+    return Response(lines, media_type="text/csv", headers=headers)
 
 
 @router.delete("/api/policies/{policy_id}", status_code=204)
@@ -149,6 +173,16 @@ async def list_drifts(
 ) -> list[DriftEntry]:
     """List changes that other programs made to settings that policies had set, newest first."""
     return await evaluations.drifts(session, node_id, filters)
+
+
+@router.post("/api/nodes/{node_id}/policy-responses")
+async def preview_policy_responses(
+    request: Request, session: Session, _: Viewer, node_id: RowId, body: PolicyResponsesRequest
+) -> PolicyResponses:
+    """Return what the enforced policies would do if these settings had these values. Changes nothing."""
+    desired = {one.key: one.value for one in body.desired}
+    registry = request.app.state.registry
+    return await responses.to_values(session, registry, node_id, desired, rolled_back=body.rolled_back)
 
 
 @router.get("/api/nodes/{node_id}/flows")

@@ -22,6 +22,7 @@ from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.policies.base import Evaluation, HoldoutReport, Mode, Ownership
+from coresteer_core.policies.ownership import RESTORE_REASON
 from coresteer_core.protocol import DecisionMessage
 
 
@@ -62,6 +63,8 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
                 created_by=f"policy {policy_name} v{evaluation.version}",
                 reason=evaluation.sentence,
                 guardrails=guardrails,
+                decided_at=at,
+                restores=name is not None and all(each.reason == RESTORE_REASON for each in evaluation.actions),
             )
         session.add(
             DecisionRow(

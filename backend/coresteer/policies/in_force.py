@@ -1,27 +1,35 @@
 """Which version of which policy is in force on a node. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from coresteer.policies.schemas import PolicyBody, RolloutState
+from coresteer.policies.rollout_schemas import RolloutState
+from coresteer.policies.schemas import PolicyBody, VersionNodes
 from coresteer.policies.selector import NodeAttributes, matches
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
 
-UNFINISHED_STATES = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
+IN_PROGRESS_STATES = (RolloutState.CANARY, RolloutState.BATCHES)
+UNFINISHED_STATES = (*IN_PROGRESS_STATES, RolloutState.STOPPED)
 """While a rollout is one of these, it says which node has which version."""
 
 
 @dataclass(frozen=True)
 class PartialRollout:
-    """An unfinished rollout: its nodes have to_version, all others from_version (None: no version)."""
+    """An unfinished rollout: its nodes have to_version, all others from_version (None: no version).
+
+    compared: the nodes of all its stages, empty once it is stopped. Their figures decide on its next stage, so no
+    policy is held out there.
+    """
 
     from_version: int | None
     to_version: int
     nodes: frozenset[int]
+    compared: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,25 @@ class EnabledPolicy:
         return self.partial.to_version if node_id in self.partial.nodes else self.partial.from_version
 
 
+def version_in_force(policy: EnabledPolicy, attributes: NodeAttributes) -> int | None:
+    """Return the version of a policy that is in force on a node, None if it does not apply there."""
+    version = policy.version_on(attributes.node_id)
+    return version if version is not None and matches(policy.bodies[version].selector, attributes) else None
+
+
+def version_counts(policy: EnabledPolicy, nodes: Iterable[NodeAttributes]) -> list[VersionNodes]:
+    """Return on how many of the nodes each version of a policy is in force, oldest version first."""
+    versions = Counter(version for node in nodes if (version := version_in_force(policy, node)) is not None)
+    return [VersionNodes(version=version, nodes=count) for version, count in sorted(versions.items())]
+
+
 def in_force(policies: Iterable[EnabledPolicy], attributes: NodeAttributes) -> list[PolicyInForce]:
     """Return the policies in force on a node, ordered by rank."""
-    found = []
-    for policy in policies:
-        version = policy.version_on(attributes.node_id)
-        if version is not None and matches(policy.bodies[version].selector, attributes):
-            found.append(to_policy_in_force(policy.policy_id, version, policy.bodies[version]))
+    found = [
+        to_policy_in_force(policy.policy_id, version, policy.bodies[version])
+        for policy in policies
+        if (version := version_in_force(policy, attributes)) is not None
+    ]
     return sorted(found, key=lambda policy: policy.precedence)
 
 

@@ -12,7 +12,15 @@ from coresteer.nodes import service as nodes
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import in_force, to_policy_in_force
-from coresteer.policies.schemas import NodeEvaluation, NodeFlows, PolicyBody, PolicyPreviewRequest
+from coresteer.policies.schemas import (
+    NodeEvaluation,
+    NodeFlows,
+    PolicyBody,
+    PolicyPreviewRequest,
+    Selector,
+    SelectorMatches,
+)
+from coresteer.policies.selector import matches
 from coresteer.presence.registry import NodeRegistry, NodeState
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.load import mean_load
@@ -59,6 +67,13 @@ async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list
             )
         )
     return found
+
+
+async def matching_nodes(session: AsyncSession, selector: Selector) -> SelectorMatches:
+    """Return the nodes that a selector matches now."""
+    nodes = await repository.node_attributes(session)
+    found = sorted((node for node in nodes if matches(selector, node)), key=lambda node: node.name)
+    return SelectorMatches(node_ids=[node.node_id for node in found], fleet=len(nodes))
 
 
 def _unavailable(view: View | None, state: NodeState, name: str) -> str | None:

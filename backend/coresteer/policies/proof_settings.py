@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from coresteer.application_metrics.reading import PREFIX
-from coresteer.inputs import STORABLE, RequestBody
+from coresteer.inputs import STORABLE, RequestBody, validation_error
 from coresteer.structs import FormField
 from coresteer_core.metrics import REPORT_METRICS
 from coresteer_core.schema import labelled
@@ -19,6 +19,12 @@ else:
     ProofMetric = Literal[tuple(PROOF_METRICS)]  # which a type checker cannot follow
 
 _OPTIONS = {name: metric.label for name, metric in PROOF_METRICS.items()}
+
+
+def _primary(metric: str) -> str:
+    if metric not in PROOF_METRICS and not metric.startswith(PREFIX):
+        raise validation_error(f"There is no metric {metric}; an application metric is {PREFIX}NAME.")
+    return metric
 
 
 class ProofSettings(RequestBody):
@@ -51,8 +57,18 @@ class ProofSettings(RequestBody):
         ),
     ] = 600
     metric: Annotated[
-        ProofMetric,
-        FormField(labelled("Primary metric", "The metric that the policy should improve.", options=_OPTIONS)),
+        str,
+        Field(min_length=1, max_length=44),
+        STORABLE,
+        AfterValidator(_primary),
+        FormField(
+            labelled(
+                "Primary metric",
+                "The metric that the policy should improve; app.NAME is an application metric.",
+                options=_OPTIONS,
+                format="proof-metric",
+            )
+        ),
     ] = "cpu_s_per_gbit"
     guardrails: Annotated[
         list[ProofMetric],
@@ -82,7 +98,7 @@ class ProofSettings(RequestBody):
         FormField(
             labelled(
                 "Minimum traffic",
-                "Blocks in which the node receives and sends less are left out.",
+                "Blocks count if the node received and sent as much before the first one.",
                 unit="bit/s",
                 group="advanced",
             )
@@ -127,3 +143,14 @@ class ProofSettings(RequestBody):
     def others(self) -> list[str]:
         """Return the metrics that it must not worsen, application metrics with their prefix."""
         return [*self.guardrails, *(f"{PREFIX}{name}" for name in self.application_metrics)]
+
+    @property
+    def own_metrics(self) -> list[str]:
+        """Return the metrics that the node's agent measures."""
+        return [name for name in dict.fromkeys((self.metric, *self.guardrails)) if name in PROOF_METRICS]
+
+    @property
+    def applications(self) -> list[str]:
+        """Return the names of the application metrics, without their prefix; the primary one first."""
+        primary = [] if self.metric in PROOF_METRICS else [self.metric.removeprefix(PREFIX)]
+        return [*dict.fromkeys((*primary, *self.application_metrics))]

@@ -7,18 +7,20 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import cancel
 from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
-from coresteer.policies import repository
+from coresteer.policies import repository, stops
 from coresteer.policies.in_force import during_experiment, holding_out, in_force
 from coresteer.presence.connections import AgentConnection, Connections
 from coresteer.presence.registry import NodeRegistry
-from coresteer_core.policies.engine_state import PolicyInForce
-from coresteer_core.protocol import Policies
+from coresteer_core.policies.base import Mode
+from coresteer_core.policies.engine_state import EnforcementStop, PolicyInForce
+from coresteer_core.protocol import MAX_POLICIES_IN_FORCE, Policies
 
 log = logging.getLogger("coresteer.policies")
 
@@ -136,11 +138,22 @@ class PolicyPublisher:
             in_use = await self._nodes_in_use(session, list(peers))
             held_out = await self._held_out(session, list(peers))
             leave_pages = await repository.policies_leaving_pages(session)
+            stops_in_force = await stops.in_force(session)
         for one in attributes:
+            applying = [EnforcementStop(stop.id, stop.restore) for stop in stops.applying(stops_in_force, one)]
             peer, now = peers[one.node_id], holding_out(in_force(policies, one), held_out.get(one.node_id))
             if one.node_id in in_use:
                 now = during_experiment(now, self._leased.get(one.node_id, ()))
-            message = Policies(now, leave_pages)
+            if len(now) > MAX_POLICIES_IN_FORCE:
+                log.error(
+                    "Node %d has %d policies in force; the agent gets the first %d by rank. Disable some.",
+                    one.node_id,
+                    len(now),
+                    MAX_POLICIES_IN_FORCE,
+                )
+            if applying and not peer.obeys_stops:  # an old agent can only restore what its policies have set
+                now = [replace(policy, mode=Mode.RECOMMEND) for policy in now]
+            message = Policies(now[:MAX_POLICIES_IN_FORCE], leave_pages, applying)
             if self._last_sent.get(one.node_id) != (peer, message):
                 self._last_sent[one.node_id] = (peer, message)
                 peer.post(message)

@@ -1,6 +1,7 @@
 """SQL of policies, rollouts, decisions and drifts."""
 
 from collections.abc import Sequence
+from itertools import chain
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Text, cast, func, select
@@ -8,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
-from coresteer.policies.in_force import UNFINISHED_STATES, EnabledPolicy, PartialRollout
-from coresteer.policies.schemas import PolicyBody, RolloutState, TimeFilter
+from coresteer.policies.in_force import IN_PROGRESS_STATES, UNFINISHED_STATES, EnabledPolicy, PartialRollout
+from coresteer.policies.rollout_schemas import RolloutState
+from coresteer.policies.schemas import PolicyBody, TimeFilter
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.changes.report import ChangeState, EndedBy
@@ -90,7 +92,8 @@ async def enabled_policies(session: AsyncSession) -> list[EnabledPolicy]:
     for policy in policies:
         if (row := ongoing.get(policy.id)) is not None:
             nodes = frozenset(node_id for stage in row.stages[: row.stage + 1] for node_id in stage)
-            partial[policy.id] = PartialRollout(row.from_version, row.to_version, nodes)
+            compared = chain(*row.stages) if row.state in IN_PROGRESS_STATES else ()
+            partial[policy.id] = PartialRollout(row.from_version, row.to_version, nodes, frozenset(compared))
             needed[policy.id] = {row.to_version} | ({row.from_version} if row.from_version is not None else set())
         else:
             needed[policy.id] = {policy.version}

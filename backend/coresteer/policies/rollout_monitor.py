@@ -1,20 +1,23 @@
 """Advances rollouts from stage to stage on the figures of each, and rolls them back.
 
-A rollout is rolled back when a node violates a guardrail or disconnects, or when a stage made a metric worse.
+A rollout is rolled back when a node violates a guardrail or disconnects, or when a stage made a metric worse. A stage
+without figures passes because neither happened, and is recorded as passed without figures.
 """
 
 import asyncio
 import logging
 import time
 from datetime import UTC, datetime
+from itertools import chain
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import cancel, repeat
 from coresteer.bus import PoliciesEvent
-from coresteer.policies import repository, rollouts
+from coresteer.policies import repository, rollouts, stops
 from coresteer.policies.context import PolicyContext
-from coresteer.policies.schemas import RolloutState, StageEvidence
+from coresteer.policies.in_force import IN_PROGRESS_STATES
+from coresteer.policies.rollout_schemas import StageEvidence
 from coresteer.policies.stage_evidence import worsened
 from coresteer.policies.stage_windows import measure_stage
 from coresteer.policies.tables import PolicyRow, RolloutRow
@@ -26,7 +29,6 @@ log = logging.getLogger("coresteer.policies")
 _TICK_S = 1.0
 MAX_DISCONNECTED_S = 30.0
 """Seconds a node of a rollout may be disconnected: agents reconnect after their or the backend's restart."""
-_ACTIVE = (RolloutState.CANARY, RolloutState.BATCHES)
 
 
 def _is_due(row: RolloutRow, now: datetime) -> bool:
@@ -58,7 +60,9 @@ class RolloutMonitor:
     async def check(self, now: datetime) -> None:
         """Check every rollout in progress once."""
         async with self._context.database.session() as session:
-            ongoing = [r for r in (await repository.unfinished_rollouts(session)).values() if r.state in _ACTIVE]
+            unfinished = (await repository.unfinished_rollouts(session)).values()
+            ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
+            stopped = await stops.stopped_nodes(session) if ongoing else frozenset()
         for seen in ongoing:
             policy_id = seen.policy_id
             # before the rows are locked, because it takes a while
@@ -67,13 +71,27 @@ class RolloutMonitor:
                 policy = await repository.find_policy(session, policy_id, lock=True)
                 row = await repository.unfinished_rollout(session, policy_id, lock=True)
                 moved = (
-                    policy is not None and row is not None and await self._advance(session, policy, row, now, evidence)
+                    policy is not None
+                    and row is not None
+                    and not self._hold(row, stopped, now)
+                    and await self._advance(session, policy, row, now, evidence)
                 )
             if moved:
                 self._context.bus.publish(PoliciesEvent(None))
         if not ongoing:
             self._disconnected_since.clear()
             self._strikes.clear()
+
+    @staticmethod
+    def _hold(row: RolloutRow, stopped: frozenset[int], now: datetime) -> bool:
+        """Return whether a rollout waits because enforcement is stopped on a node of it; its stage begins anew then."""
+        if row.state not in IN_PROGRESS_STATES:
+            return False
+        if among := len(stopped.intersection(chain(*row.stages))):
+            rollouts.hold(row, now, among)
+        elif row.sentence.startswith(rollouts.HELD):
+            rollouts.enter_stage(row, row.stage, now)
+        return among > 0
 
     async def _advance(
         self,
@@ -84,7 +102,7 @@ class RolloutMonitor:
         evidence: StageEvidence | None,
     ) -> bool:
         """Move a rollout on, or back; return whether it moved. evidence: of its stage, None while it waits."""
-        if row.state not in _ACTIVE:
+        if row.state not in IN_PROGRESS_STATES:
             return False
         have = [node_id for stage in row.stages[: row.stage + 1] for node_id in stage]
         names = {attributes.node_id: attributes.name for attributes in await repository.node_attributes(session, have)}

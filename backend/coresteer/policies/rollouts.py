@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.audit.actions import Action
 from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.changes.schemas import GuardrailIn
@@ -12,9 +13,13 @@ from coresteer.errors import Conflict, NotFound
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import UNFINISHED_STATES
-from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState, StageEvidence
+from coresteer.policies.rollout_schemas import EvidenceBasis, Rollout, RolloutCreate, RolloutState, StageEvidence
+from coresteer.policies.schemas import PolicyBody
 from coresteer.policies.selector import matches
 from coresteer.policies.tables import PolicyRow, RolloutRow
+
+HELD = "Held"
+"""First word of the sentence of a rollout that waits for the end of a stop of enforcement."""
 
 
 async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, *, actor: str) -> Rollout:
@@ -110,6 +115,12 @@ def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
     row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
 
 
+def hold(row: RolloutRow, now: datetime, stopped: int) -> None:
+    """Let a stage begin anew when enforcement is no longer stopped on its nodes. stopped: on how many it is now."""
+    nodes = "1 of its nodes" if stopped == 1 else f"{stopped} of its nodes"
+    row.stage_at, row.sentence = now, f"{HELD} in stage {row.stage + 1}: enforcement is stopped on {nodes}."
+
+
 def add_evidence(row: RolloutRow, evidence: StageEvidence) -> None:
     """Store the figures of the stage that ends."""
     row.evidence = [*row.evidence, evidence.model_dump(mode="json")]
@@ -118,7 +129,13 @@ def add_evidence(row: RolloutRow, evidence: StageEvidence) -> None:
 def finish(policy: PolicyRow, row: RolloutRow) -> None:
     """Complete a rollout: put its version in force on all nodes that the selector matches."""
     policy.version = row.to_version
-    sentence = f"Version {row.to_version} is in force; no guardrail was violated on nodes that report its metric."
+    bases = [StageEvidence.model_validate(one).basis for one in row.evidence]
+    compared, alone = bases.count(EvidenceBasis.COMPARED), bases.count(EvidenceBasis.BEFORE_AFTER)
+    sentence = (
+        f"Version {row.to_version} is in force; no guardrail was violated on nodes that report its metric. Of "
+        f"{len(row.stages)} stages, {compared} passed on figures compared with waiting nodes, {alone} on figures from "
+        f"before and after alone, and {len(row.stages) - compared - alone} without figures."
+    )
     end(row, RolloutState.DONE, sentence)
 
 
@@ -134,7 +151,7 @@ def end(row: RolloutRow, state: RolloutState, sentence: str) -> None:
     row.state, row.sentence, row.ended_at = state, sentence, datetime.now(UTC)
 
 
-def audit(session: AsyncSession, actor: str, action: str, policy: PolicyRow, row: RolloutRow) -> None:
+def audit(session: AsyncSession, actor: str, action: Action, policy: PolicyRow, row: RolloutRow) -> None:
     """Record the progress of a rollout in the audit log."""
     detail = {"rollout": row.id, "version": row.to_version, "stage": row.stage, "sentence": row.sentence}
     if row.evidence:

@@ -2,17 +2,18 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, Field
 
-from coresteer.changes.schemas import GuardrailIn, Reason
+from coresteer.changes.schemas import DesiredValueIn, Reason
 from coresteer.inputs import STORABLE, RequestBody, RowId, TextPattern
 from coresteer.policies.proof_settings import ProofSettings
+from coresteer.policies.rollout_schemas import Guardrails, Rollout
 from coresteer.structs import AsStruct, FormField, FromStruct
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.guardrail import VIOLATION_PERIOD
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
@@ -27,11 +28,11 @@ from coresteer_core.policies.base import (
     Ownership,
     Scope,
 )
+from coresteer_core.policies.response import Response
 from coresteer_core.schema import labelled
 
 Glob = Annotated[str, Field(min_length=1, max_length=256), STORABLE]
 Globs = Annotated[list[Glob], Field(max_length=64)]
-Guardrails = Annotated[list[GuardrailIn], Field(max_length=3)]
 
 
 class Selector(RequestBody):
@@ -150,132 +151,24 @@ class PolicyVersionCreate(RequestBody):
     note: Reason = ""
 
 
-class RolloutState(StrEnum):
-    """State of a rollout.
-
-    canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have.
-    """
-
-    CANARY = "canary"
-    BATCHES = "batches"
-    DONE = "done"
-    STOPPED = "stopped"
-    ROLLED_BACK = "rolled_back"
-
-
-class StageVerdict(StrEnum):
-    """What a stage of a rollout shows about one metric. higher, lower: where neither is better."""
-
-    IMPROVES = "improves"
-    WORSENS = "worsens"
-    HIGHER = "higher"
-    LOWER = "lower"
-    NONE_FOUND = "none_found"
-    TOO_FEW = "too_few"
-
-
-class StageFigure(BaseModel):
-    """One metric of a stage. before, after: of its nodes together; change: relative, the mean of its nodes.
-
-    waiting_change: of the nodes that waited, None without any. effect: the difference of both with its interval, which
-    is None for too few nodes.
-    """
-
-    metric: str
-    label: str
-    unit: str
-    nodes: int
-    before: float
-    after: float
-    change: float
-    waiting_nodes: int
-    waiting_change: float | None
-    effect: float | None
-    low: float | None
-    high: float | None
-    verdict: StageVerdict
-    sentence: str
-
-
-class StageEvidence(BaseModel):
-    """The figures on which a stage of a rollout passed or failed. window_s: length of time before and after."""
-
-    stage: int
-    at: datetime
-    window_s: float
-    figures: list[StageFigure]
-    sentence: str
-
-
-class Rollout(BaseModel):
-    """A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
-
-    stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
-    completed stages. evidence: of the stages that have ended.
-    """
-
-    id: int
-    policy_id: int
-    from_version: int | None
-    to_version: int
-    state: RolloutState
-    stage: int
-    stages: list[list[int]]
-    done_nodes: list[int]
-    sentence: str
-    wait_s: float
-    guardrails: list[GuardrailIn]
-    stage_at: datetime
-    started_at: datetime
-    started_by: str
-    ended_at: datetime | None
-    evidence: list[StageEvidence]
-
-
-class RolloutCreate(RequestBody):
-    """A rollout to start.
-
-    canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
-
-    guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
-
-    leave_pages: nodes that stop enforcing the policy leave memory where it has moved it.
-    """
-
-    version: RowId
-    canary: Annotated[
-        int, Field(ge=1, le=1000), FormField(labelled("Canary", "Number of nodes in the first stage.", unit="nodes"))
-    ] = 1
-    batch: Annotated[
-        int,
-        Field(ge=1, le=1000),
-        FormField(labelled("Batch size", "Number of nodes in each later stage.", unit="nodes")),
-    ] = 10
-    wait_s: Annotated[
-        float, Field(ge=0, le=86_400), FormField(labelled("Wait", "Duration of each stage.", unit="s"))
-    ] = 60
-    guardrails: Guardrails | None = None
-    leave_pages: Annotated[
-        bool,
-        FormField(
-            labelled(
-                "Leave pages where they are",
-                "Memory that the policy has moved stays on its NUMA node; affinities are restored.",
-            )
-        ),
-    ] = False
-
-
 class RolloutStop(RequestBody):
     """Stop a rollout. roll_back: nodes that already have the version return to the one that they had before."""
 
     roll_back: bool
 
 
+class VersionNodes(BaseModel):
+    """On how many nodes a version of a policy is in force."""
+
+    version: int
+    nodes: int
+
+
 class Policy(BaseModel):
     """A policy with its current version. versions: their number; nodes: number of nodes that the selector matches.
 
-    rollout: the one in progress or stopped, None if there is none.
+    in_force: the versions that nodes have now, several during a rollout. rollout: the one in progress or stopped, None
+    if there is none.
     """
 
     id: int
@@ -285,6 +178,7 @@ class Policy(BaseModel):
     body: PolicyBody
     enabled: bool
     nodes: int
+    in_force: list[VersionNodes]
     created_at: datetime
     created_by: str
     rollout: Rollout | None
@@ -315,6 +209,13 @@ class PolicyPreviewRequest(RequestBody):
     node_ids: list[RowId] = Field(min_length=1, max_length=50)
 
 
+class SelectorMatches(BaseModel):
+    """The nodes that a selector matches, by name. fleet: number of all nodes."""
+
+    node_ids: list[int]
+    fleet: int
+
+
 class NodeEvaluation(BaseModel):
     """Evaluation of a policy on a node. view_age_s: age of the newest sample; error: why there is no evaluation."""
 
@@ -323,6 +224,20 @@ class NodeEvaluation(BaseModel):
     evaluation: Annotated[Evaluation, AsStruct()] | None
     view_age_s: float | None
     error: str | None
+
+
+class PolicyResponsesRequest(RequestBody):
+    """Values that a person may set on a node. rolled_back: by the rollback of a policy's unconfirmed change."""
+
+    desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_PLAN_ACTIONS)
+    rolled_back: bool = False
+
+
+class PolicyResponses(BaseModel):
+    """What the enforced policies of a node do about values set there. stopped: enforcement is stopped, so nothing."""
+
+    stopped: bool
+    responses: list[Annotated[Response, AsStruct()]]
 
 
 class BacktestRequest(RequestBody):

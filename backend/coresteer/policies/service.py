@@ -8,20 +8,16 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.application_metrics.service import find_declared
+from coresteer.audit.actions import Action
 from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
+from coresteer.policies.in_force import EnabledPolicy, version_counts
+from coresteer.policies.rollout_schemas import RolloutState
 from coresteer.policies.rollouts import end, to_schema
-from coresteer.policies.schemas import (
-    Difference,
-    Policy,
-    PolicyBody,
-    PolicyVersion,
-    PolicyVersionCreate,
-    RolloutState,
-)
+from coresteer.policies.schemas import Difference, Policy, PolicyBody, PolicyVersion, PolicyVersionCreate
 from coresteer.policies.selector import NodeAttributes, matches
 from coresteer.policies.tables import PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.policies.base import Mode
@@ -32,8 +28,9 @@ async def list_policies(session: AsyncSession) -> list[Policy]:
     attributes = await repository.node_attributes(session)
     counts = await repository.count_versions(session)
     ongoing = await repository.unfinished_rollouts(session)
+    enabled = {policy.policy_id: policy for policy in await repository.enabled_policies(session)}
     found = [
-        _schema(row, version, counts[row.id], attributes, ongoing.get(row.id))
+        _schema(row, version, counts[row.id], attributes, rollout=ongoing.get(row.id), enabled=enabled.get(row.id))
         for row, version in await repository.list_policies(session)
     ]
     return sorted(found, key=lambda policy: (policy.body.rank, policy.name))
@@ -46,7 +43,9 @@ async def get(session: AsyncSession, policy_id: int) -> Policy:
         raise _not_found(policy_id)
     counts = await repository.count_versions(session)
     rollout = await repository.unfinished_rollout(session, policy_id)
-    return _schema(*rows[0], counts[policy_id], await repository.node_attributes(session), rollout)
+    enabled = {policy.policy_id: policy for policy in await repository.enabled_policies(session)}
+    nodes = await repository.node_attributes(session)
+    return _schema(*rows[0], counts[policy_id], nodes, rollout=rollout, enabled=enabled.get(policy_id))
 
 
 async def create(context: PolicyContext, body: PolicyBody, *, actor: str) -> Policy:
@@ -101,11 +100,13 @@ async def create_version(
 
 async def _check_application_metrics(session: AsyncSession, body: PolicyBody) -> None:
     """Raise Invalid for an application metric that is not declared."""
-    declared = await find_declared(session, body.proof.application_metrics)
-    for place, name in enumerate(body.proof.application_metrics):
+    declared = await find_declared(session, body.proof.applications)
+    for name in body.proof.applications:
         if name not in declared:
             sentence = f"There is no application metric {name}; an administrator declares it in the settings."
-            raise Invalid(sentence, field=f"proof.application_metrics[{place}]")
+            guardrails = body.proof.application_metrics
+            field = f"application_metrics[{guardrails.index(name)}]" if name in guardrails else "metric"
+            raise Invalid(sentence, field=f"proof.{field}")
 
 
 async def versions(session: AsyncSession, policy_id: int) -> list[PolicyVersion]:
@@ -135,7 +136,7 @@ async def set_enabled(
             end(rollout, RolloutState.ROLLED_BACK, f"{actor} disabled the policy.")
         if row.enabled != enabled:
             row.enabled, row.leave_pages = enabled, leave_pages
-            action = "policy.enable" if enabled else "policy.disable"
+            action: Action = "policy.enable" if enabled else "policy.disable"
             detail = {"version": row.version} | ({"leave_pages": True} if leave_pages else {})
             record(session, actor=actor, action=action, target=_target(row), detail=detail)
         await session.flush()
@@ -210,7 +211,9 @@ def _schema(
     version: PolicyVersionRow,
     versions: int,
     nodes: list[NodeAttributes],
+    *,
     rollout: RolloutRow | None,
+    enabled: EnabledPolicy | None,
 ) -> Policy:
     body = PolicyBody.model_validate(version.body)
     return Policy(
@@ -221,6 +224,7 @@ def _schema(
         body=body,
         enabled=row.enabled,
         nodes=sum(matches(body.selector, one) for one in nodes),
+        in_force=[] if enabled is None else version_counts(enabled, nodes),
         created_at=row.created_at,
         created_by=row.created_by,
         rollout=None if rollout is None else to_schema(rollout),

@@ -14,6 +14,7 @@ import psycopg
 from coresteer.background import cancel, repeat
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.quotas import Peer, Quotas, Stored
 from coresteer.telemetry import partitions
 from coresteer.telemetry.byte_columns import compress, decompress
 from coresteer.telemetry.repository import Connection, from_unix_ms, to_unix_ms
@@ -47,8 +48,11 @@ class SnapshotStore:
     Queues are bounded: while the database is unavailable, the oldest flows are dropped.
     """
 
-    def __init__(self, database: Database, config: Config, skew_ms: Callable[[int], float | None]) -> None:
+    def __init__(
+        self, database: Database, config: Config, skew_ms: Callable[[int], float | None], quotas: Quotas
+    ) -> None:
         self._database = database
+        self._quotas = quotas
         self._config = config
         self._skew_ms = skew_ms
         self._flows: deque[tuple[int, int, bytes]] = deque(maxlen=_MAX_QUEUED)
@@ -72,11 +76,13 @@ class SnapshotStore:
             log.warning("Queued flows were lost at shutdown: %r", error)
 
     def add_flows(self, node_id: int, message: FlowsMessage) -> None:
-        """Queue validated flows of a node; those that arrive more often than policies are evaluated are dropped."""
+        """Queue validated flows of a node; those above its quota or between two evaluations of policies are dropped."""
         if abs(message.time_ms - self._last_ms.get(node_id, 0)) < _MIN_INTERVAL_MS:
             return
         self._last_ms[node_id] = message.time_ms
-        self._flows.append((node_id, message.time_ms, compress(msgspec.msgpack.encode(message))))
+        data = compress(msgspec.msgpack.encode(message))
+        if self._quotas.admit(Peer("node", node_id), Stored.TELEMETRY, len(data)):
+            self._flows.append((node_id, message.time_ms, data))
 
     def add_snapshot(self, node_id: int, what: Topology | Inventory) -> None:
         """Queue a validated topology or inventory of a node, timed by the node's clock."""
@@ -142,11 +148,14 @@ async def _insert(
     connection: Connection, flows: Sequence[tuple[int, int, bytes]], snapshots: Sequence[_Snapshot]
 ) -> None:
     async with connection.cursor() as cursor:
+        # both skip nodes that were deleted meanwhile
         await cursor.executemany(
-            "INSERT INTO telemetry_flows (node_id, t0, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-            [(node_id, from_unix_ms(time_ms), data) for node_id, time_ms, data in flows],
+            """
+            INSERT INTO telemetry_flows (node_id, t0, data)
+            SELECT id, %s, %s FROM node WHERE id = %s FOR KEY SHARE ON CONFLICT DO NOTHING
+            """,
+            [(from_unix_ms(time_ms), data, node_id) for node_id, time_ms, data in flows],
         )
-        # skips nodes that were deleted meanwhile
         await cursor.executemany(
             """
             INSERT INTO node_snapshot (node_id, kind, at, digest, data)

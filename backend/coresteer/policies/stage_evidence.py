@@ -4,7 +4,8 @@ The change of a node is log(after / before) of a metric, each a ratio of sums ov
 such as the time of day, moves the waiting ones, too; so the effect is the difference of the mean changes, with the
 interval of a pooled t-test, which also holds for a canary of one node. Of counts of events, which may be 0 on all
 nodes and then do not vary at all, the variance is at least that of a Poisson process. All metrics of all stages share
-one error probability of 5 %, because each of them may end the rollout.
+one error probability of 5 %, because each of them may end the rollout. In the last stage no node waits: it is compared
+with itself before, which proves nothing about a cause, and ends no rollout.
 """
 
 import math
@@ -16,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 from scipy import special
 
-from coresteer.policies.schemas import StageEvidence, StageFigure, StageVerdict
+from coresteer.policies.rollout_schemas import StageEvidence, StageFigure, StageVerdict
 from coresteer.telemetry.block_figures import BlockFigures, difference
 from coresteer_core.metrics import METRICS, MetricLabel
 
@@ -86,7 +87,12 @@ def _figure(
         counting = _counting_variance(metric, known) + _counting_variance(metric, waiting)
         if (half := _half_width(changes, others, alpha, counting)) is not None:
             low, high = effect - half, effect + half
-    verdict = _verdict(label, low, high)
+    if others.size:
+        verdict = _verdict(label, low, high)
+        sentence = _figure_sentence(label.label, verdict, effect, low, high)
+    else:
+        verdict, change = StageVerdict.NOT_COMPARED, _percent(float(changes.mean()))
+        sentence = f"{label.label}: {change} from before to after; no node waits, so this may have other causes."
     return StageFigure(
         metric=metric,
         label=label.label,
@@ -101,7 +107,7 @@ def _figure(
         low=None if low is None else math.expm1(low),
         high=None if high is None else math.expm1(high),
         verdict=verdict,
-        sentence=_figure_sentence(label.label, verdict, effect, low, high),
+        sentence=sentence,
     )
 
 
@@ -158,9 +164,7 @@ def _verdict(label: MetricLabel, low: float | None, high: float | None) -> Stage
 def _figure_sentence(
     label: str, verdict: StageVerdict, effect: float | None, low: float | None, high: float | None
 ) -> str:
-    if effect is None:
-        return f"{label}: no node waits with which to compare."
-    if low is None or high is None:
+    if effect is None or low is None or high is None:
         return f"{label}: too few nodes for an interval."
     amount = f"{_percent(effect)} [{_percent(low)}, {_percent(high)}]"
     if verdict is StageVerdict.NONE_FOUND:

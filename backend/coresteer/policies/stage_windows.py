@@ -11,7 +11,8 @@ from coresteer.policies import repository
 from coresteer.policies.application_figures import with_applications
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.proof_settings import ProofSettings
-from coresteer.policies.schemas import PolicyBody, StageEvidence
+from coresteer.policies.rollout_schemas import StageEvidence
+from coresteer.policies.schemas import PolicyBody
 from coresteer.policies.stage_evidence import NodeFigures, StageOfRollout, stage_evidence
 from coresteer.policies.tables import RolloutRow
 from coresteer.telemetry import history
@@ -19,6 +20,7 @@ from coresteer.telemetry.block_figures import BlockFigures, block_figures
 from coresteer.telemetry.history import TelemetrySource, TimeRange
 from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.rollup import Rollup, minute_rollups
+from coresteer_core.node.metric_values import netdevs_counted
 from coresteer_core.node.rates import Rates
 from coresteer_core.policies.base import Mode
 
@@ -37,7 +39,7 @@ async def measure_stage(context: PolicyContext, row: RolloutRow, now: datetime) 
     async with context.database.session() as session:
         version = await repository.find_version(session, row.policy_id, row.to_version)
         body = None if version is None else PolicyBody.model_validate(version.body)
-        declared = {} if body is None else await find_declared(session, body.proof.application_metrics)
+        declared = {} if body is None else await find_declared(session, body.proof.applications)
         nodes = await repository.node_attributes(session, [node_id for stage in row.stages for node_id in stage])
     if body is None or body.mode is not Mode.ENFORCE or window.total_seconds() < 1:
         why = "the version changes nothing" if window else "the stage does not wait"
@@ -93,11 +95,7 @@ class _WindowReader:
             rollups = await history.read_minutes(source, span)
         else:
             rollups = await asyncio.to_thread(_rollups, await history.read_samples(source, span))
-
-        def counted(name: str) -> bool:
-            return name != "lo" if physical is None else name in physical
-
-        figures = block_figures(rollups, (self._settings.metric, *self._settings.guardrails), counted)
+        figures = block_figures(rollups, self._settings.own_metrics, netdevs_counted(physical))
         read = self._context.read_application_metric
         return await with_applications(figures, self._declared, read, node=self._names[node_id], start=start, end=end)
 

@@ -66,6 +66,42 @@ class RolloutRow(Base):
     evidence: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'"), default=list)
 
 
+class StopRow(Base):
+    """A stop of enforcement on the nodes that labels select, all nodes if it has none.
+
+    restore: every setting gets its original value, else settings keep their values. nodes, settings: reached when it
+    began; None in rows from before these columns. lifted_by: also None where a stop that restores took its place.
+    """
+
+    __tablename__ = "enforcement_stop"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    labels: Mapped[dict[str, str]] = mapped_column(JSONB)
+    restore: Mapped[bool]
+    reason: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_by: Mapped[str] = mapped_column(Text)
+    lifted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    lifted_by: Mapped[str | None] = mapped_column(Text)
+    nodes: Mapped[int | None]
+    settings: Mapped[int | None]
+
+
+class StopNodeRow(Base):
+    """A node of a stop. was_connected: when the stop began. obeyed_at: when its agent reported that it had obeyed.
+
+    stuck: settings that the agent could not restore.
+    """
+
+    __tablename__ = "enforcement_stop_node"
+
+    stop_id: Mapped[int] = mapped_column(ForeignKey("enforcement_stop.id"), primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("node.id"), primary_key=True)
+    was_connected: Mapped[bool]
+    obeyed_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    stuck: Mapped[int] = mapped_column(server_default=text("0"), default=0)
+
+
 class DecisionRow(Base):
     """A decision of a policy on a node. policy_id is the agent's: the policy may belong to another database.
 

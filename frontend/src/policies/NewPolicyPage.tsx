@@ -10,7 +10,7 @@ import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
-import { newDraft, readBody } from "./editor/policyDraft";
+import { newDraft, prefilled, readBody } from "./editor/policyDraft";
 import { kindNames } from "./kinds";
 import styles from "./policies.module.css";
 import { policiesQuery } from "./queries";
@@ -20,11 +20,15 @@ const route = getRouteApi("/shell/policies/new");
 
 /** The form of a new policy with a live preview. */
 export function NewPolicyPage() {
-  const { kind, nodes } = route.useSearch();
+  const search = route.useSearch();
+  const { kind, nodes, hostname, exclude } = search;
   const navigate = route.useNavigate();
   const isOperator = useHasRole("operator");
   const [draft, setDraft] = useState(() =>
-    newDraft(kindNames().find((name) => name === kind) ?? (kindNames()[0] as Kind)),
+    prefilled(newDraft(kindNames().find((name) => name === kind) ?? (kindNames()[0] as Kind)), {
+      "selector.hostnames": hostname,
+      "spec.exclude": exclude,
+    }),
   );
   const [tried, setTried] = useState(false);
   const reading = readBody(draft);
@@ -80,7 +84,9 @@ export function NewPolicyPage() {
         <PreviewPane
           draft={draft}
           chosen={nodes}
-          onChoose={(chosen) => void navigate({ search: { kind, nodes: chosen }, replace: true, resetScroll: false })}
+          onChoose={(chosen) =>
+            void navigate({ search: { ...search, nodes: chosen }, replace: true, resetScroll: false })
+          }
         />
       </div>
     </>

@@ -18,13 +18,15 @@ import type { Policy } from "./types";
 /** All policies by rank, with the state of each. */
 export function PoliciesPage() {
   const policies = useQuery(policiesQuery);
+  const proof = useQuery(fleetProofQuery); // its lines are above and in the list, which would move
+  const listed = proof.isPending ? undefined : policies.data;
   const isOperator = useHasRole("operator");
   return (
     <>
       <PageTop title="Policies">
         <h1>Policies</h1>
-        {policies.data !== undefined && policies.data.length > 0 && (
-          <span className="tag">{policies.data.filter((policy) => policy.enabled).length} in force</span>
+        {listed !== undefined && listed.length > 0 && (
+          <span className="tag">{listed.filter((policy) => policy.enabled).length} in force</span>
         )}
       </PageTop>
       {policies.isError && (
@@ -32,20 +34,20 @@ export function PoliciesPage() {
           {errorMessage(policies.error)}
         </p>
       )}
-      {policies.data === undefined && !policies.isError && <p className="muted">Loading the policies.</p>}
-      {policies.data?.length === 0 && (
+      {listed === undefined && !policies.isError && <p className="muted">Loading the policies.</p>}
+      {listed?.length === 0 && (
         <p>
           There is no policy yet. A policy is evaluated every few seconds on each of its nodes. Depending on its mode it
           shows, recommends or applies the result, with its reasons.
         </p>
       )}
-      {policies.data !== undefined && policies.data.length > 0 && (
+      {listed !== undefined && listed.length > 0 && (
         <>
           <Holdouts />
-          <List policies={policies.data} />
+          <List policies={listed} />
         </>
       )}
-      {policies.data !== undefined && (
+      {listed !== undefined && (
         <section className={`card ${styles.new}`}>
           <h2>New policy</h2>
           {isOperator ? (

@@ -10,7 +10,7 @@ import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
-import { Segments } from "../components/Segments";
+import { Tabs } from "../components/Tabs";
 import { formSchemas } from "../forms/formSchemas";
 import { SchemaInput } from "../forms/SchemaField";
 import { Backtest } from "./backtest/Backtest";
@@ -18,11 +18,13 @@ import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
 import { type Draft, draftOf, readBody } from "./editor/policyDraft";
 import { kindLabel, modeHelp } from "./kinds";
+import { NodesTab } from "./overview/NodesTab";
+import { OverviewTab } from "./overview/OverviewTab";
+import { State } from "./overview/State";
 import styles from "./policies.module.css";
-import { describeDisabling, describeEnabling, movesMemory, policyState } from "./policyState";
+import { describeDisabling, movesMemory, versionsInForce } from "./policyState";
 import { ProofLine } from "./proof/ProofLine";
-import { ProofTab } from "./proof/ProofTab";
-import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
+import { policiesQuery, policyQuery, versionsQuery } from "./queries";
 import { Rollouts } from "./rollouts/Rollouts";
 import type { PolicySearch, Tab } from "./search";
 import type { Policy, PolicyBody, PolicyVersion } from "./types";
@@ -30,15 +32,7 @@ import { Versions } from "./versions/Versions";
 
 const route = getRouteApi("/shell/policies/$policyId");
 
-const TAB_OPTIONS: { value: Tab; label: string }[] = [
-  { value: "edit", label: "Edit and preview" },
-  { value: "proof", label: "Proof" },
-  { value: "versions", label: "Versions" },
-  { value: "rollout", label: "Rollout" },
-  { value: "backtest", label: "Backtest" },
-];
-
-/** One policy: its form with a live preview, its versions, its rollouts and its backtest. */
+/** One policy: what it did, its nodes, versions, rollouts and backtest, and its form with a live preview. */
 export function PolicyPage() {
   const { policyId } = route.useParams();
   const policy = useQuery(policyQuery(policyId));
@@ -69,6 +63,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
   const go = route.useNavigate();
   const navigate = (change: Partial<PolicySearch>) =>
     void go({ search: (before) => ({ ...before, ...change }), replace: !("tab" in change), resetScroll: false });
+  const isOperator = useHasRole("operator");
   const newest = versions[0]?.version ?? policy.version;
   const base = versions.find((one) => one.version === search.version) ?? versions[0];
   const saved = useMemo(() => draftOf(base?.body ?? policy.body), [base, policy.body]);
@@ -78,7 +73,16 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
   const draft = edits[from] ?? saved;
   const reading = useMemo(() => readBody(draft), [draft]);
   const changed = edits[from] !== undefined && JSON.stringify(edits[from]) !== JSON.stringify(saved);
-  const tab = search.tab ?? "edit";
+  const tab = search.tab ?? "overview";
+  const nodes = policy.in_force.reduce((sum, one) => sum + one.nodes, 0);
+  const tabs: { value: Tab; label: string; count?: number }[] = [
+    { value: "overview", label: "Overview" },
+    { value: "nodes", label: "Nodes", count: nodes },
+    { value: "versions", label: "Versions", count: policy.versions },
+    { value: "rollout", label: rolloutLabel(policy) },
+    { value: "backtest", label: "Backtest" },
+    { value: "edit", label: "Edit" },
+  ];
   return (
     <>
       <PageTop title={`${policy.name} · Policies`}>
@@ -90,21 +94,30 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
         <span className="tag" title={modeHelp(policy.body.mode)}>
           {policy.body.mode}
         </span>
-        <span className="tag">
-          v{policy.version} of {policy.versions}
-        </span>
+        {policy.enabled ? (
+          versionsInForce(policy).map((words) => (
+            <span key={words} className={`tag ${words.includes(",") ? styles.rolling : ""}`}>
+              {words}
+            </span>
+          ))
+        ) : (
+          <span className="tag">
+            v{policy.version} of {policy.versions}
+          </span>
+        )}
       </PageTop>
-      <PolicyState policy={policy} />
-      <ProofLine policy={policy} search={search} navigate={navigate} />
+      <State policy={policy}>
+        <ProofLine policy={policy} label={search.label} />
+      </State>
       <div className={styles.tabs}>
-        <Segments
-          label="Part of the policy"
-          value={tab}
-          options={TAB_OPTIONS}
-          onChange={(value) => navigate({ tab: value === "edit" ? undefined : value })}
-        />
+        <Tabs label="Parts of the policy" value={tab} tabs={tabs} />
         {changed && <span className="tag warn">edited from v{from}, not saved</span>}
       </div>
+      {isWaiting(policy, newest) && tab !== "rollout" && tab !== "edit" && (
+        <p className={styles.next}>
+          <NextStep version={newest} />
+        </p>
+      )}
       {tab === "edit" && (
         <div className={styles.columns}>
           <div className={styles.form}>
@@ -128,11 +141,13 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
                 navigate({ version: undefined });
               }}
             />
+            {isOperator && <Deletion policy={policy} />}
           </div>
           <PreviewPane draft={draft} chosen={search.nodes} onChoose={(nodes) => navigate({ nodes })} />
         </div>
       )}
-      {tab === "proof" && <ProofTab policy={policy} versions={versions} search={search} navigate={navigate} />}
+      {tab === "nodes" && <NodesTab policyId={policy.id} />}
+      {tab === "overview" && <OverviewTab policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "versions" && <Versions policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "rollout" && <Rollouts policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "backtest" && (
@@ -146,6 +161,27 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
       )}
     </>
   );
+}
+
+/** Whether the newest version is in force nowhere and nothing brings it there. */
+const isWaiting = ({ version, in_force, rollout }: Policy, newest: number): boolean =>
+  newest !== version && rollout === null && in_force.every((one) => one.version !== newest);
+
+/** What to do with a version that is saved and nothing more. */
+function NextStep({ version }: { version: number }) {
+  return (
+    <>
+      Version {version} is saved, but in force on no node.{" "}
+      <Link to="." search={(before) => ({ ...before, tab: "rollout", version })}>
+        Roll out version {version}
+      </Link>
+    </>
+  );
+}
+
+/** The label of the tab about rollouts: `Rollout 2 of 4` while one is unfinished. */
+function rolloutLabel({ rollout }: Policy): string {
+  return rollout === null ? "Rollout" : `Rollout ${rollout.stage + 1} of ${rollout.stages.length}`;
 }
 
 type SaveProps = {
@@ -212,12 +248,16 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           >
             Save as version {next}
           </Button>
-          <span className="muted">
-            {!isOperator
-              ? "Saving requires the operator role."
-              : policy.enabled
-                ? `Saving changes no node: version ${policy.version} stays in force until version ${next} is rolled out.`
-                : "Saving changes no node: the policy is disabled."}
+          <span className="muted" role="status">
+            {!changed && isWaiting(policy, next - 1) ? (
+              <NextStep version={next - 1} />
+            ) : !isOperator ? (
+              "Saving requires the operator role."
+            ) : policy.enabled ? (
+              `Saving changes no node: version ${policy.version} stays in force until version ${next} is rolled out.`
+            ) : (
+              "Saving changes no node: the policy is disabled."
+            )}
           </span>
           <FormError error={save.error} fields={Object.keys(wrong).map((path) => path.split(".").at(-1) ?? path)} />
         </div>
@@ -226,24 +266,18 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
   );
 }
 
-/** The state of the policy, and the effect of enabling or disabling it. */
-function PolicyState({ policy }: { policy: Policy }) {
-  const isOperator = useHasRole("operator");
+/** Deletes the policy, after its name is typed. */
+function Deletion({ policy }: { policy: Policy }) {
   const [confirming, setConfirming] = useState(false);
-  const go = route.useNavigate();
   const [leavePages, setLeavePages] = useState("");
-  const path = { policy_id: policy.id };
-  const ending = { path, query: { leave_pages: leavePages === "true" } };
-  const toggle = useMutation({
-    mutationFn: () =>
-      policy.enabled
-        ? unwrap(api.POST("/api/policies/{policy_id}/disable", { params: ending }))
-        : unwrap(api.POST("/api/policies/{policy_id}/enable", { params: { path } })),
-    onError: handleSignedOut,
-    onSuccess: () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey }),
-  });
+  const go = route.useNavigate();
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/policies/{policy_id}", { params: ending })),
+    mutationFn: () =>
+      unwrap(
+        api.DELETE("/api/policies/{policy_id}", {
+          params: { path: { policy_id: policy.id }, query: { leave_pages: leavePages === "true" } },
+        }),
+      ),
     onError: handleSignedOut,
     onSuccess: async () => {
       await go({ to: "/policies" });
@@ -252,34 +286,11 @@ function PolicyState({ policy }: { policy: Policy }) {
     },
   });
   const schema = formSchemas().rollout.properties?.leave_pages;
-  const leaving = movesMemory(policy) && schema !== undefined && (
-    <SchemaInput schema={schema} value={leavePages} onChange={setLeavePages} />
-  );
   return (
-    <section className={`card ${styles.standing}`} aria-label="State">
-      <b>
-        <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
-        {policyState(policy)}
-      </b>
-      <span className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</span>
-      {isOperator && (
-        <>
-          {leaving}
-          <Button
-            variant={policy.enabled ? "default" : "filled"}
-            loading={toggle.isPending}
-            onClick={() => toggle.mutate()}
-          >
-            {policy.enabled ? "Disable" : "Enable"}
-          </Button>
-          <Button onClick={() => setConfirming(true)}>Delete</Button>
-        </>
-      )}
-      {toggle.isError && (
-        <span className="bad" role="alert">
-          {errorMessage(toggle.error)}
-        </span>
-      )}
+    <p className={styles.note}>
+      <button type="button" className="link bad" onClick={() => setConfirming(true)}>
+        Delete the policy…
+      </button>
       {confirming && (
         <ConfirmDialog
           title={`Delete ${policy.name}`}
@@ -294,9 +305,11 @@ function PolicyState({ policy }: { policy: Policy }) {
             The policy and its versions are deleted permanently; its decisions stay on the nodes' pages.{" "}
             {policy.enabled && describeDisabling(policy).replace("Disabling", "Deleting")}
           </p>
-          {leaving}
+          {movesMemory(policy) && schema !== undefined && (
+            <SchemaInput schema={schema} value={leavePages} onChange={setLeavePages} />
+          )}
         </ConfirmDialog>
       )}
-    </section>
+    </p>
   );
 }

@@ -1,6 +1,6 @@
 import { formSchemas } from "../forms/formSchemas";
 import { fieldAt, memberOf, membersOf, type Schema } from "../forms/schema";
-import { significant } from "../lib/format";
+import { formatFigure, significant } from "../lib/format";
 import { GUARDRAIL_LABELS } from "../lib/metrics";
 import type { Kind, Metric, Mode, PolicyBody } from "./types";
 
@@ -36,8 +36,15 @@ export function limitSchema(label: string, unit: string): Schema {
   return { ...schema, title: `${label} limit`, unit, placeholder: "no limit" };
 }
 
+type Limit = { metric: string; max: number };
+
+const guardrailLabel = (metric: string) => GUARDRAIL_LABELS[metric as Metric] ?? { label: metric, unit: "" };
+
 /** A guardrail as text: `RTT p99 ≤ 500 µs`. */
-export function guardrailText({ metric, max }: { metric: string; max: number }): string {
-  const { label, unit } = GUARDRAIL_LABELS[metric as Metric] ?? { label: metric, unit: "" };
-  return `${label} ≤ ${Number.isInteger(max) ? max : significant(max)} ${unit}`.trim();
+export const guardrailText = (limit: Limit): string => `${guardrailLabel(limit.metric).label} ${limitText(limit)}`;
+
+/** The limit of a guardrail as text: `≤ 500 µs`. */
+export function limitText({ metric, max }: Limit): string {
+  const value = Number.isInteger(max) ? max.toLocaleString("en") : significant(max);
+  return `≤ ${formatFigure({ value, unit: guardrailLabel(metric).unit })}`;
 }

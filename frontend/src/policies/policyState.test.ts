@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { newDraft, readBody } from "./editor/policyDraft";
-import { describeDisabling, describeEnabling, listNames, movesMemory, policyState } from "./policyState";
+import { describeDisabling, describeEnabling, holdoutsText, movesMemory, policyState } from "./policyState";
 import type { Mode, Policy, PolicyBody, Rollout } from "./types";
 
 const draft = newDraft("irq-spread");
@@ -14,6 +14,7 @@ const policy = (mode: Mode, over: Partial<Policy> = {}): Policy => ({
   body: body(mode),
   enabled: false,
   nodes: 12,
+  in_force: [],
   created_at: "2026-11-21T08:00:00Z",
   created_by: "ada",
   rollout: null,
@@ -24,7 +25,18 @@ const rollout = { state: "batches", to_version: 4, stages: [[1], [2, 3]], done_n
 test.each([
   [policy("observe"), "disabled"],
   [policy("observe", { enabled: true }), "in force"],
-  [policy("enforce", { enabled: true, rollout }), "rolling out v4: 1 of 3 nodes passed"],
+  [policy("enforce", { enabled: true, rollout }), "v4 on no node yet, rolling out"],
+  [
+    policy("enforce", {
+      enabled: true,
+      rollout,
+      in_force: [
+        { version: 3, nodes: 771 },
+        { version: 4, nodes: 41 },
+      ],
+    }),
+    "v3 on 771 nodes, v4 on 41, rolling out",
+  ],
 ])("a policy's state is a short text", (given, words) => expect(policyState(given)).toBe(words));
 
 test.each([
@@ -54,7 +66,16 @@ test.each([
   expect(movesMemory({ ...given, body: { ...given.body, spec } })).toBe(expected);
 });
 
-test("a list of many names is shortened", () => {
-  expect(listNames(["a", "b", "c"], 2)).toBe("a, b and 1 more");
-  expect(listNames(["a", "b"], 2)).toBe("a, b");
+const held = (holdout_percent: number, enabled = true) => {
+  const enforced = body("enforce");
+  return policy("enforce", { enabled, body: { ...enforced, proof: { ...enforced.proof, holdout_percent } } });
+};
+
+test.each([
+  [[], "Holdouts: none"],
+  [[held(0)], "Holdouts: none"],
+  [[held(5), held(5), held(20, false)], "Holdouts: 5 % of node time"],
+  [[held(0), held(5)], "Holdouts: 0 to 5 % of node time"],
+])("the share of held-out time is that of the enforced policies: %#", (policies, words) => {
+  expect(holdoutsText(policies)).toBe(words);
 });

@@ -3,18 +3,38 @@ import { formatCount } from "../lib/format";
 import type { Policy, Rollout } from "./types";
 
 const ROLLOUT: Record<Rollout["state"], string> = {
-  canary: "canary",
+  canary: "rolling out",
   batches: "rolling out",
   done: "rolled out",
   stopped: "rollout stopped",
-  rolled_back: "rollout rolled back",
+  rolled_back: "rolled back",
 };
 
-/** The state of a policy: `in force`, `disabled`, `rolling out v4: 12 of 40 nodes passed`. */
-export function policyState({ enabled, rollout }: Pick<Policy, "enabled" | "rollout">): string {
-  if (rollout === null) return enabled ? "in force" : "disabled";
-  const all = rollout.stages.flat().length;
-  return `${ROLLOUT[rollout.state]} v${rollout.to_version}: ${rollout.done_nodes.length} of ${formatCount(all, "node")} passed`;
+/** On how many nodes each version is in force: `v4 on 771 nodes`, `v5 on 41, rolling out`. */
+export function versionsInForce({ in_force, rollout }: Pick<Policy, "in_force" | "rollout">): string[] {
+  const parts = in_force.map(({ version, nodes }, index) => {
+    const on = `v${version} on ${index === 0 ? formatCount(nodes, "node") : nodes.toLocaleString("en")}`;
+    return rollout !== null && version === rollout.to_version ? `${on}, ${ROLLOUT[rollout.state]}` : on;
+  });
+  if (rollout !== null && in_force.every(({ version }) => version !== rollout.to_version))
+    parts.push(`v${rollout.to_version} on no node yet, ${ROLLOUT[rollout.state]}`);
+  return parts;
+}
+
+/** The state of a policy: `in force`, `disabled`, `v4 on 771 nodes, v5 on 41, rolling out`. */
+export function policyState(policy: Pick<Policy, "enabled" | "rollout" | "in_force">): string {
+  if (policy.rollout === null) return policy.enabled ? "in force" : "disabled";
+  return versionsInForce(policy).join(", ");
+}
+
+/** How much of their nodes' time enforced policies are held out: `Holdouts: 2 to 5 % of node time`. */
+export function holdoutsText(policies: Pick<Policy, "enabled" | "rollout" | "body">[]): string {
+  const shares = policies
+    .filter(({ enabled, rollout, body }) => (enabled || rollout !== null) && body.mode === "enforce")
+    .map(({ body }) => body.proof.holdout_percent);
+  const [least, most] = [Math.min(...shares), Math.max(...shares)];
+  if (shares.length === 0 || most === 0) return "Holdouts: none";
+  return `Holdouts: ${least === most ? "" : `${least} to `}${most} % of node time`;
 }
 
 /** The effect of enabling a policy. */
@@ -36,9 +56,3 @@ export function describeDisabling({ nodes, body, rollout }: Pick<Policy, "nodes"
 /** Whether nodes that stop enforcing a policy move memory back, unless it is to stay. */
 export const movesMemory = ({ enabled, body, rollout }: Pick<Policy, "enabled" | "body" | "rollout">): boolean =>
   enabled && body.spec.type === "numa" && (body.mode === "enforce" || rollout !== null);
-
-/** Names of nodes in one line, a few of many: `db-1, db-2 and 40 more`. */
-export function listNames(names: string[], most = 6): string {
-  const rest = names.length - most;
-  return rest > 0 ? `${names.slice(0, most).join(", ")} and ${rest} more` : names.join(", ");
-}

@@ -47,6 +47,27 @@ export const fleetProofQuery = queryOptions({
   refetchInterval: PROOF_MS,
 });
 
+const OVERVIEW_MS = 5_000;
+const RESTORING_MS = 1_000;
+
+/** What the policy does on its nodes now and did in 24 hours; soon: while settings are restored. */
+export const overviewQuery = (policyId: number, soon = false) =>
+  queryOptions({
+    queryKey: ["policies", policyId, "overview"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/policies/{policy_id}/overview", { params: { path: { policy_id: policyId } }, signal })),
+    refetchInterval: soon ? RESTORING_MS : OVERVIEW_MS,
+  });
+
+/** From when until when there are samples of a node. */
+export const samplesSpanQuery = (nodeId: number | undefined) =>
+  queryOptions({
+    queryKey: ["samples-span", nodeId],
+    enabled: nodeId !== undefined,
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/nodes/{node_id}/samples-span", { params: { path: { node_id: nodeId ?? 0 } }, signal })),
+  });
+
 export const versionsQuery = (policyId: number) =>
   queryOptions({
     queryKey: ["policies", policyId, "versions"],

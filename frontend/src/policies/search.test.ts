@@ -6,7 +6,7 @@ const given = (search: Record<string, unknown>) =>
 
 test.each([
   [{}, {}],
-  [{ tab: "edit" }, {}],
+  [{ tab: "edit" }, { tab: "edit" }],
   [{ tab: "replay" }, { tab: "backtest" }],
   [
     { tab: "versions", version: "3", diff: "1" },
@@ -15,7 +15,7 @@ test.each([
   [{ tab: "?", version: "0", diff: "-1", nodes: "all", node: "x" }, {}],
   [
     { tab: "proof", version: "2", metric: "rtt_p99_us", label: "role" },
-    { tab: "proof", version: 2, metric: "rtt_p99_us", label: "role" },
+    { tab: "overview", version: 2, metric: "rtt_p99_us", label: "role" },
   ],
   [{ nodes: "3,17" }, { nodes: "3,17" }],
   [

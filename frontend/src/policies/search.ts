@@ -7,11 +7,11 @@ const nodes = param(v.pipe(v.string(), v.regex(/^\d+(,\d+)*$/)));
 
 const PolicySearchSchema = v.pipe(
   v.object({
-    /** The open tab; the editor when absent. Older links call the backtest "replay". */
+    /** The open tab; the overview when absent. Older links call it "proof", and the backtest "replay". */
     tab: param(
       v.pipe(
-        v.picklist(["proof", "versions", "rollout", "backtest", "replay"]),
-        v.transform((tab) => (tab === "replay" ? "backtest" : tab)),
+        v.picklist(["overview", "nodes", "versions", "rollout", "backtest", "edit", "proof", "replay"]),
+        v.transform((tab) => (tab === "replay" ? "backtest" : tab === "proof" ? "overview" : tab)),
       ),
     ),
     /** The version that is edited, proved, compared, rolled out or tested; the newest when absent. */
@@ -34,7 +34,16 @@ const PolicySearchSchema = v.pipe(
 
 /** The policy page's part of the URL. */
 export type PolicySearch = v.InferOutput<typeof PolicySearchSchema>;
-export type Tab = NonNullable<PolicySearch["tab"]> | "edit";
+export type Tab = NonNullable<PolicySearch["tab"]>;
 
 export const validatePolicySearch = validated(PolicySearchSchema);
-export const validateNewPolicySearch = validated(v.object({ kind: param(filledText), nodes }));
+export const validateNewPolicySearch = validated(
+  v.object({
+    kind: param(filledText),
+    nodes,
+    /** The host name of the only node that the form is filled with. */
+    hostname: param(filledText),
+    /** The excluded CPUs that the form is filled with, for a kind that has this field. */
+    exclude: param(filledText),
+  }),
+);

@@ -14,3 +14,5 @@ export type Evaluation = Decision["evaluation"];
 export type Metric = Schemas["GuardrailIn"]["metric"];
 
 export type PolicyVersion = { version: number; body: PolicyBody; created_at: string; created_by: string; note: string };
+export type Overview = Schemas["PolicyOverview"];
+export type OnNode = Overview["nodes"][number];

@@ -4,10 +4,11 @@ import { useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
 import { NodePicker } from "../../components/NodePicker";
-import { duration, formatCount } from "../../lib/format";
-import { clock, dateTime, localInput } from "../../lib/time";
+import { duration, formatCount, unbroken } from "../../lib/format";
+import { clock, dateTime, parseTime } from "../../lib/time";
 import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
+import { samplesSpanQuery } from "../queries";
 import type { PolicySearch } from "../search";
 import type { Policy, PolicyBody, PolicyVersion } from "../types";
 
@@ -27,14 +28,19 @@ const EDITED = "edited";
 export function Backtest({ policy, versions, edited, search, navigate }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const [what, setWhat] = useState(edited === null ? "" : EDITED);
-  const [start, setStart] = useState(localInput(search.from ?? Date.now() - 3_600_000));
+  const [typed, setStart] = useState(search.from === undefined ? null : dateTime(search.from));
   const [spanS, setSpanS] = useState(
     search.from === undefined || search.to === undefined ? 3600 : Math.round((search.to - search.from) / 1000),
   );
   const version = search.version ?? policy.version;
   const body = what === EDITED ? edited : null;
   const { node, from, to } = search;
-  const name = nodes.find((one) => one.id === node)?.name;
+  const chosen = nodes.find((one) => one.id === node);
+  const name = chosen?.name;
+  const span = useQuery(samplesSpanQuery(node));
+  const stored = storedRange(span.data);
+  // Until a time is typed, the range ends with the node's newest samples.
+  const at = typed !== null ? parseTime(typed) : stored && Math.max(stored.from, stored.to - spanS * 1000);
   const backtest = useQuery({
     queryKey: ["policy-backtest", policy.id, body ?? version, node, from, to],
     enabled: node !== undefined && from !== undefined && to !== undefined,
@@ -53,7 +59,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
         }),
       ),
   });
-  const at = Date.parse(start);
+  const wrong = stored && at !== null ? whyEmpty(at, at + spanS * 1000, stored) : null;
   return (
     <>
       <form
@@ -61,7 +67,9 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
         aria-label="Backtest"
         onSubmit={(event) => {
           event.preventDefault();
-          if (!Number.isNaN(at)) navigate({ from: at, to: Math.min(at + spanS * 1000, Date.now()) });
+          if (stored === null || at === null || wrong !== null) return;
+          setStart(dateTime(at));
+          navigate({ from: at, to: Math.min(at + spanS * 1000, stored.to) });
         }}
       >
         <div>
@@ -72,13 +80,9 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           />
         </div>
         <TextInput
-          type="datetime-local"
-          step="1"
           label="From"
-          value={start}
-          error={
-            Number.isNaN(at) ? "Enter a date and a time." : at > Date.now() ? "Enter a time in the past." : undefined
-          }
+          value={typed ?? (at === null ? "" : dateTime(at))}
+          error={wrong}
           onChange={(event) => setStart(event.currentTarget.value)}
         />
         <NativeSelect
@@ -106,7 +110,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
         <Button
           type="submit"
           variant="filled"
-          disabled={node === undefined || !(at < Date.now())}
+          disabled={stored === null || at === null || wrong !== null}
           loading={backtest.isFetching}
         >
           Run backtest
@@ -118,14 +122,37 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
         </p>
       )}
       {backtest.data !== undefined && <Result result={backtest.data} name={name ?? `node ${node}`} />}
-      {node === undefined && (
-        <p className="muted">
-          Choose a node and a time range with stored samples. The policy is evaluated over them as if it had been
-          enforced; nothing is changed.
-        </p>
-      )}
+      <p className="muted" role="status">
+        {node === undefined
+          ? "Choose a node; the time range then ends with its newest samples. The policy is evaluated over them as if it had been enforced; nothing is changed."
+          : span.isError
+            ? errorMessage(span.error)
+            : stored !== null
+              ? unbroken(storedText(name ?? `node ${node}`, stored))
+              : span.isSuccess && `No samples of ${name ?? "the node"} are stored.`}
+      </p>
     </>
   );
+}
+
+type Range = { from: number; to: number };
+
+function storedRange(span: Schemas["SampleSpan"] | undefined): Range | null {
+  if (span?.from_time == null || span.to_time === null) return null;
+  return { from: Date.parse(span.from_time), to: Date.parse(span.to_time) };
+}
+
+/** Why no samples can be in a time range; null if there may be some. */
+export function whyEmpty(from: number, to: number, stored: Range): string | null {
+  if (Number.isNaN(from)) return `Enter a time like ${dateTime(stored.to)}.`;
+  if (to <= stored.from) return `The samples begin at ${dateTime(stored.from)}.`;
+  return from >= stored.to ? `The samples end at ${dateTime(stored.to)}.` : null;
+}
+
+/** The time range of a node's samples as a sentence. */
+export function storedText(name: string, { from, to }: Range): string {
+  const end = dateTime(from).slice(0, 10) === dateTime(to).slice(0, 10) ? clock(to) : dateTime(to);
+  return `Samples of ${name} are stored from ${dateTime(from)} to ${end}, ${duration((to - from) / 1000)}.`;
 }
 
 const SHOWN = 100;
@@ -150,7 +177,7 @@ function Result({
         <b className={moves > 0 ? "change" : "muted"}>{formatCount(moves, "move")}</b>
       </h2>
       <div className="body">
-        <p>{sentence}</p>
+        <p>{unbroken(sentence)}</p>
         <div className={styles.strip} aria-hidden="true">
           {steps.map((step) => (
             <i

@@ -1,10 +1,12 @@
 import { type ReactNode, useState } from "react";
 import { Scroll } from "../../components/Scroll";
+import { unbroken } from "../../lib/format";
 import { panelSelection, settingName, settingValue } from "../../lib/settingKeys";
 import styles from "../policies.module.css";
 import type { Evaluation } from "../types";
 
-const DEFERRED: Record<string, string> = {
+/** Why a move waits, by its code. */
+export const DEFERRED: Record<string, string> = {
   overruled: "overruled by another policy",
   dwell: "within dwell time",
   flap_damping: "flap damping",
@@ -41,6 +43,16 @@ export function SettingName({
   );
 }
 
+/** The previous and the new value of a setting. */
+export function WasBecomes({ action }: { action: { key: string; was: string; becomes: string } }) {
+  return (
+    <>
+      <code>{settingValue(action.key, action.was)}</code> <span aria-hidden="true">→</span>
+      <span className="visually-hidden">becomes</span> <code>{settingValue(action.key, action.becomes)}</code>
+    </>
+  );
+}
+
 /** The changes of a policy: previous value, new value and reason. */
 function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect"> & Pick<Evaluation, "actions">) {
   return (
@@ -60,8 +72,7 @@ function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect">
                 <SettingName of={action.key} {...(onSelect && { onSelect })} />
               </td>
               <td>
-                <code>{settingValue(action.key, action.was)}</code> <span aria-hidden="true">→</span>
-                <span className="visually-hidden">becomes</span> <code>{settingValue(action.key, action.becomes)}</code>
+                <WasBecomes action={action} />
               </td>
               <td className="wrap">{action.reason}</td>
             </tr>
@@ -77,7 +88,7 @@ export function EvaluationResult({ evaluation, label, onSelect }: Props) {
   const { actions, deferred, skipped, drifts } = evaluation;
   return (
     <div className={styles.evaluation}>
-      <p>{evaluation.sentence}</p>
+      <p>{unbroken(evaluation.sentence)}</p>
       {actions.length > 0 && <Actions actions={actions} label={label} {...(onSelect && { onSelect })} />}
       <More title="Deferred" of={deferred.length} open>
         {groupsBy(deferred, ({ code, why }) => `${code} ${why}`).map(([key, [first, ...rest]]) => (

@@ -44,8 +44,16 @@ export function ClassList({ schema, list, wrong, path, onChange }: Props) {
   return (
     <Input.Wrapper
       size="xs"
-      label={label}
+      label={
+        <>
+          {label}
+          {list.length < (schema.maxItems ?? Number.POSITIVE_INFINITY) && (
+            <Button onClick={() => onChange([...list, nextClass(list)])}>Add a class</Button>
+          )}
+        </>
+      }
       labelElement="div"
+      labelProps={{ className: styles.heading ?? "" }}
       description={schema.description}
       error={wrong[path]}
       className={styles.list ?? ""}
@@ -68,9 +76,6 @@ export function ClassList({ schema, list, wrong, path, onChange }: Props) {
           />
         ))}
       </ol>
-      {list.length < (schema.maxItems ?? Number.POSITIVE_INFINITY) && (
-        <Button onClick={() => onChange([...list, nextClass(list)])}>Add a class</Button>
-      )}
       <span className="visually-hidden" role="status">
         {announced}
       </span>
@@ -154,7 +159,9 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
       <details open={hidden || undefined}>
         <summary>
           {belongs === "" ? (
-            <span className="muted">no pattern: only for workers that name this class at the gate</span>
+            <span className="muted" title="Only workers that name this class at the gate belong to it.">
+              no pattern: gate only
+            </span>
           ) : (
             belongs
           )}

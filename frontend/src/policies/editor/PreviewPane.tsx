@@ -11,26 +11,19 @@ import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
 import { ClassMatches } from "./ClassMatches";
 import { CoalescingOutcomes } from "./CoalescingOutcomes";
-import { type Draft, readBody } from "./policyDraft";
+import { useMatches } from "./Matches";
+import { type Draft, readBody, readSelector } from "./policyDraft";
+import { previewNodes } from "./previewNodes";
 
 const TYPING_MS = 350;
 const AGAIN_MS = 10_000;
-const AT_FIRST = 3;
-const MOST = 50;
-
-/** The nodes of a preview: those of the URL, or a few live ones. */
-function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen: string | undefined): number[] {
-  if (chosen !== undefined) return [...new Set(chosen.split(",").map(Number))].slice(0, MOST);
-  const ready = (nodes ?? []).filter((node) => node.health === "live" && node.cpus !== null);
-  return ready.slice(0, AT_FIRST).map((node) => node.id);
-}
-
 type Props = { draft: Draft; chosen: string | undefined; onChoose: (nodes: string | undefined) => void };
 
 /** The result of the edited policy on chosen nodes now. */
 export function PreviewPane({ draft, chosen, onChoose }: Props) {
   const nodes = useQuery(nodesQuery).data;
-  const ids = useMemo(() => previewNodes(nodes, chosen), [nodes, chosen]);
+  const matching = useMatches(readSelector(draft)).data?.node_ids;
+  const ids = useMemo(() => previewNodes(nodes, chosen, matching), [nodes, chosen, matching]);
   const reading = useMemo(() => {
     const name = draft.values.name?.trim() || "a policy without a name yet";
     return readBody({ ...draft, values: { ...draft.values, name } });
@@ -65,7 +58,8 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
         />
         {ids.map((id) => (
           <button key={id} type="button" className={styles.pill} onClick={() => set(ids.filter((one) => one !== id))}>
-            {nameOf(id)} <span aria-hidden="true">×</span>
+            {nameOf(id)} {matching?.includes(id) === false && <span className="warn">not matched </span>}
+            <span aria-hidden="true">×</span>
             <span className="visually-hidden">, remove</span>
           </button>
         ))}
@@ -74,7 +68,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
         {reading.body === null ? (
           <p className="muted">The preview resumes when all fields are valid.</p>
         ) : ids.length === 0 ? (
-          <p className="muted">No node is live. Choose a node to preview the policy on its last reported state.</p>
+          <p className="muted">No live node matches. Choose a node to preview the policy on its last reported state.</p>
         ) : preview.isError ? (
           <p className="bad" role="alert">
             {errorMessage(preview.error)}

@@ -39,6 +39,14 @@ export function newDraft(kind: Kind): Draft {
   return { kind, classes, values: { ...body, ...values } };
 }
 
+/** The draft with these values in the fields that it has; undefined leaves a field as it is. */
+export function prefilled(draft: Draft, values: Record<string, string | undefined>): Draft {
+  const known = Object.entries(values).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && entry[0] in draft.values,
+  );
+  return { ...draft, values: { ...draft.values, ...Object.fromEntries(known) } };
+}
+
 /** The form filled from a policy's body. */
 export function draftOf(body: PolicyBody): Draft {
   const { values, classes } = specDraft(body.spec.type, body.spec);
@@ -78,6 +86,13 @@ export function readBody(draft: Draft): Reading {
   );
   if (Object.keys(wrong).length > 0) return { body: null, wrong };
   return { wrong: null, body: { ...others, spec, guardrails } as PolicyBody };
+}
+
+/** The form's node selector; null while it is invalid. */
+export function readSelector(draft: Draft): PolicyBody["selector"] | null {
+  const wrong: Errors = {};
+  const selector = readObject(policySchema("selector"), "selector", draft.values, wrong);
+  return Object.keys(wrong).length > 0 ? null : (selector as PolicyBody["selector"]);
 }
 
 /** Shares are compared as such, not in percent. */

@@ -1,8 +1,8 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
-import { handleSignedOut, nodesQuery, queryClient } from "../../api/queries";
+import { handleSignedOut, queryClient } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
 import { FormError } from "../../components/FormError";
 import { fieldErrors } from "../../components/fieldErrors";
@@ -13,12 +13,14 @@ import { type Errors, readObject, valuesOf } from "../../forms/values";
 import { countdown, formatCount } from "../../lib/format";
 import { guardrailText, kindLabel } from "../kinds";
 import styles from "../policies.module.css";
-import { listNames, movesMemory } from "../policyState";
+import { movesMemory } from "../policyState";
 import { isRolling, policiesQuery, rolloutQuery } from "../queries";
 import type { PolicySearch } from "../search";
 import type { Policy, PolicyBody, PolicyVersion, Rollout, RolloutCreate } from "../types";
+import { useSeconds } from "./RolloutCard";
 import { stagesOf, waitLeft } from "./rolloutStages";
 import { StageFigures } from "./StageFigures";
+import { StageTable } from "./StageTable";
 
 type Props = {
   policy: Policy;
@@ -59,19 +61,10 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
   );
 }
 
-const TICK_MS = 1000;
-
 function Progress({ rollout }: { rollout: Rollout }) {
-  const nodes = useQuery(nodesQuery).data ?? [];
   const isOperator = useHasRole("operator");
-  const names = new Map(nodes.map((node) => [node.id, node.name]));
   const rolling = isRolling(rollout);
-  const [now, setNow] = useState(Date.now());
-  useEffect(() => {
-    if (!rolling) return;
-    const timer = setInterval(() => setNow(Date.now()), TICK_MS);
-    return () => clearInterval(timer);
-  }, [rolling]);
+  const now = useSeconds(rolling);
   const stop = useMutation({
     mutationFn: (rollBack: boolean) =>
       unwrap(
@@ -108,20 +101,10 @@ function Progress({ rollout }: { rollout: Rollout }) {
             {rolling && `stage ${rollout.stage + 1} of ${stages.length}, next in ${countdown(waitLeft(rollout, now))}`}
           </span>
         </div>
-        <ol className={styles.stages}>
-          {stages.map((stage, index) => (
-            <li key={stage.label} aria-current={stage.state === "in progress" ? "step" : undefined}>
-              <b>{stage.label}</b>
-              <span className={stage.tone}>{stage.state}</span>
-              <span className="muted">{listNames(stage.nodes.map((id) => names.get(id) ?? `node ${id}`))}</span>
-              {rollout.evidence
-                .filter((one) => one.stage === index)
-                .map((one) => (
-                  <StageFigures key={one.stage} evidence={one} />
-                ))}
-            </li>
-          ))}
-        </ol>
+        <StageTable rollout={rollout} now={now} />
+        {rollout.evidence.map((one) => (
+          <StageFigures key={one.stage} evidence={one} />
+        ))}
         {rollout.guardrails.length > 0 && (
           <p className="muted">
             Rolled back automatically if a guardrail is violated on one of its nodes:{" "}
@@ -230,6 +213,13 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           errors={wrong}
           onChange={(path, value) => setValues({ ...values, [path]: value })}
         />
+        {body.mode !== "enforce" && (
+          <p className={`warn ${styles.across}`}>
+            Version {version} has the mode {body.mode}: it changes nothing on a node
+            {policy.enabled && policy.body.mode === "enforce" && ", and what the policy has changed there is restored"}.
+            Only a version in mode enforce writes.
+          </p>
+        )}
         <div className={styles.save}>
           <Button type="submit" variant="filled" disabled={!isOperator || !fits} loading={start.isPending}>
             Start the rollout

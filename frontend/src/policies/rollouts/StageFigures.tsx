@@ -1,6 +1,6 @@
 import type { Schemas } from "../../api/client";
 import { Unknown } from "../../components/Unknown";
-import { significant } from "../../lib/format";
+import { formatCount, significant } from "../../lib/format";
 import styles from "../policies.module.css";
 
 type Figure = Schemas["StageFigure"];
@@ -12,10 +12,11 @@ const WORDS: Record<Figure["verdict"], { text: string; tone: string }> = {
   lower: { text: "lower", tone: "" },
   none_found: { text: "no effect found", tone: "muted" },
   too_few: { text: "too few nodes", tone: "muted" },
+  not_compared: { text: "not compared", tone: "muted" },
 };
 const percent = (share: number): string => `${share < 0 ? "−" : "+"}${significant(Math.abs(100 * share))} %`;
 
-/** The figures on which a stage passed: one sentence, and a table of all metrics on demand. */
+/** The figures of a stage that has ended: one sentence, and a table of all metrics on demand. */
 export function StageFigures({ evidence }: { evidence: Schemas["StageEvidence"] }) {
   if (evidence.figures.length === 0) return <p className={`muted ${styles.figures}`}>{evidence.sentence}</p>;
   return (
@@ -50,10 +51,10 @@ function Row({ figure }: { figure: Figure }) {
       <td>{unit === "" ? label : `${label}, ${unit}`}</td>
       <td className="n">{significant(before)}</td>
       <td className="n">{significant(after)}</td>
-      <td className="n" title={`${figure.nodes} nodes`}>
+      <td className="n" title={formatCount(figure.nodes, "node")}>
         {percent(change)}
       </td>
-      <td className="n" title={`${figure.waiting_nodes} nodes`}>
+      <td className="n" title={formatCount(figure.waiting_nodes, "node")}>
         {waiting_change === null ? <Unknown why="No node waits any more." /> : percent(waiting_change)}
       </td>
       <td className="n">

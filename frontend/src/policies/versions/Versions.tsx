@@ -92,7 +92,7 @@ function VersionList({ policy, versions, from, to, navigate }: ListProps) {
                   <button
                     type="button"
                     className="link"
-                    onClick={() => navigate({ tab: undefined, version, diff: undefined })}
+                    onClick={() => navigate({ tab: "edit", version, diff: undefined })}
                   >
                     edit from v{version}
                   </button>

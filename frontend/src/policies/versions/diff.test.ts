@@ -41,7 +41,7 @@ test.each([
   ["spec.move_irq", "true", "yes"],
   ["scope.tasks", '["nginx", "postgres*"]', "nginx postgres*"],
   ["scope.tasks", "[]", null],
-  ["guardrails", '[{"metric":"rtt_p99_us","max":900.0}]', "RTT p99 ≤ 900 µs"],
+  ["guardrails", '[{"metric":"rtt_p99_us","max":900.0}]', "RTT p99 ≤ 900\u00a0µs"],
   ["spec.numa", "local", "local"],
   ["spec.exclude", "", null],
 ])("at %s the value %s is shown as %s", (path, value, shown) => {

@@ -1,0 +1,234 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
+import { api, errorMessage, unwrap } from "../../api/client";
+import { ROUND_PERIOD_S } from "../../api/constants";
+import { handleSignedOut, queryClient } from "../../api/queries";
+import { useHasRole } from "../../auth/me";
+import { ConfirmDialog } from "../../components/ConfirmDialog";
+import { formSchemas } from "../../forms/formSchemas";
+import { SchemaInput } from "../../forms/SchemaField";
+import { formatCount } from "../../lib/format";
+import { describeDisabling, describeEnabling, movesMemory, policyState } from "../policyState";
+import { isRolling, overviewQuery, policiesQuery } from "../queries";
+import type { Overview, Policy } from "../types";
+import { endingOf, evaluated, unrestored, writes } from "./ending";
+import styles from "./overview.module.css";
+
+type Watched =
+  | { what: "enable"; before: ReadonlyMap<number, string | null> }
+  | { what: "disable"; nodes: number; settings: number };
+
+/** The policy's effect, its state, and how to enable or disable it: with numbers first, and progress after. */
+export function State({ policy, children }: { policy: Policy; children: ReactNode }) {
+  const isOperator = useHasRole("operator");
+  const [asking, setAsking] = useState(false);
+  const [watched, setWatched] = useState<Watched | null>(null);
+  const [leavePages, setLeavePages] = useState("");
+  const overview = useQuery(overviewQuery(policy.id, watched !== null)).data;
+  const path = { policy_id: policy.id };
+  const toggle = useMutation({
+    mutationFn: () =>
+      policy.enabled
+        ? unwrap(
+            api.POST("/api/policies/{policy_id}/disable", {
+              params: { path, query: { leave_pages: leavePages === "true" } },
+            }),
+          )
+        : unwrap(api.POST("/api/policies/{policy_id}/enable", { params: { path } })),
+    onMutate: () => {
+      const nodes = overview?.nodes ?? [];
+      const ending = endingOf({ nodes });
+      setWatched(
+        !writes(policy)
+          ? null
+          : policy.enabled
+            ? { what: "disable", nodes: ending.now + ending.later, settings: ending.settings }
+            : { what: "enable", before: new Map(nodes.map(({ node_id, at }) => [node_id, at])) },
+      );
+    },
+    onError: (error) => {
+      setWatched(null);
+      handleSignedOut(error);
+    },
+    onSuccess: () => {
+      setAsking(false);
+      return queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
+    },
+  });
+  const schema = formSchemas().rollout.properties?.leave_pages;
+  const verb = policy.enabled ? "Disable" : "Enable";
+  return (
+    <>
+      <section className={`card ${styles.state}`} aria-label="State">
+        {children}
+        <div className={styles.actions}>
+          <b>
+            <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
+            {policyState(policy)}
+          </b>
+          {isOperator && (
+            <Button
+              variant={policy.enabled ? "default" : "filled"}
+              {...(policy.enabled && writes(policy) && { className: styles.dangerous })}
+              loading={toggle.isPending}
+              onClick={() => (writes(policy) ? setAsking(true) : toggle.mutate())}
+            >
+              {verb}
+            </Button>
+          )}
+        </div>
+        {!writes(policy) && (
+          <p className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</p>
+        )}
+        {toggle.isError && !asking && (
+          <p className="bad" role="alert">
+            {errorMessage(toggle.error)}
+          </p>
+        )}
+      </section>
+      {overview !== undefined && (
+        <Progress policy={policy} overview={overview} watched={watched} onHide={() => setWatched(null)} />
+      )}
+      {asking && (
+        <ConfirmDialog
+          title={`${verb} ${policy.name}?`}
+          action={`${verb} on ${formatCount(concerned(policy, overview), "node")}`}
+          harmless={!policy.enabled}
+          pending={toggle.isPending}
+          error={toggle.error}
+          onConfirm={() => toggle.mutate()}
+          onClose={() => {
+            toggle.reset();
+            setAsking(false);
+          }}
+        >
+          {policy.enabled ? <Disabling policy={policy} overview={overview} /> : <Enabling policy={policy} />}
+          {movesMemory(policy) && schema !== undefined && (
+            <SchemaInput schema={schema} value={leavePages} onChange={setLeavePages} />
+          )}
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}
+
+function concerned(policy: Policy, overview: Overview | undefined): number {
+  if (!policy.enabled || overview === undefined) return policy.nodes;
+  const { now, later } = endingOf(overview);
+  return now + later;
+}
+
+function Disabling({ policy, overview }: { policy: Policy; overview: Overview | undefined }) {
+  const { rollout } = policy;
+  const ending = overview === undefined ? null : endingOf(overview);
+  const updated = rollout === null ? 0 : rollout.stages.slice(0, rollout.stage + 1).flat().length;
+  return (
+    <>
+      <p className="muted">Each setting gets back the value that it had before the policy.</p>
+      <Numbers
+        rows={[
+          ["Nodes restored now", ending?.now],
+          ["Offline nodes, on reconnect", ending?.later],
+          ["Settings to restore", ending?.settings],
+          ["Changed by others, skipped", ending?.foreign],
+        ]}
+      >
+        {rollout !== null && (
+          <div>
+            <dt>Rollout of v{rollout.to_version}</dt>
+            <dd className="warn">canceled, {formatCount(updated, "node")}</dd>
+          </div>
+        )}
+      </Numbers>
+    </>
+  );
+}
+
+function Enabling({ policy }: { policy: Policy }) {
+  return (
+    <>
+      <p className="muted">{describeEnabling(policy)}</p>
+      <Numbers
+        rows={[
+          ["Nodes, at once or on reconnect", policy.nodes],
+          [`Changes per node every ${ROUND_PERIOD_S} s, at most`, policy.body.damping.moves_per_step],
+          ["Guardrails that undo a change", policy.body.guardrails.length],
+        ]}
+      />
+    </>
+  );
+}
+
+function Numbers({ rows, children }: { rows: [label: string, value: number | undefined][]; children?: ReactNode }) {
+  return (
+    <dl className={styles.numbers}>
+      {rows.map(([label, value]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>{value === undefined ? "counting…" : value.toLocaleString("en")}</dd>
+        </div>
+      ))}
+      {children}
+    </dl>
+  );
+}
+
+type ProgressProps = { policy: Policy; overview: Overview; watched: Watched | null; onHide: () => void };
+
+/** How far nodes are after the policy was enabled or disabled; also for settings that a disabled policy still has. */
+function Progress({ policy, overview, watched, onHide }: ProgressProps) {
+  const left = unrestored(overview);
+  const offline = left.filter(({ connected }) => !connected);
+  if (watched?.what === "enable" && policy.enabled) {
+    const done = evaluated(overview, watched.before).length;
+    const all = overview.nodes.filter(({ version }) => version !== null).length;
+    return (
+      <Bar done={done} all={all} label="Nodes that have evaluated the policy" onHide={onHide}>
+        {done < all ? `${done} of ${formatCount(all, "node")} have` : `All ${formatCount(all, "node")} have`} evaluated
+        the policy.
+      </Bar>
+    );
+  }
+  if (policy.enabled || (left.length === 0 && watched?.what !== "disable")) return null;
+  const all = Math.max(left.length, watched?.what === "disable" ? watched.nodes : 0);
+  const done = all - left.length;
+  return (
+    <Bar done={done} all={all} label="Nodes that are restored" {...(left.length === 0 && { onHide })}>
+      {left.length === 0
+        ? `Restored on all ${formatCount(all, "node")}${watched?.what === "disable" ? `: ${formatCount(watched.settings, "setting")}` : ""}.`
+        : `Restored on ${done} of ${formatCount(all, "node")}.`}
+      {offline.length > 0 && ` ${formatCount(offline.length, "offline node")} will be restored on reconnect.`}
+      {left.length > offline.length && left.length - offline.length <= 3 && (
+        <>
+          {" "}
+          Not yet:{" "}
+          {left
+            .filter(({ connected }) => connected)
+            .map(({ node_id, node_name }) => (
+              <Link key={node_id} to="/nodes/$nodeId" params={{ nodeId: node_id }}>
+                {node_name}{" "}
+              </Link>
+            ))}
+        </>
+      )}
+    </Bar>
+  );
+}
+
+type BarProps = { done: number; all: number; label: string; onHide?: () => void; children: ReactNode };
+
+function Bar({ done, all, label, onHide, children }: BarProps) {
+  return (
+    <section className={`card ${styles.progress}`} aria-label="Progress">
+      <progress max={Math.max(1, all)} value={all === 0 ? 1 : done} aria-label={label} />
+      <span role="status">{children}</span>
+      {onHide !== undefined && (
+        <button type="button" className="link" onClick={onHide}>
+          Hide
+        </button>
+      )}
+    </section>
+  );
+}

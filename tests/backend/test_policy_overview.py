@@ -1,0 +1,114 @@
+"""A policy's overview: settings that its end would restore, moves, deferred moves, drifts and undone changes."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest_asyncio
+from msgspec.structs import replace
+from tests.backend.conftest import Backend
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
+from coresteer_core.policies.base import Deferred, Drift, Ownership, Proposal
+from coresteer_core.policies.ownership import RESTORE_REASON
+
+
+@pytest_asyncio.fixture
+async def node(backend: Backend) -> AsyncIterator[PolicyNode]:
+    async with policy_node(backend) as node:
+        yield node
+
+
+async def written(
+    node: PolicyNode,
+    policy: dict[str, Any],  # Any: JSON
+    *actions: Any,  # noqa: ANN401
+    state: ChangeState = ChangeState.CONFIRMED,
+    ended_by: EndedBy | None = None,
+    outcome: Outcome = Outcome.APPLIED,
+) -> None:
+    """The policy writes, and the agent reports how its change ended."""
+    change_id = str(uuid4())
+    results = [Result(action.key, outcome, "Written.") for action in actions]
+    for each in (ChangeState.UNCONFIRMED, state):
+        await node.agent.say(ChangeMessage(change_id, each, "Done.", results, ended_by if each is state else None))
+    await node.evaluate(policy, *actions, change_id=change_id)
+
+
+async def overview(node: PolicyNode, policy: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
+    found: dict[str, Any] = (await node.operator.get(f"/api/policies/{policy['id']}/overview")).json()
+    return found
+
+
+async def test_settings_count_from_their_write_until_they_are_restored(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    path = f"/api/policies/{policy['id']}"
+    assert (await overview(node, policy))["nodes"] == []
+    await asked(node.operator, f"{path}/enable")
+    await node.told(policy["name"])
+    first, second = node.action(0), node.action(1)
+    await written(node, policy, first, second)
+    await written(node, policy, node.action(2), state=ChangeState.ROLLED_BACK, ended_by=EndedBy.GUARDRAIL)
+    await written(node, policy, node.action(3), outcome=Outcome.REFUSED)
+    found = await overview(node, policy)
+    (row,) = found["nodes"]
+    assert (row["node_name"], row["connected"], row["version"], row["enforced"]) == (node.name, True, 1, True)
+    assert (row["settings"], row["foreign"]) == (2, 0)
+    assert (found["guardrail_undos"], found["guardrails"][0]["node_name"]) == (1, node.name)
+
+    await asked(node.operator, f"{path}/disable")
+    await node.told()
+    (row,) = (await overview(node, policy))["nodes"]
+    assert (row["version"], row["settings"]) == (None, 2), "it still has the settings until the agent restores them"
+    back = [replace(one, was=one.becomes, becomes=one.was, reason=RESTORE_REASON) for one in (first, second)]
+    await written(node, policy, *back)
+    assert (await overview(node, policy))["nodes"] == []
+
+
+async def test_what_others_have_changed_since_is_not_among_the_settings_to_restore(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await node.told(policy["name"])
+    drift = Drift(node.action(0).key, "1", "3", "irqbalance", Ownership.REASSERT)
+    waiting = Deferred(Proposal(node.action(2).key, "4", "IRQ", "It is busy."), "dwell", "It was moved 3 s ago.")
+    await written(node, policy, node.action(0), node.action(1))
+    await node.evaluate(policy, drifts=[drift], deferred=[waiting])
+    found = await overview(node, policy)
+    (row,) = found["nodes"]
+    assert (row["settings"], row["foreign"], row["deferred"], row["moves"], row["drifts"]) == (1, 1, 1, 2, 1)
+    assert found["moves"] == 2
+    assert found["deferred"] == [{"code": "dwell", "moves": 1, "nodes": 1}]
+    assert found["drifts"] == [{"cause": "irqbalance", "drifts": 1, "restored": 1}]
+
+
+async def test_what_a_policy_recommends_now_is_counted_and_listed(node: PolicyNode) -> None:
+    policy = await created(node, node.body() | {"mode": "recommend"})
+    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await node.told(policy["name"])
+    first, second = node.action(0), node.action(1)
+    await node.evaluate(policy, first, second)
+    found = await overview(node, policy)
+    (row,) = found["nodes"]
+    assert (row["recommended"], row["moves"], found["recommended"]) == (2, 0, 2)
+    assert found["recommendations"][0] == {
+        "node_id": row["node_id"],
+        "node_name": node.name,
+        "key": first.key,
+        "was": first.was,
+        "becomes": first.becomes,
+        "reason": first.reason,
+    }
+    assert found["nothing_recommended"] == []
+    lines = (await node.operator.get(f"/api/policies/{policy['id']}/overview.csv")).text.splitlines()
+    assert [line.split(",")[-4:-1] for line in lines[1:]] == [
+        [one.key, one.was, one.becomes] for one in (first, second)
+    ]
+    idle = await node.evaluate(policy)
+    found = await overview(node, policy)
+    assert found["recommended"] == 0, "the latest decision proposes nothing any more"
+    assert found["nothing_recommended"] == [
+        {"node_id": row["node_id"], "node_name": node.name, "sentence": idle.sentence}
+    ]
+    (_, line) = (await node.operator.get(f"/api/policies/{policy['id']}/overview.csv")).text.splitlines()
+    assert line.startswith(f"{node.name},1,recommend,")
