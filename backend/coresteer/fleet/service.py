@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
+from coresteer.auth.repository import delete_readmissions
 from coresteer.changes.repository import count_open
 from coresteer.fleet.schemas import Node, NodeSummary
 from coresteer.nodes import repository
 from coresteer.nodes.service import find_node, reported_state
 from coresteer.nodes.tables import NodeRow
-from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeRegistry
-from coresteer_core.protocol import CloseCode
 
 
 async def node_summaries(
@@ -43,6 +42,8 @@ def _summary(row: NodeRow, registry: NodeRegistry, open_changes: int) -> NodeSum
         drivers=row.drivers,
         last_seen_at=row.last_seen_at,
         clock_skew_ms=row.clock_skew_ms if state.clock_skew_ms is None else state.clock_skew_ms,
+        clock_correction_ms=state.clock_correction_ms,
+        rejected_samples=row.rejected_samples,
         figures=state.latest_figures(),
         open_changes=open_changes,
     )
@@ -60,6 +61,7 @@ async def node_details(session: AsyncSession, registry: NodeRegistry, node_id: i
         inventory=inventory,
         tasks=registry.get(node_id).tasks,
         interval_s=(row.hello or {}).get("interval_s"),
+        capabilities=(row.hello or {}).get("capabilities"),
     )
 
 
@@ -77,9 +79,13 @@ async def set_labels(
 
 
 async def revoke_key(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """Revoke the key of the node's agent; the caller closes its connection after the commit. Raises NotFound."""
+    """Revoke the keys of the node's agent, whose connection ends after the commit, and unused tokens for others.
+
+    Raises NotFound.
+    """
     row = await find_node(session, node_id)
-    row.key_hash = None
+    row.key_hash = row.previous_key_hash = row.previous_key_until = None
+    await delete_readmissions(session, node_id)
     record(session, actor=actor, action="node.revoke_key", target=row.name, node_id=node_id)
 
 
@@ -87,9 +93,4 @@ async def delete_node(session: AsyncSession, node_id: int, *, actor: str) -> Non
     """Delete a node; the caller closes its connection after the commit. Raises NotFound."""
     row = await find_node(session, node_id)
     record(session, actor=actor, action="node.delete", target=row.name, node_id=node_id)
-    await repository.delete_node(session, node_id)
-
-
-def disconnect(connections: Connections, node_id: int) -> None:
-    """Close the connection of a node whose key is no longer valid."""
-    connections.close(node_id, CloseCode.BAD_KEY, "This node's key has been revoked; enrol this agent again.")
+    await repository.delete_nodes(session, [node_id])

@@ -1,16 +1,18 @@
 import { useMantineColorScheme } from "@mantine/core";
 import { useElementSize } from "@mantine/hooks";
 import { useNavigate } from "@tanstack/react-router";
-import { type KeyboardEvent, type MouseEvent, useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, type MouseEvent, useContext, useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { CIVIDIS_GRADIENT } from "../lib/cividis";
-import { bitRate, formatFigure, perSecond } from "../lib/format";
+import { bitRate, formatCount, formatFigure, perSecond } from "../lib/format";
 import { formatOf } from "../lib/metrics";
+import { zonedTime } from "../lib/time";
 import type { Colouring } from "./colourings";
+import { Difference } from "./Difference";
 import styles from "./fleet.module.css";
 import { paintMap, readMapColours } from "./fleetPainter";
-import { type FleetFigures, fleetStore, useFigures } from "./fleetStore";
+import { type FleetFigures, fleetStore, ShownPast, useFigures } from "./fleetStore";
 import { groupNodes } from "./groups";
 import { cellAt, layOutCells, neighbourCell, rectOf } from "./layout";
 
@@ -24,8 +26,10 @@ export function Legend({ colouring }: { colouring: Colouring }) {
   );
 }
 
-/** A node's figure with its CPU: `94 % on CPU 2`. */
+/** A node's figure with its CPU: `94 % on CPU 2`; of a node that is not live the last one with its time. */
 export function figureOf(node: NodeSummary, figures: FleetFigures, colouring: Colouring): string {
+  const last = figures.last(node.id, colouring.column);
+  if (last !== null) return `${formatFigure(formatOf(colouring.column)(last.value))} at ${zonedTime(last.timeMs)}`;
   const value = figures.get(node.id, colouring.column);
   if (Number.isNaN(value)) return "no data";
   const cpu = colouring.cpu === undefined ? Number.NaN : figures.get(node.id, colouring.cpu);
@@ -39,10 +43,11 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
       <div className={styles.tipName}>
         <b>{node.name}</b>
         {node.simulated && <span className="tag simulated">simulated</span>}
-        <span className="muted">{figures.health(node.id)}</span>
+        {figures.moment === null && <span className="muted">{figures.health(node.id)}</span>}
       </div>
       <div>
-        {METRICS[colouring.column].short} <b>{figureOf(node, figures, colouring)}</b>
+        {METRICS[colouring.column].short} <b>{figureOf(node, figures, colouring)}</b>{" "}
+        <Difference nodeId={node.id} column={colouring.column} />
       </div>
       <div className="muted">
         receive {formatFigure(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
@@ -60,6 +65,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
   const { ref, width } = useElementSize();
   const canvas = useRef<HTMLCanvasElement>(null);
   const { colorScheme } = useMantineColorScheme();
+  const past = useContext(ShownPast);
   const navigate = useNavigate();
   const [pointed, setPointed] = useState<number | null>(null);
   const [selected, setSelected] = useState<number | null>(null);
@@ -79,11 +85,12 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
     const element = canvas.current;
     if (element === null || width === 0) return;
     const colours = readMapColours(element);
-    const cells = ordered.map((node) => ({ ...node, changing: node.open_changes > 0 }));
-    const paint = () => paintMap(element, width, layout, cells, fleetStore.getLatest(), colouring, colours);
+    const cells = ordered.map((node) => ({ ...node, changing: past === null && node.open_changes > 0 }));
+    const paint = () =>
+      paintMap(element, width, layout, cells, past?.figures ?? fleetStore.getLatest(), colouring, colours);
     paint();
-    return fleetStore.subscribe(paint);
-  }, [ordered, layout, width, colouring, colorScheme]);
+    return past === null ? fleetStore.subscribe(paint) : undefined;
+  }, [ordered, layout, width, colouring, colorScheme, past]);
 
   const at = pointed ?? selected;
   const node = at === null ? undefined : ordered[at];
@@ -111,7 +118,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
         role="application"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a grid drawn on a canvas needs the keyboard
         tabIndex={0}
-        aria-label={`Map of ${ordered.length} nodes by ${METRICS[colouring.column].short}. Arrow keys move, Enter opens; the table view has the same figures.`}
+        aria-label={`Map of ${formatCount(ordered.length, "node")} by ${METRICS[colouring.column].short}. Arrow keys move, Enter opens; the table view has the same figures.`}
         onKeyDown={onKey}
         onFocus={() => setSelected(selected ?? 0)}
         onBlur={() => setSelected(null)}
@@ -147,7 +154,12 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
           {node !== undefined && <Hover node={node} colouring={colouring} />}
         </div>
       </div>
-      <p className={styles.hint}>Hover over a cell to see its values; click it or press Enter to open the node.</p>
+      <p className={styles.hint}>
+        <span className={styles.withPointer}>
+          Hover over a cell to see its values; click it or press Enter to open the node.
+        </span>
+        <span className={styles.withTouch}>Tap a cell to open the node.</span>
+      </p>
     </>
   );
 }

@@ -29,8 +29,8 @@ export function FleetSavings() {
       {only === undefined ? (
         <Link to="/policies">Show the policies</Link>
       ) : (
-        <Link to="/policies/$policyId" params={{ policyId: only.policy_id }} search={{ tab: "proof" }}>
-          Show the proof
+        <Link to="/policies/$policyId" params={{ policyId: only.policy_id }} search={{ tab: "overview" }}>
+          {cores === null ? "Show the policy" : "Show the proof"}
         </Link>
       )}
     </p>

@@ -5,17 +5,21 @@ import type { Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
-import { formatFigure } from "../lib/format";
+import { SortHeading } from "../components/SortHeading";
+import { formatCount, formatFigure } from "../lib/format";
 import { type FleetMetric, formatOf } from "../lib/metrics";
+import { clock, zonedTime } from "../lib/time";
+import type { Column } from "./columns";
+import { Difference } from "./Difference";
 import styles from "./fleet.module.css";
-import { type FleetFigures, useFigures, useStableFigures } from "./fleetStore";
+import { type FleetFigures, useBefore, useFigures, useStableFigures } from "./fleetStore";
 import type { FigureColumn, SortBy } from "./search";
 
 type NodeSummary = Schemas["NodeSummary"];
 
 const PAGE = 50;
 
-const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[] = [
+export const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[] = [
   { sort: "busiest", column: "busiest_cpu_percent", cpu: "busiest_cpu" },
   { sort: "softirq", column: "softirq_cpu_percent", cpu: "softirq_cpu" },
   { sort: "rx", column: "rx_bytes_per_s" },
@@ -25,6 +29,8 @@ const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[] = [
   { sort: "squeezed", column: "squeezed_per_s" },
   { sort: "rtt", column: "rtt_p99_us" },
 ];
+
+const figuresOf = (columns: readonly Column[]) => FIGURES.filter(({ sort }) => columns.some((one) => one === sort));
 
 const HEALTH_ORDER = ["live", "new", "stale", "away"];
 const byName = new Intl.Collator("en", { numeric: true });
@@ -47,21 +53,49 @@ export function sortNodes(nodes: NodeSummary[], sort: string, figures: FleetFigu
   });
 }
 
-function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
+type RowProps = { node: NodeSummary; figures: FleetFigures; columns: readonly Column[] };
+
+function Row({ node, figures, columns }: RowProps) {
+  const shows = (column: Column) => columns.includes(column);
+  const seen = figures.last(node.id, "busiest_cpu_percent");
+  const isPresent = figures.moment === null;
+  const health = isPresent ? figures.health(node.id) : node.health;
   return (
     <tr>
       <td>
-        <HealthDot health={figures.health(node.id)} />
+        <HealthDot health={health} />
         <Link to="/nodes/$nodeId" params={{ nodeId: node.id }}>
           {node.name}
         </Link>{" "}
-        {node.simulated && <SimulatedTag />}
-        {node.open_changes > 0 && <span className="tag change">{node.open_changes} unconfirmed</span>}
+        {node.simulated && <SimulatedTag />}{" "}
+        {isPresent && node.open_changes > 0 && (
+          <span className="tag change" title={`${formatCount(node.open_changes, "unconfirmed change")}`}>
+            {formatCount(node.open_changes, "change")}
+          </span>
+        )}
       </td>
-      <td>{figures.health(node.id)}</td>
-      <td className="n">{node.cpus ?? "–"}</td>
-      {FIGURES.map(({ column, cpu }) => {
+      {shows("health") && (
+        <td>
+          {health}
+          {seen !== null && (
+            <span className="muted" title={zonedTime(seen.timeMs)}>
+              {" "}
+              since {clock(seen.timeMs)}
+            </span>
+          )}
+        </td>
+      )}
+      {shows("cpus") && <td className="n">{node.cpus ?? "–"}</td>}
+      {figuresOf(columns).map(({ column, cpu }) => {
         const value = figures.get(node.id, column);
+        const last = figures.last(node.id, column);
+        if (last !== null) {
+          return (
+            <td key={column} className={`n muted ${styles.figure}`} title={`Last value, of ${zonedTime(last.timeMs)}`}>
+              {formatFigure(formatOf(column)(last.value))}
+            </td>
+          );
+        }
         if (Number.isNaN(value)) {
           return (
             <td key={column} className="n hatched">
@@ -72,22 +106,33 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
         const on = cpu === undefined ? Number.NaN : figures.get(node.id, cpu);
         return (
           <td key={column} className={`n ${styles.figure}`}>
-            {!Number.isNaN(on) && <span className="muted">CPU {on} · </span>}
-            {formatFigure(formatOf(column)(value))}
+            <span>
+              {!Number.isNaN(on) && <span className="muted">CPU {on} · </span>}
+              {formatFigure(formatOf(column)(value))}
+            </span>
+            <Difference nodeId={node.id} column={column} />
           </td>
         );
       })}
-      <td className="muted">{node.kernel ?? "–"}</td>
-      <td className="muted">{node.drivers.join(", ") || "–"}</td>
-      <td>
-        <span className={styles.labels}>
-          {Object.entries(node.labels).map(([key, value]) => (
-            <span key={key} className="tag">
-              {key}={value}
+      {shows("kernel") && (
+        <td className={`muted ${styles.kernel}`} title={node.kernel ?? undefined}>
+          {node.kernel ?? "–"}
+        </td>
+      )}
+      {shows("drivers") && <td className="muted">{node.drivers.join(", ") || "–"}</td>}
+      {shows("labels") && (
+        <td className="wrap">
+          {Object.keys(node.labels).length > 0 && (
+            <span className={styles.labels}>
+              {Object.entries(node.labels).map(([key, value]) => (
+                <span key={key} className="tag">
+                  {key}={value}
+                </span>
+              ))}
             </span>
-          ))}
-        </span>
-      </td>
+          )}
+        </td>
+      )}
     </tr>
   );
 }
@@ -95,52 +140,44 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
 /** The map's nodes and figures as a table, sorted by a click on a heading. */
 export function FleetTable({
   nodes,
+  columns,
   sort,
   onSort,
 }: {
   nodes: NodeSummary[];
+  columns: readonly Column[];
   sort: string;
-  onSort: (sort: string) => void;
+  onSort: (sort: SortBy | `-${SortBy}` | undefined) => void;
 }) {
   const stable = useStableFigures();
   const figures = useFigures();
+  const isCompared = useBefore() !== null;
   const [wanted, setPage] = useState(0);
   const sorted = useMemo(() => sortNodes(nodes, sort, stable), [nodes, sort, stable]);
   const pages = Math.max(1, Math.ceil(sorted.length / PAGE));
   const page = Math.min(wanted, pages - 1);
   const rows = sorted.slice(page * PAGE, (page + 1) * PAGE);
-  const heading = (name: SortBy, label: string, className?: string) => {
-    const down = sort === `-${name}`;
-    const on = down || sort === name;
-    // Names sort ascending first, figures descending.
-    const next = name === "name" || name === "health" ? (sort === name ? `-${name}` : name) : down ? name : `-${name}`;
-    return (
-      <th key={name} className={className} aria-sort={on ? (down ? "descending" : "ascending") : "none"}>
-        <button type="button" className={styles.sortable} onClick={() => onSort(next)}>
-          {label}
-          {on ? (down ? " ↓" : " ↑") : ""}
-        </button>
-      </th>
-    );
-  };
+  const heading = (column: SortBy, label: string, className?: string) => (
+    <SortHeading key={column} {...{ column, label, className, sort, onSort }} />
+  );
   return (
     <section className="card">
       <Scroll label="Nodes">
-        <table className="table">
+        <table className={`table ${styles.dense}`}>
           <thead>
             <tr>
               {heading("name", "node")}
-              {heading("health", "health")}
-              <th className="n">CPUs</th>
-              {FIGURES.map((figure) => heading(figure.sort, METRICS[figure.column].short, "n"))}
-              <th>kernel</th>
-              <th>drivers</th>
-              <th>labels</th>
+              {columns.includes("health") && heading("health", figures.moment === null ? "health" : "health now")}
+              {columns.includes("cpus") && <th className="n">CPUs</th>}
+              {figuresOf(columns).map((figure) => heading(figure.sort, METRICS[figure.column].short, "n"))}
+              {(["kernel", "drivers", "labels"] as const).map(
+                (column) => columns.includes(column) && <th key={column}>{column}</th>,
+              )}
             </tr>
           </thead>
-          <tbody>
+          <tbody className={isCompared ? styles.compared : undefined}>
             {rows.map((node) => (
-              <Row key={node.id} node={node} figures={figures} />
+              <Row key={node.id} node={node} figures={figures} columns={columns} />
             ))}
           </tbody>
         </table>

@@ -1,62 +1,108 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
-import type { Schemas } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
+import { MAX_SUGGESTED_NODES } from "../api/constants";
 import { SimulatedTag } from "../components/NodeTags";
-import { Scroll } from "../components/Scroll";
-import { formatFigure, percent } from "../lib/format";
+import { formatFigure, percent, unbroken } from "../lib/format";
 import { isHot } from "../lib/metrics";
-import { useFigures, useStableFigures } from "./fleetStore";
+import { type FleetFigures, useFigures, useStableFigures } from "./fleetStore";
+import styles from "./hotSpots.module.css";
 import { hotSpotReasons, hotSpots, hottestCpu } from "./hotspots";
 
-/** The nodes with drops, time squeeze or overloaded CPUs, with the figures. */
-export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
+type Node = Schemas["NodeSummary"];
+type Suggestion = Schemas["FleetSuggestion"];
+
+const POLL_MS = 10_000;
+
+/** What would help the first of these nodes, by node id. */
+function useSuggestions(nodes: readonly Node[]): Map<number, Suggestion> | undefined {
+  const ids = nodes
+    .slice(0, MAX_SUGGESTED_NODES)
+    .map(({ id }) => id)
+    .sort((a, b) => a - b);
+  const { data } = useQuery({
+    queryKey: ["fleet-suggestions", ids],
+    enabled: ids.length > 0,
+    queryFn: ({ signal }) => unwrap(api.GET("/api/suggestions", { params: { query: { node_id: ids } }, signal })),
+    refetchInterval: POLL_MS,
+    placeholderData: keepPreviousData,
+  });
+  return useMemo(() => data && new Map(data.map((one) => [one.node_id, one])), [data]);
+}
+
+/** The nodes with drops, time squeeze or overloaded CPUs: the cause, the figures, and what would help. */
+export function HotSpots({ nodes }: { nodes: Node[] }) {
   const stable = useStableFigures();
   const figures = useFigures();
   const spots = useMemo(() => hotSpots(nodes, stable), [nodes, stable]);
+  const suggestions = useSuggestions(spots);
   return (
-    <section className="card">
+    <section className="card" aria-labelledby="hot-spots-heading">
       <h2>
-        Hot spots <small>with cause</small>
+        <span id="hot-spots-heading">Hot spots</span> <small>and what would help</small>
       </h2>
       {spots.length === 0 ? (
         <p className="body muted">No drops, no time squeeze, and no CPU overloaded by softirq.</p>
       ) : (
-        <Scroll label="Hot spots">
-          <table className="table">
-            <thead>
-              <tr>
-                <th>node</th>
-                <th>hottest CPU</th>
-                <th>cause</th>
-              </tr>
-            </thead>
-            <tbody>
-              {spots.map((node) => {
-                const hot = hottestCpu(node.id, figures);
-                const known = !Number.isNaN(hot.cpu);
-                return (
-                  <tr key={node.id}>
-                    <td>
-                      <Link
-                        to="/nodes/$nodeId"
-                        params={{ nodeId: node.id }}
-                        search={known ? { sel: `cpu:${hot.cpu}` } : {}}
-                      >
-                        {node.name}
-                      </Link>{" "}
-                      {node.simulated && <SimulatedTag />}
-                    </td>
-                    <td className={isHot(hot.percent) ? "bad" : "warn"}>
-                      {known ? `CPU ${hot.cpu} · ${formatFigure(percent(hot.percent))}` : "–"}
-                    </td>
-                    <td className="muted wrap">{hotSpotReasons(node.id, figures).join(" · ") || "subsided"}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </Scroll>
+        <ul className={styles.spots}>
+          {spots.map((node, index) => (
+            <Spot
+              key={node.id}
+              node={node}
+              figures={figures}
+              suggestion={suggestions?.get(node.id)}
+              isPending={suggestions === undefined && index < MAX_SUGGESTED_NODES}
+            />
+          ))}
+        </ul>
       )}
     </section>
+  );
+}
+
+type SpotProps = { node: Node; figures: FleetFigures; suggestion: Suggestion | undefined; isPending: boolean };
+
+function Spot({ node, figures, suggestion, isPending }: SpotProps) {
+  const hot = hottestCpu(node.id, figures);
+  const known = !Number.isNaN(hot.cpu);
+  const reasons =
+    figures.health(node.id) === "live" ? hotSpotReasons(node.id, figures).join(" · ") || "subsided" : "no recent data";
+  const to = { to: "/nodes/$nodeId", params: { nodeId: node.id } } as const;
+  return (
+    <li>
+      <div>
+        <span>
+          <Link {...to} search={known ? { sel: `cpu:${hot.cpu}` } : {}} className={styles.name}>
+            {node.name}
+          </Link>{" "}
+          {node.simulated && <SimulatedTag />}
+        </span>
+        <span className={isHot(hot.percent) ? "bad" : "warn"}>
+          {known ? (
+            <Link {...to} search={{ sel: `cpu:${hot.cpu}` }} className={styles.cpu}>
+              CPU {hot.cpu} · {formatFigure(percent(hot.percent))}
+            </Link>
+          ) : (
+            "–"
+          )}
+        </span>
+      </div>
+      <div className="muted">
+        <span>{suggestion?.cause}</span>
+        <span>{reasons}</span>
+      </div>
+      <div>
+        {suggestion === undefined ? (
+          <span className="muted">{isPending && "Looking for a move…"}</span>
+        ) : suggestion.helps ? (
+          <Link {...to} search={{ hot: suggestion.cpu }}>
+            {unbroken(suggestion.sentence.replace(/\.$/, ""))}
+          </Link>
+        ) : (
+          <span className="muted">{unbroken(suggestion.sentence)}</span>
+        )}
+      </div>
+    </li>
   );
 }

@@ -38,6 +38,8 @@ const node = (id: number, name: string, more: Partial<Node> = {}): Node => ({
   drivers: ["igb"],
   last_seen_at: null,
   clock_skew_ms: null,
+  clock_correction_ms: 0,
+  rejected_samples: 0,
   figures: FIGURES,
   open_changes: 0,
   ...more,

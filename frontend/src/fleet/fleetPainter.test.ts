@@ -30,8 +30,8 @@ function draw(groups: { name: string; count: number }[], width: number, changing
 test("labelled cells have the node's name, its figure with CPU, or why there is none", () => {
   const { drawn } = draw([{ name: "", count: 4 }], 900);
   expect(drawnTexts(drawn)).toEqual([
-    ...["db-1", "94 % · CPU 7", "db-2", "no data", "db-3", "away"],
-    ...["db-4", "0 % · CPU 0 · simulated"],
+    ...["db-1", "94\u00a0% · CPU 7", "db-2", "no data", "db-3", "away"],
+    ...["db-4", "0\u00a0% · CPU 0 · simulated"],
   ]);
 });
 

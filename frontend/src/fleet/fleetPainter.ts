@@ -1,6 +1,7 @@
 import { cividis } from "../lib/cividis";
 import { formatCount, formatFigure } from "../lib/format";
 import { formatOf } from "../lib/metrics";
+import { clock } from "../lib/time";
 import type { Colouring } from "./colourings";
 import type { FleetFigures } from "./fleetStore";
 import type { Layout } from "./layout";
@@ -100,13 +101,21 @@ export function paintMap(
         context.fillRect(x, y, w, h);
       }
       if (layout.labelled) {
-        context.fillStyle = known && colour ? colour.ink : colours.text;
+        context.fillStyle = known && colour ? colour.ink : colours.muted;
         context.font = `600 12px ${colours.font}`;
         context.fillText(truncated(context, cell.name, w - 14), x + 7, y + 14);
         context.font = `11px ${colours.font}`;
         const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
         const health = figures.health(cell.id);
-        const figure = known ? formatFigure(formatOf(colouring.column)(value)) : health === "live" ? "no data" : health;
+        const last = figures.last(cell.id, colouring.column);
+        const format = formatOf(colouring.column);
+        const figure = known
+          ? formatFigure(format(value))
+          : last !== null
+            ? `${formatFigure(format(last.value))} at ${clock(last.timeMs)}`
+            : health === "live" || figures.moment !== null
+              ? "no data"
+              : health;
         const parts = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
         context.fillText(truncated(context, parts.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }

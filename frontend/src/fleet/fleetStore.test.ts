@@ -40,6 +40,26 @@ test("a node missing in the frame is new", () => {
   expect([FIGURES.health(9), FIGURES.health(3), FIGURES.health(77)]).toEqual(["stale", "live", "new"]);
 });
 
+test("a node that stops being live keeps its last figures with their time, until it is live again", () => {
+  const at = (timeMs: number, health: Node["health"], percent: number) => {
+    const figures = health === "live" ? { softirq_cpu_percent: percent } : {};
+    return { ...frameOfNodes([node(3, "db", figures, { health })]), time_ms: timeMs };
+  };
+  const live = new FleetFigures(at(1000, "live", 20));
+  const stale = new FleetFigures(at(5000, "stale", 0), live);
+  const away = new FleetFigures(at(6000, "away", 0), stale);
+  const back = new FleetFigures(at(7000, "live", 30), away);
+  const last = [live, stale, away, back].map((figures) => figures.last(3, "softirq_cpu_percent"));
+  expect(last).toEqual([null, { value: 20, timeMs: 1000 }, { value: 20, timeMs: 1000 }, null]);
+  expect(stale.get(3, "softirq_cpu_percent")).toBeNaN();
+});
+
+test("without frames all live nodes become stale and keep their figures", () => {
+  const silent = new FleetFigures({ ...frameOfNodes(NODES), time_ms: 1000 }).silenced();
+  expect([silent.health(3), silent.get(3, "softirq_cpu_percent")]).toEqual(["stale", Number.NaN]);
+  expect(silent.last(3, "softirq_cpu_percent")).toEqual({ value: 20, timeMs: 1000 });
+});
+
 test.each([
   ["name", ["db-2", "db-10", "web-1", "web-2"]],
   ["-name", ["web-2", "web-1", "db-10", "db-2"]],
@@ -78,7 +98,11 @@ test("nodes are grouped by label, kernel or driver, each group in numeric order"
 test("a node's figure includes its CPU for figures of one CPU", () => {
   const text = (id: number, colour: keyof typeof COLOURINGS) =>
     figureOf(NODES.find((one) => one.id === id) as Node, FIGURES, COLOURINGS[colour]);
-  expect([text(9, "softirq"), text(5, "drops"), text(4, "rtt")]).toEqual(["94 % on CPU 7", "3.00 /s", "no data"]);
+  expect([text(9, "softirq"), text(5, "drops"), text(4, "rtt")]).toEqual([
+    "94\u00a0% on CPU 7",
+    "3.00\u00a0/s",
+    "no data",
+  ]);
 });
 
 test.each([

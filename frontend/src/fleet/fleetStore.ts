@@ -1,23 +1,66 @@
-import { useSyncExternalStore } from "react";
+import { createContext, useContext, useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
 import { ABSENT_U32, HEALTHS } from "../api/constants";
 import { nodesQuery, queryClient } from "../api/queries";
 import { FLEET_METRICS, type FleetMetric } from "../lib/metrics";
 import type { FleetFrame } from "../live/frames";
 import { liveConnection } from "../live/socket";
+import type { Moment } from "./pastTime";
 import type { FigureColumn } from "./search";
 
 /** Minimum time between two updates of order and membership, in ms: rows stay readable and clickable. */
 const STABLE_MS = 5_000;
 
-/** Figures of all nodes of one frame, by node id. */
+/** Without a frame for this time, in ms, all figures are stale. */
+const SILENT_MS = 3_000;
+
+const LIVE = HEALTHS.indexOf("live");
+const STALE = HEALTHS.indexOf("stale");
+
+/** A figure that is not up to date, and its time. */
+export type LastFigure = { value: number; timeMs: number };
+type Kept = { timeMs: number; values: Record<FigureColumn, number> };
+const FIGURE_COLUMNS: FigureColumn[] = [...FLEET_METRICS, "busiest_cpu", "softirq_cpu"];
+
+/** Figures of all nodes of one frame, by node id, and the last known ones of nodes that are not live. */
 export class FleetFigures {
   readonly frame: FleetFrame;
+  /** The past minute or hour that the figures are of; null for the present. */
+  readonly moment: Moment | null = null;
   private readonly rows: Map<number, number>;
+  /** The last figures of nodes that are not live; copies, because a reference would keep the whole frame. */
+  private readonly kept = new Map<number, Kept>();
 
-  constructor(frame: FleetFrame) {
+  constructor(frame: FleetFrame, before?: FleetFigures) {
     this.frame = frame;
     this.rows = new Map(Array.from(frame.node_id, (id, row) => [id, row]));
+    if (before === undefined) return;
+    for (const [id, row] of this.rows) {
+      if (frame.health[row] === LIVE) continue;
+      const wasLive = before.health(id) === "live" && before.frame.time_ms > 0;
+      const kept = wasLive ? before.copyOf(id) : before.kept.get(id);
+      if (kept !== undefined) this.kept.set(id, kept);
+    }
+  }
+
+  /** The last figure of a node that is not live; null if it is live or the figure is unknown. */
+  last(nodeId: number, column: FigureColumn): LastFigure | null {
+    const kept = this.kept.get(nodeId);
+    if (kept === undefined || Number.isNaN(kept.values[column])) return null;
+    return { value: kept.values[column], timeMs: kept.timeMs };
+  }
+
+  private copyOf(nodeId: number): Kept {
+    const values = FIGURE_COLUMNS.map((column) => [column, this.get(nodeId, column)]);
+    return { timeMs: this.frame.time_ms, values: Object.fromEntries(values) as Kept["values"] };
+  }
+
+  /** The same figures when no frame follows: all live nodes become stale. */
+  silenced(): FleetFigures {
+    const { frame } = this;
+    const unknown = FLEET_METRICS.map((name) => [name, new Float32Array(frame.node_id.length).fill(Number.NaN)]);
+    const health = frame.health.map((code) => (code === LIVE ? STALE : code));
+    return new FleetFigures({ ...frame, health, ...Object.fromEntries(unknown) }, this);
   }
 
   /** A figure; NaN if unknown. */
@@ -59,14 +102,24 @@ class FleetStore {
   private latest = EMPTY;
   private stableAt = 0;
   private stable = EMPTY;
+  private silence: ReturnType<typeof setTimeout> | undefined;
   private readonly listeners = new Set<() => void>();
 
   constructor() {
-    liveConnection.on("fleet", (frame) => this.consume(frame));
+    liveConnection.on("fleet", (frame) => {
+      this.consume(frame);
+      clearTimeout(this.silence);
+      this.silence = setTimeout(() => this.silenced(), SILENT_MS);
+    });
+  }
+
+  private silenced(): void {
+    this.latest = this.latest.silenced();
+    for (const listener of this.listeners) listener();
   }
 
   consume(frame: FleetFrame): void {
-    this.latest = new FleetFigures(frame);
+    this.latest = new FleetFigures(frame, this.latest);
     const now = performance.now();
     const isFirst = this.stable.frame.time_ms === 0;
     if (isFirst || now - this.stableAt >= STABLE_MS) {
@@ -91,12 +144,28 @@ class FleetStore {
 
 export const fleetStore = new FleetStore();
 
-/** The latest figures, updated every second. */
+/** What the figures are compared with; null without a comparison, "loading" until it is there. */
+export type Before = FleetFigures | "loading" | null;
+
+/** Past figures, which the page shows instead of the live ones, and those that they are compared with. */
+export type Shown = { figures: FleetFigures; before: Before };
+
+/** null: the page follows the present. */
+export const ShownPast = createContext<Shown | null>(null);
+
+/** The latest figures, updated every second; the past ones of a page that shows the past. */
 export function useFigures(): FleetFigures {
-  return useSyncExternalStore(fleetStore.subscribe, fleetStore.getLatest);
+  const past = useContext(ShownPast);
+  return useSyncExternalStore(fleetStore.subscribe, past === null ? fleetStore.getLatest : () => past.figures);
 }
 
 /** Figures that update only every few seconds, for order and membership. */
 export function useStableFigures(): FleetFigures {
-  return useSyncExternalStore(fleetStore.subscribe, fleetStore.getStable);
+  const past = useContext(ShownPast);
+  return useSyncExternalStore(fleetStore.subscribe, past === null ? fleetStore.getStable : () => past.figures);
+}
+
+/** The figures that the shown ones are compared with. */
+export function useBefore(): Before {
+  return useContext(ShownPast)?.before ?? null;
 }

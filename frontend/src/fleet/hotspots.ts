@@ -1,5 +1,5 @@
 import type { Schemas } from "../api/client";
-import { type Figure, formatFigure, percent, perSecond } from "../lib/format";
+import { formatFigure, percent, perSecond } from "../lib/format";
 import type { FleetFigures } from "./fleetStore";
 
 const MAX_HOT_SPOTS = 15;
@@ -7,18 +7,17 @@ const SOFTIRQ_PERCENT = 60;
 const BUSY_PERCENT = 95;
 const SQUEEZED_PER_S = 10;
 
-const unbroken = (figure: Figure) => formatFigure(figure).replace(" ", "\u00a0");
-
 /** The reasons why a node is a hot spot, each with its figure; empty if it is none. */
 export function hotSpotReasons(nodeId: number, figures: FleetFigures): string[] {
   const get = (column: Parameters<FleetFigures["get"]>[1]) => figures.get(nodeId, column);
   const found: string[] = [];
-  if (get("softnet_dropped_per_s") > 0) found.push(`dropped ${unbroken(perSecond(get("softnet_dropped_per_s")))}`);
-  if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeeze ${unbroken(perSecond(get("squeezed_per_s")))}`);
+  if (get("softnet_dropped_per_s") > 0) found.push(`dropped ${formatFigure(perSecond(get("softnet_dropped_per_s")))}`);
+  if (get("squeezed_per_s") >= SQUEEZED_PER_S)
+    found.push(`time squeeze ${formatFigure(perSecond(get("squeezed_per_s")))}`);
   if (get("softirq_cpu_percent") >= SOFTIRQ_PERCENT)
-    found.push(`softirq ${unbroken(percent(get("softirq_cpu_percent")))}`);
+    found.push(`softirq ${formatFigure(percent(get("softirq_cpu_percent")))}`);
   else if (get("busiest_cpu_percent") >= BUSY_PERCENT)
-    found.push(`busy, softirq ${unbroken(percent(get("softirq_cpu_percent")))}`);
+    found.push(`busy, softirq ${formatFigure(percent(get("softirq_cpu_percent")))}`);
   return found;
 }
 

@@ -9,4 +9,11 @@ test.each([
   ],
   [{ q: "", color: "red", view: "list", sort: "--rx" }, {}],
   [{ sort: "rx" }, { sort: "rx" }],
+  [
+    { from: "1000", to: "61000", at: "2000", compare: "1d" },
+    { from: 1000, to: 61000, at: 2000, compare: "1d" },
+  ],
+  [{ columns: "rx,labels" }, { columns: "rx,labels" }],
+  [{ columns: "rx,name" }, {}],
+  [{ from: "1000", to: "60999", compare: "2d" }, {}],
 ])("%o is parsed as %o", (search, expected) => expect(validateFleetSearch(search)).toEqual(expected));

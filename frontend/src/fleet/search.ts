@@ -1,6 +1,7 @@
 import * as v from "valibot";
-import { filledText, param, validated } from "../lib/searchParams";
+import { filledText, param, timeMs, validated, withRange } from "../lib/searchParams";
 import type { FleetFrame } from "../live/frames";
+import { isColumns } from "./columns";
 
 /** Figures of the fleet frame that the map can be coloured by. */
 export const COLORS = ["softirq", "busiest", "drops", "rtt"] as const;
@@ -11,21 +12,37 @@ export type SortBy = (typeof SORTS)[number];
 
 export type FigureColumn = Exclude<keyof FleetFrame, "type" | "time_ms" | "node_id" | "health">;
 
-const FleetSearchSchema = v.object({
-  /** The filter's text. */
-  q: param(filledText),
-  /** kernel, driver or label:NAME. */
-  group: param(filledText),
-  color: param(v.picklist(COLORS)),
-  view: param(v.literal("table")),
-  /** A column, with - for descending. */
-  sort: param(
-    v.pipe(
-      v.string(),
-      v.check((sort) => SORTS.some((name) => name === sort.replace(/^-/, ""))),
+/** How long before the shown time the figures are taken from with which it is compared: an hour, a day, a week. */
+export const COMPARISONS = ["1h", "1d", "1w"] as const;
+
+const LEAST_RANGE_MS = 60_000;
+
+const FleetSearchSchema = v.pipe(
+  v.object({
+    /** The filter's text. */
+    q: param(filledText),
+    /** kernel, driver or label:NAME. */
+    group: param(filledText),
+    color: param(v.picklist(COLORS)),
+    view: param(v.literal("table")),
+    /** A column, with - for descending. */
+    sort: param(
+      v.pipe(
+        v.string(),
+        v.check((sort) => SORTS.some((name) => name === sort.replace(/^-/, ""))),
+      ),
     ),
-  ),
-});
+    /** A past range in Unix milliseconds; absent while the page follows the present. */
+    from: param(timeMs),
+    to: param(timeMs),
+    /** The shown time in the range; its end when absent. */
+    at: param(timeMs),
+    /** The table's columns, `busiest,rx`; all of them when absent. */
+    columns: param(v.pipe(v.string(), v.check(isColumns))),
+    compare: param(v.picklist(COMPARISONS)),
+  }),
+  v.transform(withRange((lengthMs) => lengthMs >= LEAST_RANGE_MS)),
+);
 
 /** The fleet page's part of the URL. */
 export type FleetSearch = v.InferOutput<typeof FleetSearchSchema>;

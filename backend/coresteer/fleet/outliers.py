@@ -1,0 +1,121 @@
+"""Outliers: nodes that differ from their group in kernel, driver, firmware, NIC settings or policy versions."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.fleet.schemas import Outlier, TraitDifference
+from coresteer.policies import repository as policies
+from coresteer.policies.in_force import EnabledPolicy
+from coresteer.policies.selector import NodeAttributes, matches
+
+MIN_NODES = 4
+"""Nodes of a group that report a trait; of fewer, none differs from the rest."""
+USUAL_SHARE = 0.75
+"""Share of these nodes with the same value from which it is the usual one."""
+NOT_IN_FORCE = "not in force"
+_PARAMS = {"ring/rx": "RX ring", "ring/tx": "TX ring"}
+_COALESCING = "coalesce/"
+
+_NODES = text("""
+    SELECT id, hello->>'kernel' AS kernel, array_to_string(drivers, ', ') AS drivers, (
+        SELECT jsonb_agg(jsonb_build_object(
+            'channels', nic->'channels', 'params', nic->'params', 'driver', nic->'driver',
+            'firmware', nic->'firmware', 'queues', jsonb_array_length(nic->'queues')))
+        FROM jsonb_array_elements(inventory->'netdevs') AS nic
+        WHERE nic->>'virtual' = 'false' AND nic->>'name' <> 'lo' AND nic->>'up' IS DISTINCT FROM 'false'
+    ) AS nics FROM node ORDER BY name
+""")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is compared of one node: values by trait; unknown ones are missing."""
+
+    node_id: int
+    name: str
+    group: str
+    values: Mapping[str, str]
+
+
+def find_outliers(nodes: Iterable[Traits]) -> list[Outlier]:
+    """Return the nodes that differ from a value that most of their group share, those with most differences first."""
+    groups: dict[str, list[Traits]] = defaultdict(list)
+    for node in nodes:
+        groups[node.group].append(node)
+    found = [outlier for group in groups.values() for outlier in _in_group(group)]
+    return sorted(found, key=lambda outlier: (-len(outlier.differences), outlier.group, outlier.node_name))
+
+
+def _in_group(nodes: Sequence[Traits]) -> Iterable[Outlier]:
+    differences: dict[int, list[TraitDifference]] = defaultdict(list)
+    for trait in dict.fromkeys(trait for node in nodes for trait in node.values):
+        known = [node for node in nodes if trait in node.values]
+        ((usual, count),) = Counter(node.values[trait] for node in known).most_common(1)
+        if len(known) < MIN_NODES or count < USUAL_SHARE * len(known):
+            continue
+        for node in known:
+            if (value := node.values[trait]) != usual:
+                differences[node.node_id].append(
+                    TraitDifference(trait=trait, value=value, usual=usual, usual_nodes=count, nodes=len(known))
+                )
+    for node in nodes:
+        if node.node_id in differences:
+            yield Outlier(
+                node_id=node.node_id, node_name=node.name, group=node.group, differences=differences[node.node_id]
+            )
+
+
+async def list_outliers(session: AsyncSession, group: str | None) -> list[Outlier]:
+    """Return the outliers of the fleet. group: ``label:NAME``, ``kernel`` or ``driver``; None for one group."""
+    attributes = {node.node_id: node for node in await policies.node_attributes(session)}
+    enabled = [policy for policy in await policies.enabled_policies(session) if not _is_rolling_out(policy)]
+    nodes = []
+    for row in (await session.execute(_NODES)).mappings():
+        node = attributes.get(row["id"])
+        if node is not None:
+            values = nic_traits(row["nics"] or []) | _versions(enabled, node)
+            values |= {name: row[key] for name, key in (("kernel", "kernel"), ("driver", "drivers")) if row[key]}
+            nodes.append(Traits(node.node_id, node.name, _group(group, node, row), values))
+    return find_outliers(nodes)
+
+
+def _group(by: str | None, node: NodeAttributes, row: RowMapping) -> str:
+    if by is None:
+        return ""
+    if by in ("kernel", "driver"):
+        return str(row["kernel" if by == "kernel" else "drivers"] or f"{by} unknown")
+    label = by.removeprefix("label:")
+    return f"{label}={node.labels[label]}" if label in node.labels else f"without {label}"
+
+
+def _is_rolling_out(policy: EnabledPolicy) -> bool:
+    return policy.partial is not None and bool(policy.partial.compared)
+
+
+def _versions(enabled: Iterable[EnabledPolicy], node: NodeAttributes) -> dict[str, str]:
+    found = {}
+    for policy in enabled:
+        version = policy.version_on(node.node_id)
+        applies = version is not None and matches(policy.bodies[version].selector, node)
+        name = policy.bodies[version or max(policy.bodies)].name
+        found[f"policy {name}"] = f"v{version}" if applies else NOT_IN_FORCE
+    return found
+
+
+def nic_traits(nics: Iterable[Mapping[str, Any]]) -> dict[str, str]:  # Any: JSON of Netdev
+    """Return the settings of a node's NICs and the firmware by driver; the values of several are joined."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for nic in nics:
+        if nic["driver"] and nic["firmware"]:
+            found[f"{nic['driver']} firmware"].add(nic["firmware"])
+        if nic["queues"]:
+            found["queues"].add(nic["channels"] or str(nic["queues"]))
+        for key, value in (nic["params"] or {}).items():
+            if key in _PARAMS or key.startswith(_COALESCING):
+                found[_PARAMS.get(key, key.removeprefix(_COALESCING))].add(value)
+    return {trait: ", ".join(sorted(values)) for trait, values in found.items()}

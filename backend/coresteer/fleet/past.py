@@ -1,0 +1,174 @@
+"""Past figures from stored roll-ups: of each node in one minute or hour, and of the whole fleet over time."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.rows import TupleRow
+
+from coresteer.db import Database
+from coresteer.fleet.schemas import FleetSeries, PastFigures
+from coresteer.presence.registry import NodeRegistry
+from coresteer.telemetry import repository
+from coresteer.telemetry.history import TimeRange, checked_ms
+from coresteer.telemetry.repository import from_unix_ms
+from coresteer.telemetry.rollup import Rollup, merge_rollups
+from coresteer.telemetry.schemas import Resolution
+from coresteer_core.metrics import FLEET_METRICS
+from coresteer_core.node.metric_values import largest_share, netdevs_counted
+from coresteer_core.node.rates import CPU_SHARES
+
+MAX_POINTS = 240
+MAX_READ = 60_000
+"""Figures of nodes that one series may read: nodes × points. A larger fleet has fewer points."""
+_PAGE = 1000
+MAX_SPAN_OF_MINUTES_MS = 6 * 3_600_000
+_WIDTH_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 3_600_000}
+_TABLES = {Resolution.MINUTE: "telemetry_minute", Resolution.HOUR: "telemetry_hour"}
+_SUMMED = tuple(name for name, metric in FLEET_METRICS.items() if metric.source is not None and not metric.source.level)
+"""Figures that add up over nodes; of the others, the fleet's is the largest."""
+_SHARE_ROWS = (CPU_SHARES.index("busy"), CPU_SHARES.index("softirq"))
+_busy = asyncio.Semaphore(2)
+"""Series that are read at the same time."""
+
+
+@dataclass(frozen=True)
+class FleetPast:
+    """Where past figures are read from."""
+
+    database: Database
+    registry: NodeRegistry
+
+
+@dataclass(frozen=True)
+class _Of:
+    """One node's figures in a minute or hour."""
+
+    busiest_cpu: int | None
+    softirq_cpu: int | None
+    metrics: Mapping[str, float | None]
+
+
+async def read_figures(past: FleetPast, at: datetime, resolution: Resolution, after: int) -> PastFigures:
+    """Return the figures of the first nodes with greater ids in the minute or hour of a time. Raises Invalid."""
+    width = _WIDTH_MS[resolution]
+    start = int(checked_ms(at, "at")) // width * width
+    node_ids = await _node_ids(past.database, after, _PAGE + 1)
+    page = node_ids[:_PAGE]
+    found = await _figures(past, page, resolution, start, await _physical(past, page))
+    return PastFigures(
+        from_time=from_unix_ms(start),
+        to_time=from_unix_ms(start + width),
+        node_ids=list(found),
+        busiest_cpu=[one.busiest_cpu for one in found.values()],
+        softirq_cpu=[one.softirq_cpu for one in found.values()],
+        metrics={name: [one.metrics[name] for one in found.values()] for name in FLEET_METRICS},
+        after=page[-1] if len(node_ids) > _PAGE else None,
+    )
+
+
+async def read_series(past: FleetPast, span: TimeRange, points: int) -> FleetSeries:
+    """Return the whole fleet's figures at points of a range, fewer for a large fleet."""
+    resolution = Resolution.MINUTE if span.end - span.start <= MAX_SPAN_OF_MINUTES_MS else Resolution.HOUR
+    node_ids = await _node_ids(past.database, 0, None)
+    starts, step = windows(span, _WIDTH_MS[resolution], min(points, MAX_READ // max(1, len(node_ids))))
+    totals = []
+    async with _busy:
+        pages = [node_ids[first : first + _PAGE] for first in range(0, len(node_ids), _PAGE)]
+        physical = [await _physical(past, page) for page in pages]
+        for start in starts:
+            total = _Total()
+            for page, known in zip(pages, physical, strict=True):
+                total.add((await _figures(past, page, resolution, start, known)).values())
+            totals.append(total)
+    return FleetSeries(
+        resolution=resolution,
+        step_ms=step,
+        times_ms=starts,
+        nodes=[total.nodes for total in totals],
+        values={name: [total.values.get(name) for total in totals] for name in FLEET_METRICS},
+    )
+
+
+def windows(span: TimeRange, width_ms: int, most: int) -> tuple[list[int], float]:
+    """Return when at most `most` minutes or hours that touch a range begin, the last of it always, and their step."""
+    first, last = int(span.start // width_ms), int(-(-span.end // width_ms)) - 1
+    count = max(1, last - first + 1)
+    step = max(1.0, count / max(1, most))
+    places = range(min(count, max(1, most)))
+    return [(last - int(place * step)) * width_ms for place in reversed(places)], step * width_ms
+
+
+class _Total:
+    """The figures of many nodes together."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self.values: dict[str, float] = {}
+
+    def add(self, figures: Iterable[_Of]) -> None:
+        for one in figures:
+            self.nodes += 1
+            for name, value in one.metrics.items():
+                if value is not None:
+                    before = self.values.get(name)
+                    joined = sum if name in _SUMMED else max
+                    self.values[name] = value if before is None else joined((before, value))
+
+
+async def _node_ids(database: Database, after: int, most: int | None) -> list[int]:
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute("SELECT id FROM node WHERE id > %s ORDER BY id LIMIT %s", (after, most))
+        return [node_id for (node_id,) in await cursor.fetchall()]
+
+
+async def _physical(past: FleetPast, node_ids: Sequence[int]) -> dict[int, frozenset[str]]:
+    """Return the nodes' network devices that are hardware; without nodes that have not reported them."""
+    known = {node_id: past.registry.get(node_id).physical for node_id in node_ids}
+    async with past.database.pool.connection() as connection:
+        cursor = await connection.execute(
+            """
+            SELECT id, coalesce(array_agg(nic->>'name') FILTER (WHERE nic->>'virtual' = 'false'), '{}')
+            FROM node LEFT JOIN jsonb_array_elements(inventory->'netdevs') AS nic ON nic->>'name' <> 'lo'
+            WHERE id = ANY(%s) AND jsonb_typeof(inventory->'netdevs') = 'array' GROUP BY id
+            """,
+            ([node_id for node_id, names in known.items() if names is None],),
+        )
+        stored = {node_id: frozenset(names) for node_id, names in await cursor.fetchall()}
+    return {node_id: names for node_id, names in known.items() if names is not None} | stored
+
+
+async def _figures(
+    past: FleetPast,
+    node_ids: Sequence[int],
+    resolution: Resolution,
+    start_ms: int,
+    physical: Mapping[int, frozenset[str]],
+) -> dict[int, _Of]:
+    """Return the figures by node of at most a page of nodes, without those of which nothing is stored."""
+    end_ms = start_ms + _WIDTH_MS[resolution]
+    async with past.database.pool.connection() as connection:
+        rows = await repository.read_rollups_of_nodes(
+            connection, _TABLES[resolution], node_ids, from_unix_ms(start_ms), from_unix_ms(end_ms)
+        )
+    return await asyncio.to_thread(lambda: dict(_decoded(rows, physical)))
+
+
+def _decoded(rows: Sequence[TupleRow], physical: Mapping[int, frozenset[str]]) -> Iterator[tuple[int, _Of]]:
+    for node_id, parts in repository.decode_rollups(rows).items():
+        yield node_id, _of(parts, physical.get(node_id))
+
+
+def _of(parts: Sequence[Rollup], physical: frozenset[str] | None) -> _Of:
+    """Return the figures of a node's roll-ups. physical: the netdevs that count; all but loopback where unknown."""
+    rollup = parts[0] if len(parts) == 1 else merge_rollups(parts)
+    counted = netdevs_counted(physical)
+    values: dict[str, float | None] = dict.fromkeys(FLEET_METRICS)
+    for name, metric in FLEET_METRICS.items():
+        if metric.source is None or (amount := rollup.amount(metric.source, counted)) is None:
+            continue
+        values[name] = metric.value(amount, rollup.duration_s)
+    busiest, softirq = (largest_share(rollup.means[row].tobytes()) or (None, None) for row in _SHARE_ROWS)
+    values |= {"busiest_cpu_percent": busiest[1], "softirq_cpu_percent": softirq[1]}
+    return _Of(busiest[0], softirq[0], values)

@@ -1,0 +1,1 @@
+"""A simulated fleet to try Coresteer with, which `coresteer up` starts and removes on request."""

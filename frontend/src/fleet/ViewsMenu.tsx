@@ -1,0 +1,123 @@
+import { Button, Checkbox, Popover, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, errorMessage, unwrap } from "../api/client";
+import { meQuery } from "../api/queries";
+import { useHasRole } from "../auth/me";
+import { FormError, fieldError } from "../components/FormError";
+import { fleetViewsQuery, searchOf, viewText } from "./savedViews";
+import type { FleetSearch } from "./search";
+import styles from "./views.module.css";
+
+type Props = { search: FleetSearch; onChoose: (search: FleetSearch) => void };
+
+/** A menu of the saved views, which saves the shown one. */
+export function ViewsMenu({ search, onChoose }: Props) {
+  const [opened, setOpened] = useState(false);
+  const { data: views, error } = useQuery(fleetViewsQuery);
+  const now = viewText(search);
+  const current = views?.find((view) => view.search === now && now !== "");
+  return (
+    <Popover opened={opened} onChange={setOpened} trapFocus position="bottom-end" width={340} withinPortal>
+      <Popover.Target>
+        <Button onClick={() => setOpened(!opened)} aria-expanded={opened}>
+          {current === undefined ? "Views" : `View: ${current.name}`}
+        </Button>
+      </Popover.Target>
+      <Popover.Dropdown className={styles.views}>
+        {error !== null && (
+          <p className="bad" role="alert">
+            {errorMessage(error)}
+          </p>
+        )}
+        {views?.length === 0 && <p className="muted">No view is saved yet.</p>}
+        <ul aria-label="Saved views">
+          {views?.map((view) => (
+            <li key={view.id} aria-current={view === current || undefined}>
+              <button
+                type="button"
+                className="link"
+                onClick={() => {
+                  onChoose(searchOf(view.search, search));
+                  setOpened(false);
+                }}
+              >
+                {view.name}
+              </button>
+              {view.shared && <span className="tag">shared by {view.created_by}</span>}
+              <span className="grow" />
+              <DeleteView id={view.id} name={view.name} by={view.created_by} />
+            </li>
+          ))}
+        </ul>
+        <SaveView text={now} />
+      </Popover.Dropdown>
+    </Popover>
+  );
+}
+
+/** Deletes a view: its user's own, or for an administrator any. */
+function DeleteView({ id, name, by }: { id: number; name: string; by: string }) {
+  const client = useQueryClient();
+  const isAdmin = useHasRole("admin");
+  const me = useQuery(meQuery).data;
+  const remove = useMutation({
+    mutationFn: () => unwrap(api.DELETE("/api/fleet-views/{view_id}", { params: { path: { view_id: id } } })),
+    onSettled: () => client.invalidateQueries(fleetViewsQuery),
+  });
+  if (!isAdmin && me?.username !== by) return null;
+  return (
+    <button
+      type="button"
+      className="link"
+      aria-label={`Delete the view ${name}`}
+      disabled={remove.isPending}
+      onClick={() => remove.mutate()}
+    >
+      delete
+    </button>
+  );
+}
+
+/** Saves the page's parameters under a name. */
+function SaveView({ text }: { text: string }) {
+  const client = useQueryClient();
+  const mayShare = useHasRole("operator");
+  const [name, setName] = useState("");
+  const [shared, setShared] = useState(false);
+  const save = useMutation({
+    mutationFn: () => unwrap(api.POST("/api/fleet-views", { body: { name: name.trim(), search: text, shared } })),
+    onSuccess: () => {
+      setName("");
+      return client.invalidateQueries(fleetViewsQuery);
+    },
+  });
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        save.mutate();
+      }}
+    >
+      <TextInput
+        label="Save what is shown as"
+        description="filter, grouping, color, sort, columns and comparison; not the time"
+        maxLength={60}
+        value={name}
+        error={fieldError(save.error, "name")}
+        onChange={(event) => setName(event.currentTarget.value)}
+      />
+      {mayShare && (
+        <Checkbox
+          label="Share with everyone"
+          checked={shared}
+          onChange={(event) => setShared(event.currentTarget.checked)}
+        />
+      )}
+      <FormError error={save.error} fields={["name"]} />
+      <Button type="submit" variant="filled" loading={save.isPending} disabled={name.trim() === ""}>
+        Save view
+      </Button>
+    </form>
+  );
+}

@@ -1,0 +1,150 @@
+"""Past figures of the fleet: a minute or hour of every node, and the whole fleet over time, in bounded answers."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+from tests.backend.conftest import Backend, Client
+from tests.backend.telemetry_data import machine
+
+from coresteer.fleet import past
+from coresteer.nodes.tables import NodeRow
+from coresteer.telemetry import partitions, repository
+from coresteer.telemetry.history import TimeRange
+from coresteer.telemetry.rollup import MINUTE_MS, minute_rollups
+from coresteer_core.metrics import FLEET_METRICS
+from coresteer_core.node.rates import NetdevCounts
+
+START = 1_790_000_040_000
+"""The beginning of a minute."""
+HOUR_MS = 60 * MINUTE_MS
+
+
+def _time(milliseconds: float) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+async def _node(backend: Backend, name: str, minutes: dict[int, int], *, cpus: int = 4) -> int:
+    """A node with bytes received per second in these minutes after START, and as many from a bridge."""
+    inventory = {"netdevs": [{"name": "eth0", "virtual": False}, {"name": "br0", "virtual": True}]}
+    async with backend.database.session() as session:
+        row = NodeRow(name=name, simulated=False, inventory=inventory)
+        session.add(row)
+        await session.flush()
+        node_id = row.id
+    rollups = []
+    for minute, rx in minutes.items():
+        counts = [NetdevCounts(netdev, rx, 0, 1, 1, 0, 0, 0, 0) for netdev in ("eth0", "br0", "lo")]
+        first = START + minute * MINUTE_MS + 1000
+        samples = [
+            replace(rates, time_ms=first + second * 1000, duration_s=1.0, netdevs=counts)
+            for second, rates in enumerate(machine(60, cpus=cpus, irqs=4))
+        ]
+        rollups += minute_rollups(samples[:20]) + minute_rollups(samples[20:])  # a minute may be stored in two parts
+    async with backend.database.pool.connection() as connection:
+        times = {one.start_ms for one in rollups}
+        await partitions.create_partitions(connection, {partitions.partition_of("telemetry_minute", t) for t in times})
+        await repository.copy_minutes(connection, [(node_id, one) for one in rollups])
+    return node_id
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def nodes(backend: Backend) -> AsyncIterator[tuple[int, int, int]]:
+    yield (
+        await _node(backend, "past-a", {0: 1000, 1: 3000, 60: 500}),
+        await _node(backend, "past-b", {0: 200, 60: 700}, cpus=2),
+        await _node(backend, "past-c", {}),
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def viewer(backend: Backend) -> Client:
+    return await backend.client("viewer")
+
+
+async def test_a_past_minute_has_the_figures_of_each_node_with_data_from_all_parts_of_the_minute(
+    viewer: Client, nodes: tuple[int, int, int]
+) -> None:
+    answer = (await viewer.get(f"/api/nodes/figures?at={_time(START + 59_999)}")).json()
+    assert (answer["from_time"], answer["to_time"]) == (_time(START), _time(START + MINUTE_MS))
+    assert (answer["node_ids"], answer["after"]) == ([*nodes[:2]], None)
+    assert answer["metrics"].keys() == FLEET_METRICS.keys()
+    assert answer["metrics"]["rx_bytes_per_s"] == pytest.approx([1000, 200])  # without the bridge and loopback
+    assert answer["metrics"]["rtt_p99_us"] == [2059, 2059]
+    assert all(0 < busy <= 100 for busy in answer["metrics"]["busiest_cpu_percent"])
+    assert all(cpu in range(4) for cpu in answer["busiest_cpu"])
+
+
+async def test_a_minute_without_data_has_no_nodes_rather_than_zeros(
+    viewer: Client, nodes: tuple[int, int, int]
+) -> None:
+    answer = (await viewer.get(f"/api/nodes/figures?at={_time(START - 1)}")).json()
+    assert (answer["node_ids"], answer["metrics"]["rx_bytes_per_s"]) == ([], [])
+
+
+async def test_past_figures_are_answered_in_pages(
+    viewer: Client, nodes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "_PAGE", 1)
+    found: list[int] = []
+    after: int | None = nodes[0] - 1
+    pages = 0
+    while after is not None:
+        answer = (await viewer.get(f"/api/nodes/figures?at={_time(START)}&after={after}")).json()
+        found, after, pages = found + answer["node_ids"], answer["after"], pages + 1
+    assert found == [*nodes[:2]]
+    assert pages >= len(nodes)
+
+
+async def test_the_fleet_over_time_sums_rates_and_has_the_largest_of_other_figures(
+    viewer: Client, nodes: tuple[int, int, int]
+) -> None:
+    span = f"from_time={_time(START)}&to_time={_time(START + 3 * MINUTE_MS)}"
+    answer = (await viewer.get(f"/api/nodes/figures/series?{span}")).json()
+    assert (answer["resolution"], answer["step_ms"]) == ("minute", MINUTE_MS)
+    assert answer["times_ms"] == [START, START + MINUTE_MS, START + 2 * MINUTE_MS]
+    assert answer["nodes"] == [2, 1, 0]
+    assert answer["values"]["rx_bytes_per_s"] == pytest.approx([1200, 3000, None])
+    assert answer["values"]["rtt_p99_us"] == [2059, 2059, None]
+
+
+async def test_a_long_range_is_read_from_hours(viewer: Client, nodes: tuple[int, int, int], backend: Backend) -> None:
+    hour = START - START % HOUR_MS + 2 * HOUR_MS
+    made = minute_rollups(machine(60, cpus=4, irqs=4, start_ms=hour + 2000))
+    async with backend.database.pool.connection() as connection:
+        await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
+        await repository.replace_hours(connection, repository.from_unix_ms(hour), [(nodes[0], made[0])])
+    span = f"from_time={_time(hour - 24 * HOUR_MS)}&to_time={_time(hour + HOUR_MS)}"
+    answer = (await viewer.get(f"/api/nodes/figures/series?{span}")).json()
+    assert (answer["resolution"], len(answer["times_ms"]), answer["nodes"][-1]) == ("hour", 25, 1)
+    assert sum(answer["nodes"]) == 1
+    at = (await viewer.get(f"/api/nodes/figures?at={_time(hour)}&resolution=hour")).json()
+    assert at["node_ids"] == [nodes[0]]
+
+
+async def test_a_large_fleet_has_fewer_points(
+    viewer: Client, nodes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "MAX_READ", 0)
+    span = f"from_time={_time(START)}&to_time={_time(START + 61 * MINUTE_MS)}"
+    answer = (await viewer.get(f"/api/nodes/figures/series?{span}")).json()
+    assert (answer["times_ms"], answer["nodes"]) == ([START + 60 * MINUTE_MS], [2])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "most", "expected"),
+    [(1, 10, [0]), (3, 10, [0, 1, 2]), (10, 2, [4, 9]), (10, 4, [2, 4, 7, 9]), (5, 0, [4])],
+)
+def test_windows_are_even_and_end_with_the_range(minutes: int, most: int, expected: list[int]) -> None:
+    starts, step = past.windows(TimeRange(START, START + minutes * MINUTE_MS), MINUTE_MS, most)
+    assert [(start - START) // MINUTE_MS for start in starts] == expected
+    assert step == MINUTE_MS * max(1, minutes / max(1, most))
+
+
+@pytest.mark.parametrize(
+    "query", ["at=yesterday", "at=0001-01-01T00:00:00Z", f"at={_time(START)}&resolution=sample", ""]
+)
+async def test_an_invalid_time_is_refused(viewer: Client, query: str) -> None:
+    assert (await viewer.get(f"/api/nodes/figures?{query}")).status_code == 422
