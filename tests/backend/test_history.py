@@ -4,21 +4,25 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from itertools import chain, repeat
 
 import numpy as np
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 from tests.backend.conftest import Backend, Client, running_backend
-from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, tell
 from tests.backend.telemetry_data import machine
+from tests.support.polling import PATIENCE_S
 
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_samples
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.partitions import HOUR_MS
+from coresteer.telemetry.repository import to_unix_ms
 from coresteer_core.metrics import COUNTER_SOURCES, HISTORY_METRICS
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.rates import NetdevCounts, Rates
-from coresteer_core.protocol import InventoryMessage
+from coresteer_core.protocol import InventoryMessage, RatesMessage
 
 CPUS = 8
 SECONDS = 300
@@ -33,7 +37,7 @@ def _netdev(name: str, *, virtual: bool) -> Netdev:
 
 
 class Past:
-    """A node with five minutes of samples, half of them stored and half of them not yet."""
+    """A node with five minutes of samples, of which the last is not stored yet."""
 
     def __init__(self, agent: FakeAgent, samples: list[Rates]) -> None:
         self.agent = agent
@@ -67,11 +71,10 @@ async def past(slow: Backend) -> AsyncIterator[Past]:
         veth = [NetdevCounts("veth1", 10, 10, 1, 1, 0, 0, 0, 0), NetdevCounts("lo", 7, 7, 1, 1, 0, 0, 0, 0)]
         time_ms = first + position * 1000
         samples.append(replace(rates, time_ms=time_ms, duration_s=1.0, netdevs=eth0 + veth))
-    async with asyncio.timeout(60), agent:
+    async with asyncio.timeout(PATIENCE_S), agent:
         inventory = Inventory([_netdev("eth0", virtual=False), _netdev("veth1", virtual=True)], [])
-        await agent.say(InventoryMessage(inventory))
-        await agent.send_rates(samples)
-        await agent.until_acked(200)
+        await tell(slow.app.state.bus, agent, InventoryMessage(inventory), *map(RatesMessage, samples))
+        await agent.until_acked(SECONDS - 60)  # all but the minute that is still open
         yield Past(agent, samples)
 
 
@@ -82,6 +85,18 @@ async def _heatmap(viewer: Client, path: str) -> tuple[tuple[int, int, int, floa
     rows, columns, resolution, start, width = struct.unpack_from("<IIIdd", answer.content, 4)
     cells = np.frombuffer(answer.content, np.uint8, offset=32).reshape(rows, columns)
     return (rows, columns, resolution, start, width), cells
+
+
+async def test_the_span_of_samples_reaches_from_the_first_stored_to_the_latest_one(
+    past: Past, slow: Backend, viewer: Client
+) -> None:
+    span = (await viewer.get(f"/api/nodes/{past.agent.node_id}/samples-span")).json()
+    first, last = (to_unix_ms(datetime.fromisoformat(span[end])) for end in ("from_time", "to_time"))
+    assert first == pytest.approx(past.start, abs=1), "the first minutes are stored"
+    assert last == past.end - 1, "the last minute is not stored yet"
+    silent = await enrolled(slow.database, slow.url, "silent")
+    none = (await viewer.get(f"/api/nodes/{silent.node_id}/samples-span")).json()
+    assert none == {"from_time": None, "to_time": None}
 
 
 async def test_a_heatmap_shows_every_sample_stored_or_not(past: Past, viewer: Client) -> None:
@@ -170,6 +185,16 @@ async def test_the_matrix_counts_every_cell(past: Past, viewer: Client) -> None:
     assert {row["label"] for row in matrix["rows"]} >= {"LOC", "RES"}
 
 
+async def test_the_interrupts_of_an_irq_over_time_add_up_to_the_matrix(past: Past, viewer: Client) -> None:
+    matrix = (await viewer.get(past.path("matrix?"))).json()
+    series = (await viewer.get(past.path("interrupts?points=10&"))).json()
+    numbered = [row for row in matrix["rows"] if row["label"].isdigit()]
+    assert list(series["values"]) == [row["label"] for row in numbered[:16]]
+    for row in numbered[:16]:
+        mean = np.mean(series["values"][row["label"]])
+        assert mean == pytest.approx(sum(row["per_s"].values()), rel=0.02)
+
+
 async def test_making_an_hour_again_gives_the_same(past: Past, slow: Backend) -> None:
     async def hours() -> list[object]:
         async with slow.database.pool.connection() as connection:
@@ -203,6 +228,14 @@ async def test_a_wrong_range_is_refused_naming_the_field(past: Past, viewer: Cli
     answer = await viewer.get(f"/api/nodes/{past.agent.node_id}/{query}")
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+async def test_a_slow_commit_hides_no_samples(past: Past, slow: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    generations = chain([1] * 15, repeat(2))  # odd during a commit, which here takes 15 looks
+    monkeypatch.setattr(slow.app.state.ingest, "commit_generation", lambda _: next(generations))
+    source = TelemetrySource(slow.database, slow.app.state.ingest, past.agent.node_id, interval_s=1.0)
+    found = await read_samples(source, TimeRange(past.start, past.end))
+    assert [rates.seq for rates in found] == [rates.seq for rates in past.samples]
 
 
 async def test_an_unknown_node_is_not_found(viewer: Client) -> None:

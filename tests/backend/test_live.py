@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import enrolled, rates
-from tests.support.polling import poll_async
+from tests.support.polling import PATIENCE_S, poll_async
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -67,7 +67,7 @@ async def browser(backend: Backend, origin: str | None = None) -> AsyncIterator[
 
 async def until(websocket: ClientConnection, wanted: Callable[[Frame], bool]) -> Frame:
     """The first frame of that kind."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             frame = await websocket.recv()
             parsed = parse(frame) if isinstance(frame, bytes) else (json.loads(frame), {})
@@ -84,7 +84,7 @@ async def subscribe(page: ClientConnection, backend: Backend, node_id: int) -> N
 
 async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "watched")
-    async with asyncio.timeout(30), agent, browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), agent, browser(quick) as page:
         await subscribe(page, quick, agent.node_id)
         sample = rates(1)
         await agent.send_rates([sample])
@@ -99,7 +99,7 @@ async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) ->
 async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Backend) -> None:
     live = await enrolled(quick.database, quick.url, "in-the-fleet")
     never = await enrolled(quick.database, quick.url, "never-seen")
-    async with asyncio.timeout(40), live, browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), live, browser(quick) as page:
         await page.send(json.dumps({"fleet": True}))
         hub: LiveHub = quick.app.state.live
         await hub._load_known_nodes()  # otherwise only every tenth second
@@ -130,7 +130,7 @@ async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) 
             and frame[0]["node"]["health"] == health
         )
 
-    async with asyncio.timeout(40), browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), browser(quick) as page:
         async with agent:
             await agent.send_rates([rates(1)])
             header, _ = await until(page, is_now("live"))
@@ -142,7 +142,7 @@ async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) 
 async def test_a_page_is_told_to_fetch_the_inventory_of_the_node_it_looks_at(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "inventory")
     other = await enrolled(quick.database, quick.url, "another-inventory")
-    async with asyncio.timeout(40), agent, other, browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), agent, other, browser(quick) as page:
         await page.send(json.dumps({"node": agent.node_id, "fleet": True}))
         await until(page, lambda frame: frame[0]["type"] == "fleet")  # it was heard
         await other.say(InventoryMessage(Inventory([], [])))
@@ -152,14 +152,14 @@ async def test_a_page_is_told_to_fetch_the_inventory_of_the_node_it_looks_at(qui
 
 
 async def test_a_page_of_another_origin_is_refused(quick: Backend) -> None:
-    async with asyncio.timeout(20), browser(quick, origin="http://evil.example") as page:
+    async with asyncio.timeout(PATIENCE_S), browser(quick, origin="http://evil.example") as page:
         with pytest.raises(ConnectionClosed):
             await page.recv()
         assert page.close_code == 1008 and "origin" in (page.close_reason or "")
 
 
 async def test_a_page_that_says_nonsense_is_told_so(quick: Backend) -> None:
-    async with asyncio.timeout(20), browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), browser(quick) as page:
         await page.send('{"node": "one"}')
         with pytest.raises(ConnectionClosed):
             while True:
@@ -170,7 +170,7 @@ async def test_a_page_that_says_nonsense_is_told_so(quick: Backend) -> None:
 async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "unread")
     live: LiveHub = quick.app.state.live
-    async with asyncio.timeout(40), agent, browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), agent, browser(quick) as page:
         await subscribe(page, quick, agent.node_id)
         await agent.send_rates([rates(1)])
         await until(page, lambda frame: frame[0]["type"] == "rates" and frame[0]["seq"] == 1)
@@ -185,3 +185,13 @@ async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Bac
             header, _ = await until(page, lambda frame: frame[0]["type"] == "rates")
             seqs.append(header["seq"])
     assert len(seqs) < 4999 and seqs == sorted(set(seqs))
+
+
+async def test_a_deleted_node_is_told_to_every_page(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "deleted")
+    admin = await quick.client("admin")
+    async with asyncio.timeout(PATIENCE_S), browser(quick) as page:
+        await subscribe(page, quick, agent.node_id)
+        assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
+        event, _ = await until(page, lambda frame: frame[0]["type"] == "deleted-nodes")
+    assert event["node_ids"] == [agent.node_id]

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from msgspec.structs import replace
 from tests.backend.telemetry_data import machine
 
 from coresteer.telemetry import chunks, rollup
-from coresteer.telemetry.byte_columns import compress
+from coresteer.telemetry.byte_columns import compress, decompress
 from coresteer.telemetry.chunk_decoding import decode
 from coresteer.telemetry.chunks import Scalars
 from coresteer.telemetry.heatmap import max_pool
@@ -131,6 +133,17 @@ def test_minutes_split_at_the_minute_and_add_up() -> None:
     assert np.abs(found[0].means[0].astype(float) - busy.mean(axis=0)).max() <= 0.5
 
 
+def test_a_minute_has_the_cpu_time_of_cpus_that_are_almost_idle() -> None:
+    stream = machine(60, cpus=2, start_ms=1_800_000_000_000 + 1000)
+    share = np.array([1, ABSENT_SHARE], np.uint8).tobytes()  # 0.5 % of the first CPU, for one second of a minute
+    quiet = [replace(r, shares={"busy": share if r.seq == stream[0].seq else b"\0\0"}) for r in stream]
+    (minute,) = minute_rollups(quiet)
+    assert minute.means[0].tolist() == [0, 0]
+    assert {field: value for field, value in minute.amounts.items() if field.startswith("cpu_")} == {
+        "cpu_busy_s": pytest.approx(0.005 * stream[0].duration_s, abs=1e-6)
+    }
+
+
 def test_merged_minutes_are_the_minute_of_all_but_for_rounded_means() -> None:
     stream = machine(60, start_ms=1_800_000_000_000 + 1000)
     halves = [part for half in (stream[:20], stream[20:]) for part in minute_rollups(half)]
@@ -177,3 +190,10 @@ def test_columns_take_the_maximum_and_leave_no_gap(
 ) -> None:
     pooled = max_pool(np.array([values], np.uint8), np.array(starts), np.array(ends), 4)
     assert pooled[0].tolist() == expected
+
+
+def test_columns_are_decompressed_in_several_threads_at_once() -> None:
+    columns = [np.random.default_rng(seed).integers(0, 9, 50_000, np.uint8).tobytes() for seed in range(8)]
+    packed = [compress(column) for column in columns] * 50
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(decompress, packed)) == columns * 50

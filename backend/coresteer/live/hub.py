@@ -3,9 +3,12 @@
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
+from fastapi import WebSocketException, status
 
 from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, NodeEvent, PoliciesEvent
@@ -28,6 +31,8 @@ _LOAD_EVERY_TICKS = 10
 _MAX_FRAMES = 16
 _MAX_EVENTS = 1000
 _NODES_AT_ONCE = 250
+_MAX_PAGES_PER_USER = 32
+"""Every event is sent to each of them."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -63,7 +68,8 @@ class LiveHub:
         self._bus = bus
         self._registry = registry
         self._browsers: set[Browser] = set()
-        self._subscribers: dict[int, list[Browser]] = {}
+        self._pages_of: Counter[str] = Counter()
+        self._subscribers: dict[int, set[Browser]] = {}
         self._changed_nodes: set[int] = set()
         self._seen_before: dict[int, bool] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,21 +98,31 @@ class LiveHub:
             for browser in browsers:
                 browser.send(text)
 
-    def join(self, browser: Browser) -> None:
-        """Add a browser, or apply its new subscription."""
+    @contextmanager
+    def browser(self, username: str) -> Iterator[Browser]:
+        """Add a page of this user while the block runs. Raises WebSocketException when the user has too many open."""
+        if self._pages_of[username] >= _MAX_PAGES_PER_USER:
+            reason = f"{_MAX_PAGES_PER_USER} pages of {username} are open already; close one of them."
+            raise WebSocketException(status.WS_1013_TRY_AGAIN_LATER, reason)
+        browser = Browser()
         self._browsers.add(browser)
-        self._index()
+        self._pages_of[username] += 1
+        try:
+            yield browser
+        finally:
+            self.subscribe(browser, Subscription())
+            self._browsers.discard(browser)
+            self._pages_of -= Counter([username])
 
-    def leave(self, browser: Browser) -> None:
-        """Remove a browser that disconnected."""
-        self._browsers.discard(browser)
-        self._index()
-
-    def _index(self) -> None:
-        self._subscribers = {}
-        for browser in self._browsers:
-            if browser.subscription.node is not None:
-                self._subscribers.setdefault(browser.subscription.node, []).append(browser)
+    def subscribe(self, browser: Browser, subscription: Subscription) -> None:
+        """Replace what a page receives."""
+        before, browser.subscription = browser.subscription.node, subscription
+        if before is not None:
+            self._subscribers[before].discard(browser)
+            if not self._subscribers[before]:
+                del self._subscribers[before]
+        if subscription.node is not None:
+            self._subscribers.setdefault(subscription.node, set()).add(browser)
 
     def _send_to_all(self, event: dict[str, object]) -> None:
         text = msgspec.json.encode(event).decode()
@@ -168,6 +184,10 @@ class LiveHub:
             self._changed_nodes.difference_update(some)
             for summary in summaries:
                 self._send_to_all({"type": "node", "node": summary.model_dump(mode="json")})
+            if deleted := set(some) - {summary.id for summary in summaries}:
+                for node_id in deleted:
+                    self._seen_before.pop(node_id, None)
+                self._send_to_all({"type": "deleted-nodes", "node_ids": sorted(deleted)})
             await asyncio.sleep(0)
 
     async def _publish_fleet(self) -> None:

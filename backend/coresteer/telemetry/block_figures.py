@@ -1,33 +1,36 @@
 """Metrics of a block of time of one node from its roll-ups: ratios of sums, never means of ratios. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from coresteer.telemetry.rollup import Rollup
+from coresteer.telemetry.rollup import CPU_SECONDS, Rollup
 from coresteer_core.metrics import REPORT_METRICS, Metric
+from coresteer_core.node.metric_values import Counted
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
-Counted = Callable[[str], bool]
-"""Whether the traffic of the netdev with that name counts."""
-
-_CPU_KINDS = {f"cpu_{kind}_percent": kind for kind in ("busy", "softirq", "irq", "user", "system")}
+_CPU_KINDS = {f"cpu_{kind}_percent": kind for kind in CPU_SECONDS}
 _BITS = ("rx_bit_per_s", "tx_bit_per_s")
 _RATIOS = {
     "packets_per_interrupt": (("packets_per_s",), ("interrupts_per_s",)),
     "remote_numa_share": (("numa_other_per_s",), ("numa_local_per_s", "numa_other_per_s")),
 }
 """Metrics that are one sum of amounts divided by another."""
+_MIN_WITHIN = 0.95
 _ONE_EVENT = 1.0
 """Added to counts of events, of which a block may have none: a difference then still only depends on both blocks."""
 
 
 class Sums(NamedTuple):
-    """A metric in a block as amount ÷ base. event: the amount counts events that may be none."""
+    """A metric in a block as amount ÷ base. event: the amount counts events that may be none.
+
+    floor: the value that stands for smaller ones and for 0 where a logarithm is taken.
+    """
 
     amount: float
     base: float
     event: bool = False
+    floor: float = 0.0
 
     @property
     def value(self) -> float:
@@ -37,8 +40,8 @@ class Sums(NamedTuple):
     @property
     def log(self) -> float | None:
         """Return the logarithm of the metric, None where it has none."""
-        amount = self.amount + (_ONE_EVENT if self.event else 0.0)
-        return math.log(amount / self.base) if amount > 0 else None
+        value = max((self.amount + (_ONE_EVENT if self.event else 0.0)) / self.base, self.floor)
+        return math.log(value) if value > 0 else None
 
 
 class BlockFigures(NamedTuple):
@@ -57,6 +60,25 @@ class BlockFigures(NamedTuple):
 def between(rollups: Iterable[Rollup], start_ms: float, end_ms: float) -> list[Rollup]:
     """Return the roll-ups whose middle lies in a range of the node's time."""
     return [one for one in rollups if start_ms <= (one.start_ms + one.end_ms) / 2 < end_ms]
+
+
+def within(rollups: Iterable[Rollup], start_ms: float, end_ms: float) -> list[Rollup]:
+    """Return the roll-ups that lie in a range of the node's time, but for a twentieth: samples end a little later.
+
+    One that reaches further into the next block has something of what was in force there.
+    """
+    return [one for one in rollups if _overlap(one, start_ms, end_ms) >= _MIN_WITHIN]
+
+
+def covered_s(rollups: Iterable[Rollup], start_ms: float, end_ms: float) -> float:
+    """Return of how much of a range there are samples, also in roll-ups that reach out of it."""
+    return sum(one.duration_s * _overlap(one, start_ms, end_ms) for one in rollups)
+
+
+def _overlap(rollup: Rollup, start_ms: float, end_ms: float) -> float:
+    """Return the share of a roll-up's time that lies in a range."""
+    inside = min(rollup.end_ms, end_ms) - max(rollup.start_ms, start_ms)
+    return max(0.0, inside) / max(1, rollup.end_ms - rollup.start_ms)
 
 
 def block_figures(rollups: Sequence[Rollup], metrics: Iterable[str], counted: Counted) -> BlockFigures:
@@ -83,11 +105,11 @@ def difference(enforced: BlockFigures, holdout: BlockFigures, metric: str) -> fl
 
 def _sums(name: str, metric: Metric, rollup: Rollup, counted: Counted) -> Sums | None:
     if name in _CPU_KINDS:
-        cpus = _cpus(rollup, _CPU_KINDS[name])
-        return None if cpus is None else Sums(100 * cpus * rollup.duration_s, rollup.duration_s)
+        cpu_s = _cpu_s(rollup, _CPU_KINDS[name])
+        return None if cpu_s is None else Sums(100 * cpu_s, rollup.duration_s)
     if name == "cpu_s_per_gbit":
-        cpus, octets = _cpus(rollup, "busy"), _sum(rollup, counted, _BITS)
-        return None if cpus is None or octets is None else Sums(cpus * rollup.duration_s, 8 * octets / 1e9)
+        cpu_s, octets = _cpu_s(rollup, "busy"), _sum(rollup, counted, _BITS)
+        return None if cpu_s is None or octets is None else Sums(cpu_s, 8 * octets / 1e9)
     if name in _RATIOS:
         amount, base = (_sum(rollup, counted, names) for names in _RATIOS[name])
         return None if amount is None or base is None else Sums(amount, base)
@@ -106,8 +128,10 @@ def _sum(rollup: Rollup, counted: Counted, names: Iterable[str]) -> float | None
     return sum(known) if len(known) == len(amounts) else None
 
 
-def _cpus(rollup: Rollup, kind: str) -> float | None:
-    """Return the CPU seconds per second of a kind of time, None where it is unknown."""
+def _cpu_s(rollup: Rollup, kind: str) -> float | None:
+    """Return the CPU seconds of a kind of time, None where unknown; of older roll-ups from their rounded means."""
+    if (seconds := rollup.amounts.get(CPU_SECONDS[kind])) is not None:
+        return seconds
     shares = rollup.means[CPU_SHARES.index(kind)]
     known = shares[shares != ABSENT_SHARE]
-    return float(known.sum(dtype=float)) / SHARES_PER_UNIT if known.size else None
+    return float(known.sum(dtype=float)) / SHARES_PER_UNIT * rollup.duration_s if known.size else None

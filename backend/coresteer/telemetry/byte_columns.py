@@ -1,5 +1,6 @@
 """Compression of arrays of numbers: byte planes, then zstd. Pure."""
 
+import threading
 from typing import TypeAlias
 
 import numpy as np
@@ -14,18 +15,26 @@ F64: TypeAlias = npt.NDArray[np.float64]
 
 _MAX_COLUMN_BYTES = 1 << 30
 
-_compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=False)
-_decompressor = zstandard.ZstdDecompressor()
+
+class _OfThread(threading.local):
+    """zstd's contexts, which no two threads may use at the same time."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=False)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_of_thread = _OfThread()
 
 
 def compress(data: bytes) -> bytes:
     """Return data as a compressed zstd frame of level 1."""
-    return _compressor.compress(data)
+    return _of_thread.compressor.compress(data)
 
 
 def decompress(data: bytes) -> bytes:
     """Return the data of a zstd frame made by compress. Raises ZstdError for other bytes or more than 1 GiB."""
-    return _decompressor.decompress(data, max_output_size=_MAX_COLUMN_BYTES)
+    return _of_thread.decompressor.decompress(data, max_output_size=_MAX_COLUMN_BYTES)
 
 
 def to_byte_planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:

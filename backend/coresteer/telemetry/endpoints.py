@@ -1,4 +1,4 @@
-"""History of a node's metrics over HTTP: heat map, series, interrupt matrix."""
+"""History of a node's metrics over HTTP: heat map, series, interrupts over time, interrupt matrix."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -12,9 +12,10 @@ from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
 from coresteer.telemetry.heatmap import read_heatmap
-from coresteer.telemetry.history import TelemetrySource, TimeRange
-from coresteer.telemetry.irq_matrix import read_irq_matrix
-from coresteer.telemetry.schemas import Matrix, MatrixRow, MetricName, Series, Share
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_span
+from coresteer.telemetry.irq_matrix import read_irq_matrix, read_irq_series
+from coresteer.telemetry.repository import from_unix_ms
+from coresteer.telemetry.schemas import Matrix, MatrixRow, MetricName, SampleSpan, Series, Share
 from coresteer.telemetry.series import read_series
 from coresteer_core.metrics import HISTORY_METRICS
 
@@ -69,6 +70,15 @@ async def heatmap(
     return Response(block, media_type="application/octet-stream")
 
 
+@router.get("/samples-span")
+async def samples_span(request: Request, session: Session, _: Viewer, node_id: RowId) -> SampleSpan:
+    """Return from when until when there are samples of a node, for example for a backtest."""
+    span = await read_span(_source(request, await nodes.find_node(session, node_id)))
+    if span is None:
+        return SampleSpan(from_time=None, to_time=None)
+    return SampleSpan(from_time=from_unix_ms(span.start), to_time=from_unix_ms(span.end))
+
+
 @router.get("/series")
 async def series(
     request: Request,
@@ -88,6 +98,22 @@ async def series(
     inventory = nodes.reported_state(row).inventory
     physical = inventory.physical_netdevs() if inventory else None
     return await read_series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
+
+
+@router.get("/interrupts")
+async def interrupts(
+    request: Request,
+    session: Session,
+    _: Viewer,
+    node_id: RowId,
+    *,
+    from_time: AwareDatetime,
+    to_time: AwareDatetime,
+    points: Points = 300,
+) -> Series:
+    """Return interrupts per second of a node's 16 busiest IRQs over time, by IRQ number, over at most a day."""
+    span = TimeRange.validated(from_time, to_time, _LONGEST_MATRIX)
+    return await read_irq_series(_source(request, await nodes.find_node(session, node_id)), span, points)
 
 
 @router.get("/matrix")

@@ -1,6 +1,7 @@
 """Reads a node's samples and roll-ups over a time range, both stored and not yet stored."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ MAX_SPAN_OF_MINUTES_S = 3 * 86400 + 3600
 _POLICY_COLUMNS = ("busy", "irq", "softirq", "dropped", "irqs", "netdevs")
 """The columns that policies decide from."""
 _RESOLUTION_MS = {Resolution.MINUTE: 60_000.0, Resolution.HOUR: 3_600_000.0}
-_TRIES = 10
+_COMMIT_WAIT_S = 2.0
+"""A commit takes milliseconds, and on a busy machine some tenths of a second."""
+_COMMIT_POLL_S = 0.02
 _YEARS = range(1971, 2200)
 
 
@@ -40,6 +43,13 @@ class TelemetrySource:
     interval_s: float
 
 
+def checked_ms(time: datetime, field: str) -> float:
+    """Return the time of a request's field in Unix milliseconds. Raises Invalid."""
+    if time.year not in _YEARS:
+        raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
+    return to_unix_ms(time)
+
+
 @dataclass(frozen=True)
 class TimeRange:
     """A time range, both ends in Unix milliseconds."""
@@ -50,16 +60,14 @@ class TimeRange:
     @classmethod
     def validated(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "TimeRange":
         """Return the time range of a request's from_time and to_time. Raises Invalid."""
-        for field, time in (("from_time", from_time), ("to_time", to_time)):
-            if time.year not in _YEARS:
-                raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
+        start, end = checked_ms(from_time, "from_time"), checked_ms(to_time, "to_time")
         if to_time <= from_time:
             raise Invalid("The range must end after it begins.", field="to_time")
         if to_time - from_time > longest:
             hours = longest // timedelta(hours=1)
             span = f"{longest.days} days" if longest.days > 1 else f"{hours} hour{'s' if hours > 1 else ''}"
             raise Invalid(f"The range may span {span} at the most.", field="to_time")
-        return cls(to_unix_ms(from_time), to_unix_ms(to_time))
+        return cls(start, end)
 
     @property
     def resolution(self) -> Resolution:
@@ -78,16 +86,17 @@ class TimeRange:
 async def _consistent(source: TelemetrySource, read: Callable[[], Awaitable[T]]) -> tuple[T, list[Rates]]:
     """Return the result of read() on the database and the buffered samples, without duplicates or gaps.
 
-    Reads again when the ingest committed samples of the node meanwhile, at most 10 times.
+    Waits for a commit of the node's samples, and reads again when there was one meanwhile, for at most 2 s.
     """
-    for _ in range(_TRIES):
+    until = time.monotonic() + _COMMIT_WAIT_S
+    while time.monotonic() < until:
         before = source.ingest.commit_generation(source.node_id)
         if before % 2 == 0:
             found = await read()
             if source.ingest.commit_generation(source.node_id) == before:
                 return found, source.ingest.unstored(source.node_id)
         else:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_COMMIT_POLL_S)
     return await read(), []  # it commits continuously, so few samples are buffered
 
 
@@ -103,6 +112,20 @@ async def read_chunks(
             )
 
     return await _consistent(source, read)
+
+
+async def read_span(source: TelemetrySource) -> TimeRange | None:
+    """Return from when until when there are samples of the node, stored or not yet; None without any."""
+
+    async def read() -> tuple[datetime, datetime] | None:
+        async with source.database.pool.connection() as connection:
+            return await repository.stored_span(connection, source.node_id)
+
+    stored, unstored = await _consistent(source, read)
+    ends = [] if stored is None else [to_unix_ms(end) for end in stored]
+    if unstored:
+        ends += [unstored[0].time_ms - unstored[0].duration_s * 1000, float(unstored[-1].time_ms)]
+    return TimeRange(min(ends), max(ends)) if ends else None
 
 
 async def read_rollups(source: TelemetrySource, span: TimeRange) -> list[Rollup]:
@@ -141,7 +164,10 @@ def _minutes_of(unstored: Sequence[Rates]) -> list[Rollup]:
 
 
 async def read_minutes(source: TelemetrySource, span: TimeRange) -> list[Rollup]:
-    """Return the node's roll-ups of at most a minute each that lie entirely in the range."""
+    """Return a roll-up of each of the node's minutes, made of its parts that lie entirely in the range, in order.
+
+    A minute is stored in parts where the samples of it were committed at several times.
+    """
 
     async def read() -> list[Rollup]:
         async with source.database.pool.connection() as connection:
@@ -150,7 +176,11 @@ async def read_minutes(source: TelemetrySource, span: TimeRange) -> list[Rollup]
             )
 
     stored, unstored = await _consistent(source, read)
-    return [r for r in stored + _minutes_of(unstored) if span.start <= r.start_ms and r.end_ms <= span.end]
+    minutes: dict[int, list[Rollup]] = defaultdict(list)
+    for part in stored + _minutes_of(unstored):
+        if span.start <= part.start_ms and part.end_ms <= span.end:
+            minutes[part.start_ms // rollup.MINUTE_MS].append(part)
+    return [rollup.merge_rollups(minutes[minute]) for minute in sorted(minutes)]
 
 
 async def read_samples(source: TelemetrySource, span: TimeRange) -> list[Rates]:

@@ -1,11 +1,12 @@
-"""Partitions of the telemetry tables: created in advance, dropped when they exceed the retention in time or bytes."""
+"""Partitions of the telemetry tables: created in advance, dropped when they exceed the retention in time or bytes.
+
+The tables are not the backend's role's: functions of their owner (migration 0023) create and drop partitions.
+"""
 
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-
-from psycopg import sql
 
 from coresteer.audit.service import record
 from coresteer.db import Database
@@ -56,12 +57,8 @@ async def create_partitions(connection: Connection, partitions: Iterable[Partiti
     """Create the partitions that do not exist yet. Raises psycopg.Error."""
     for partition in partitions:
         await connection.execute(
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
-                sql.Identifier(partition.name),
-                sql.Identifier(partition.table),
-                sql.Literal(from_unix_ms(partition.start_ms)),
-                sql.Literal(from_unix_ms(partition.end_ms)),
-            )
+            "SELECT create_partition(%s, %s, %s, %s)",
+            (partition.table, partition.name, from_unix_ms(partition.start_ms), from_unix_ms(partition.end_ms)),
         )
 
 
@@ -96,7 +93,7 @@ async def partition_sizes(connection: Connection) -> dict[Partition, int]:
 
 
 def surplus_partitions(
-    present: dict[Partition, int], now_ms: int, *, retain_ms: dict[str, int], most_bytes: int
+    present: dict[Partition, int], now_ms: int, *, retain_ms: dict[str, int], most_bytes: float
 ) -> dict[Partition, str]:
     """Return the partitions to drop with the reason: all that are too old, then the oldest above most_bytes in total.
 
@@ -118,7 +115,7 @@ def surplus_partitions(
 
 
 async def drop_surplus(
-    database: Database, now_ms: int, *, retain_ms: dict[str, int], most_bytes: int
+    database: Database, now_ms: int, *, retain_ms: dict[str, int], most_bytes: float
 ) -> set[Partition]:
     """Apply retention: drop surplus partitions, each with an entry in the audit log, and return them.
 
@@ -131,7 +128,7 @@ async def drop_surplus(
         async with database.session() as session:
             connected = await session.connection()
             await connected.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-            await connected.exec_driver_sql(f'DROP TABLE IF EXISTS "{partition.name}"')
+            await connected.exec_driver_sql("SELECT drop_partition(%s)", (partition.name,))
             record(
                 session,
                 actor="coresteer",

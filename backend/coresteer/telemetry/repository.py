@@ -1,7 +1,7 @@
 """SQL of samples and roll-ups, through psycopg because of thousands of rows a second."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 
@@ -15,6 +15,8 @@ from coresteer.telemetry.rollup import Rollup, pack_netdevs, pack_shares, unpack
 Connection = AsyncConnection[TupleRow]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ROW_BYTES = 256
+"""Of a row without its columns of bytes: its header, its numbers and its entry in the index."""
 _REACH = timedelta(minutes=3)
 """Longer than any chunk or minute: rows that reach into a range start at most this long before it."""
 
@@ -62,28 +64,46 @@ def to_unix_ms(time: datetime) -> float:
 
 @dataclass(frozen=True)
 class EncodedChunk:
-    """An encoded chunk of a node's samples with its roll-ups of minutes."""
+    """An encoded chunk of a node's samples with its roll-ups of minutes.
+
+    rejected: invalid samples before or between them. refusal: why the chunk itself is not stored, None if it is.
+    microsecond: of its t0, which makes keys of the same millisecond unique.
+    """
 
     node_id: int
     stream: str
     chunk: Chunk
     minutes: list[Rollup]
+    rejected: int = 0
+    refusal: str | None = None
+    microsecond: int = 0
+
+    def size(self) -> int:
+        """Return about how many bytes the chunk and its roll-ups take in the database."""
+        columns = sum(len(column) for column in self.chunk.columns.values() if column is not None)
+        shares = sum(minute.peaks.size + minute.means.size for minute in self.minutes)
+        return len(self.chunk.scalars) + columns + shares + _ROW_BYTES * (1 + len(self.minutes))
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """The last stored sample of a node's stream."""
+    """The last stored sample of a node's stream. rejected: how many up to it are not stored."""
 
     stream: str | None
     acked_seq: int
+    rejected: int = 0
 
 
 async def lock_positions(connection: Connection, node_ids: Sequence[int]) -> dict[int, StreamPosition]:
-    """Return the last stored samples of existing nodes and lock them, so that no sample is stored twice."""
+    """Return the last stored samples of existing nodes and lock them, so that no sample is stored twice.
+
+    The lock lets others insert rows that refer to the nodes, in any order.
+    """
     cursor = await connection.execute(
-        "SELECT id, stream, acked_seq FROM node WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (list(node_ids),)
+        "SELECT id, stream, acked_seq, rejected_samples FROM node WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+        (list(node_ids),),
     )
-    return {node_id: StreamPosition(stream, acked_seq) for node_id, stream, acked_seq in await cursor.fetchall()}
+    return {node_id: StreamPosition(*position) for node_id, *position in await cursor.fetchall()}
 
 
 async def set_positions(
@@ -95,25 +115,24 @@ async def set_positions(
     """
     await connection.execute(
         """
-        UPDATE node SET stream = new.stream, acked_seq = new.acked_seq, last_seen_at = now(),
-                        clock_skew_ms = coalesce(new.skew, node.clock_skew_ms)
-        FROM unnest(%s::int[], %s::text[], %s::bigint[], %s::float8[]) AS new (id, stream, acked_seq, skew)
+        UPDATE node SET stream = new.stream, acked_seq = new.acked_seq, rejected_samples = new.rejected,
+                        last_seen_at = now(), clock_skew_ms = coalesce(new.skew, node.clock_skew_ms)
+        FROM unnest(%s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::float8[])
+          AS new (id, stream, acked_seq, rejected, skew)
         WHERE node.id = new.id
         """,
         (
             list(positions),
             [m.stream for m in positions.values()],
             [m.acked_seq for m in positions.values()],
+            [m.rejected for m in positions.values()],
             list(skews),
         ),
     )
 
 
 async def copy_chunks(connection: Connection, encoded: Sequence[EncodedChunk]) -> None:
-    """Append chunks to telemetry_chunk.
-
-    The microseconds of t0 make the keys of chunks of the same millisecond unique.
-    """
+    """Append chunks to telemetry_chunk."""
     async with (
         connection.cursor() as cursor,
         cursor.copy("COPY telemetry_chunk FROM STDIN (FORMAT BINARY)") as copy,
@@ -121,9 +140,31 @@ async def copy_chunks(connection: Connection, encoded: Sequence[EncodedChunk]) -
         copy.set_types(_CHUNK_TYPES)
         for item in encoded:
             c = item.chunk
-            t0 = from_unix_ms(c.start_ms, c.first_seq % 1000)
+            t0 = from_unix_ms(c.start_ms, item.microsecond)
             head = (item.node_id, t0, from_unix_ms(c.end_ms), c.first_seq, c.last_seq, c.samples, c.cpus, c.scalars)
             await copy.write_row((*head, *(c.columns[name] for name in COLUMNS)))
+
+
+async def with_free_keys(connection: Connection, item: EncodedChunk) -> EncodedChunk:
+    """Return the chunk with keys that no stored row has; with its own if the node fills a millisecond with 1000 rows.
+
+    Two streams may begin in the same millisecond when an agent restarts after its clock was set back.
+    """
+    microsecond = await _free_microsecond(connection, "telemetry_chunk", item.node_id, item.chunk.start_ms)
+    minutes = [
+        replace(each, first_seq=await _free_microsecond(connection, "telemetry_minute", item.node_id, each.start_ms))
+        for each in item.minutes
+    ]
+    return replace(item, microsecond=microsecond, minutes=minutes)
+
+
+async def _free_microsecond(connection: Connection, table: LiteralString, node_id: int, ms: int) -> int:
+    cursor = await connection.execute(
+        sql.SQL("SELECT t0 FROM {} WHERE node_id = %s AND t0 >= %s AND t0 < %s").format(sql.Identifier(table)),
+        (node_id, from_unix_ms(ms), from_unix_ms(ms + 1)),
+    )
+    used = {t0.microsecond % 1000 for (t0,) in await cursor.fetchall()}
+    return next((free for free in range(1000) if free not in used), 0)
 
 
 def _rollup_row(node_id: int, r: Rollup) -> tuple[object, ...]:
@@ -193,6 +234,26 @@ async def read_rollups(
         return [_to_rollup(row) for row in await cursor.fetchall()]
 
 
+async def read_rollups_of_nodes(
+    connection: Connection, table: LiteralString, node_ids: Sequence[int], start: datetime, end: datetime
+) -> list[TupleRow]:
+    """Return rows for decode_rollups: roll-ups of these nodes that begin in the range, ordered by node and time."""
+    statement = sql.SQL(
+        "SELECT {} FROM {} WHERE node_id = ANY(%s) AND t0 >= %s AND t0 < %s ORDER BY node_id, t0"
+    ).format(_ROLLUP_LIST, sql.Identifier(table))
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(statement, (list(node_ids), start, end))
+        return await cursor.fetchall()
+
+
+def decode_rollups(rows: Sequence[TupleRow]) -> dict[int, list[Rollup]]:
+    """Return the roll-ups of read_rollups_of_nodes by node."""
+    found: dict[int, list[Rollup]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(_to_rollup(row))
+    return found
+
+
 async def read_chunks(
     connection: Connection, node_id: int, start: datetime, end: datetime, columns: Sequence[str]
 ) -> list[TupleRow]:
@@ -204,3 +265,14 @@ async def read_chunks(
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(statement, (node_id, start - _REACH, end, start))
         return await cursor.fetchall()
+
+
+async def stored_span(connection: Connection, node_id: int) -> tuple[datetime, datetime] | None:
+    """Return from when until when samples of a node are stored, None without any."""
+    cursor = await connection.execute(
+        "SELECT (SELECT t0 FROM telemetry_chunk WHERE node_id = %(node)s ORDER BY t0 LIMIT 1),"
+        " (SELECT t1 FROM telemetry_chunk WHERE node_id = %(node)s ORDER BY t0 DESC LIMIT 1)",
+        {"node": node_id},
+    )
+    first, last = await cursor.fetchone() or (None, None)
+    return None if first is None or last is None else (first, last)

@@ -1,7 +1,7 @@
 """Roll-ups: sums, maxima and means over a minute or an hour of samples. Pure."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -11,11 +11,23 @@ import numpy as np
 from coresteer.telemetry.byte_columns import U8, compress, decompress
 from coresteer.telemetry.chunks import netdev_values, start_ms
 from coresteer_core.metrics import SCALAR_SOURCES, Source
-from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_SHARES, FIRST_LABEL_ID, NetdevCounts, Rates
+from coresteer_core.node.metric_values import Counted
+from coresteer_core.node.rates import (
+    ABSENT_SHARE,
+    ABSENT_U32,
+    CPU_SHARES,
+    FIRST_LABEL_ID,
+    SHARES_PER_UNIT,
+    NetdevCounts,
+    Rates,
+)
 
 MINUTE_MS = 60_000
 NETDEV_FIELDS = NetdevCounts.__struct_fields__[1:]
 """The counters of a netdev, in the order of Rollup.netdevs and of chunks."""
+CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq")}
+"""By kind of CPU time, its field in Rollup.amounts: the sum over the CPUs, of which the rounded means of CPUs that are
+almost idle have nothing."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,7 @@ class Rollup:
 
     peaks, means: CPU_SHARES × CPUs in units of 0.5 %, ABSENT_SHARE where unknown. netdevs: name → the eight sums of
     NetdevCounts. amounts: by field of coresteer_core.metrics.SCALAR_SOURCES, the sum of increments and the maximum of
-    levels, without those that no sample has.
+    levels, and CPU_SECONDS, without those that no sample has.
     """
 
     start_ms: int
@@ -38,7 +50,7 @@ class Rollup:
     netdevs: dict[str, list[int]]
     amounts: dict[str, float]
 
-    def amount(self, source: Source, counted: Callable[[str], bool]) -> float | None:
+    def amount(self, source: Source, counted: Counted) -> float | None:
         """Return the amount of a metric's source, None where unknown. counted: whether a netdev's traffic counts."""
         if source.kind != "netdev":
             return self.amounts.get(source.field)
@@ -79,8 +91,16 @@ def _minute(samples: list[Rates]) -> Rollup:
         peaks=_peaks(shares),
         means=_means(shares),
         netdevs=netdevs,
-        amounts=_amounts(samples),
+        amounts=_amounts(samples) | _cpu_seconds(shares, [rates.duration_s for rates in samples]),
     )
+
+
+def _cpu_seconds(shares: U8, durations_s: Sequence[float]) -> dict[str, float]:
+    """Return the seconds of CPU time of each kind that is known. shares: CPU_SHARES × samples × CPUs."""
+    known = shares != ABSENT_SHARE
+    per_s = (shares * known).sum(axis=2, dtype=np.uint32) @ np.array(durations_s) / SHARES_PER_UNIT
+    rows = {field: CPU_SHARES.index(kind) for kind, field in CPU_SECONDS.items()}
+    return {field: round(float(per_s[row]), 6) for field, row in rows.items() if known[row].any()}
 
 
 _TCP = {field: attrgetter(field) for field, source in SCALAR_SOURCES.items() if source.kind == "tcp"}
@@ -142,6 +162,11 @@ def merge_rollups(parts: Sequence[Rollup]) -> Rollup:
             for field, source in SCALAR_SOURCES.items()
             if (amount := _rolled_up(source, [part.amounts[field] for part in parts if field in part.amounts]))
             is not None
+        }
+        | {
+            field: sum(part.amounts[field] for part in parts)
+            for field in CPU_SECONDS.values()
+            if all(field in part.amounts for part in parts)
         },
     )
 

@@ -36,6 +36,13 @@ else:
 """The name of a metric of the history API."""
 
 
+class SampleSpan(BaseModel):
+    """From when until when there are samples of a node, perhaps with gaps; None without any."""
+
+    from_time: datetime | None
+    to_time: datetime | None
+
+
 class Series(BaseModel):
     """Values of metrics over time. times_ms: the start of each step; a None value is a gap."""
 

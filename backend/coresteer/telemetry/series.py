@@ -1,6 +1,6 @@
 """Metrics of the history API (coresteer_core.metrics.HISTORY_METRICS) over time, averaged or pooled by steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,8 @@ from coresteer.telemetry.rollup import NETDEV_FIELDS
 from coresteer.telemetry.schemas import Resolution, Series
 from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.metrics import Source as MetricSource
-from coresteer_core.node.metric_values import SCALAR_READERS
+from coresteer_core.node.metric_values import SCALAR_READERS, Counted, netdevs_counted
 from coresteer_core.node.rates import Rates
-
-Counted = Callable[[str], bool]
-"""Whether the traffic of the netdev with that name counts."""
 
 
 async def read_series(
@@ -35,12 +32,7 @@ async def read_series(
     """
     count = span.steps(points, source.interval_s)
     width = (span.end - span.start) / count
-
-    def counted(name: str) -> bool:
-        if netdev is not None:
-            return name == netdev
-        return name != "lo" if physical is None else name in physical
-
+    counted = netdevs_counted(physical if netdev is None else frozenset({netdev}))
     sources = {name: read_from for name in metrics if (read_from := HISTORY_METRICS[name].source) is not None}
     if span.resolution is Resolution.SAMPLE:
         times, seconds, table = await _lines_of_samples(source, sources, span, counted)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from dataclasses import replace
 
 import psycopg
 
@@ -14,13 +14,13 @@ from coresteer.background import cancel
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
-from coresteer.telemetry import hours, partitions, repository
-from coresteer.telemetry.chunks import encode
+from coresteer.quotas import Peer, Quotas, Stored
+from coresteer.telemetry import evidence, hours, partitions, repository
+from coresteer.telemetry.connections import AgentConnections
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
-from coresteer.telemetry.rollup import minute_rollups
-from coresteer.telemetry.sample_buffer import Batch, SampleBuffer
+from coresteer.telemetry.sample_buffer import Batch, SampleBuffer, encode_batch
 from coresteer_core.node.rates import Rates
-from coresteer_core.protocol import Ack
+from coresteer_core.protocol import Ack, Rejected
 
 log = logging.getLogger("coresteer.telemetry")
 
@@ -31,6 +31,9 @@ PAUSE_BYTES = 640 * 1024**2
 """From this many on, sockets are read more slowly, so that samples are buffered by the agents."""
 HARD_LIMIT_BYTES = 768 * 1024**2
 """From this many on, samples are rejected until the database has caught up; agents send them again."""
+NODE_LIMIT_BYTES = 32 * 1024**2
+"""The same for one node, so that no other one's samples are rejected because of it."""
+_ENCODE_IN_THREAD_BYTES = 1024**2
 _BATCHES_AT_ONCE = 200
 _BATCHES_A_TRANSACTION = 50
 _ENCODE_AT_ONCE_S = 0.01
@@ -39,33 +42,14 @@ _RETRY_S = 1.0
 _MAINTAIN_EVERY_S = 60.0
 _STOP_TIMEOUT_S = 8.0
 _LONGEST_PAUSE_S = 3.0  # less than the timeout of the agents' keepalive
+_CHECK_EVIDENCE_EVERY_MS = 600_000
+"""Telling the bytes of rows takes reading the tables."""
 _DAY_MS = 24 * partitions.HOUR_MS
 
 
 def now_ms() -> int:
     """Return the backend's Unix time in ms."""
     return time.time_ns() // 1_000_000
-
-
-class AgentConnection(Protocol):
-    """Interface of the connection to one agent, to which its samples are acknowledged."""
-
-    @property
-    def stream(self) -> str:
-        """Return the id of the sample stream that the agent's Hello named."""
-
-    def post(self, message: Ack) -> None:
-        """Queue a message to the agent without waiting."""
-
-
-class AgentConnections(Protocol):
-    """Interface of the open connections to agents."""
-
-    def get(self, node_id: int) -> AgentConnection | None:
-        """Return the node's open connection, None while its agent is not connected."""
-
-    def close(self, node_id: int, code: int, reason: str) -> None:
-        """Close the node's connection if it has one; its agent reconnects and sends again what is not acknowledged."""
 
 
 class Ingest:
@@ -77,6 +61,7 @@ class Ingest:
         connections: AgentConnections,
         config: Config,
         skew_ms: Callable[[int], float | None],
+        quotas: Quotas,
         *,
         hard_limit_bytes: int = HARD_LIMIT_BYTES,
     ) -> None:
@@ -84,6 +69,7 @@ class Ingest:
         self._connections = connections
         self._config = config
         self._skew_ms = skew_ms
+        self._quotas = quotas
         self._hard_limit_bytes = hard_limit_bytes
         self._buffers: dict[int, SampleBuffer] = {}
         self._bytes = 0
@@ -92,6 +78,7 @@ class Ingest:
         self._partitions: set[partitions.Partition] = set()
         self._hourly = hours.HourlyRollups(database)
         self._is_away = False
+        self._evidence_checked_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -117,17 +104,18 @@ class Ingest:
     def open_buffer(self, node_id: int, stream: str, position: StreamPosition) -> SampleBuffer:
         """Return the buffer for the stream of an agent's Hello, continued if it exists.
 
-        Welcome reports its acked_seq.
+        Welcome reports its acked_seq and rejected.
         """
         buffer = self._buffers.get(node_id)
-        acked = position.acked_seq if position.stream == stream else 0
+        acked, rejected = (position.acked_seq, position.rejected) if position.stream == stream else (0, 0)
         if buffer is None:
             # chunks of different nodes are due at different times
             due = time.monotonic() + 1 + node_id * 7919 % self._config.chunk_seconds
-            self._buffers[node_id] = buffer = SampleBuffer(node_id, stream, acked, acked, due, Batch(stream))
+            self._buffers[node_id] = buffer = SampleBuffer(node_id, stream, acked, acked, due, Batch(stream), rejected)
         elif buffer.stream != stream:
             buffer.seal()
-            buffer.stream, buffer.acked_seq, buffer.last_seq, buffer.open = stream, acked, acked, Batch(stream)
+            buffer.stream, buffer.open = stream, Batch(stream)
+            buffer.acked_seq, buffer.last_seq, buffer.rejected = acked, acked, rejected
         buffer.rejecting = False
         return buffer
 
@@ -141,7 +129,7 @@ class Ingest:
         """Buffer a validated sample of size bytes; duplicates are ignored, and all while the buffer rejects samples."""
         if rates.seq <= buffer.last_seq or buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
             return
-        if self._bytes + size > self._hard_limit_bytes:
+        if self._bytes + size > self._hard_limit_bytes or buffer.size + size > NODE_LIMIT_BYTES:
             buffer.rejecting = True
             log.warning("Samples of node %d are rejected: too many bytes wait for the database.", buffer.node_id)
             return
@@ -150,6 +138,20 @@ class Ingest:
         buffer.open.add(rates, size)
         buffer.last_seq = rates.seq
         self._count(size)
+
+    def reject(self, buffer: SampleBuffer, seq: int, reason: str) -> None:
+        """Tell the agent that this sample is invalid and never stored; it is counted with the next chunk."""
+        if buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
+            return
+        if seq > buffer.last_seq:  # else the agent has missed the first rejection
+            buffer.last_seq = seq
+            buffer.open.rejected += 1
+        self._post(buffer.node_id, buffer.stream, Rejected(seq, seq, reason))
+
+    def _post(self, node_id: int, stream: str, message: Ack | Rejected) -> None:
+        peer = self._connections.get(node_id)
+        if peer is not None and peer.stream == stream:
+            peer.post(message)
 
     def close_buffer(self, buffer: SampleBuffer) -> None:
         """Make the samples of a closed connection due to be stored."""
@@ -174,6 +176,7 @@ class Ingest:
                 await self._store_waiting()
                 self._reopen_rejecting()
             except Exception as error:
+                self._database.note_failure(error)
                 if not (is_database_unavailable(error) or isinstance(error, TimeoutError)):
                     log.exception("Storing samples failed; retrying.")
                 elif not self._is_away:
@@ -222,22 +225,29 @@ class Ingest:
                 if error is not None:
                     raise error
 
-    @staticmethod
-    async def _encode(work: Sequence[tuple[SampleBuffer, Batch]]) -> list[EncodedChunk]:
+    async def _encode(self, work: Sequence[tuple[SampleBuffer, Batch]]) -> list[EncodedChunk]:
         """Encode batches, yielding to other tasks for no longer than encoding takes, else a backlog would only grow."""
         encoded = []
         until = time.monotonic() + _ENCODE_AT_ONCE_S
         for buffer, batch in work:
-            encoded.append(
-                EncodedChunk(buffer.node_id, batch.stream, encode(batch.samples), minute_rollups(batch.samples))
-            )
+            if batch.size > _ENCODE_IN_THREAD_BYTES:
+                item = await asyncio.to_thread(encode_batch, buffer.node_id, batch)
+            else:
+                item = encode_batch(buffer.node_id, batch)
+            if batch.is_admitted is None:
+                rows = 1 + len(item.minutes)
+                batch.is_admitted = self._quotas.admit(
+                    Peer("node", buffer.node_id), Stored.TELEMETRY, item.size(), rows
+                )
+            refusal = None if batch.is_admitted else self._quotas.sentence(Stored.TELEMETRY)
+            encoded.append(replace(item, refusal=refusal))
             if (stopped := time.monotonic()) > until:
                 await asyncio.sleep(0)
                 until = 2 * time.monotonic() - stopped + _ENCODE_AT_ONCE_S
         return encoded
 
     async def _store(self, work: Sequence[tuple[SampleBuffer, Batch]], encoded: Sequence[EncodedChunk]) -> None:
-        """Write batches and acknowledge them. Data that the database refuses is found by bisection and skipped."""
+        """Write batches and acknowledge them. Data that the database refuses is found by bisection and rejected."""
         began = time.perf_counter()
         for buffer, _ in work:
             buffer.generation += 1
@@ -249,15 +259,11 @@ class Ingest:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._partitions.clear()
             if len(work) == 1:
-                log.error("The database refused a chunk of node %d; it is lost: %s", work[0][0].node_id, error)
-                await self._skip(encoded[0])
-                positions, done = (
-                    {encoded[0].node_id: StreamPosition(encoded[0].stream, encoded[0].chunk.last_seq)},
-                    True,
-                )
+                item, positions = await self._write_alone(encoded[0], error)
+                encoded, done = [item], True
         finally:
             if done:
-                self._committed(work, positions)
+                self._committed(work, encoded, positions)
             for buffer, _ in work:
                 buffer.generation += 1
         if not done:
@@ -278,6 +284,7 @@ class Ingest:
             await self._create_partitions(connection, encoded)
             found = await repository.lock_positions(connection, [item.node_id for item in encoded])
             positions: dict[int, StreamPosition | None] = {}
+            new: dict[int, StreamPosition] = {}
             fresh: list[EncodedChunk] = []
             for item in encoded:
                 position = found.get(item.node_id)
@@ -287,21 +294,33 @@ class Ingest:
                 elif item.chunk.last_seq <= stored:
                     positions[item.node_id] = position
                 else:
-                    positions[item.node_id] = StreamPosition(item.stream, item.chunk.last_seq)
-                    fresh.append(item)
+                    rejected = item.rejected + (item.chunk.samples if item.refusal is not None else 0)
+                    before = position.rejected if position.stream == item.stream else 0
+                    new[item.node_id] = StreamPosition(item.stream, item.chunk.last_seq, before + rejected)
+                    if item.refusal is None:
+                        fresh.append(item)
             if fresh:
-                new = {item.node_id: StreamPosition(item.stream, item.chunk.last_seq) for item in fresh}
                 await repository.copy_chunks(connection, fresh)
                 await repository.copy_minutes(connection, [(i.node_id, minute) for i in fresh for minute in i.minutes])
+            if new:
                 await repository.set_positions(connection, new, [self._skew_ms(node_id) for node_id in new])
         for item in fresh:
             self._hourly.mark_due(minute.start_ms for minute in item.minutes)
-        return positions
+        return positions | new
 
-    async def _skip(self, item: EncodedChunk) -> None:
-        async with self._database.pool.connection() as connection:
-            position = StreamPosition(item.stream, item.chunk.last_seq)
-            await repository.set_positions(connection, {item.node_id: position}, [None])
+    async def _write_alone(
+        self, item: EncodedChunk, error: psycopg.Error
+    ) -> tuple[EncodedChunk, dict[int, StreamPosition | None]]:
+        """Write a chunk that the database refused: with other keys if its own are taken, else as rejected."""
+        try:
+            if isinstance(error, psycopg.errors.UniqueViolation):
+                async with self._database.pool.connection() as connection:
+                    item = await repository.with_free_keys(connection, item)
+            return item, await self._write([item])
+        except (psycopg.DataError, psycopg.IntegrityError) as again:
+            log.error("The database refused a chunk of node %d; it is rejected: %s", item.node_id, again)
+            item = replace(item, refusal="The database cannot store these samples.")
+            return item, await self._write([item])
 
     async def _create_partitions(self, connection: repository.Connection, encoded: Sequence[EncodedChunk]) -> None:
         needed = {partitions.partition_of("telemetry_chunk", item.chunk.start_ms) for item in encoded}
@@ -310,19 +329,26 @@ class Ingest:
         await partitions.create_missing(connection, self._partitions, needed)
 
     def _committed(
-        self, work: Sequence[tuple[SampleBuffer, Batch]], positions: Mapping[int, StreamPosition | None]
+        self,
+        work: Sequence[tuple[SampleBuffer, Batch]],
+        encoded: Sequence[EncodedChunk],
+        positions: Mapping[int, StreamPosition | None],
     ) -> None:
-        for buffer, batch in work:
+        for (buffer, batch), item in zip(work, encoded, strict=True):
             buffer.waiting.remove(batch)
             self._count(-batch.size)
             position = positions[buffer.node_id]
             if position is None:
                 self._drop(buffer, "The samples overlap those that are stored; send them again.")
-            elif position.stream == buffer.stream:
-                buffer.acked_seq = position.acked_seq
-                peer = self._connections.get(buffer.node_id)
-                if peer is not None and peer.stream == buffer.stream:
-                    peer.post(Ack(buffer.acked_seq))
+                continue
+            if item.refusal is not None:
+                self._post(
+                    buffer.node_id, item.stream, Rejected(item.chunk.first_seq, item.chunk.last_seq, item.refusal)
+                )
+            if position.stream == buffer.stream:
+                buffer.acked_seq, buffer.rejected = position.acked_seq, position.rejected
+                if item.refusal is None:
+                    self._post(buffer.node_id, buffer.stream, Ack(buffer.acked_seq))
 
     def _count(self, size: int) -> None:
         self._bytes += size
@@ -360,6 +386,12 @@ class Ingest:
         retain_ms = dict.fromkeys(partitions.PARTITION_WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
         for table in ("telemetry_chunk", "telemetry_flows", "telemetry_classes"):
             retain_ms[table] = self._config.retention_days * _DAY_MS
+        async with self._database.pool.connection() as connection:
+            on_disk = sum((await evidence.sizes(connection)).values())
         self._partitions -= await partitions.drop_surplus(
-            self._database, at_ms, retain_ms=retain_ms, most_bytes=self._config.retention_bytes
+            self._database, at_ms, retain_ms=retain_ms, most_bytes=self._config.retention_bytes - on_disk
         )
+        share = self._config.retention_bytes * evidence.EVIDENCE_SHARE
+        if on_disk > share and at_ms - self._evidence_checked_ms >= _CHECK_EVIDENCE_EVERY_MS:
+            self._evidence_checked_ms = at_ms
+            await evidence.delete_surplus(self._database, share)
