@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest_asyncio
 import requests
-import uvicorn
 from fastapi import FastAPI
 from psycopg import sql
+from tests.support.polling import PATIENCE_S
 
 from coresteer.app import create_app
 from coresteer.auth import repository, service
@@ -27,6 +28,7 @@ from coresteer.auth.secrets import SESSION_COOKIE, new_token, token_hash
 from coresteer.auth.tables import SessionRow
 from coresteer.config import REPOSITORY, Config
 from coresteer.db import Database
+from coresteer.http_server.server import Server
 from coresteer.postgres import EmbeddedPostgres
 
 MIGRATIONS = REPOSITORY / "migrations"
@@ -40,7 +42,7 @@ async def postgres_server() -> AsyncIterator[EmbeddedPostgres]:
     server = EmbeddedPostgres(state_dir, durable=False)
     try:
         await server.start()
-        await Database(server.url, MIGRATIONS).migrate()
+        await Database(server.url, MIGRATIONS).migrate(server.backend_url)
         yield server
     finally:
         await server.stop()
@@ -49,13 +51,19 @@ async def postgres_server() -> AsyncIterator[EmbeddedPostgres]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def database_url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
-    """The address of a fresh database with the newest schema, dropped after the module."""
+    """The backend's address of a fresh database with the newest schema, dropped after the module."""
     name = f"test_{uuid.uuid4().hex}"
     server = postgres_server.url.replace("/coresteer?", "/postgres?")
     async with await psycopg.AsyncConnection.connect(server, autocommit=True) as admin:
         await admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE coresteer").format(sql.Identifier(name)))
-        yield postgres_server.url.replace("/coresteer?", f"/{name}?")
+        yield postgres_server.backend_url.replace("/coresteer?", f"/{name}?")
         await admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def owner_url(postgres_server: EmbeddedPostgres, database_url: str) -> str:
+    """The address of the module's database for the role that owns the tables."""
+    return postgres_server.url.replace("/coresteer?", f"{urlsplit(database_url).path}?")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -89,7 +97,13 @@ class Client:
 
         def send() -> requests.Response:
             return self.session.request(
-                method, self.url + path, json=json, headers=headers, data=data, timeout=20, allow_redirects=False
+                method,
+                self.url + path,
+                json=json,
+                headers=headers,
+                data=data,
+                timeout=PATIENCE_S,
+                allow_redirects=False,
             )
 
         return await asyncio.to_thread(send)
@@ -143,9 +157,9 @@ class Backend:
         return client
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+class _Server(Server):
+    def __init__(self, app: FastAPI, config: Config, listener: socket.socket) -> None:
+        super().__init__(app, config, listener)
         self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -165,11 +179,9 @@ async def running_backend(database_url: str, **settings: object) -> AsyncIterato
         port = listener.getsockname()[1]
         config = Config.model_validate({"database_url": database_url, "port": port, **settings})
         app = create_app(config)
-        server = _Server(
-            uvicorn.Config(app, http="httptools", ws="websockets-sansio", log_config=None, proxy_headers=False)
-        )
-        running = asyncio.create_task(server.serve(sockets=[listener]))
-        client = Client(f"http://127.0.0.1:{port}")
+        server = _Server(app, config, listener)
+        running = asyncio.create_task(server.serve())
+        client = Client(config.address)
         ready = asyncio.create_task(server.ready.wait())
         await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()

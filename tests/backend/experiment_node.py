@@ -10,16 +10,16 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 from tests.backend.conftest import Backend, Client
-from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, tell
+from tests.support.polling import PATIENCE_S
 from websockets.exceptions import ConnectionClosed
 
-from coresteer.bus import InventoryEvent
 from coresteer.experiments import service
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.steps import Timeouts
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
-from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.machine import ADDRESS, make_machine
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.experiments.model import Run, RunResult, RunState
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -41,7 +41,7 @@ from coresteer_core.protocol import (
     decode_to_agent,
 )
 
-QUICK = Timeouts(away_s=20, ready_s=5, run_s=5, restored_s=5, pause_s=0)
+QUICK = Timeouts(away_s=PATIENCE_S, ready_s=PATIENCE_S, run_s=PATIENCE_S, restored_s=PATIENCE_S, pause_s=0)
 
 
 def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> RunResult:  # noqa: ANN401 - of several types
@@ -56,7 +56,8 @@ def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> RunRes
 class ExperimentNode:
     """A machine and its agent. requests: every message about experiments and changes; policies: as last published.
 
-    answer: the agent's messages after a request to run; prepare: after a request to prepare.
+    answer: the agent's messages after a request to run; prepare: after a request to prepare. address: that it states
+    for the load's server.
     """
 
     backend: Backend
@@ -74,6 +75,7 @@ class ExperimentNode:
     prepare: Callable[["ExperimentNode", BeginExperiment], list[ExperimentMessage]] = field(
         default=lambda n, b: n.ready(b)
     )
+    address: str = f"{ADDRESS}:5201"
     _task: asyncio.Task[None] | None = None
 
     @property
@@ -98,7 +100,8 @@ class ExperimentNode:
         return [message.run for message in self.requests if isinstance(message, RunExperiment)]
 
     def ready(self, begin: BeginExperiment) -> list[ExperimentMessage]:
-        return [ExperimentMessage(begin.experiment_id, RunState.READY, address="198.18.0.1:5201", netdev="eno1")]
+        ready = ExperimentMessage(begin.experiment_id, RunState.READY, address=self.address, netdev="eno1")
+        return [replace(ready, receipts_port=5202)]
 
     def complete(self, request: RunExperiment, **changes: Any) -> list[ExperimentMessage]:  # noqa: ANN401 - of several types
         """Return messages of a completed run, 10 % faster if the interrupt is on CPU 7."""
@@ -113,13 +116,8 @@ class ExperimentNode:
     async def connect(self, **greeting: object) -> None:
         await self.agent.connect()
         await self.agent.greet(**{"mode": "control", "observe_reason": None, **greeting})
-        with self.backend.app.state.bus.subscribe() as events:
-            await self.say(TopologyMessage(self.node.machine.topology))
-            await self.say(InventoryMessage(self.node.inventory))
-            async with asyncio.timeout(10):
-                async for event in events:
-                    if event == InventoryEvent(self.id):
-                        break
+        described = TopologyMessage(self.node.machine.topology), InventoryMessage(self.node.inventory)
+        await tell(self.backend.app.state.bus, self.agent, *described)
         self.changes.handle_connected()
         for message in self.changes.drain_messages():
             await self.say(message)
@@ -163,8 +161,8 @@ class ExperimentNode:
             await self.say(answer)
 
     async def until(self, seen: Callable[[], object]) -> None:
-        """Wait until a condition holds after a message to the agent. Raises TimeoutError after 20 s."""
-        async with asyncio.timeout(20), self.received:
+        """Wait until a condition holds after a message to the agent.."""
+        async with asyncio.timeout(PATIENCE_S), self.received:
             await self.received.wait_for(lambda: bool(seen()))
 
     def spec(self, **changes: object) -> dict[str, Any]:
@@ -212,8 +210,8 @@ def never_completes(_: ExperimentNode, request: RunExperiment) -> list[Experimen
 
 
 async def until_published(backend: Backend, experiment_id: int, wanted: Callable[[Any], bool]) -> None:
-    """Wait until the summary of an experiment satisfies a condition. Raises TimeoutError after 30 s."""
-    async with asyncio.timeout(30):
+    """Wait until the summary of an experiment satisfies a condition.."""
+    async with asyncio.timeout(PATIENCE_S):
         with backend.app.state.bus.subscribe() as events:
             async with backend.database.session() as session:
                 now = await service.summary(session, experiment_id)

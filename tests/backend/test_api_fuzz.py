@@ -12,6 +12,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 from tests.backend.conftest import Backend
+from tests.support.polling import PATIENCE_S
 
 from coresteer.app import openapi
 from coresteer.auth.secrets import SESSION_COOKIE
@@ -43,7 +44,7 @@ def fuzz(url: str, operation: Operation, headers: dict[str, str], codes: Counter
             suppress_health_check=list(HealthCheck),
         )
         def one(case: schemathesis.Case[Any]) -> None:
-            answer = case.call(base_url=url, headers=headers, timeout=20)
+            answer = case.call(base_url=url, headers=headers, timeout=PATIENCE_S)
             codes[answer.status_code] += 1
             check(answer)
 

@@ -16,7 +16,6 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from tests.backend.rejection import rejection
 from tests.backend.test_live import browser, subscribe, until
 
-from coresteer.bus import PoliciesEvent
 from coresteer.classes.chunks import encode, worst_per_step
 from coresteer.classes.schemas import ClassFigure
 from coresteer.presence.registry import MAX_POLICIES
@@ -222,7 +221,7 @@ async def test_each_process_is_in_the_first_class_that_it_fits_or_in_none(node: 
         replace(task, pid=2, command="nginx", listens=[8080]),
         replace(task, pid=3, cgroup="/other"),
     ]
-    await node.say_and_hear(replace(flows, tasks=tasks), PoliciesEvent(node.agent.node_id))
+    await node.tell(replace(flows, tasks=tasks))
     found = await asked(node.operator, f"{node.path}/classes/match", {"spec": spec})
     matched = {one["name"]: [its["pid"] for its in one["tasks"]] for one in found["classes"]}
     assert (matched, [one["pid"] for one in found["unmatched"]]) == ({"web": [1], "rest": [2], "asks": []}, [3])
@@ -263,7 +262,7 @@ async def test_a_preview_says_what_weights_the_classes_would_be_given(node: Poli
     flows = node.flows()
     tasks = [replace(flows.tasks[0], command="nginx", params={"nice": "0"})]
     told = replace(flows, tasks=tasks, cgroups={"web": {"cpu.weight": "100"}})
-    await node.say_and_hear(told, PoliciesEvent(node.agent.node_id))
+    await node.tell(told)
     spec = SPEC | {"weights": ["cpu"]}
     body = {"body": node.body(spec=spec), "node_ids": [node.agent.node_id]}
     (found,) = await asked(node.operator, "/api/policies/preview", body)

@@ -11,7 +11,6 @@ from tests.backend.conftest import Backend
 from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
-from coresteer.bus import InventoryEvent
 from coresteer.coalescing.schemas import MeasuredPoint
 from coresteer.coalescing.surface import rank_correlation
 from coresteer.telemetry.repository import from_unix_ms
@@ -39,9 +38,7 @@ async def tell(node: PolicyNode, learned: NicKnowledge | None = None, **changes:
     """The first netdev with these fields, and what was learned of it."""
     first, *others = node.machine.inventory.netdevs
     inventory = replace(node.machine.inventory, netdevs=[replace(first, **changes), *others])
-    heard = InventoryEvent(node.agent.node_id)
-    await node.say_and_hear(InventoryMessage(inventory), heard)
-    await node.say_and_hear(LearnedMessage(learned or NicKnowledge()), heard)
+    await node.tell(InventoryMessage(inventory), LearnedMessage(learned or NicKnowledge()))
 
 
 async def show_traffic(node: PolicyNode) -> None:

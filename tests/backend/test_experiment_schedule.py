@@ -83,7 +83,7 @@ def test_arms_are_all_combinations_with_the_baseline_first() -> None:
     assert all_arms(spec) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert arm_name(spec, (1, 2)) == "f0 1, f1 2"
     assert all_arms(spec_of("aa")) == [()]
-    assert arm_name(spec_of("aa"), ()) == "as it is"
+    assert arm_name(spec_of("aa"), ()) == "current settings"
 
 
 @pytest.mark.parametrize(

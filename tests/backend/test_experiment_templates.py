@@ -148,7 +148,9 @@ def test_every_template_is_valid_on_a_node_or_has_a_reason_against_it(node: Node
         assert run_count(each.spec) <= 150
         assert estimate_duration_s(each.spec) <= MINUTES.get(each.slug, 30) * 60
         assert each.differs
-        sentences = [each.explains.replace("?", "."), *each.differs, *each.deviations]
+        assert each.question.endswith("?")
+        assert each.duration_s == estimate_duration_s(each.spec)
+        sentences = [each.explains, each.needs, *each.differs, *each.deviations]
         assert all(sentence.endswith(".") for sentence in sentences)
         assert NETDEV_PLACEHOLDER not in " ".join(sentences)
 

@@ -21,11 +21,13 @@ from tests.backend.experiment_node import (
     until_published,
 )
 from tests.backend.fake_agent import rates
+from tests.support.polling import PATIENCE_S
 
 from coresteer.audit.tables import AuditRow
 from coresteer.experiments import service
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
+from coresteer.experiments.run_loop import RunLoop
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.experiments.model import RunState
@@ -77,6 +79,7 @@ async def test_the_settings_of_an_arm_are_an_unconfirmed_change_that_cannot_be_c
     (change_id,) = await open_experiment_changes(node)
     change = (await node.operator.get(f"/api/changes/{change_id}")).json()
     assert (change["experiment_id"], change["state"]) == (started["id"], "unconfirmed")
+    assert change["created_by"] == f"experiment {started['id']}"
     assert change["guardrails"] == [{"metric": "dropped_per_s", "max": 5}]
     refused = await node.operator.post(f"/api/changes/{change_id}/confirm")
     assert refused.status_code == 409
@@ -204,17 +207,21 @@ async def test_an_agent_that_stays_disconnected_fails_the_experiment(backend: Ba
     assert "not verified" in failed["sentence"]
 
 
+async def until_activity(node: ExperimentNode, experiment_id: int, pattern: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        with node.backend.app.state.bus.subscribe() as events:
+            while not re.match(pattern, (await node.get(experiment_id))["activity"]):
+                async for event in events:  # one event for each change of it
+                    if isinstance(event, ExperimentEvent):
+                        break
+
+
 async def test_while_the_agent_is_disconnected_the_activity_says_so(node: ExperimentNode) -> None:
     node.answer = never_completes
     started = await node.start(node.aa_spec())
     await node.until(node.runs)
     await node.disconnect()
-    async with asyncio.timeout(10):
-        with node.backend.app.state.bus.subscribe() as events:
-            while (await node.get(started["id"]))["activity"] != f"Waiting for {started['node_name']} to reconnect.":
-                async for event in events:  # it is told whenever that changes
-                    if isinstance(event, ExperimentEvent):
-                        break
+    await until_activity(node, started["id"], f"Waiting for {started['node_name']} to reconnect.")
     await node.operator.post(f"/api/experiments/{started['id']}/cancel")
     await node.connect()
     assert (await node.ended(started["id"]))["state"] == "cancelled"
@@ -247,13 +254,13 @@ async def test_a_restarted_backend_resumes_with_the_first_run_that_is_not_counte
 
 
 async def test_a_short_outage_of_the_database_loses_no_result(
-    backend: Backend, node: ExperimentNode, database_url: str
+    backend: Backend, node: ExperimentNode, owner_url: str
 ) -> None:
     node.answer = lambda n, request: n.complete(request) if len(n.runs()) < 2 else never_completes(n, request)
     started = await node.start(node.aa_spec())
     await node.until(lambda: len(node.runs()) == 3)
-    name = database_url.rsplit("/", 1)[1].partition("?")[0]
-    admin_url = database_url.replace(f"/{name}?", "/postgres?")
+    name = owner_url.rsplit("/", 1)[1].partition("?")[0]
+    admin_url = owner_url.replace(f"/{name}?", "/postgres?")
     async with await psycopg.AsyncConnection.connect(admin_url, autocommit=True) as admin:
         await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
@@ -317,7 +324,7 @@ async def test_the_next_experiment_gets_its_agents_messages_even_while_the_last_
 
 
 async def test_a_setting_changed_from_outside_fails_the_experiment_and_is_named(backend: Backend) -> None:
-    backend.app.state.runner.timeouts = replace(QUICK, restored_s=0.2)
+    backend.app.state.runner.timeouts = QUICK
     async with experiment_node(backend) as node:
 
         def moves(n: ExperimentNode, request: RunExperiment) -> list[ExperimentMessage]:
@@ -328,7 +335,12 @@ async def test_a_setting_changed_from_outside_fails_the_experiment_and_is_named(
 
         node.answer = moves
         before = node.affinity
-        failed = await node.ended((await node.start(node.spec()))["id"])
+        started = await node.start(node.spec())
+        await until_activity(node, started["id"], r"Before run \d+: waiting until all settings are restored\.")
+        loop: RunLoop = backend.app.state.runner._by_node[node.id]
+        loop._timeouts = replace(QUICK, restored_s=0.0)  # as if that time had passed
+        loop.state.changed.set()
+        failed = await node.ended(started["id"])
         assert failed["state"] == "failed"
         assert f"{node.key} is 5 instead of {before}" in failed["sentence"]
         assert failed["settings"]["after"] == {node.key: "5"}
@@ -391,9 +403,23 @@ async def test_a_peer_generates_the_load_and_measures_it(backend: Backend, node:
         done = await node.ended(started["id"])
         assert done["state"] == "done", done["sentence"]
         assert done["runs"][0]["figures"] == {"requests_per_s": 5.0, "rtt_p99_us": 80.0, "cpu_busy_percent": 40.0}
-        assert {(run.role, run.address) for run in node.runs()} == {("server", "")}
+        assert {(run.role, run.address) for run in node.runs()} == {("server", "198.18.0.1:5201")}
         assert {(run.role, run.address) for run in peer.runs()} == {("client", "198.18.0.1:5201")}
+        assert [run.receipts for run in node.runs()] == [run.receipts for run in peer.runs()]
+        assert len({run.receipts for run in node.runs()}) == len(done["runs"])
         assert done["machine"]["peer"]["name"] != done["machine"]["name"]
+
+
+async def test_no_load_is_sent_to_an_address_that_is_not_the_servers_own(
+    backend: Backend, node: ExperimentNode
+) -> None:
+    node.address = "203.0.113.9:5201"
+    async with experiment_node(backend) as peer:
+        started = await node.start(node.aa_spec(peer_node_id=peer.id))
+        failed = await node.ended(started["id"])
+        assert peer.runs() == []
+    reasons = {run["discarded"] for run in failed["runs"]}
+    assert [reason for reason in reasons if "states the address 203.0.113.9" in reason] == list(reasons), reasons
 
 
 async def test_a_policy_of_parallel_jobs_on_two_nodes_is_leased_on_both(backend: Backend, node: ExperimentNode) -> None:

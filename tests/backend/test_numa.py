@@ -10,7 +10,6 @@ from tests.backend.conftest import Backend
 from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, policy_node
 
-from coresteer.bus import PoliciesEvent
 from coresteer_agent.simulate.load import LOAD_LEVELS, busiest_tasks
 from coresteer_agent.simulate.machine import Machine, make_machine
 from coresteer_agent.simulate.numa_tasks import numa_state
@@ -38,7 +37,7 @@ async def node(backend: Backend) -> AsyncIterator[PolicyNode]:
 
 
 async def report(node: PolicyNode, numa: NumaState | None) -> None:
-    await node.say_and_hear(FlowsMessage(now_ms(), [], numa=numa), PoliciesEvent(node.agent.node_id))
+    await node.tell(FlowsMessage(now_ms(), [], numa=numa))
 
 
 async def test_processes_are_listed_with_the_largest_remote_memory_first(node: PolicyNode) -> None:

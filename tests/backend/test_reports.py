@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from string import Formatter
 from typing import Any
@@ -19,6 +20,7 @@ from msgspec.structs import replace as with_fields
 from tests.backend.made_up_changes import CHANGE, minutes
 from tests.backend.simulated_experiments import ab_spec, cases, longer_coalescing, no_effect, simulated
 
+from coresteer.changes.schemas import ChangeStatus, Undone
 from coresteer.config import REPOSITORY
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.published import ratio_of
@@ -258,7 +260,7 @@ def test_a_report_of_what_is_not_measured_says_so_in_every_format(
 
 
 def test_a_change_of_a_simulated_node_is_marked() -> None:
-    report = change_report(CHANGE, [], [], "en", "simulated-node")
+    report = change_report(CHANGE, [], [], "en", origin="simulated-node")
     assert report.mark.startswith("SIMULATED")
 
 
@@ -447,7 +449,7 @@ def test_experiments_without_anything_in_common_are_not_compared(made: dict[str,
 def test_an_effect_of_a_change_is_reported_as_an_observation() -> None:
     report = change_report(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
     assert report.findings[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
-    assert report.findings[-1].startswith("This was observed on real traffic without randomization")
+    assert report.findings[-1].startswith("This was observed on the node's own traffic without randomization")
     assert "remaining_s" not in to_json(report).decode()
 
 
@@ -463,6 +465,16 @@ def test_a_change_with_few_minutes_has_no_result() -> None:
     assert (found.effect, found.verdict) == (None, "too-few")
 
 
+def test_the_report_of_a_change_that_was_undone_says_by_whom() -> None:
+    by = Undone(change="b", by="eve", at=datetime(2026, 11, 22, 12, 5, tzinfo=UTC))
+    undone = CHANGE.model_copy(update={"undone": by, "status": ChangeStatus.UNDONE})
+    report = change_report(undone, minutes(5, after=False), minutes(5, after=True), "en")
+    facts = dict(report.facts)
+    assert (facts["State"], facts["Undone"]) == ("undone", "2026-11-22 12:05:00Z, eve")
+    assert "too few minutes" in to_html(report).decode()
+    assert "Undone" not in dict(change_report(CHANGE, [], [], "en").facts)
+
+
 def test_a_change_that_was_not_applied_had_no_effect() -> None:
     never = CHANGE.model_copy(update={"applied_at": None})
     assert change_report(never, [], [], "en").findings == ["The change was not applied, so it had no effect."]
@@ -476,4 +488,4 @@ def test_missing_metrics_are_absent_from_the_report_of_a_change() -> None:
 def test_a_running_experiment_says_that_it_may_change(made: dict[str, Experiment]) -> None:
     running = made["ab"].model_copy(update={"state": ExperimentState.RUNNING})
     findings = text_of(experiment_report(running, "en"))
-    assert "The experiment is running: this is the result of the 48 runs so far" in findings
+    assert "The experiment is running: this is the result so far (runs counted: 48)" in findings

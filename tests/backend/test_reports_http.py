@@ -39,18 +39,23 @@ class Stored:
     change: UUID
 
 
+def parts(start: datetime, interrupts: int) -> list[Rollup]:
+    """A minute that was stored in two parts, as most are."""
+    return [rollup(start, interrupts // 2), rollup(start + timedelta(seconds=30), interrupts // 2)]
+
+
 def rollup(start: datetime, interrupts: int) -> Rollup:
     shares = np.full((len(CPU_SHARES), CPUS), 40, np.uint8)
     return Rollup(
         start_ms=int(start.timestamp() * 1000),
-        end_ms=int(start.timestamp() * 1000) + 60_000,
+        end_ms=int(start.timestamp() * 1000) + 30_000,
         first_seq=1,
-        samples=60,
-        duration_s=60.0,
+        samples=30,
+        duration_s=30.0,
         cpus=CPUS,
         peaks=shares,
         means=shares,
-        netdevs={"eth0": [60 * 10**8, 0, 60 * 70_000, 0, 0, 0, 0, 0], "lo": [10**12] * 8},
+        netdevs={"eth0": [30 * 10**8, 0, 30 * 70_000, 0, 0, 0, 0, 0], "lo": [10**12] * 8},
         amounts={"interrupts": interrupts, "dropped": 0},
     )
 
@@ -121,8 +126,10 @@ async def stored(backend: Backend) -> AsyncIterator[Stored]:
                 )
         found = Stored(node.id, [row.id for row in rows], change_id)
     first = APPLIED.replace(second=0)
-    counts = {at: 1_200_000 + at % 3 * 9000 if at < 0 else 600_000 + at % 3 for at in range(-70, 60)}
-    minutes = [(found.node_id, rollup(first + timedelta(minutes=at), count)) for at, count in counts.items()]
+    counts = {at: 1_200_000 + at % 3 * 9000 if at < 0 else 600_000 + at % 3 * 2 for at in range(-70, 60)}
+    minutes = [
+        (found.node_id, part) for at, count in counts.items() for part in parts(first + timedelta(minutes=at), count)
+    ]
     async with backend.database.pool.connection() as connection:
         needed = {partitions.partition_of("telemetry_minute", minute.start_ms) for _, minute in minutes}
         await partitions.create_partitions(connection, needed)

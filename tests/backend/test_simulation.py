@@ -17,6 +17,7 @@ from coresteer.simulation.run import costs_of, empty_machine, run
 from coresteer.simulation.schemes import SCHEMES
 from coresteer.simulation.statements import STATEMENTS, judge
 from coresteer.simulation.study import Cell, Run, StudySpec, cells_of, expected_messages, run_study, tasks_of
+from coresteer.simulation.summary import summarize
 from coresteer.simulation.swf import TraceError, TraceFacts, parse_trace, read_trace, scaled
 
 SMALL = Parameters(nodes=4, mean_run_s=0.2, jobs=12, offered=2.0)
@@ -157,6 +158,12 @@ def test_a_statement_is_reproduced_where_the_interval_has_its_sign(with_reorderi
     assert verdicts[0].is_reproduced is (None if len(with_reordering) < 10 else "Not" not in sentence)
     assert verdicts[2].sentence == "Not examined: the study has no cell that it is about."
     assert [each.statement for each in verdicts] == list(STATEMENTS)
+
+
+def test_the_interval_of_a_response_time_is_above_0_and_contains_the_mean() -> None:
+    (cell,) = summarize(replace(ONE_CELL, schemes=("SB",)), runs_of({("SB", 0.5): [1.0, 3.0]}))
+    assert cell.low_s is not None and cell.high_s is not None
+    assert 0 < cell.low_s < cell.response_s == 2 < cell.high_s
 
 
 def test_a_statement_about_two_imbalances_compares_only_these() -> None:

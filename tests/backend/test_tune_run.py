@@ -63,7 +63,7 @@ async def test_a_tune_finds_the_best_combination_and_restores_all_settings(node:
     assert done["runs_done"] < 40
     assert done["arms"][0] == "as it is, as it is"
     assert [each["name"] for each in tune["candidates"]] == done["arms"]
-    assert done["findings"][0].startswith("32 µs, CPU 7 is the best combination found: CPU, all CPUs together")
+    assert done["findings"][0].startswith("The best combination found is 32 µs, CPU 7: CPU, all CPUs together")
     path = f"/api/experiments/{started['id']}/report"
     report, korean = [(await node.operator.get(f"{path}?language={language}")).text for language in ("en", "ko")]
     assert "Measured combinations" in report

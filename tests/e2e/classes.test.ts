@@ -1,9 +1,10 @@
 import { beforeAll, expect, test } from "vitest";
-import { NODE, openNode, page, setUpStack, violations } from "./stack";
+import { NODE, openDetails, openNode, page, setUpStack, violations } from "./stack";
 
 setUpStack();
 beforeAll(async () => {
-  await page.getByRole("region", { name: "Network tasks" }).getByText("memcached").first().waitFor();
+  await openDetails(page, "Tasks");
+  await page.getByRole("region", { name: "From task to memory" }).getByText("memcached").first().waitFor();
 });
 
 const classNames = () =>
@@ -24,19 +25,20 @@ test("classes are reordered with the keyboard", async () => {
   expect(await classNames()).toEqual(["gold", "silver", "bronze"]);
   await page.keyboard.press("Enter");
   await page.keyboard.press("Enter");
-  await expect.poll(classNames, { timeout: 20_000 }).toEqual(["bronze", "gold", "silver"]);
+  await expect.poll(classNames).toEqual(["bronze", "gold", "silver"]);
   await page.getByRole("button", { name: "Move bronze", exact: true }).focus();
   await page.keyboard.press("ArrowDown");
-  await expect.poll(classNames, { timeout: 20_000 }).toEqual(["gold", "bronze", "silver"]);
+  await expect.poll(classNames).toEqual(["gold", "bronze", "silver"]);
 });
 
 test("the preview shows the processes of each class while typing", async () => {
   const gold = page.getByRole("listitem", { name: "gold" });
-  await gold.getByText("only for workers that name this class").click();
+  await gold.getByText("no pattern: gate only").click();
   await gold.getByLabel("Commands").fill("nginx");
   const silver = page.getByRole("listitem", { name: "silver" });
-  await silver.getByText("only for workers that name this class").click();
+  await silver.getByText("no pattern: gate only").click();
   await silver.getByLabel("Listening ports").fill("5432 11211");
+  await page.getByRole("region", { name: "What it does" }).getByText("Advanced").click();
   await page.getByRole("checkbox", { name: "nice value of processes" }).check();
   const matches = page.getByRole("region", { name: `Processes by class, ${NODE}` });
   await matches.getByRole("row", { name: /^gold 1 nginx/ }).waitFor();
@@ -56,8 +58,10 @@ test("the node page shows each class's attainment, now and over time", async () 
   await page.getByRole("button", { name: "Create policy" }).click();
   await page.waitForURL(/\/policies\/\d+/);
   await page.getByRole("region", { name: "State" }).getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("button", { name: /^Enable on/ }).click();
   await page.getByRole("region", { name: "State" }).getByText("in force", { exact: true }).waitFor();
   await openNode(page, NODE);
+  await openDetails(page, "Tasks");
   const section = page.getByRole("article", { name: "Classes of percentiles" });
   const gold = section.getByRole("row", { name: /^gold/ });
   await gold.getByRole("cell", { name: "gate", exact: true }).waitFor();
@@ -77,6 +81,7 @@ test("versions with different targets are compared per class", async () => {
   await page.getByRole("link", { name: "percentiles" }).first().click();
   await page.waitForURL(/\/policies\/\d+/);
   const policy = page.url();
+  await page.goto(`${policy}?tab=edit`);
   await page.getByLabel("Target, %, gold").fill("95");
   await page.getByRole("button", { name: "Save as version 2" }).click();
   await page.getByRole("button", { name: "Save as version 3" }).waitFor();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { page, setUpStack, violations } from "./stack";
+import { openDetails, page, setUpStack, violations } from "./stack";
 
 setUpStack();
 
@@ -12,9 +12,10 @@ const apply = () => panel().getByRole("button", { name: /^Apply for/ });
 const currentRow = (usecs: string) => card().getByRole("row", { name: new RegExp(`^${usecs} .* now$`) });
 
 test("a point of the trade-off is selected, previewed, applied and rolled back", async () => {
+  await openDetails(page, "Coalescing");
   await chart().waitFor();
   await card()
-    .getByText(/^Mean of the last [5-9] s/) // a shorter period has no prediction
+    .getByText(/^Mean of the last [5-9]\ss/) // a shorter period has no prediction
     .waitFor();
   const box = await chart().boundingBox();
   await chart().click({ position: { x: (box?.width ?? 0) * 0.8, y: 80 } });
@@ -25,11 +26,11 @@ test("a point of the trade-off is selected, previewed, applied and rolled back",
   const preview = panel().getByRole("region", { name: "Preview" });
   await preview.getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
   await preview.getByText(/interrupts\/s/).waitFor();
-  await card().getByRole("button", { name: "view as table" }).click();
+  await card().getByRole("button", { name: "as table" }).click();
   await apply().click();
   await currentRow(selected).waitFor();
   await expect.poll(() => usecs.inputValue()).toBe(selected); // the table may update first
-  await page.getByRole("button", { name: "Roll back" }).click();
+  await page.getByRole("button", { name: "Undo" }).click();
   await currentRow("20").waitFor();
 });
 
@@ -47,7 +48,7 @@ test("arrow keys move through the trade-off with announcements, and Enter select
   await chart().press("ArrowRight");
   await card()
     .locator("[aria-live]")
-    .getByText(/^rx-usecs \d+: [\d.]+ k?\/s, /)
+    .getByText(/^rx-usecs \d+: [\d.]+\sk?\/s, /)
     .waitFor({ state: "attached" });
   await chart().press("Enter");
   await page.waitForURL(/point=\d+/);
@@ -55,10 +56,10 @@ test("arrow keys move through the trade-off with announcements, and Enter select
 
 test.each(["dark", "light"] as const)("the trade-off and its panel have no axe violations, %s", async (theme) => {
   await page.emulateMedia({ colorScheme: theme });
-  for (const tab of ["", "&tab=coalescing"]) {
-    await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5&point=54&bound=100${tab}`);
+  for (const table of ["", "&table=coalescing"]) {
+    await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5&point=54&bound=100${table}`);
     await panel().getByRole("region", { name: "Preview" }).getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
-    await (tab === "" ? chart() : card().getByRole("table")).waitFor();
+    await (table === "" ? chart() : card().getByRole("table")).waitFor();
     await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
     expect(await violations(page)).toEqual([]);
   }

@@ -24,12 +24,12 @@ const region = (name: string) => page.getByRole("region", { name, exact: true })
 const themes = ["dark", "light"] as const;
 
 test("from the fleet page, an empty list explains the study and opens its form", async () => {
-  await page.getByRole("link", { name: "Coscheduling study" }).click();
+  await page.getByRole("link", { name: "Studies" }).click();
   await page.getByText("nothing to do with simulated nodes", { exact: false }).waitFor();
   await page.getByRole("link", { name: "Start the authors' study" }).click();
   await page.getByRole("heading", { name: "New study" }).waitFor();
   await region("Start")
-    .getByText(/^480 runs, estimated to take about \d+ min on \d+ CPUs?\.$/)
+    .getByText(/^480 runs, estimated to take about \d+\smin on \d+ CPUs?\.$/)
     .waitFor();
 });
 
@@ -103,7 +103,7 @@ test("the report is downloaded in every format, in Korean too", async () => {
     const answer = await page.request.get(new URL((await link.getAttribute("href")) ?? "", stack.url).href);
     expect([answer.status(), answer.headers()["content-type"]?.split(";")[0]]).toEqual([200, type]);
   }
-  await page.getByText("한국어").click();
+  await page.getByRole("button", { name: "Korean" }).click();
   const html = page.getByRole("link", { name: "HTML report of this study" });
   const korean = await page.request.get(new URL((await html.getAttribute("href")) ?? "", stack.url).href);
   expect(await korean.text()).toContain("협력 스케줄링 연구");

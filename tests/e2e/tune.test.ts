@@ -26,7 +26,7 @@ test("a tune is prepared for a node, with its search in the form", async () => {
   await region("Preview")
     .getByText(/searches \d+ combinations of levels/)
     .waitFor();
-  await region("Search").getByLabel("Limit of the second metric").fill("300");
+  await region("Search").getByLabel("Limit of the second metric").fill("20000");
   await region("Search").getByLabel("Maximum runs").fill("36");
   await page.getByLabel("Warm-up, s").fill("0.5");
   await page.getByLabel("Measurement, s").fill("2");
@@ -53,7 +53,7 @@ test("its candidates appear while it runs", async () => {
 test("the best combination is found, and poor ones are eliminated with their reason", async () => {
   await region("State").getByText("done", { exact: true }).waitFor({ timeout: 120_000 });
   await region("Findings")
-    .getByText(/is the best combination found: CPU per gigabit/)
+    .getByText(/^The best combination found is .*: CPU per gigabit/)
     .waitFor();
   const rows = region("Combinations").getByRole("row");
   await rows.filter({ hasText: "best" }).first().waitFor();
@@ -67,7 +67,7 @@ test.each(["dark", "light"] as const)("the result has no axe violations, %s", as
   expect(await violations(page)).toEqual([]);
 });
 
-test("the best combination is compared with the baseline in an A/B experiment", async () => {
+test("an A/B experiment compares the best combination with the baseline", async () => {
   await page.getByRole("link", { name: "Confirm in an A/B experiment" }).click();
   await page.waitForURL(/confirm=\d+/);
   await page.getByRole("button", { name: "A/B", exact: true, pressed: true }).waitFor();
@@ -75,19 +75,20 @@ test("the best combination is compared with the baseline in an A/B experiment", 
   await region("Preview").getByText("48 runs", { exact: true }).waitFor();
   await shoot("confirm");
   await region("Start").getByRole("button", { name: "Start" }).click();
-  await region("State").getByText("done", { exact: true }).waitFor({ timeout: 120_000 });
-  await region("Findings")
-    .getByText(/lower, better|lower with/)
-    .first()
+  await region("State")
+    .getByText(/^Run \d+ of 48/)
     .waitFor();
-  await shoot("confirmed");
-}, 180_000);
+  await region("State").getByRole("button", { name: "Cancel experiment" }).click(); // experiments.test.ts awaits the end of one
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel the experiment" }).click();
+  await region("State").getByText("cancelled", { exact: true }).waitFor();
+});
 
 test("one click makes it a policy for nodes with the same driver", async () => {
   await page.goto(tune);
-  await page.getByRole("button", { name: "Save as policy" }).click();
+  await page.getByRole("button", { name: "Save as policy (unconfirmed)" }).click();
   await page.waitForURL(/\/policies\/\d+/);
   await page.getByText("Fixed settings").first().waitFor();
+  await page.getByRole("link", { name: "Edit", exact: true }).click();
   expect(await page.getByRole("textbox", { name: "Settings" }).inputValue()).toMatch(
     /\{netdev\}\/coalesce\/rx-usecs=\d+/,
   );

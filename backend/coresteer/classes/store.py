@@ -14,6 +14,7 @@ from coresteer.classes.chunks import MAX_CHUNK_MS, encode
 from coresteer.classes.repository import ClassChunkRow
 from coresteer.db import Database
 from coresteer.presence.registry import MAX_POLICIES
+from coresteer.quotas import Peer, Quotas, Stored
 from coresteer.telemetry import partitions
 from coresteer_core.protocol import ClassesMessage
 
@@ -44,8 +45,9 @@ class ClassReportStore:
     The queue is bounded: while the database is unavailable, the oldest rows are dropped.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, quotas: Quotas) -> None:
         self._database = database
+        self._quotas = quotas
         self._open: dict[int, dict[int, _Open]] = {}
         self._queue: deque[ClassChunkRow] = deque(maxlen=_MAX_QUEUED)
         self._partitions: set[partitions.Partition] = set()
@@ -90,7 +92,9 @@ class ClassReportStore:
 
     def _seal(self, node_id: int, policy_id: int) -> None:
         messages = self._open[node_id].pop(policy_id).messages
-        self._queue.append(ClassChunkRow(node_id, policy_id, messages[0].time_ms, encode(messages)))
+        data = encode(messages)
+        if self._quotas.admit(Peer("node", node_id), Stored.TELEMETRY, len(data)):
+            self._queue.append(ClassChunkRow(node_id, policy_id, messages[0].time_ms, data))
 
     def _seal_older_than(self, since_s: float) -> None:
         for node_id, opened in list(self._open.items()):

@@ -41,7 +41,7 @@ class Phrases:
         return text(self.language, key, **values)
 
     def name(self, arm: Arm) -> str:
-        """Return the name of an arm in the language, or "as it is"."""
+        """Return the name of an arm in the language, or "current settings"."""
         names = [self.translated(level.name) for level in levels_of(self.experiment.spec, arm)] if arm else []
         return ", ".join(names) or self.text("arm.unchanged")
 
@@ -275,7 +275,11 @@ def prediction_sentences(phrases: Phrases) -> list[str]:
 def _of_tune(phrases: Phrases, tune: TuneResult) -> list[str]:
     by_arm = {each.arm: each for each in tune.candidates}
     latency = phrases.experiment.spec.tune.latency
-    names = {"metric": phrases.label(phrases.primary), "latency": phrases.label(latency), "baseline": phrases.baseline}
+    names = {
+        "metric": phrases.label(phrases.primary),
+        "latency": phrases.label_in_sentence(latency),
+        "baseline": phrases.baseline,
+    }
     best = None if tune.best is None else by_arm.get(tune.best)
     limit = phrases.experiment.spec.tune.limit
     if best is None or best.cost is None:

@@ -58,7 +58,7 @@ def next_step(facts: Facts) -> Step:
     planned = next((run for run in facts.plan if run.number not in counted | left_out), None)
     if planned is None or (_is_out_of_time(facts) and not facts.run_active):
         discarded = len(facts.attempts) - len(counted)
-        sentence = f"{len(counted)} runs were measured; {discarded} were discarded."
+        sentence = f"Runs measured: {len(counted)}; discarded: {discarded}."
         return StopMeasuring(ExperimentState.DONE, sentence)
     if facts.run_active:
         return _during_run(facts, planned, _failed_attempts(facts, planned))

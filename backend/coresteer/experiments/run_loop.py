@@ -60,7 +60,7 @@ class RunLoop:
     ) -> None:
         spec = msgspec.convert(row.spec, Spec)
         self.state = SessionState(row.id, names, arm_config.node_guardrails(spec))
-        self._definition = ExperimentDefinition(row.id, spec, row.created_by)
+        self._definition = ExperimentDefinition(row.id, spec)
         self._plan = Plan(row.id, spec, row.seed)
         self._context = context
         self._timeouts = timeouts
@@ -163,7 +163,7 @@ class RunLoop:
                 attempt = sum(each.number == planned.number for each in facts.attempts)
                 await actions.apply_settings(planned, attempt, facts)
             case StartRun(planned, index):
-                actions.start_run(planned, index, facts)
+                await actions.start_run(planned, index, facts)
             case RecordRun(planned, attempt, measured, discarded):
                 await actions.record_run(planned, attempt, measured, discarded)
             case AbandonRun(planned, attempt, reason, violated):

@@ -61,7 +61,7 @@ def arms_in_order(spec: Spec, runs: Sequence[PlannedRun]) -> list[Arm]:
 def arm_name(spec: Spec, arm: Arm) -> str:
     """Return the names of the arm's levels, separated by commas."""
     names = (factor.levels[level].name for factor, level in zip(spec.factors, arm, strict=True))
-    return ", ".join(names) or "as it is"
+    return ", ".join(names) or "current settings"
 
 
 def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:

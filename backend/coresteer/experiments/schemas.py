@@ -147,15 +147,19 @@ class Experiment(ExperimentSummary):
 class Template(BaseModel):
     """An experiment of a paper, prepared for one node. unavailable_because: why it cannot run there, or None.
 
+    question: which it answers. needs: its prerequisites. duration_s: estimated, of its experiment, None without one.
     differs: differences between this machine and that of the paper, in sentences. deviations: from the paper that
     follow from the experiment, which a person may change.
     """
 
     slug: str
     title: str
+    question: str
     paper: str
     explains: str
+    needs: str
     spec: Annotated[Spec, AsStruct()] | None
+    duration_s: float | None
     unavailable_because: str | None
     differs: list[str]
     deviations: list[str]

@@ -1,7 +1,7 @@
 """Experiments: preview, start, cancel, read."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from secrets import randbelow
 
@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.application_metrics.service import find_declared
+from coresteer.audit.actions import Action
 from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
@@ -33,6 +34,7 @@ from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
+from coresteer.policies.stops import stopped_nodes
 from coresteer_core.experiments.model import Command
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Mode
@@ -127,7 +129,7 @@ async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec,
     node, peer, view, names = await _validate(session, context, spec)
     applications = await find_declared(session, spec.application_metrics)
     warnings = await _warnings(session, spec, node, peer)
-    blocked = _blocked_because(context, spec, node, peer, role)
+    blocked = _blocked_because(context, spec, node, peer, role, stopped=await stopped_nodes(session))
     netdev = validation.expected_netdev(spec, view.inventory, simulated=node.simulated)
     arms = await asyncio.to_thread(validation.arm_previews, spec, view, names, netdev)
     return ExperimentPreview(
@@ -145,7 +147,8 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
     """Queue an experiment; it starts when its nodes are free. Raises Invalid, NotFound and Conflict."""
     async with context.database.session() as session:
         node, peer, _, _ = await _validate(session, context, spec)
-        if (blocked := _blocked_because(context, spec, node, peer, identity.role)) is not None:
+        stopped = await stopped_nodes(session)
+        if (blocked := _blocked_because(context, spec, node, peer, identity.role, stopped=stopped)) is not None:
             raise Conflict(blocked)
         applications = await find_declared(session, spec.application_metrics)
         row = ExperimentRow(
@@ -172,9 +175,10 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
     return experiment
 
 
-async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str) -> Experiment:
+async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str, why: str = "") -> Experiment:
     """Cancel an experiment: at once while it is queued, else as soon as the node's settings are restored.
 
+    why: a sentence, if a person did not ask for exactly this.
     Raises NotFound and Conflict.
     """
     async with context.database.session() as session:
@@ -183,7 +187,7 @@ async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str) 
             raise Conflict(f"This experiment has ended: {row.sentence}")
         if row.ending_state is not None:
             raise Conflict(f"This experiment is already ending: {row.sentence}")
-        sentence = f"Cancelled by {actor}."
+        sentence = f"Cancelled by {actor}. {why}".rstrip()
         if row.state == ExperimentState.QUEUED:
             end(row, ExperimentState.CANCELLED, sentence)
         else:
@@ -202,7 +206,7 @@ def end(row: ExperimentRow, state: ExperimentState, sentence: str) -> None:
     row.state, row.sentence, row.activity, row.ended_at = state, sentence, "", datetime.now(UTC)
 
 
-def audit(session: AsyncSession, actor: str, action: str, row: ExperimentRow) -> None:
+def audit(session: AsyncSession, actor: str, action: Action, row: ExperimentRow) -> None:
     """Record an action on an experiment, with its state, in the audit log."""
     detail = {"experiment": row.id, "state": row.state, "sentence": row.sentence, "seed": row.seed}
     target = f"experiment {row.id} on {row.node.name}"
@@ -275,6 +279,8 @@ async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: Node
     if peer is not None:
         part = "runs every other process of the jobs" if runs_on_both_nodes(spec) else "generates the load"
         warnings.append(f"{peer.name} {part}, over its network.")
+    if node.simulated:
+        warnings.append(f"{node.name} is simulated: its runs take about a tenth of the time.")
     if isinstance(spec.workload, Command):
         warnings.append(
             f"Runs the command “{spec.workload.name}”, as the agent's configuration on {node.name} defines it."
@@ -288,13 +294,21 @@ async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: Node
 
 
 def _blocked_because(
-    context: ExperimentContext, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role
+    context: ExperimentContext,
+    spec: Spec,
+    node: NodeRow,
+    peer: NodeRow | None,
+    role: Role,
+    *,
+    stopped: Collection[int],
 ) -> str | None:
     if role is Role.VIEWER:
         return "Starting an experiment requires the role operator; yours is viewer."
     for row in [node] if peer is None else [node, peer]:
         if not context.connections.is_connected(row.id):
             return f"{row.name} is disconnected; an experiment requires its agent to be connected."
+        if row.id in stopped:
+            return f"Enforcement is stopped on {row.name}; an administrator must lift the stop first."
     changes = not changes_nothing(spec)
     hello = None if node.hello is None else msgspec.convert(node.hello, Hello)
     if changes and (hello is None or hello.mode != "control"):

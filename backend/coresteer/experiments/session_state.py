@@ -4,6 +4,7 @@ runner.py passes the messages on; run_loop.py and step_actions.py read them and 
 """
 
 import asyncio
+import secrets
 import time
 from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
@@ -23,6 +24,7 @@ from coresteer_core.protocol import ExperimentMessage
 class ActiveRun:
     """The run whose settings are applied. run_id: identifies it to the agents; leased: the ids of its policies.
 
+    receipts_key: by which its client recognizes its server.
     violation: the guardrail violation in a sentence; failure: why the run cannot be completed.
     """
 
@@ -32,6 +34,7 @@ class ActiveRun:
     violation: str | None = None
     failure: str | None = None
     strikes: dict[str, Strikes] = field(default_factory=dict)
+    receipts_key: str = field(default_factory=lambda: secrets.token_hex(32))
 
 
 class SessionState:

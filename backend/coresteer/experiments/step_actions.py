@@ -16,16 +16,18 @@ from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.machine import describe_machine
 from coresteer.experiments.run_settings import ExperimentDefinition
 from coresteer.experiments.schemas import ExperimentState
+from coresteer.experiments.server_address import address_refusal
 from coresteer.experiments.session_state import SessionState
 from coresteer.experiments.spec import PlannedRun, RecordedRun
 from coresteer.experiments.steps import Facts, Timeouts
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
+from coresteer_core.experiments.model import Receipts, Run, RunResult, has_client
 from coresteer_core.experiments.model import Role as RunRole
-from coresteer_core.experiments.model import Run, RunResult
+from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.view import View
 from coresteer_core.policies.engine_state import PolicyInForce
-from coresteer_core.protocol import BeginExperiment, EndExperiment, RunExperiment, ToAgent
+from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment, ToAgent
 
 SYSTEM_ACTOR = "coresteer"
 
@@ -164,26 +166,42 @@ class StepActions:
             self._state.leased = True
             await self._lease(leased)
 
-    def start_run(self, planned: PlannedRun, index: int, facts: Facts) -> None:
+    async def start_run(self, planned: PlannedRun, index: int, facts: Facts) -> None:
         """Request that a participant (by its index) carries out the active run."""
         if (active_run := self._state.active_run) is None:
             return
         spec, node_id = self._definition.spec, list(self._state.participants)[index]
         message, role = facts.participants[0].session_message, self._role_of(index)
+        workload = arm_config.workload_of(spec, planned.arm)
+        receipts = None
+        if message is not None and role != "alone" and has_client(workload):
+            if (refused := await self._server_refusal(message)) is not None:
+                active_run.failure = refused
+                return
+            receipts = Receipts(message.receipts_port, active_run.receipts_key)
         run = Run(
             run_id=active_run.run_id,
-            workload=arm_config.workload_of(spec, planned.arm),
+            workload=workload,
             role=role,
             warmup_s=arm_config.warmup_s(spec, planned.arm),
             measure_s=arm_config.measure_s(spec, planned.arm),
             irqbalance=role != "client" and arm_config.runs_irqbalance(spec, planned.arm),
             irqbalance_cpus=arm_config.irqbalance_cpus(spec, planned.arm),
-            address="" if message is None or role != "client" else message.address,
+            address="" if message is None or receipts is None else message.address,
+            receipts=receipts,
             netdevs=[facts.netdev] if facts.netdev and role != "client" else [],
         )
         participant = self._state.participants[node_id]
         self._state.participants[node_id] = with_changes(participant, run_sent_at_s=time.monotonic())
         self._post(node_id, RunExperiment(self._definition.experiment_id, run))
+
+    async def _server_refusal(self, ready: ExperimentMessage) -> str | None:
+        """Return why no load may be sent to the address that the node under test states; None if it may."""
+        async with self._context.database.session() as session:
+            node = await nodes.find_node(session, self._state.node_id)
+            inventory = nodes.reported_state(node).inventory or Inventory([], [])
+        peer = self._context.connections.get(node.id)
+        return address_refusal(node.name, ready, inventory, "" if peer is None else peer.host)
 
     async def record_run(self, planned: PlannedRun, attempt: int, measured: RunResult, discarded: str | None) -> None:
         """Store the result of a run of the experiment, with its application metrics."""

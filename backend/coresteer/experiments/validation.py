@@ -30,6 +30,7 @@ from coresteer.experiments.statistics import MIN_BLOCKS_OF_TWO_ARMS, min_blocks_
 from coresteer.structs import reason_and_path
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
+from coresteer_core.experiments.load_limits import load_refusal
 from coresteer_core.experiments.model import VETH_PREFIX, Classes, Workload, has_client
 from coresteer_core.experiments.parallel_jobs import Bsp
 from coresteer_core.metrics import EXPERIMENT_METRICS, GUARDRAIL_METRICS
@@ -52,6 +53,7 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
     _check_peer(spec)
     _check_guardrails(spec)
     _check_workload(spec.workload, "spec.workload", view.topology, peer)
+    _check_limits(spec.workload, "spec.workload", view.inventory)
     _check_levels(spec, view)
     if spec.kind == "tune":
         _check_apart(spec)
@@ -62,6 +64,7 @@ def check_on_node(spec: Spec, view: View, peer: Topology | None) -> None:
             reason, where = reason_and_path(error)
             raise Invalid(reason, field=f"{_workload_path(spec, arm)}{where}") from None
         _check_workload(workload, _workload_path(spec, arm), view.topology, peer)
+        _check_limits(workload, _workload_path(spec, arm), view.inventory)
         if has_client(workload) != has_client(spec.workload):
             raise Invalid("All levels must have the same number of machines.", field=_workload_path(spec, arm))
         if refused := preview(view, _known(desired_of(spec, arm, NETDEV_PLACEHOLDER)), reason="").refused:
@@ -166,6 +169,11 @@ def _check_workload(workload: Workload, path: str, topology: Topology, peer: Top
     ends += [(name, peer or topology) for name in ("client_cpus", "cpus")]
     for name, where in ends:
         _check_cpus(getattr(workload, name, ""), f"{path}.{name}", where)
+
+
+def _check_limits(workload: Workload, path: str, inventory: Inventory) -> None:
+    if (refused := load_refusal(inventory.limits, workload)) is not None:
+        raise Invalid(refused, field=path)
 
 
 def _check_cpus(cpus: str, path: str, topology: Topology) -> None:

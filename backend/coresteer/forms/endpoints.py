@@ -9,7 +9,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from coresteer.auth.dependencies import Viewer
 from coresteer.experiments.spec import Spec
-from coresteer.policies.schemas import PolicyBody, RolloutCreate
+from coresteer.policies.rollout_schemas import RolloutCreate
+from coresteer.policies.schemas import PolicyBody
 from coresteer.simulation.study import StudySpec
 from coresteer_core.schema import inline_references, json_schema
 

@@ -1,7 +1,7 @@
 """Sentences of reports of changes, in English and Korean."""
 
 CHANGE = {
-    "change.kind": ("Effect of a change on real traffic", "변경이 실제 트래픽에 미친 영향"),
+    "change.kind": ("Effect of a change on the node's own traffic", "변경이 노드 자체의 트래픽에 미친 영향"),
     "change.title": ("Effect of a change on {node}", "{node} 노드의 변경 효과"),
     "change.higher": (
         "{metric}: {change} higher after the change than before (95 % confidence interval {low} to {high}).",
@@ -25,8 +25,8 @@ CHANGE = {
         "변경이 적용되지 않았으므로 효과가 없다.",
     ),
     "change.observed": (
-        "This was observed on real traffic without randomization: the load itself may have changed too. An experiment "
-        "can distinguish the two.",
+        "This was observed on the node's own traffic without randomization: the load itself may have changed too. "
+        "An experiment can distinguish the two.",
         "무작위로 배정한 실험이 아니라 실제 트래픽을 관찰한 결과이므로 부하 자체가 달라졌을 수도 있다. 둘을 "
         "구분하려면 실험이 필요하다.",
     ),
@@ -45,6 +45,8 @@ CHANGE = {
     "change.fact.reason": ("Reason", "사유"),
     "change.fact.applied": ("Applied", "적용"),
     "change.fact.ended": ("Confirmed or rolled back", "확정 또는 복원"),
+    "change.fact.undone": ("Undone", "되돌림"),
+    "change.few": ("too few minutes", "데이터 부족"),
     "change.fact.state": ("State", "상태"),
     "change.fact.window": ("Compared", "비교 구간"),
     "change.window": ("{before} minutes before, {after} after", "변경 전 {before}분, 변경 후 {after}분"),
@@ -56,6 +58,7 @@ CHANGE = {
     "change.state.applying": ("applying", "적용 중"),
     "change.state.unconfirmed": ("unconfirmed", "확인 대기"),
     "change.state.confirmed": ("confirmed", "확정됨"),
+    "change.state.undone": ("undone", "되돌려짐"),
     "change.state.rolled_back": ("rolled back", "복원됨"),
     "change.state.failed": ("failed", "실패"),
     "change.table": ("All metrics, before and after", "변경 전후의 전체 지표"),

@@ -21,7 +21,7 @@ EXPERIMENT = {
         "실험이 아직 시작되지 않았다. 노드의 대기열에서 순서를 기다리고 있다.",
     ),
     "ended.running": (
-        "The experiment is running: this is the result of the {kept} runs so far, and it may change.",
+        "The experiment is running: this is the result so far (runs counted: {kept}), and it may change.",
         "실험이 진행 중이다. 아래는 지금까지 유효한 실행 {kept}회의 결과이며 바뀔 수 있다.",
     ),
     "ended.stopped": (
@@ -241,7 +241,7 @@ EXPERIMENT = {
     "state.failed": ("failed", "실패"),
     # arms
     "arm.baseline": ("{arm} (baseline)", "{arm} (기준)"),
-    "arm.unchanged": ("as it is", "현재 상태"),
+    "arm.unchanged": ("current settings", "현재 상태"),
     "arm.as_it_is": ("The node as it is, without enforced policies", "적용 중인 정책을 뺀 노드의 현재 상태"),
     "arm.irqbalance": ("irqbalance runs", "irqbalance 실행"),
     "arm.irqbalance_cpus": ("irqbalance runs, on CPU {cpus} only", "irqbalance 실행(CPU {cpus}만 사용)"),
@@ -325,7 +325,7 @@ EXPERIMENT = {
     "table.discarded": ("Discarded runs", "제외된 실행"),
     "runs.none_discarded": ("No run was discarded.", "제외된 실행이 없다."),
     "runs.counts": (
-        "{kept} runs were counted and {discarded} discarded; {done} of {planned} scheduled runs are complete. "
+        "Runs counted: {kept}; discarded: {discarded}; complete: {done} of {planned} scheduled. "
         "A discarded run was repeated before the next one.",
         "{kept}회의 실행이 유효하고 {discarded}회는 제외되었다. 일정의 {planned}회 가운데 {done}회를 마쳤다. "
         "제외된 실행은 같은 순서에서 다시 수행했다.",

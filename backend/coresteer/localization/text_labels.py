@@ -1,7 +1,8 @@
 """Labels of the fields, values and units of workloads, and names of arms without a template, in Korean."""
 
 LABELS = {
-    "as it is": "현재 상태",
+    "as it is": "현재 상태",  # in stored experiments
+    "current settings": "현재 상태",
     "kernel default": "커널 기본값",
     "Server CPUs": "서버 CPU",
     "Client CPUs": "클라이언트 CPU",

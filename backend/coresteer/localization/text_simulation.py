@@ -89,8 +89,8 @@ STUDY = {
     # figures and tables
     "study.figure.response": ("{cell}: mean response time of the jobs", "{cell}: 작업의 평균 응답 시간"),
     "study.figure.response_note": (
-        "Mean over the seeds with its 95 % interval. Shorter is better.",
-        "시드에 대한 평균과 95% 신뢰 구간이다. 짧을수록 좋다.",
+        "Mean over the seeds with its 95 % interval. Shorter is better. An arrow: the interval goes on.",
+        "시드에 대한 평균과 95% 신뢰 구간이다. 짧을수록 좋다. 화살표는 구간이 더 이어짐을 뜻한다.",
     ),
     "study.figure.system": ("{cell}: system time", "{cell}: 시스템 시간"),
     "study.figure.system_note": (
@@ -132,12 +132,12 @@ STUDY = {
         "가정이며, 논문의 그림에 맞춘 값이 아니다.",
     ),
     "study.limit.intervals": (
-        "An interval is a 95 % interval over the seeds: of a mean by Student's t, of an effect by the bootstrap in "
-        "pairs, because all schemes of a cell have the same jobs and random numbers for a seed. It says nothing about "
-        "other constants; the sensitivity analysis does.",
-        "구간은 시드에 대한 95% 신뢰 구간이다. 평균은 스튜던트 t 분포로 구한다. 한 시드에서는 셀의 모든 방식이 같은 "
-        "작업과 난수를 쓰므로 효과는 짝지은 부트스트랩으로 구한다. 구간은 다른 상수에 대해서는 아무것도 말하지 "
-        "않으며, 이는 민감도 분석으로 알 수 있다.",
+        "An interval is a 95 % interval over the seeds: of a mean by Student's t on a logarithmic scale, of an effect "
+        "by the bootstrap in pairs, because all schemes of a cell have the same jobs and random numbers for a seed. It "
+        "says nothing about other constants; the sensitivity analysis does.",
+        "구간은 시드에 대한 95% 신뢰 구간이다. 평균은 로그 척도에서 스튜던트 t 분포로 구한다. 한 시드에서는 셀의 모든 "
+        "방식이 같은 작업과 난수를 쓰므로 효과는 짝지은 부트스트랩으로 구한다. 구간은 다른 상수에 대해서는 아무것도 "
+        "말하지 않으며, 이는 민감도 분석으로 알 수 있다.",
     ),
     "study.limit.verdicts": (
         "A statement is reproduced where the interval of the effect has its sign in every cell that it is about. It is "

@@ -3,8 +3,8 @@
 TUNE = {
     "kind.tune": ("Tune", "튜닝"),
     "tune.best": (
-        "{arm} is the best combination found: {metric} {value}, {change} ({low} to {high}) against {baseline}; "
-        "{latency} {other}.",
+        "The best combination found is {arm}: {metric} {value}, {change} ({low} to {high}) against the baseline "
+        "({baseline}); {latency} {other}.",
         "찾은 조합 중 가장 좋은 것은 {arm}이다: {metric} {value}, {baseline} 조건 대비 {change}({low} ~ {high}), "
         "{latency} {other}.",
     ),

@@ -1,6 +1,6 @@
 """The sweep of Park, Woo, Lee and Kim by the model of the NIC's timer, with what was assumed of their machine. Pure.
 
-Back-to-back frames of 9000 B at 1 Gb/s are 13,889 a second, 72 µs apart, so that not all of the interrupts that they
+Back-to-back frames of 9000 B at 1 Gbit/s are 13,889 a second, 72 µs apart, so that not all of the interrupts that they
 count while nothing is coalesced can be of frames. Assumed, besides the restarting timer that they describe:
 
 - The receiver's acknowledgements. TCP sends one for every second full segment (RFC 1122, 4.2.3.2), and sending one

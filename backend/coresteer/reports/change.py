@@ -36,6 +36,7 @@ def change_report(
     before: Sequence[Minute],
     after: Sequence[Minute],
     language: Language,
+    *,
     origin: Origin = "measured",
 ) -> Report:
     """Return the report of a change: the differences after it, and the limits of an observation.
@@ -115,14 +116,16 @@ def _sentence(found: Comparison | None, language: Language) -> str | None:
 def _facts(
     change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language
 ) -> list[tuple[str, str]]:
+    undone = change.undone
     policy = "" if change.policy_id is None else f" ({text(language, 'change.fact.policy', id=change.policy_id)})"
     rows = [
         ("fact.node", change.node_name),
         ("change.fact.by", change.created_by + policy),
         ("change.fact.reason", change.reason),
-        ("change.fact.state", text(language, f"change.state.{change.state}")),
+        ("change.fact.state", text(language, f"change.state.{change.status}")),
         ("change.fact.applied", format_time(change.applied_at)),
         ("change.fact.ended", format_time(change.ended_at)),
+        ("change.fact.undone", "" if undone is None else f"{format_time(undone.at)}, {undone.by}"),
         ("change.fact.window", text(language, "change.window", before=len(before), after=len(after))),
         ("change.fact.number", change.id),
     ]
@@ -157,7 +160,8 @@ def _effect(
     for one in found.values():
         unit = OBSERVED_METRICS[one.metric].unit
         levels = [format_amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
-        finding = findings.verdict(language, _tone(one), one.verdict)
+        is_known = one.verdict != "too-few"
+        finding = findings.verdict(language, _tone(one), one.verdict) if is_known else text(language, "change.few")
         rows_of_texts.append(
             [
                 metric_label(language, one.metric),

@@ -1,6 +1,6 @@
 """Metrics of a node's real traffic by minute, from stored roll-ups, compared before and after a change. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from coresteer.experiments.spec import Comparison, Interval, Verdict
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.rollup import Rollup
 from coresteer_core.metrics import REPORT_METRICS, Metric, cpu_s_per_gbit, packets_per_interrupt, remote_numa_share
+from coresteer_core.node.metric_values import Counted, netdevs_counted
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 MIN_MINUTES = 10
@@ -44,16 +45,16 @@ def observed_minutes(rollups: Sequence[Rollup], physical: frozenset[str] | None)
 
     Traffic is that of the physical netdevs, of all but lo where those are unknown.
     """
-    counted: Callable[[str], bool] = (lambda name: name != "lo") if physical is None else physical.__contains__
+    counted = netdevs_counted(physical)
     whole = [rollup for rollup in rollups if rollup.duration_s >= _MIN_DURATION_S]
     return [_minute(rollup, counted) for rollup in sorted(whole, key=lambda rollup: rollup.start_ms)]
 
 
-def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
+def _minute(rollup: Rollup, counted: Counted) -> Minute:
     figures: dict[str, float] = {}
     for name, metric in OBSERVED_METRICS.items():
         if metric.source is not None and (amount := rollup.amount(metric.source, counted)) is not None:
-            figures[name] = amount * metric.factor / (1.0 if metric.source.level else rollup.duration_s)
+            figures[name] = metric.value(amount, rollup.duration_s)
     cpus = {kind: _percents(rollup, kind) for kind in ("busy", "softirq", "irq", "user", "system")}
     for kind, percents in cpus.items():
         known = [percent for percent in percents if percent is not None]

@@ -106,7 +106,7 @@ async def change_file(
     async with database.session() as session:
         node = await nodes.find_node(session, change.node_id)
     origin = _origin(node)
-    return await _file(kind, lambda: change_report(change, before, after, language, origin))
+    return await _file(kind, lambda: change_report(change, before, after, language, origin=origin))
 
 
 async def simulation_file(database: Database, simulation_id: int, kind: ReportFormat, language: Language) -> ReportFile:

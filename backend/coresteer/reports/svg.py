@@ -36,6 +36,8 @@ _CIVIDIS = (
     *((132, 129, 121), (158, 149, 119), (188, 175, 111), (221, 203, 93), (255, 234, 70)),
 )
 _SHADES = 40
+_BARS_MOST = 2.5
+"""Over how many times the longest bar an axis extends for the sake of intervals: those of two seeds are very wide."""
 
 
 def draw(figure: Figure, paint: Palette, language: Language) -> str:
@@ -198,7 +200,8 @@ def _(figure: Bars, paint: Palette, language: Language) -> tuple[list[str], floa
     out, top = _legend(figure.parts, paint, language, None)
     left, right, row = 150.0, WIDTH - 170.0, 18.0
     ends = [max(sum(bar.parts), bar.interval.high if bar.interval else 0.0) for bar in figure.bars]
-    ticks, x = _ticks(0.0, max(ends, default=0.0), 6), _scale(0.0, max(ends, default=0.0), left, right)
+    most = min(max(ends, default=0.0), _BARS_MOST * max((sum(bar.parts) for bar in figure.bars), default=0.0))
+    ticks, x = _ticks(0.0, most, 6), _scale(0.0, most, left, right)
     bottom = top + row * len(figure.bars)
     for tick, caption in zip(ticks, _tick_texts(ticks), strict=True):
         out.append(_line((x(tick), top), (x(tick), bottom), paint["line"], 0.5))
@@ -212,7 +215,10 @@ def _(figure: Bars, paint: Palette, language: Language) -> tuple[list[str], floa
             out.append(_rect(x(start), y - 6, x(start + value) - x(start), 12, colour))
             start += value
         if bar.interval:
-            out.append(_line((x(max(bar.interval.low, 0.0)), y), (x(bar.interval.high), y), paint["text"], 1.5))
+            high = x(min(bar.interval.high, most))
+            out.append(_line((x(max(bar.interval.low, 0.0)), y), (high, y), paint["text"], 1.5))
+            if bar.interval.high > most:  # an arrow: it goes on
+                out += [_line((high - 5, y + side), (high, y), paint["text"], 1.5) for side in (-4, 4)]
     out.append(_text((left + right) / 2, bottom + 30, figure.axis, paint["muted"], "middle"))
     return out, bottom + 38
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from coresteer.auth.dependencies import Operator, Viewer
+from coresteer.auth.dependencies import Operator, Viewer, authorized_body
 from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.simulation import service
@@ -75,7 +75,8 @@ async def list_traces(session: Session, _: Viewer) -> list[StoredTrace]:
 @router.put(TRACES + "/{name}", openapi_extra=_FILE)
 async def store_trace(request: Request, session: Session, identity: Operator, name: TraceName) -> StoredTrace:
     """Store a trace in Standard Workload Format under a name; the body is the file, plain or gzipped."""
-    return await service.store_trace(session, name, await request.body(), actor=identity.username)
+    content = await authorized_body(request, identity)
+    return await service.store_trace(session, name, content, actor=identity.username)
 
 
 @router.delete(TRACES + "/{name}", status_code=204)

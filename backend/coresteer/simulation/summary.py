@@ -33,6 +33,9 @@ class SystemTime(Struct, frozen=True):
 class CellSummary(Struct, frozen=True):
     """Means over the seeds of a cell. low_s, high_s: 95 % interval of the response time, None with one seed.
 
+    The interval is one of t on a logarithmic scale: above 0, and of right-skewed times such as these it contains the
+    mean more often than the symmetric one.
+
     times: of system time, in node-seconds. shares: of the same.
     """
 
@@ -75,8 +78,9 @@ def _summary(cell: Cell, results: Sequence[Result]) -> CellSummary:
     responses = np.array([each.response_s for each in results])
     mean, low, high = float(responses.mean()), None, None
     if len(results) > 1:
-        half = float(stats.t.ppf(0.975, len(results) - 1) * responses.std(ddof=1) / np.sqrt(len(results)))
-        low, high = mean - half, mean + half
+        error = responses.std(ddof=1) / np.sqrt(len(results)) / mean  # of the mean's logarithm
+        factor = float(np.exp(stats.t.ppf(0.975, len(results) - 1) * error))
+        low, high = mean / factor, mean * factor
     times = {part: float(np.mean([getattr(each, f"{part}_s") for each in results])) for part in PARTS}
     total = sum(times.values())
     return CellSummary(

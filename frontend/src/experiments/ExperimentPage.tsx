@@ -1,10 +1,11 @@
 import { NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { type CSSProperties, useMemo, useState } from "react";
 import { ApiProblem, errorMessage } from "../api/client";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
+import { unbroken } from "../lib/format";
 import { armIndex, armName, comparisonsOf, metricOf } from "./arms";
 import { kindLabel } from "./experimentSchema";
 import styles from "./experiments.module.css";
@@ -16,7 +17,7 @@ import { CpuHeatmap } from "./results/CpuHeatmap";
 import { SHARES } from "./results/cpuMeans";
 import { EffectRuler } from "./results/EffectRuler";
 import { Discarded, SettingsNow, SpecFacts } from "./results/ExperimentFacts";
-import { ReportExports } from "./results/ReportExports";
+import { CompareAndShare, ReportLinks } from "./results/ReportExports";
 import { RunsChart } from "./results/RunsChart";
 import { SweepChart } from "./results/SweepChart";
 import { TuneResults } from "./results/tune/TuneResults";
@@ -24,6 +25,8 @@ import type { ExperimentSearch } from "./search";
 import type { Comparison, Experiment, Template } from "./types";
 
 const route = getRouteApi("/shell/experiments/$experimentId");
+/** The most levels of which each has a sentence of its own. */
+const LISTED = 4;
 
 /** One experiment: progress, findings, runs, metrics and report. */
 export function ExperimentPage() {
@@ -76,6 +79,12 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
     <>
       <ExperimentTop experiment={experiment} />
       <div className={styles.stack}>
+        <ReportLinks
+          label="this experiment"
+          address={(format, language) =>
+            `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`
+          }
+        />
         <Progress experiment={experiment} />
         <Findings experiment={experiment} comparisons={byMetric(spec.primary)} />
         {experiment.tune && <TuneResults experiment={experiment} tune={experiment.tune} />}
@@ -143,7 +152,7 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
           onShare={(share) => navigate({ share: share === "busy" ? undefined : share })}
         />
         <Discarded experiment={experiment} />
-        <ReportExports experiment={experiment} />
+        <CompareAndShare experiment={experiment} />
         <SettingsNow settings={experiment.settings} />
         <SpecFacts experiment={experiment} />
       </div>
@@ -174,6 +183,9 @@ function ExperimentTop({ experiment }: { experiment: Experiment }) {
 function Findings({ experiment, comparisons }: { experiment: Experiment; comparisons: Comparison[] }) {
   const { spec, analysis } = experiment;
   const primary = metricOf(experiment, spec.primary);
+  const [hasRun] = useState(!hasEnded(experiment)); // what appears when it ends should move nothing
+  const sentences = spec.kind === "sweep" ? Math.min(comparisons.length, LISTED) + 3 : 3;
+  const style: CSSProperties & Record<"--sentences", number> = { "--sentences": sentences };
   return (
     <section className="card" aria-label="Findings">
       <h2>
@@ -181,7 +193,7 @@ function Findings({ experiment, comparisons }: { experiment: Experiment; compari
         <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
       </h2>
       <div className="body">
-        <p className={styles.sentence}>{experiment.findings[0]}</p>
+        <p className={styles.sentence}>{unbroken(experiment.findings[0] ?? "")}</p>
         {comparisons.length > 0 && (
           <EffectRuler
             rows={comparisons.map((comparison) => ({
@@ -192,9 +204,9 @@ function Findings({ experiment, comparisons }: { experiment: Experiment; compari
             better={primary.better}
           />
         )}
-        {experiment.findings.slice(1).map((sentence) => (
-          <p key={sentence}>{sentence}</p>
-        ))}
+        <p className={`${styles.sentences} ${hasRun ? styles.reserved : ""}`} style={style}>
+          {unbroken(experiment.findings.slice(1).join("\n\n"))}
+        </p>
       </div>
     </section>
   );
@@ -208,7 +220,7 @@ function RunsInOrder({ experiment, metric }: { experiment: Experiment; metric: s
         Runs in order <small>{metricOf(experiment, metric).label}</small>
         <span className="grow" />
         <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
-          view as {asTable ? "chart" : "table"}
+          as {asTable ? "chart" : "table"}
         </button>
       </h2>
       <div className="body">

@@ -7,7 +7,7 @@ import { Moment } from "../components/Moment";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
-import { duration } from "../lib/format";
+import { duration, unbroken } from "../lib/format";
 import { kindLabel } from "./experimentSchema";
 import styles from "./experiments.module.css";
 import { experimentsQuery } from "./queries";
@@ -153,7 +153,7 @@ function List({ experiments }: { experiments: Summary[] }) {
                 </Link>{" "}
                 <SimulatedTagOf nodeId={one.node_id} />
               </td>
-              <td className={`wrap ${styles.found}`}>{one.sentence || <span className="muted">–</span>}</td>
+              <td className={`wrap ${styles.found}`}>{unbroken(one.sentence) || <span className="muted">–</span>}</td>
               <td className="n">
                 {one.runs_done}
                 <span className="muted"> / {one.runs_planned}</span>

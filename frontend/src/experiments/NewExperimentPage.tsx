@@ -2,24 +2,27 @@ import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { api, errorMessage, unwrap } from "../api/client";
-import { handleSignedOut, nodeQuery, nodesQuery } from "../api/queries";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { changeQuery, handleSignedOut, nodeQuery, nodesQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
 import { NodePicker } from "../components/NodePicker";
 import { HealthDot, SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
+import { formatCount } from "../lib/format";
 import layoutStyles from "../policies/policies.module.css";
 import styles from "./experiments.module.css";
 import { PreviewPane, useSpecPreview } from "./form/PreviewPane";
 import { SpecForm } from "./form/SpecForm";
-import { type Draft, draftOf, firstError, newDraft, readSpec } from "./form/specDraft";
+import { type Draft, draftOf, draftOfChange, draftOfSettings, firstError, newDraft, readSpec } from "./form/specDraft";
 import { TemplateList } from "./form/TemplateList";
 import { applyExperimentUpdate, experimentQuery, templatesQuery } from "./queries";
 import { confirmationOf } from "./results/tune/tuneActions";
+import type { NewExperimentSearch } from "./search";
 import type { SpecIn, Template } from "./types";
 
+const MAX_CHOICES = 24;
 const route = getRouteApi("/shell/experiments/new");
 
 /** The form of a new experiment: node, template, specification and live preview. */
@@ -28,12 +31,19 @@ export function NewExperimentPage() {
   const navigate = route.useNavigate();
   const copied = search.confirm ?? search.from;
   const again = useQuery({ ...experimentQuery(copied ?? 0), enabled: copied !== undefined }).data;
-  const nodeId = search.node ?? again?.node_id;
-  const node = useQuery(nodesQuery).data?.find(({ id }) => id === nodeId);
+  const nodes = useQuery(nodesQuery).data;
+  const only = nodes?.length === 1 ? nodes[0]?.id : undefined;
+  const nodeId = search.node ?? again?.node_id ?? only;
+  const node = nodes?.find(({ id }) => id === nodeId);
   const templates = useQuery(templatesQuery(nodeId));
   const template = templates.data?.find(({ slug }) => slug === search.template);
+  const change = useQuery({ ...changeQuery(search.change ?? ""), enabled: search.change !== undefined }).data;
   const begun =
-    copied === undefined ? search.template === "own" || !!template?.spec : again !== undefined && nodeId !== undefined;
+    search.change !== undefined && change === undefined
+      ? false
+      : copied === undefined
+        ? search.template === "own" || !!template?.spec
+        : again !== undefined && nodeId !== undefined;
   return (
     <>
       <PageTop title="New experiment">
@@ -49,7 +59,7 @@ export function NewExperimentPage() {
           onPick={(id) => void navigate({ search: { ...search, node: id } })}
         />
         {node === undefined ? (
-          <p className="muted">The node to measure. The templates and settings below are available on it.</p>
+          <p className="muted">The node to measure. Its templates follow.</p>
         ) : (
           <p>
             <HealthDot health={node.health} />
@@ -58,11 +68,14 @@ export function NewExperimentPage() {
             </Link>{" "}
             <SimulatedTagOf nodeId={node.id} />{" "}
             <span className="muted">
-              {[node.cpus === null ? null : `${node.cpus} CPUs`, node.kernel].filter(Boolean).join(" · ")}
+              {[node.cpus === null ? null : formatCount(node.cpus, "CPU"), node.kernel].filter(Boolean).join(" · ")}
             </span>
           </p>
         )}
       </section>
+      {nodes !== undefined && nodeId === undefined && copied === undefined && (
+        <NodeChoice nodes={nodes} search={search} />
+      )}
       {nodeId !== undefined && copied === undefined && (
         <>
           {templates.isError && (
@@ -78,19 +91,57 @@ export function NewExperimentPage() {
           />
         </>
       )}
-      {nodeId !== undefined && begun && (
+      {nodeId !== undefined && begun && !(copied === undefined && templates.isPending) && (
         <Composer
-          key={`${nodeId} ${search.template} ${copied} ${search.confirm}`}
+          key={`${nodeId} ${search.template} ${copied} ${search.confirm} ${search.change} ${search.settings}`}
           nodeId={nodeId}
           template={template}
           initial={() => {
             const spec =
               search.confirm !== undefined && again ? confirmationOf(again) : (again?.spec ?? template?.spec);
-            return spec ? draftOf(spec) : newDraft("ab");
+            if (spec) return draftOf(spec);
+            if (search.settings !== undefined) return draftOfSettings(search.settings);
+            return change === undefined ? newDraft("ab") : draftOfChange(change.plan.actions);
           }}
         />
       )}
     </>
+  );
+}
+
+type ChoiceProps = { nodes: Schemas["NodeSummary"][]; search: NewExperimentSearch };
+
+/** Links to the first nodes that an experiment can use: live ones, and machines before simulated nodes. */
+function NodeChoice({ nodes, search }: ChoiceProps) {
+  const live = nodes
+    .filter(({ health }) => health === "live")
+    .toSorted(
+      (a, b) => Number(a.simulated) - Number(b.simulated) || a.name.localeCompare(b.name, "en", { numeric: true }),
+    );
+  if (live.length === 0) return <p className="muted">No node is live. An experiment needs one.</p>;
+  return (
+    <section className="card" aria-label="Live nodes">
+      <h2>
+        Live nodes{" "}
+        <small>
+          {live.length > MAX_CHOICES ? `the first ${MAX_CHOICES} of ${live.length.toLocaleString("en")}` : live.length}
+        </small>
+      </h2>
+      <ul className={styles.choices}>
+        {live.slice(0, MAX_CHOICES).map(({ id, name, health, cpus, kernel }) => (
+          <li key={id}>
+            <HealthDot health={health} />
+            <Link to="/experiments/new" search={{ ...search, node: id }}>
+              {name}
+            </Link>{" "}
+            <SimulatedTagOf nodeId={id} />{" "}
+            <span className="muted">
+              {[cpus === null ? null : formatCount(cpus, "CPU"), kernel].filter(Boolean).join(" · ")}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

@@ -10,15 +10,17 @@ import type { Summary } from "./types";
 const MAX_SHOWN = 3;
 
 /** The running experiments except the one whose page is open. */
-export function useRunning(): Summary[] {
+function useRunning(): Summary[] {
   const { experimentId } = useParams({ strict: false });
   return (useQuery(runningQuery).data?.experiments ?? []).filter(({ id }) => id !== experimentId);
 }
 
 /** Banner of running experiments; their changes need no confirmation. */
-export function RunningBanners({ running }: { running: Summary[] }) {
+export function RunningBanners() {
+  const running = useRunning();
+  if (running.length === 0) return null;
   return (
-    <>
+    <section className={styles.banners} aria-label="Running experiments">
       {running.slice(0, MAX_SHOWN).map((experiment) => (
         <Running key={experiment.id} experiment={experiment} />
       ))}
@@ -32,7 +34,7 @@ export function RunningBanners({ running }: { running: Summary[] }) {
           </span>
         </div>
       )}
-    </>
+    </section>
   );
 }
 

@@ -7,7 +7,7 @@ export function metricOf(experiment: Pick<Experiment, "metrics">, name: string):
 
 /** An arm's name by its index among an experiment's arms. */
 export function armName(experiment: Pick<Experiment, "arms" | "analysis">, arm: Comparison["arm"]): string {
-  return experiment.arms[armIndex(experiment, arm)] ?? (arm.length === 0 ? "as it is" : arm.join(" × "));
+  return experiment.arms[armIndex(experiment, arm)] ?? (arm.length === 0 ? "current settings" : arm.join(" × "));
 }
 
 export function armIndex({ analysis }: Pick<Experiment, "analysis">, arm: Comparison["arm"]): number {

@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
-import { effectText, effectWithInterval, figureText, pText } from "./format";
+import { detectableText, effectText, effectWithInterval, figureText, pText } from "./format";
 import { scaleOver } from "./results/axisScale";
 import { specValueText } from "./results/ExperimentFacts";
 import { verdictWords } from "./results/verdictText";
 import { experimentState } from "./states";
 
 test.each([
-  [9_410_000_000, "bit/s", "9.41 Gbit/s"],
-  [0, "bit/s", "0 bit/s"],
-  [118, "µs", "118 µs"],
+  [9_410_000_000, "bit/s", "9.41\u00a0Gbit/s"],
+  [0, "bit/s", "0\u00a0bit/s"],
+  [118, "µs", "118\u00a0µs"],
   [0.00314159, "s/Gbit", "0.00314 s/Gbit"],
-  [20_300, "1/s", "20.3 k/s"],
+  [20_300, "1/s", "20.3\u00a0k/s"],
   [182.4, "% of one CPU", "182 %"],
   [2.04, "", "2.04"],
   [undefined, "µs", "–"],
@@ -26,6 +26,15 @@ test.each([
   [null, "–"],
 ])("a difference of %s is %s", (share, words) => {
   expect(effectText(share)).toBe(words);
+});
+
+test.each([
+  [0.0201, "2.1 %"],
+  [0.02, "2.0 %"],
+  [1.234, "124 %"],
+  [null, "–"],
+])("a minimum detectable difference of %s is rounded up as in the findings, to %s", (share, words) => {
+  expect(detectableText(share)).toBe(words);
 });
 
 test("an interval stands beside its effect", () => {
@@ -55,13 +64,11 @@ test("small p-values are not written as 0", () => {
 test("a scale has round ticks, also over a single value", () => {
   expect(scaleOver([0, 97]).ticks).toEqual([0, 50, 100]);
   expect(scaleOver([5]).at(5)).toBeCloseTo(0.5);
-  const symmetric = scaleOver([-0.02, 0.1], { symmetric: true });
-  expect(symmetric.at(0)).toBeCloseTo(0.5);
 });
 
 test("facts of a machine are words, not JSON", () => {
   expect(specValueText([{ name: "ens5", queues: 8, speed_bits_per_s: 25e9, numa_node: null }])).toBe(
-    "ens5 (queues 8, 25.0 Gb/s)",
+    "ens5 (queues 8, 25.0\u00a0Gbit/s)",
   );
   expect([specValueText(""), specValueText([]), specValueText(true)]).toEqual(["none", "none", "yes"]);
 });

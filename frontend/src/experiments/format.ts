@@ -1,15 +1,10 @@
-import { formatFigure, micros, percent, perSecond, significant, UNKNOWN } from "../lib/format";
+import { formatFigure, linkSpeed, micros, percent, perSecond, significant, UNKNOWN } from "../lib/format";
 import type { Interval } from "./types";
-
-const BIT_UNITS = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
 
 /** A figure with its unit: `9.41 Gbit/s`, `118 µs`, `0.0031 s/Gbit`. */
 export function figureText(value: number | null | undefined, unit: string): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
-  if (unit === "bit/s") {
-    const power = Math.max(0, Math.min(4, Math.floor(Math.log10(Math.max(1, Math.abs(value))) / 3)));
-    return `${significant(value / 1000 ** power)} ${BIT_UNITS[power]}`;
-  }
+  if (unit === "bit/s") return formatFigure(linkSpeed(value));
   if (unit === "1/s") return formatFigure(perSecond(value));
   if (unit === "µs") return formatFigure(micros(value));
   if (unit === "% of one CPU") return `${significant(value)} %`;
@@ -36,6 +31,14 @@ export function effectText(share: number | null | undefined): string {
 export function effectWithInterval(effect: Interval | null): string {
   if (effect === null) return UNKNOWN;
   return `${effectText(effect.value)} (${signed(effect.low)} to ${signed(effect.high)} %)`;
+}
+
+/** The minimum detectable difference, rounded up like in the findings: `2.1 %`. */
+export function detectableText(share: number | null): string {
+  if (share === null) return UNKNOWN;
+  const digits = share >= 1 ? 0 : 1;
+  const scale = 10 ** digits;
+  return `${(Math.ceil(share * 100 * scale - 1e-9) / scale).toFixed(digits)} %`;
 }
 
 /** A p-value as papers write it. */

@@ -13,6 +13,7 @@ const ListSearchSchema = v.object({
 
 /** The parts of the URL of the list, of the form and of one experiment. */
 export type ListSearch = v.InferOutput<typeof ListSearchSchema>;
+export type NewExperimentSearch = v.InferOutput<typeof NewSearchSchema>;
 export type ExperimentSearch = v.InferOutput<typeof ExperimentSearchSchema>;
 
 const NewSearchSchema = v.object({
@@ -23,6 +24,10 @@ const NewSearchSchema = v.object({
   from: param(positiveInteger),
   /** The tune whose best combination is compared with its baseline. */
   confirm: param(positiveInteger),
+  /** The change whose values are compared with those before it. */
+  change: param(filledText),
+  /** Settings that are compared with the node as it is: `irq/31/affinity=12 irq/32/affinity=8`. */
+  settings: param(filledText),
 });
 
 const ExperimentSearchSchema = v.object({

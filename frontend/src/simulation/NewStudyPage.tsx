@@ -33,7 +33,7 @@ export function NewStudyPage() {
     <>
       <PageTop title="New study">
         <nav aria-label="Breadcrumb">
-          <Link to="/simulations">Coscheduling study</Link> <span className="muted">/</span>
+          <Link to="/simulations">Studies</Link> <span className="muted">/</span>
         </nav>
         <h1>New study</h1>
       </PageTop>

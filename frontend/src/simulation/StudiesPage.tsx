@@ -23,8 +23,8 @@ export function StudiesPage() {
   const none = page?.simulations.length === 0 && search.older === undefined;
   return (
     <>
-      <PageTop title="Coscheduling study">
-        <h1>Coscheduling study</h1>
+      <PageTop title="Coscheduling studies">
+        <h1>Coscheduling studies</h1>
       </PageTop>
       <div className={experimentsStyles.filter}>
         <span className="muted">{WHAT_IT_IS}</span>

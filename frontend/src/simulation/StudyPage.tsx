@@ -5,7 +5,7 @@ import { ApiProblem, errorMessage } from "../api/client";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
 import experimentsStyles from "../experiments/experiments.module.css";
-import { Formats, ReportSection } from "../experiments/results/ReportExports";
+import { ReportLinks } from "../experiments/results/ReportExports";
 import { specText } from "./format";
 import { studyQuery } from "./queries";
 import { CellsTable } from "./results/CellsTable";
@@ -53,12 +53,18 @@ function LoadedStudy({ study }: { study: Study }) {
     <>
       <PageTop title={`Study ${study.id}`}>
         <nav aria-label="Breadcrumb">
-          <Link to="/simulations">Coscheduling study</Link> <span className="muted">/</span>
+          <Link to="/simulations">Studies</Link> <span className="muted">/</span>
         </nav>
         <h1>Study {study.id}</h1>
       </PageTop>
       <div className={experimentsStyles.stack}>
         <p className={`muted ${styles.line}`}>{specText(study.spec)}</p>
+        {cells.length > 0 && !runs && (
+          <ReportLinks
+            label="this study"
+            address={(format, language) => `/api/simulations/${study.id}/report?format=${format}&language=${language}`}
+          />
+        )}
         <StudyProgress study={study} />
         {cells.length === 0 && (
           <p className={`muted ${styles.line}`}>
@@ -97,7 +103,6 @@ function LoadedStudy({ study }: { study: Study }) {
                 </div>
               )}
             </section>
-            {!runs && <Report id={study.id} />}
           </>
         )}
         <Facts study={study} />
@@ -155,7 +160,7 @@ function Charts({ study: { spec, cells } }: { study: Study }) {
             <div key={jobType} className={styles.charts}>
               <figure>
                 <h3>
-                  {jobType.toUpperCase()} <small>mean response time, s, with 95 % interval</small>
+                  {jobType.toUpperCase()} <small>mean response time, s, with 95 % interval; an arrow: it goes on</small>
                 </h3>
                 <ResponseChart cells={shown} of={of} />
               </figure>
@@ -178,20 +183,5 @@ function Charts({ study: { spec, cells } }: { study: Study }) {
         ))}
       </ul>
     </section>
-  );
-}
-
-function Report({ id }: { id: number }) {
-  return (
-    <ReportSection>
-      {(language) => (
-        <div className={styles.report}>
-          <Formats
-            label="this study"
-            address={(format) => `/api/simulations/${id}/report?format=${format}&language=${language}`}
-          />
-        </div>
-      )}
-    </ReportSection>
   );
 }

@@ -14,9 +14,9 @@ test.each([
 
 test("times, intervals and cells have their units", () => {
   expect(seconds(12.34)).toBe("12.3 s");
-  expect(seconds(0.84)).toBe("840 ms");
+  expect(seconds(0.84)).toBe("0.840 s");
   expect(intervalText({ low_s: 11.9, high_s: 12.7 })).toBe("11.9 to 12.7 s");
-  expect(intervalText({ low_s: -1.33, high_s: 4.19 })).toBe("−1.33 to 4.19 s");
+  expect(intervalText({ low_s: 0.84, high_s: 1.27 })).toBe("0.840 to 1.27 s");
   expect(intervalText({ low_s: null, high_s: null })).toBe("–");
   expect(placeText({ scheme: "SB", pattern: "nn", job_type: "swl1", imbalance: 0.5 })).toBe("NN SWL1, v 0.5");
 });

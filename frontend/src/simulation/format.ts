@@ -1,9 +1,8 @@
-import { formatCount, formatFigure, micros, significant, UNKNOWN } from "../lib/format";
+import { formatCount, significant, UNKNOWN } from "../lib/format";
 import type { Cell, CellSummary, Spec } from "./types";
 
-/** A time in seconds: `12.3 s`, `840 ms`. */
-export const seconds = (value: number | null | undefined): string =>
-  formatFigure(micros(value === null || value === undefined ? value : value * 1e6));
+/** A time in seconds, so that times can be compared at a glance: `12.3 s`, `0.840 s`. */
+export const seconds = (value: number): string => `${significant(value)} s`;
 
 /** A share of system time with one decimal, or more where it would be 0.0: `52.1 %`, `0.03 %`. */
 export function shareText(share: number): string {
@@ -18,11 +17,9 @@ export function changeText(change: number | null): string {
   return `${size === "0.0" ? "" : change < 0 ? "−" : "+"}${size} %`;
 }
 
-/** A 95 % interval of response times: `11.9 to 12.7 s`; a dash with one seed. */
+/** A 95 % interval of response times: `0.840 to 1.27 s`; a dash with one seed. */
 export function intervalText({ low_s, high_s }: Pick<CellSummary, "low_s" | "high_s">): string {
-  return low_s === null || high_s === null
-    ? UNKNOWN
-    : `${significant(low_s)} to ${significant(high_s)} s`.replace("-", "−");
+  return low_s === null || high_s === null ? UNKNOWN : `${significant(low_s)} to ${seconds(high_s)}`;
 }
 
 /** In how many cells the sign of an effect holds: `holds in 3 of 4 cells`, `does not hold in its only cell`. */

@@ -229,7 +229,9 @@ _DEVIATIONS = {
 RX_USECS = TemplateKind(
     "rx-usecs",
     "rx-usecs: time until an interrupt",
-    "The longer the NIC waits for more packets, the fewer interrupts it raises. From which value on, and at what cost?",
+    "From which delay on are there fewer interrupts, and at what cost?",
+    "The longer the NIC waits for more packets, the fewer interrupts it raises.",
+    "A NIC with rx-usecs, or a kernel with gro_flush_timeout.",
     _usecs,
     _PAPER,
     unmeasured=_without_interrupts,
@@ -240,8 +242,10 @@ RX_USECS = TemplateKind(
 RX_FRAMES = TemplateKind(
     "rx-frames",
     "rx-frames: number of packets until an interrupt",
-    "A packet count ends the wait early. It matters only where the time is longer than the gap between packets, so "
-    "both a shorter and a longer time are measured.",
+    "At which packet count does the NIC interrupt least without loss?",
+    "A packet count ends the wait early. It matters only where the time is longer than the gap between packets, "
+    "so both a shorter and a longer time are measured.",
+    "A NIC with rx-frames.",
     _frames,
     paper_of("rx-frames"),
     deviations=_deviations,

@@ -85,9 +85,11 @@ _DEVIATIONS = {
 COSCHEDULING = TemplateKind(
     "coscheduling",
     "Coscheduling: kernel, periodic boost, or boost with reordering",
-    "Three parallel jobs share the same CPUs, and their processes wait for each other's messages. How long do the jobs "
-    "take where the kernel alone schedules them, where processes with messages are boosted, and where the one whose "
-    "peer runs soonest is boosted first?",
+    "How much sooner do parallel jobs end when processes with messages are boosted?",
+    "Three parallel jobs share the same CPUs, and their processes wait for each other's messages. The kernel "
+    "alone schedules them, processes with messages are boosted, or the one whose peer runs soonest is boosted "
+    "first.",
+    "Two usable CPUs, and two policies of the kind coscheduling: with and without reordering.",
     _make,
     _PAPER,
     deviations=_deviations,

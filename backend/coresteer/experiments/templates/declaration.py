@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from coresteer import papers
-from coresteer.experiments.schedule import check_spec
+from coresteer.experiments.schedule import check_spec, estimate_duration_s
 from coresteer.experiments.schemas import PublishedRow, Template
 from coresteer.experiments.spec import Factor, Kind, Spec, Tune
 from coresteer.experiments.templates.parts import NodeFacts, TemplateUnavailable
@@ -60,6 +60,7 @@ def published_row(figure: papers.Figure, *, against: str | None = None) -> Publi
 class TemplateKind(NamedTuple):
     """An experiment template: its texts, paper, and the function that makes its experiment for a node.
 
+    question: which it answers. explains: what is compared. needs: of the node or the fleet, as a sentence.
     make: returns the experiment for a node and how it differs from the paper's; raises TemplateUnavailable. applies:
     whether the template is offered for a node at all. predictor: metric that should rank the arms as the primary metric
     does; the report shows how well. unmeasured: metrics that say nothing about an experiment's load, with the reason.
@@ -69,7 +70,9 @@ class TemplateKind(NamedTuple):
 
     slug: str
     title: str
+    question: str
     explains: str
+    needs: str
     make: "Callable[[NodeFacts, TemplateKind], tuple[Spec, list[str]]]"
     paper: Paper | None = None
     applies: Callable[[NodeFacts], bool] = lambda _: True
@@ -91,8 +94,11 @@ class TemplateKind(NamedTuple):
             slug=self.slug,
             title=self.title,
             paper="" if self.paper is None else self.paper.citation.en,
+            question=self.question,
             explains=self.explains,
+            needs=self.needs,
             spec=spec,
+            duration_s=None if spec is None else estimate_duration_s(spec),
             unavailable_because=unavailable,
             differs=differs,
             deviations=[] if spec is None else [each.en for each in self.deviations(spec)],

@@ -186,8 +186,9 @@ _CONTENTION_DEVIATIONS = {
 UNAS = TemplateKind(
     "unas",
     "NUMA: kernel, automatic balancing, static pins or policy",
-    "Half of the processes compute, half use memory that is on one NUMA node at first. How long do they all take where "
-    "the kernel, automatic NUMA balancing, static pins or the policy place them?",
+    "How long do processes take where the kernel, automatic NUMA balancing, static pins or the policy place them?",
+    "Half of the processes compute, half use memory that is on one NUMA node at first.",
+    "Two NUMA nodes, a kernel with automatic NUMA balancing, and a policy of the kind numa.",
     _unas,
     _UNAS,
     deviations=_unas_deviations,
@@ -197,8 +198,10 @@ UNAS = TemplateKind(
 CONTENTION_FACTOR = TemplateKind(
     "contention-factor",
     "NUMA: contention on one node's memory",
-    "More and more processes copy memory of the same NUMA node. How much slower does each become, and does the "
-    "policy's contention factor rank the loads in the same order?",
+    "How much slower do processes become that share one NUMA node's memory?",
+    "More and more processes copy memory of the same NUMA node. The policy's contention factor should rank the "
+    "loads in the same order.",
+    "Two NUMA nodes, with several cores on one of them.",
     _contention,
     _CONTENTION_FACTOR,
     predictor="contention_factor",

@@ -253,8 +253,9 @@ _DEVIATIONS = {
 M_N = TemplateKind(
     "m-n",
     "⟨m-n⟩: interrupt on CPU m, process on CPU n",
-    "Packets are received on CPU m in every run, and the process that consumes them runs on one CPU after another. How "
-    "much CPU time does the distance cost?",
+    "How much CPU time does the distance between interrupt and process cost?",
+    "Packets are received on CPU m in every run, and the process that consumes them runs on one CPU after another.",
+    "Two usable CPUs. With traffic from a peer: interrupts that can be moved, or queues with RPS.",
     _m_n,
     _PAPER,
     deviations=_deviations,
@@ -273,8 +274,10 @@ FEW_INTERRUPT_CORES = tuple(
     TemplateKind(
         f"few-interrupt-cores{ending}",
         title,
-        "Packets are received on few CPUs. The kernel's placement of processes is compared with a network-process "
-        "policy, which places them on the CPUs that handle their packets or near them.",
+        "Does a network-process policy place processes better than the kernel does?",
+        "Packets are received on few CPUs. The kernel's placement of processes is compared with the policy's, which "
+        "places them on the CPUs that handle their packets or near them.",
+        "A policy of the kind network-process, and two usable CPUs for each interrupt CPU.",
         partial(_few_cores, ending=ending),
         paper_of(f"few-interrupt-cores{ending}"),
         partial(_offers_few, ending=ending),

@@ -65,8 +65,10 @@ _NAMES_KO = {
 RPS = TemplateKind(
     "rps",
     "RPS: packets on one CPU or on several",
-    "Without RPS the CPU of a receive queue processes all of its packets. RPS spreads them by flow over the CPUs near "
-    "the network card. Does the throughput rise, and at what cost in CPU time?",
+    "Does RPS raise the throughput, and at what cost in CPU time?",
+    "Without RPS the CPU of a receive queue processes all of its packets. RPS spreads them by flow over the CPUs "
+    "near the network card.",
+    "Two usable CPUs near the traffic. With traffic from a peer: queues with RPS.",
     _make,
     names_ko=_NAMES_KO,
 )

@@ -76,8 +76,10 @@ def _deviations(spec: Spec) -> list[BilingualText]:
 SERVICE_CLASSES = TemplateKind(
     "service-classes",
     "Service classes: nice values or percentile scheduling",
-    "Five classes with different targets send requests to a server that forks for each request. Precedence is given by "
-    "nice values or by how far each class is from its target: how different are the response times of the classes?",
+    "How different are the response times of five classes with nice values and with percentile scheduling?",
+    "Five classes with different targets send requests to a server that forks for each request. Precedence is "
+    "given by nice values or by how far each class is from its target.",
+    "Two CPUs: one for the servers, which the clients do not use.",
     _make,
     PAPER,
     deviations=_deviations,

@@ -35,7 +35,7 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
     searched = ", ".join(factor.name for factor in factors)
     return spec, [
         traffic_sentence(facts, workload),
-        f"Searched are combinations of {searched}; RTT p99 stays below {_LIMIT_US / 1000:g} ms.",
+        f"It searches the combinations of {searched}; RTT p99 stays below {_LIMIT_US / 1000:g} ms.",
     ]
 
 
@@ -54,7 +54,7 @@ def _numbers(facts: NodeFacts, nic: Netdev, name: str, values: list[int]) -> Fac
     adaptive = nic.params.get(ADAPTIVE) == "on" and name != _RING
     off = [DesiredValue(key_of(facts, nic, ADAPTIVE), "off")] if adaptive and name == USECS else []
     current = nic.params[name]
-    as_it_is = Level("as it is", value=float(current) if current.isdecimal() and not adaptive else None)
+    as_it_is = Level("current settings", value=float(current) if current.isdecimal() and not adaptive else None)
     title, unit = name.rpartition("/")[2] if name != _RING else "rx ring", _UNITS[name]
     levels = [
         Level(f"{title} {value}", [*off, DesiredValue(key_of(facts, nic, name), str(value))], value=float(value))
@@ -85,12 +85,12 @@ def _of_veth(facts: NodeFacts) -> list[Factor]:
     found = [("gro_flush_timeout", polls, "µs"), ("RPS", steering, ""), ("server CPUs", servers, "")]
     if facts.peer_id is not None:
         found = found[:1]
-    return [Factor(name, [Level("as it is"), *levels], unit) for name, levels, unit in found if len(levels) > 1]
+    return [Factor(name, [Level("current settings"), *levels], unit) for name, levels, unit in found if len(levels) > 1]
 
 
 _NAMES_KO = {
     "Tune: the best setting under this load": "튜닝: 이 부하에 가장 좋은 설정",
-    "as it is": "그대로",
+    "current settings": "그대로",
     "frames": "프레임",
     "descriptors": "디스크립터",
     "rx ring": "수신 링",
@@ -105,9 +105,10 @@ _NAMES_KO = {
 TUNE = TemplateKind(
     "tune",
     "Tune: the best setting under this load",
-    "Searches the settings of the network path for the least CPU time per gigabit while response times stay below a "
-    "limit. Few of all combinations are measured: poor ones are eliminated early. Load, factors and limit can be "
-    "changed.",
+    "Which settings of the network path need the least CPU time under this load?",
+    "Settings are searched for the least CPU time per gigabit while response times stay below a limit. Few of all"
+    " combinations are measured: poor ones are eliminated early. Load, factors and limit can be changed.",
+    "No other machine: without a peer, the node generates the traffic itself.",
     _make,
     names_ko=_NAMES_KO,
 )

@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import type { Spec } from "../types";
 import {
   draftOf,
+  draftOfChange,
+  draftOfSettings,
   firstError,
   levelsFromValues,
   maxFactors,
@@ -111,7 +113,7 @@ test("a list of values becomes a level each, with its place on the axis", () => 
 test("a tune begins with the node as it is, at its present value, and has more factors than a sweep", () => {
   const made = levelsFromValues("netdev/eth0/coalesce/rx-usecs", "0 3 18", "3");
   expect(made.map(({ name, value, settings }) => [name, value, settings.length])).toEqual([
-    ["as it is", "3", 0],
+    ["current settings", "3", 0],
     ["rx-usecs 0", "0", 1],
     ["rx-usecs 18", "18", 1],
   ]);
@@ -181,4 +183,25 @@ test.each([
   ["workload.connections", "Workload: x"],
 ])("an error at %s has the label of its field", (path, words) => {
   expect(firstError({ [path]: "x", other: "y" })).toBe(words);
+});
+
+test("a change is compared with the values before it, under the node's existing traffic", () => {
+  const draft = draftOfChange([{ key: "irq/31/affinity", was: "47", becomes: "12" }]);
+  expect([draft.name, draft.type, draft.primary]).toEqual(["IRQ 31 = 12", "observe", "rtt_p99_us"]);
+  expect(draft.factors[0]?.levels.map(({ settings }) => settings[0]?.value)).toEqual(["47", "12"]);
+});
+
+test("settings from a link are compared with the node as it is", () => {
+  const draft = draftOfSettings("irq/31/affinity=12 task/812/affinity=0-3 nonsense");
+  expect([draft.name, draft.type]).toEqual(["IRQ 31 = 12, task 812 = 0-3", "observe"]);
+  expect(draft.factors[0]?.levels.map(({ name, settings }) => [name, settings])).toEqual([
+    ["current settings", []],
+    [
+      "IRQ 31 = 12, task 812 = 0-3",
+      [
+        { key: "irq/31/affinity", value: "12" },
+        { key: "task/812/affinity", value: "0-3" },
+      ],
+    ],
+  ]);
 });

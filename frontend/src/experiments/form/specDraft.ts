@@ -1,7 +1,7 @@
 import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
 import { type Errors, readField, readObject, type Values, valuesOf, valueText } from "../../forms/values";
 import { GUARDRAIL_LABELS, GUARDRAIL_METRICS } from "../../lib/metrics";
-import { isCpuListSetting, tunableOf } from "../../lib/settingKeys";
+import { isCpuListSetting, settingName, tunableOf } from "../../lib/settingKeys";
 import { guardrailSchema, limitSchema } from "../../policies/kinds";
 import type { Mode } from "../../policies/types";
 import {
@@ -71,24 +71,56 @@ export const newLevel = (more: Partial<LevelDraft> = {}): LevelDraft => {
     ...more,
   };
 };
+/** The name of a level that changes nothing. */
+const UNCHANGED = "current settings";
+
 export const newFactor = (more: Partial<FactorDraft> = {}): FactorDraft => {
   lastId += 1;
-  return { id: lastId, name: "", unit: "", levels: [newLevel({ name: "as it is" }), newLevel()], ...more };
+  return { id: lastId, name: "", unit: "", levels: [newLevel({ name: UNCHANGED }), newLevel()], ...more };
 };
 
 const tuneValues = (spec?: Spec): Values => valuesOf(experimentSchema("tune"), spec?.tune, "tune");
 const scheduleValues = (spec?: Spec): Values =>
   Object.fromEntries(scheduleFields().map(([name, field]) => [name, valueText(field, spec?.[name as keyof Spec])]));
 
-/** An empty form for a kind of experiment, with the backend's defaults. */
-export function newDraft(kind: Kind): Draft {
-  const [type = "observe"] = workloadTypes();
+/** An empty form for a kind of experiment, with the backend's defaults. type: of its workload. */
+export function newDraft(kind: Kind, type: WorkloadType = workloadTypes()[0] ?? "observe"): Draft {
   const draft = { name: "", kind, type, peer: null, factors: [], guardrails: {}, applications: [], template: "" };
   const [primary = ""] = primaryMetrics(type);
   return withKind(
     { ...draft, workload: valuesOf(workloadSchema(type), {}), primary, schedule: scheduleValues(), tune: tuneValues() },
     kind,
   );
+}
+
+/** The name of settings with their values, as far as it may be long. */
+const nameOf = (settings: SettingDraft[]): string =>
+  settings
+    .map(({ key, value }) => `${settingName(key)} = ${value}`)
+    .join(", ")
+    .slice(0, experimentSchema("name").maxLength);
+
+/** The primary metric of a comparison under existing traffic: what applications notice. */
+const NOTICED = "rtt_p99_us";
+
+/** A form that compares the values of a change with those before it, under the node's existing traffic. */
+export function draftOfChange(actions: { key: string; was: string; becomes: string }[]): Draft {
+  const level = (name: string, value: "was" | "becomes") =>
+    newLevel({ name, settings: actions.map((action) => ({ key: action.key, value: action[value] })) });
+  const levels = [level("before the change", "was"), level("after the change", "becomes")];
+  const name = nameOf(actions.map(({ key, becomes }) => ({ key, value: becomes })));
+  return { ...newDraft("ab", "observe"), name, primary: NOTICED, factors: [newFactor({ name: "change", levels })] };
+}
+
+/** A form that compares settings, as in the search parameter, with the present ones, under the node's existing traffic. */
+export function draftOfSettings(text: string): Draft {
+  const settings = text.split(" ").flatMap((part) => {
+    const [key = "", value = ""] = part.split(/=(.*)/);
+    return value === "" ? [] : [{ key, value }];
+  });
+  const name = nameOf(settings);
+  const levels = [newLevel({ name: UNCHANGED }), newLevel({ name, settings })];
+  return { ...newDraft("ab", "observe"), name, primary: NOTICED, factors: [newFactor({ name: "change", levels })] };
 }
 
 const MAX_SWEPT = 2;
@@ -187,7 +219,7 @@ const axisValue = (value: string): string => (NUMBER.test(value) ? value : "");
  */
 export function levelsFromValues(key: string, values: string, unchanged?: string | null): LevelDraft[] {
   const name = tunableOf(key);
-  const first = unchanged === undefined ? [] : [newLevel({ name: "as it is", value: axisValue(unchanged ?? "") })];
+  const first = unchanged === undefined ? [] : [newLevel({ name: UNCHANGED, value: axisValue(unchanged ?? "") })];
   const others = values
     .split(/[\s;]+/)
     .filter((value) => value !== "" && value !== unchanged)

@@ -1,10 +1,10 @@
 import { useState } from "react";
 import { Scroll } from "../../components/Scroll";
 import { metricOf } from "../arms";
-import { effectText, effectWithInterval, figureText, pText } from "../format";
+import { detectableText, effectText, effectWithInterval, figureText, pText } from "../format";
 import type { Comparison, Experiment } from "../types";
-import { intervalEnds, scaleOver } from "./axisScale";
-import { Track } from "./EffectRuler";
+import { effectScale } from "./axisScale";
+import { Track, TrackScale } from "./EffectRuler";
 import styles from "./results.module.css";
 import { Verdict } from "./Verdict";
 
@@ -32,6 +32,7 @@ const SORTS: Record<Column, (a: Row, b: Row) => number> = {
 /** One row per comparison: means, effect with its interval, and verdict. */
 export function ComparisonTable({ experiment, label, first, rows, chosen, onChoose }: Props) {
   const [sort, setSort] = useState<Column | null>(null);
+  const scale = effectScale(rows.map(({ comparison }) => comparison.effect));
   const shown = sort === null ? rows : rows.toSorted(SORTS[sort]);
   const heading = (column: Column, words: string, right = false) => (
     <th
@@ -52,7 +53,7 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
             <th className="n">baseline</th>
             <th className="n">compared</th>
             <th className={styles.drawn}>
-              <span className="visually-hidden">effect, chart</span>
+              <TrackScale scale={scale} />
             </th>
             {heading("effect", "effect, 95 % interval")}
             {heading("p", "p", true)}
@@ -86,17 +87,11 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
                 <td className="n">{figureText(comparison.baseline?.value, unit)}</td>
                 <td className="n">{figureText(comparison.level?.value, unit)}</td>
                 <td className={styles.drawn}>
-                  <Track
-                    scale={scaleOver([...intervalEnds(comparison.effect), ...intervalEnds(noiseBand)], {
-                      symmetric: true,
-                    })}
-                    effect={comparison.effect}
-                    noise={noiseBand}
-                  />
+                  <Track scale={scale} effect={comparison.effect} noise={noiseBand} />
                 </td>
                 <td>{effectWithInterval(comparison.effect)}</td>
                 <td className="n">{pText(comparison.p)}</td>
-                <td className="n">{effectText(comparison.minimum_detectable).replace("+", "")}</td>
+                <td className="n">{detectableText(comparison.minimum_detectable)}</td>
                 <td>
                   <Verdict verdict={comparison.verdict} better={better} />
                 </td>
@@ -105,6 +100,9 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
           })}
         </tbody>
       </table>
+      <p className={`muted ${styles.scaleNote}`}>
+        All bars: change from {effectText(scale.low)} to {effectText(scale.high)}. An arrow: the interval goes on.
+      </p>
     </Scroll>
   );
 }

@@ -3,6 +3,7 @@ import { coloursOf, hatchPattern, prepareCanvas, useColourScheme, useWidth } fro
 import { Scroll } from "../../components/Scroll";
 import { Segments } from "../../components/Segments";
 import { CIVIDIS_GRADIENT, cividis } from "../../lib/cividis";
+import { formatCount } from "../../lib/format";
 import type { Experiment } from "../types";
 import { cpuMeans, SHARES, type Share } from "./cpuMeans";
 import styles from "./results.module.css";
@@ -25,7 +26,7 @@ export function CpuHeatmap({ experiment, share, onShare }: Props) {
         <span className="grow" />
         <Segments label="Share" value={share} options={OPTIONS} onChange={onShare} />
         <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
-          view as {asTable ? "chart" : "table"}
+          as {asTable ? "chart" : "table"}
         </button>
       </h2>
       <div className="body">
@@ -91,7 +92,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
           <canvas
             ref={canvas}
             role="img"
-            aria-label={`${share} of ${cpus} CPUs under ${arms.length} arms; the table has the same values`}
+            aria-label={`${share} of ${formatCount(cpus, "CPU")} under ${formatCount(arms.length, "arm")}; the table has the same values`}
             style={{ height }}
             onPointerMove={point}
             onPointerLeave={() => setAt(null)}

@@ -50,8 +50,24 @@ export function EffectRuler({ rows, noise, better }: Props) {
   );
 }
 
-/** A dot with a bar; hatched where the effect is unknown. */
-export function Track({ scale, effect, noise }: { scale: Scale; effect: Interval | null; noise: Interval | null }) {
+/** The heading of a column of tracks: the ends and the middle of their scale. */
+export function TrackScale({ scale }: { scale: Scale }) {
+  return (
+    <>
+      <span className="visually-hidden">effect, chart</span>
+      <span className={styles.ends} aria-hidden="true">
+        {scale.ticks.map((tick) => (
+          <span key={tick}>{tick === 0 ? "0" : effectText(tick)}</span>
+        ))}
+      </span>
+    </>
+  );
+}
+
+type TrackProps = { scale: Scale; effect: Interval | null; noise: Interval | null };
+
+/** A dot with a bar; an arrow where the interval goes on beyond the scale; hatched where the effect is unknown. */
+export function Track({ scale, effect, noise }: TrackProps) {
   const span = ({ low, high }: Interval) => ({
     left: percent(scale.at(low)),
     width: percent(scale.at(high) - scale.at(low)),
@@ -64,6 +80,8 @@ export function Track({ scale, effect, noise }: { scale: Scale; effect: Interval
         <>
           <i className={styles.interval} style={span(effect)} />
           <i className={styles.estimate} style={{ left: percent(scale.at(effect.value)) }} />
+          {effect.low < scale.low && <i className={`${styles.beyond} ${styles.below}`} />}
+          {effect.high > scale.high && <i className={styles.beyond} />}
         </>
       )}
     </div>

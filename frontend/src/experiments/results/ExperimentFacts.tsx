@@ -1,5 +1,5 @@
 import { Scroll } from "../../components/Scroll";
-import { labelOf } from "../../forms/schema";
+import { labelOf, type Schema } from "../../forms/schema";
 import { formatFigure, linkSpeed, UNKNOWN } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
 import { guardrailText } from "../../policies/kinds";
@@ -125,6 +125,16 @@ export function specValueText(value: unknown): string {
   return name === undefined ? parts : `${specValueText(name)} (${parts})`;
 }
 
+/** The label of a field of the machine: `numa_nodes` is `NUMA nodes`, `agent_version` is `Agent version`. */
+function machineLabel(name: string): string {
+  const words = name.replaceAll("_", " ").replace(/\b(cpu|numa|irq|nic|l3)/g, (word) => word.toUpperCase());
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** Whether a rate is not limited: the largest one that the field allows. */
+const isUnlimited = (name: string, value: unknown, field: Schema | undefined): boolean =>
+  name.startsWith("limit_") && value === field?.maximum;
+
 /** Specification and machine of an experiment. */
 export function SpecFacts({ experiment }: { experiment: Experiment }) {
   const { spec, seed, machine } = experiment;
@@ -138,7 +148,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
       const field = workload.properties?.[name];
       return [
         field === undefined ? name : labelOf(field, name),
-        value === "" ? "any" : value === true ? "yes" : value === false ? "no" : String(value),
+        value === "" ? "any" : isUnlimited(name, value, field) ? "no limit" : specValueText(value),
       ];
     }),
     ["Primary metric", metricOf(experiment, spec.primary).label],
@@ -153,10 +163,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
       String({ ...spec, seed }[name as keyof typeof spec]),
     ]),
     ...spec.guardrails.map((guardrail): [string, string] => ["Guardrail", guardrailText(guardrail)]),
-    ...Object.entries(machine).map(([name, value]): [string, string] => [
-      name.replaceAll("_", " "),
-      specValueText(value),
-    ]),
+    ...Object.entries(machine).map(([name, value]): [string, string] => [machineLabel(name), specValueText(value)]),
   ];
   return (
     <section className="card" aria-label="Specification and machine">

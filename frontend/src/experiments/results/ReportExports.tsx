@@ -1,6 +1,6 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
 import { handleSignedOut } from "../../api/queries";
 import { useHasRole } from "../../auth/me";
@@ -15,62 +15,53 @@ import styles from "./results.module.css";
 const FORMATS = { html: "HTML", pdf: "PDF", csv: "CSV", json: "JSON", md: "Markdown" };
 const LANGUAGES = [
   { value: "en", label: "English" },
-  { value: "ko", label: "한국어" },
+  { value: "ko", label: "Korean", title: "한국어" },
 ] as const;
 type Language = (typeof LANGUAGES)[number]["value"];
 
-/** Exports of the report, a public link, and a comparison with another experiment. */
-export function ReportExports({ experiment }: { experiment: Experiment }) {
+/** A public link to the report, and a comparison with another experiment. */
+export function CompareAndShare({ experiment }: { experiment: Experiment }) {
   return (
-    <ReportSection>
-      {(language) => (
-        <>
-          <Formats
-            label="this experiment"
-            address={(format) => `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`}
-          />
-          <Compare experiment={experiment} language={language} />
-          <Share id={experiment.id} />
-        </>
-      )}
-    </ReportSection>
-  );
-}
-
-/** The section of a report's exports, with the choice of its language. */
-export function ReportSection({ children }: { children: (language: Language) => ReactNode }) {
-  const [language, setLanguage] = useState<Language>("en");
-  return (
-    <section className="card" aria-label="Report">
-      <h2>
-        Report <span className="grow" />
-        <Segments label="Language of the report" value={language} options={LANGUAGES} onChange={setLanguage} />
-      </h2>
-      <div className={`body ${styles.exports}`}>{children(language)}</div>
+    <section className="card" aria-label="Compare and share">
+      <h2>Compare and share</h2>
+      <div className={`body ${styles.exports}`}>
+        <Compare experiment={experiment} />
+        <Share id={experiment.id} />
+      </div>
     </section>
   );
 }
 
-/** Links to a report in each format. */
-export function Formats({ label, address }: { label: string; address: (format: string) => string }) {
+type LinksProps = { label: string; address: (format: string, language: string) => string };
+
+/** Links to a report in each format, with the choice of its language. */
+export function ReportLinks({ label, address }: LinksProps) {
+  const [language, setLanguage] = useState<Language>("en");
   return (
-    <p className={styles.formats}>
+    <section className={styles.formats} aria-label={`Report of ${label}`}>
+      <b>Report</b>
       {Object.entries(FORMATS).map(([format, name]) => (
         <a
           key={format}
           className={styles.button}
-          href={address(format)}
+          href={address(format, language)}
           aria-label={`${name} report of ${label}`}
           {...(format === "html" ? { target: "_blank", rel: "noreferrer" } : { download: true })}
         >
           {name}
         </a>
       ))}
-    </p>
+      <Segments
+        label={`Language of the report of ${label}`}
+        value={language}
+        options={LANGUAGES}
+        onChange={setLanguage}
+      />
+    </section>
   );
 }
 
-function Compare({ experiment, language }: { experiment: Experiment; language: Language }) {
+function Compare({ experiment }: { experiment: Experiment }) {
   const [other, setOther] = useState("");
   const page = useQuery(experimentsQuery({})).data;
   const others = page?.experiments.filter(({ id }) => id !== experiment.id) ?? [];
@@ -86,9 +77,9 @@ function Compare({ experiment, language }: { experiment: Experiment; language: L
         onChange={(event) => setOther(event.currentTarget.value)}
       />
       {other !== "" && (
-        <Formats
+        <ReportLinks
           label="both experiments"
-          address={(format) =>
+          address={(format, language) =>
             `/api/reports/compare?a=${experiment.id}&b=${other}&format=${format}&language=${language}`
           }
         />

@@ -1,6 +1,7 @@
 import { useMemo } from "react";
 import { type PointSeries, PointsChart } from "../../charts/PointsChart";
 import { Scroll } from "../../components/Scroll";
+import { formatCount } from "../../lib/format";
 import { armIndex, armName, metricOf } from "../arms";
 import { figureText } from "../format";
 import type { Experiment } from "../types";
@@ -14,7 +15,6 @@ type Props = { experiment: Experiment; metric: string; asTable: boolean };
 
 /** One metric of all runs in execution order, with a mark per arm. */
 export function RunsChart({ experiment, metric, asTable }: Props) {
-  const arms = experiment.arms.length;
   if (asTable) return <RunsTable experiment={experiment} metric={metric} />;
   return (
     <>
@@ -22,7 +22,7 @@ export function RunsChart({ experiment, metric, asTable }: Props) {
       <ul className={styles.legend}>
         {experiment.arms.map((name, place) => (
           <li key={name}>
-            <MarkIcon mark={markOf(place, arms)} /> {name}
+            <MarkIcon mark={markOf(place)} /> {name}
           </li>
         ))}
         <li className="muted">hollow: discarded by rule</li>
@@ -46,7 +46,7 @@ function Points({ experiment, metric }: Omit<Props, "asTable">) {
   const band = useMemo(() => (end === 0 ? null : { from: -0.5, to: end - 0.5, name: "A/A runs" }), [end]);
   return (
     <PointsChart
-      label={`${label} of ${runs.length} runs in order`}
+      label={`${label} of ${formatCount(runs.length, "run")} in order`}
       height={HEIGHT}
       series={series}
       x={x}
@@ -67,7 +67,7 @@ function aaEnd(runs: Experiment["runs"]): number {
 function runSeries(experiment: Experiment, metric: string): PointSeries[] {
   const { unit } = metricOf(experiment, metric);
   return experiment.arms.map((name, place) => {
-    const mark = markOf(place, experiment.arms.length);
+    const mark = markOf(place);
     const points = experiment.runs.flatMap(({ planned, figures, discarded }) => {
       const value = figures[metric] ?? null;
       if (value === null || Math.max(0, armIndex(experiment, planned.arm)) !== place) return [];

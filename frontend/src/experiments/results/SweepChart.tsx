@@ -44,26 +44,12 @@ function Lines({ experiment, metric }: MetricProps) {
       <div className={styles.beside} data-two={drawn || undefined}>
         <figure>
           <figcaption>Here: {label}</figcaption>
-          <LinePlot
-            points={points}
-            numeric={numeric}
-            unit={unit}
-            axis={axis}
-            of={experiment.arms.length}
-            label={label}
-          />
+          <LinePlot points={points} numeric={numeric} unit={unit} axis={axis} label={label} />
         </figure>
         {drawn && (
           <figure>
             <figcaption>The authors: {label}</figcaption>
-            <LinePlot
-              points={authors}
-              numeric={numeric}
-              unit={unit}
-              axis={axis}
-              of={experiment.arms.length}
-              label={`The authors' ${label}`}
-            />
+            <LinePlot points={authors} numeric={numeric} unit={unit} axis={axis} label={`The authors' ${label}`} />
           </figure>
         )}
       </div>
@@ -86,10 +72,10 @@ const HEIGHT = 240;
 /** Pixels that a label of a numeric level takes, and of a letter of another one, at the usual width of the chart. */
 const LABELS = { numeric: 64, letter: 7, plot: 420 };
 
-type PlotProps = { points: SweepPoint[]; numeric: boolean; unit: string; axis: string; of: number; label: string };
+type PlotProps = { points: SweepPoint[]; numeric: boolean; unit: string; axis: string; label: string };
 
-function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
-  const series = useMemo(() => sweepSeries(points, of, unit), [points, of, unit]);
+function LinePlot({ points, numeric, unit, axis, label }: PlotProps) {
+  const series = useMemo(() => sweepSeries(points, unit), [points, unit]);
   const x = useMemo(() => {
     // labels are thinned where they would overlap
     const wide = numeric ? LABELS.numeric : 12 + LABELS.letter * Math.max(...points.map(({ name }) => name.length));
@@ -119,10 +105,10 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   );
 }
 
-function sweepSeries(points: SweepPoint[], of: number, unit: string): PointSeries[] {
+function sweepSeries(points: SweepPoint[], unit: string): PointSeries[] {
   return points.flatMap(({ place, name, x, y }) => {
     if (y === null) return [];
-    const mark = markOf(place, of);
+    const mark = markOf(place);
     const interval = y.low < y.high ? ` (${figureText(y.low, unit)} to ${figureText(y.high, unit)})` : "";
     const text = `${name}: ${figureText(y.value, unit)}${interval}`;
     const point = { x, y: y.value, low: y.low, high: y.high, text };

@@ -1,15 +1,12 @@
-import { cividis } from "../../lib/cividis";
-
 /** The mark of an arm in charts: a shape and a color. */
 export type Mark = { shape: number; colour: string };
 
 const SHAPES = 5;
 const COLOURS = ["var(--accent)", "var(--softirq)", "var(--ok)", "var(--tx)", "var(--bad)", "var(--user)"];
 
-/** The mark of an arm by its index; beyond the palette, colors are taken from the scale. */
-export function markOf(place: number, of: number): Mark {
-  const colour = of <= COLOURS.length ? COLOURS[place] : `rgb(${cividis(0.2 + (0.8 * place) / (of - 1)).join(" ")})`;
-  return { shape: place % SHAPES, colour: colour ?? "var(--muted)" };
+/** The mark of an arm by its index; 30 arms differ, as 5 shapes and 6 colors have no common divisor. */
+export function markOf(place: number): Mark {
+  return { shape: place % SHAPES, colour: COLOURS[place % COLOURS.length] ?? "var(--muted)" };
 }
 
 const R = 4;

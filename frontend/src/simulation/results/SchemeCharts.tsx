@@ -1,11 +1,12 @@
 import { memo, useId, useMemo, useRef } from "react";
-import { Bar, BarChart, CartesianGrid, ErrorBar, XAxis, YAxis } from "recharts";
+import { Bar, BarChart, CartesianGrid, ErrorBar, ReferenceDot, XAxis, YAxis } from "recharts";
 import { useWidth } from "../../charts/canvas";
 import chartStyles from "../../charts/charts.module.css";
 import type { CellSummary } from "../types";
 import {
   type Bar as BarRow,
   barOf,
+  highOf,
   PARTS,
   responseEnd,
   responseWords,
@@ -102,13 +103,19 @@ function axes(end: number) {
 }
 
 const Responses = memo(function Responses(props: ChartProps) {
+  const { bars, end } = props;
   const rows = useMemo(
-    () => props.bars.map((bar) => ({ ...bar, fill: bar.reordered ? "var(--accent)" : "var(--user)" })),
-    [props.bars],
+    () =>
+      bars.map((bar) => ({
+        ...bar,
+        interval: [bar.interval[0], Math.min(bar.interval[1], end - bar.response)],
+        fill: bar.reordered ? "var(--accent)" : "var(--user)",
+      })),
+    [bars, end],
   );
   return (
     <BarChart {...frame(props)} data={rows}>
-      {axes(props.end)}
+      {axes(end)}
       <Bar dataKey="response" isAnimationActive={false}>
         <ErrorBar
           dataKey="interval"
@@ -119,9 +126,19 @@ const Responses = memo(function Responses(props: ChartProps) {
           isAnimationActive={false}
         />
       </Bar>
+      {bars
+        .filter((bar) => highOf(bar) > end)
+        .map(({ scheme }) => (
+          <ReferenceDot key={scheme} x={end} y={scheme} shape={Beyond} />
+        ))}
     </BarChart>
   );
 });
+
+/** An arrow at the end of an interval that goes on beyond the axis. */
+function Beyond({ cx = 0, cy = 0 }: { cx?: number; cy?: number }) {
+  return <path d={`M${cx} ${cy - 5}l8 5l-8 5z`} style={{ fill: "var(--text)" }} />;
+}
 
 const Systems = memo(function Systems(props: ChartProps) {
   const id = useId();

@@ -20,7 +20,7 @@ export type Bar = SystemTime & {
   scheme: string;
   reordered: boolean;
   response: number;
-  /** Distances from the mean to the ends of the interval, which is cut off at 0; 0 with one seed. */
+  /** Distances from the mean to the ends of the interval; 0 with one seed. */
   interval: [number, number];
 };
 
@@ -42,12 +42,20 @@ export const barOf = ({ cell, response_s, low_s, high_s, times }: CellSummary): 
   scheme: cell.scheme,
   reordered: isReordered(cell.scheme),
   response: response_s,
-  interval: [response_s - Math.max(0, low_s ?? response_s), (high_s ?? response_s) - response_s],
+  interval: [response_s - (low_s ?? response_s), (high_s ?? response_s) - response_s],
 });
 
-/** The end of the axis of response times, beyond all intervals. */
-export const responseEnd = (bars: readonly Bar[]): number =>
-  axisEnd(Math.max(0, ...bars.map(({ response, interval }) => response + interval[1])));
+/** Over how many times the longest bar an axis extends for the sake of intervals: of two seeds they are very wide. */
+const MOST = 2.5;
+
+/** The end of the axis of response times, beyond all intervals that do not dwarf the bars. */
+export function responseEnd(bars: readonly Bar[]): number {
+  const longest = Math.max(0, ...bars.map(({ response }) => response));
+  return axisEnd(Math.min(MOST * longest, Math.max(0, ...bars.map(highOf))));
+}
+
+/** Where the interval of a bar ends. */
+export const highOf = ({ response, interval }: Bar): number => response + interval[1];
 
 /** The end of the axis of system times. */
 export const systemEnd = (bars: readonly Bar[]): number =>

@@ -47,6 +47,11 @@ export function TuneResults({ experiment, tune }: Props) {
   );
 }
 
+const POLICY =
+  "The policy only recommends, on nodes that its selector matches, and starts disabled; both can be edited.";
+const UNCONFIRMED =
+  "The best of many estimates looks better than it is: confirm it in an A/B experiment before a policy enforces it.";
+
 /** Confirms the best combination in a new experiment, and makes it a policy. */
 function Actions({ experiment }: { experiment: Experiment }) {
   const navigate = useNavigate();
@@ -79,13 +84,19 @@ function Actions({ experiment }: { experiment: Experiment }) {
         loading={create.isPending}
         onClick={() => policy.body !== null && create.mutate(policy.body)}
       >
-        Save as policy
+        Save as policy (unconfirmed)
       </Button>
-      <span className="muted">
-        {policy.why ??
-          unconfirmed ??
-          "The policy only recommends, on nodes that its selector matches, and starts disabled; both can be edited."}
-      </span>
+      <span className="muted">{[...new Set([policy.why ?? POLICY, unconfirmed ?? UNCONFIRMED])].join(" ")}</span>
+      {policy.leftOut.length > 0 && (
+        <div role="note" aria-label="Not part of the policy">
+          Not part of the policy, although measured with it:
+          <ul>
+            {policy.leftOut.map((phrase) => (
+              <li key={phrase}>{phrase}</li>
+            ))}
+          </ul>
+        </div>
+      )}
       <FormError error={create.error} fields={[]} />
     </div>
   );

@@ -66,7 +66,8 @@ test("without another best combination there is nothing to confirm", () => {
 });
 
 test("a policy applies to devices of the same driver and keeps the limit as its guardrail", () => {
-  const { body } = policyOf(tuned([1, 1], [setting("irq/41/affinity", "3")]));
+  const { body, leftOut } = policyOf(tuned([1, 1], [setting("irq/41/affinity", "3")]));
+  expect(leftOut).toEqual(["irq/41/affinity = 3 (an interrupt or process of this node only)"]);
   expect(body).toMatchObject({
     name: "Tune (experiment 4)",
     mode: "recommend",
@@ -83,6 +84,17 @@ test("settings of several devices keep their names, on this node", () => {
     spec: { settings: { "netdev/eth0/coalesce/rx-usecs": "50", "netdev/eth1/ring/rx": "512" } },
     selector: { drivers: [], hostnames: ["web-1"] },
   });
+});
+
+test("what cannot be part of a policy is listed", () => {
+  const policy = { policy_id: 4, version: 2, mode: "enforce" as const };
+  const other = level("all", { policy, irqbalance: true, workload: { server_cpus: "3" } });
+  expect(policyOf(tuned([1, 1], [other])).leftOut).toEqual([
+    "policy 4 v2 (enable that policy instead)",
+    "irqbalance (not a setting)",
+    "server_cpus = 3 (of the generated load)",
+  ]);
+  expect(policyOf(tuned([1, 0])).leftOut).toEqual([]);
 });
 
 test("what means something else on other nodes makes no policy", () => {

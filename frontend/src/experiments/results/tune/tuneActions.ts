@@ -66,7 +66,22 @@ const PLACEHOLDER = "{netdev}";
 /** Settings of interrupts and processes have numbers that mean something else on another node. */
 const PORTABLE = /^(netdev|kernel)\//;
 
-/** A policy that keeps the settings of a tune's best combination, or why there can be none. */
+/** What of a combination cannot be part of a policy of fixed settings, as phrases. */
+function leftOut(levels: Level[]): string[] {
+  const settings = levels.flatMap((level) => level.settings).filter(({ key }) => !PORTABLE.test(key));
+  return [
+    ...settings.map(({ key, value }) => `${key} = ${value} (an interrupt or process of this node only)`),
+    ...levels.flatMap(({ policy }) =>
+      policy === null ? [] : [`policy ${policy.policy_id} v${policy.version} (enable that policy instead)`],
+    ),
+    ...(levels.some(({ irqbalance }) => irqbalance) ? ["irqbalance (not a setting)"] : []),
+    ...levels.flatMap(({ workload }) =>
+      Object.entries(workload).map(([field, value]) => `${field} = ${value} (of the generated load)`),
+    ),
+  ];
+}
+
+/** A policy that keeps the settings of a tune's best combination and what is left out of it, or why there can be none. */
 export function policyOf({
   id,
   name,
@@ -75,14 +90,15 @@ export function policyOf({
   machine,
   tune,
 }: Pick<Experiment, "id" | "name" | "node_name" | "spec" | "machine" | "tune">):
-  | { body: PolicyBody; why: null }
-  | { body: null; why: string } {
+  | { body: PolicyBody; why: null; leftOut: string[] }
+  | { body: null; why: string; leftOut: string[] } {
   const best = bestOf({ tune });
-  if (best === null) return { body: null, why: "There is no best combination yet." };
-  const settings = levelsOf(spec, best.arm).flatMap((level) => level.settings);
-  const portable = settings.filter(({ key }) => PORTABLE.test(key));
+  if (best === null) return { body: null, why: "There is no best combination yet.", leftOut: [] };
+  const levels = levelsOf(spec, best.arm);
+  const left = leftOut(levels);
+  const portable = levels.flatMap((level) => level.settings).filter(({ key }) => PORTABLE.test(key));
   if (portable.length === 0)
-    return { body: null, why: "The best combination has no setting that other nodes have too." };
+    return { body: null, why: "The best combination has no setting that other nodes have too.", leftOut: left };
   const netdevs = [...new Set(portable.flatMap(({ key }) => NETDEV.exec(key)?.[1] ?? []))];
   const [netdev] = netdevs;
   const known = (machine.netdevs ?? []) as { name: string; driver: string | null }[];
@@ -104,5 +120,7 @@ export function policyOf({
     ...(latency === "rtt_p99_us" && limit !== null ? { "guardrails.rtt_p99_us": String(limit) } : {}),
   };
   const { body, wrong } = readBody({ ...draft, values });
-  return body === null ? { body, why: Object.values(wrong)[0] ?? "" } : { body, why: null };
+  return body === null
+    ? { body, why: Object.values(wrong)[0] ?? "", leftOut: left }
+    : { body, why: null, leftOut: left };
 }
