@@ -8,23 +8,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from importlib import metadata
-from typing import Any, Literal
+from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
-from pydantic import BaseModel
+from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from coresteer import errors
 from coresteer.application_metrics.endpoints import router as application_metrics_router
 from coresteer.application_metrics.prometheus import PrometheusReader
+from coresteer.audit.export import AuditExport
 from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginRateLimit
+from coresteer.auth.trust import TrustWatch
 from coresteer.bus import Bus
 from coresteer.changes import reports as change_reports
 from coresteer.changes.context import ChangeContext
 from coresteer.changes.endpoints import router as changes_router
+from coresteer.changes.observations import Observer
+from coresteer.changes.suggestions import Suggester
 from coresteer.classes.endpoints import router as classes_router
 from coresteer.classes.store import ClassReportStore
 from coresteer.coalescing.endpoints import router as coalescing_router
@@ -36,19 +38,24 @@ from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import ExperimentRunner
 from coresteer.fleet.endpoints import router as nodes_router
+from coresteer.fleet.views import router as views_router
 from coresteer.forms.endpoints import router as forms_router
 from coresteer.frontend import FrontEnd
-from coresteer.gateway.agent_socket import GatewayContext
 from coresteer.gateway.agent_socket import router as agent_router
 from coresteer.gateway.batch_loader import BatchLoader
+from coresteer.gateway.context import GatewayContext
 from coresteer.gateway.enrolment_endpoints import router as enrolment_router
+from coresteer.gateway.keys import KeyRotation
 from coresteer.gateway.recorder import Recorder
+from coresteer.health import VERSION, Readiness
+from coresteer.health import router as health_router
 from coresteer.http_guards import RequestGuards
 from coresteer.live.hub import LiveHub
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
 from coresteer.numa.endpoints import router as numa_router
 from coresteer.policies import evaluations
+from coresteer.policies import stops as policy_stops
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.endpoints import router as policies_router
 from coresteer.policies.publisher import PolicyPublisher
@@ -59,20 +66,26 @@ from coresteer.presence.registry import NodeRegistry
 from coresteer.proof.context import ProofContext
 from coresteer.proof.endpoints import router as proof_router
 from coresteer.proof.monitor import ProofMonitor, held_out
+from coresteer.quotas import Quotas, quotas_of
 from coresteer.reports.endpoints import router as reports_router
+from coresteer.simulated_nodes.endpoints import router as simulated_nodes_router
+from coresteer.simulated_nodes.service import SimulatedFleet
 from coresteer.simulation import endpoints as simulation
 from coresteer.simulation.runner import SimulationRunner
 from coresteer.simulation.swf import MAX_BYTES as MAX_TRACE_BYTES
+from coresteer.stops.endpoints import router as stops_router
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.service import Ingest
+from coresteer.telemetry.storage_endpoints import router as storage_router
 
-VERSION = metadata.version("coresteer")
 _RETRY_S = 1.0
 _FEATURE_ROUTERS = (
     nodes_router,
     enrolment_router,
+    simulated_nodes_router,
     agent_router,
     telemetry_router,
+    storage_router,
     live_router,
     changes_router,
     policies_router,
@@ -82,6 +95,8 @@ _FEATURE_ROUTERS = (
     numa_router,
     classes_router,
     experiments_router,
+    stops_router,
+    views_router,
     simulation.router,
     reports_router,
     forms_router,
@@ -89,23 +104,6 @@ _FEATURE_ROUTERS = (
 )
 
 log = logging.getLogger("coresteer")
-
-health_router = APIRouter(tags=["health"])
-
-
-class HealthResponse(BaseModel):
-    """Health of the backend; degraded while the database does not answer."""
-
-    status: Literal["ok", "degraded"]
-    database: Literal["ok", "away"]
-    version: str
-
-
-@health_router.get("/api/health")
-async def health(request: Request) -> HealthResponse:
-    """Return the backend's health; answers also without a database."""
-    answers = request.app.state.is_ready and await request.app.state.database.is_reachable()
-    return HealthResponse(status="ok" if answers else "degraded", database="ok" if answers else "away", version=VERSION)
 
 
 def _make_features(app: FastAPI, database: Database, config: Config) -> None:
@@ -115,12 +113,17 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     def skew_ms(node_id: int) -> float | None:
         return registry.get(node_id).clock_skew_ms
 
-    ingest = Ingest(database, connections, config, skew_ms)
+    app.state.quotas = quotas = Quotas(database, quotas_of(config))
+    ingest = Ingest(database, connections, config, skew_ms, quotas)
     app.state.changes = ChangeContext(database, connections, bus)
+    app.state.observer = Observer(database, bus, registry, ingest)
+    app.state.suggester = Suggester(database, ingest, registry)
     app.state.prometheus = PrometheusReader()
     app.state.policies = PolicyContext(database, bus, registry, ingest, app.state.prometheus.read)
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
+    app.state.trust = TrustWatch(database)
+    app.state.readiness = Readiness(config, database, registry)
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
     in_use = experiments.running_experiment_by_node
     publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
@@ -137,19 +140,25 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     )
     app.state.runner = ExperimentRunner(app.state.experiments)
     app.state.simulations = SimulationRunner(database)
+    app.state.simulated_fleet = SimulatedFleet(database, bus, registry, quotas, config)
+    app.state.audit_export = AuditExport(database, config.audit_export) if config.audit_export else None
     app.state.agents = GatewayContext(
-        agents=BatchLoader(partial(nodes.identify_agents, database)),
+        agents=BatchLoader(partial(nodes.identify_agents, database, timedelta(days=config.key_expiry_days))),
+        trust=app.state.trust,
+        keys=KeyRotation(database, timedelta(days=config.key_rotation_days)),
         bus=bus,
         connections=connections,
         registry=registry,
         recorder=Recorder(database, bus),
+        quotas=quotas,
         ingest=ingest,
         live=app.state.live,
-        snapshots=SnapshotStore(database, config, skew_ms),
-        class_reports=ClassReportStore(database),
+        snapshots=SnapshotStore(database, config, skew_ms, quotas),
+        class_reports=ClassReportStore(database, quotas),
         publisher=publisher,
         runner=app.state.runner,
         record_decision=partial(evaluations.record_decision, app.state.policies),
+        record_stopped=partial(policy_stops.record_stopped, app.state.policies),
         record_change_report=partial(change_reports.record_report, app.state.changes),
         state_queries=BatchLoader(partial(change_reports.state_queries, database)),
     )
@@ -161,30 +170,43 @@ async def _start_features(app: FastAPI) -> None:
     await app.state.when_ready(app.state.database)
     await app.state.simulations.start()
     # nothing below fails, so that a retry starts nothing twice
+    app.state.trust.start()
+    app.state.agents.keys.start()
+    app.state.quotas.start()
     app.state.ingest.start()
     app.state.agents.recorder.start()
     app.state.agents.snapshots.start()
     app.state.agents.class_reports.start()
     app.state.agents.publisher.start()
+    app.state.observer.start()
     app.state.rollout_monitor.start()
     app.state.proof_monitor.start()
     app.state.runner.start()
     app.state.live.start()
+    if app.state.audit_export is not None:
+        app.state.audit_export.start()
     app.state.is_ready = True
 
 
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
+    if app.state.audit_export is not None:
+        await app.state.audit_export.stop()
+    await app.state.simulated_fleet.stop()
     await app.state.live.stop()
     await app.state.simulations.stop()
     await app.state.runner.stop()
     await app.state.proof_monitor.stop()
     await app.state.rollout_monitor.stop()
+    await app.state.observer.stop()
     await app.state.agents.publisher.stop()
     await app.state.agents.class_reports.stop()
     await app.state.agents.snapshots.stop()
     await app.state.agents.recorder.stop()
     await app.state.ingest.stop()
+    await app.state.agents.keys.stop()
+    await app.state.trust.stop()
+    await app.state.quotas.stop()
 
 
 async def _start_when_the_database_answers(app: FastAPI) -> None:

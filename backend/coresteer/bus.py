@@ -16,7 +16,7 @@ class Event:
 
 @dataclass(frozen=True)
 class NodeEvent(Event):
-    """A node's health, mode or labels changed, or the number of its open changes."""
+    """A node's health, mode or labels changed, or the number of its open changes; or the node was deleted."""
 
     node_id: int
 

@@ -61,6 +61,12 @@ class Conflict(Problem):
     status, slug, title = 409, "conflict", "Not possible in the present state"
 
 
+class SlowRequest(Problem):
+    """408: the request was not complete in time."""
+
+    status, slug, title = 408, "slow-request", "The request took too long to arrive"
+
+
 class TooLarge(Problem):
     """413: the body of the request is too large."""
 
@@ -82,6 +88,12 @@ class TooManyRequests(Problem):
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
 
 
+class HeadTooLarge(Problem):
+    """431: the request line or the headers are too large."""
+
+    status, slug, title = 431, "headers-too-large", "The request's headers are too large"
+
+
 class NodeDisconnected(Problem):
     """503: the node's agent is not connected."""
 
@@ -93,6 +105,17 @@ class DatabaseUnavailable(Problem):
 
     status, slug, title = 503, "database-away", "The database cannot be reached"
 
+
+class StorageFull(Problem):
+    """507: the database's disk is full."""
+
+    status, slug, title = 507, "storage-full", "The database's disk is full"
+
+
+STORAGE_FULL = StorageFull(
+    "The database could not store this, because its disk is full; nothing was changed. Free space on that disk, or "
+    "lower CORESTEER_RETENTION_BYTES and start the backend again, then repeat the request."
+)
 
 DATABASE_UNAVAILABLE = DatabaseUnavailable(
     "The database does not answer. Try again in a few seconds.", headers={"Retry-After": "3"}
@@ -114,6 +137,12 @@ def is_database_unavailable(error: BaseException) -> bool:
     if isinstance(error, psycopg.OperationalError) and not isinstance(error, _NO_CONNECTION):
         return error.sqlstate is None or error.sqlstate.startswith(_UNREACHABLE_STATES)
     return isinstance(error, _NO_CONNECTION)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error means that the database's disk, or a quota on it, is full."""
+    cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
+    return isinstance(cause, psycopg.errors.DiskFull)
 
 
 def database_error_message(error: BaseException) -> str:
@@ -221,8 +250,13 @@ async def _on_http(request: Request, error: Exception) -> ProblemResponse:
 
 
 async def _on_database_error(request: Request, error: Exception) -> ProblemResponse:
-    if is_database_unavailable(error):
-        return to_response(DATABASE_UNAVAILABLE)
+    if is_database_unavailable(error):  # PostgreSQL stops when its log has no room
+        disk = request.app.state.readiness.disk()
+        return to_response(DATABASE_UNAVAILABLE if disk is None else StorageFull(disk))
+    if is_disk_full(error):
+        request.app.state.database.note_failure(error)
+        log.error("%s %s: the database's disk is full.", request.method, request.url.path)
+        return to_response(STORAGE_FULL)
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
     if isinstance(cause, psycopg.DataError):  # SQLSTATE class 22: a value that no column can hold
         log.warning("%s %s: the database refused a value: %s", request.method, request.url.path, cause)

@@ -1,11 +1,17 @@
 """Serves the built front end; a path that is not a file returns index.html, whose router shows the page."""
 
+import re
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
+
+_NOT_OURS = re.compile(
+    r"/(api|-|[a-z]+z|health|healthcheck|live|liveness|ready|readiness|startup|status|metrics|ping|actuator)(/|$)"
+)
+"""Paths of the API and of other programs' probes: the web page, with status 200, would say that all is well."""
 
 
 class FrontEnd(StaticFiles):
@@ -16,13 +22,13 @@ class FrontEnd(StaticFiles):
         self._index = folder / "index.html"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse paths of the API and WebSockets; serve all others."""
+        """Refuse paths of the API and of probes, and WebSockets; serve all others."""
         if scope["type"] == "websocket":
             await receive()  # the handshake
             return await send(
                 {"type": "websocket.close", "code": 1008, "reason": "There is no page or endpoint at this path."}
             )
-        if scope["path"].startswith("/api/") or scope["path"] == "/api":
+        if _NOT_OURS.match(scope["path"]):
             raise HTTPException(404)
         if not self._index.exists():
             answer = Response("The front end is not built yet: run `make up`, or `npm run build` in frontend/.\n", 404)

@@ -9,7 +9,7 @@ _PATIENCE_MS = 30_000
 
 
 class ListenError(Exception):
-    """The backend's address cannot be bound; the message names it and what to change."""
+    """The backend's address cannot be bound, or TLS not used; the message says what to change."""
 
 
 def listening_socket(config: Config) -> socket.socket:
