@@ -52,7 +52,7 @@ test("an interrupt moved in the browser moves in the guest's kernel; it stays if
   await openIrq(page, node, unconfirmed);
   await apply(page, unconfirmed, "6", "30");
   expect(await affinity(unconfirmed)).toBe("6");
-  await page.getByText(/rolls back in/).waitFor();
+  await page.getByText(/rolls back unless confirmed/).waitFor();
   await waitForAffinity(() => affinity(unconfirmed), before);
   await page.getByText("Rolled back: not confirmed within 30 s.").waitFor();
   expect(await affinity(confirmed)).toBe("4-5"); // past its own timeout

@@ -1,8 +1,8 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
-  type Child,
   launchBrowser,
+  openDetails,
   openNode,
   type Stack,
   setUp,
@@ -12,7 +12,6 @@ import {
 } from "./stack";
 
 let stack: Stack;
-let simulation: Child | undefined;
 let browser: Browser;
 let page: Page;
 
@@ -24,15 +23,15 @@ const apply = () => panel().getByRole("button", { name: /^Apply for/ });
 beforeAll(async () => {
   stack = await startStack();
   browser = await launchBrowser();
-  simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "32", "--irqs", "60"]);
+  startSimulation(stack, ["--nodes", "1", "--cpus", "32", "--irqs", "60"]);
   page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
   await setUp(page, stack);
   await openNode(page, "sim32-0001");
+  await openDetails(page, "NUMA");
   await processes().getByRole("row").nth(1).waitFor();
 });
 
 afterAll(async () => {
-  await simulation?.stop();
   await browser?.close();
   await stack?.stop();
 });
@@ -80,14 +79,14 @@ test("a process and its memory are moved, confirmed and moved back", async () =>
   await page.getByRole("button", { name: "Confirm" }).click();
   await page.getByRole("status").getByText("Confirmed.").first().waitFor();
   await panel().getByRole("button", { name: "Back to the options" }).click();
-  await expect.poll(memory, { timeout: 30_000 }).toBe(`100 % on node ${node}; runs on node ${node}`);
+  await expect.poll(memory).toBe(`100 % on node ${node}; runs on node ${node}`);
   await panel().getByText("CPUs set by Coresteer (ada), confirmed").waitFor();
 
   await panel().getByRole("button", { name: "Undo the last change" }).click();
   await preview.getByRole("cell", { name: /^task \d+ memory nodes$/ }).waitFor();
   await apply().click();
   await page.getByRole("button", { name: "Confirm" }).click();
-  await expect.poll(memory, { timeout: 30_000 }).toBe(before);
+  await expect.poll(memory).toBe(before);
   await panel().getByText("CPUs chosen by the kernel's scheduler").waitFor();
 });
 
@@ -107,10 +106,10 @@ test("a move that is not confirmed is rolled back with its memory", async () => 
     .first()
     .click();
   await apply().click();
-  await expect.poll(async () => (await memory()) === before, { timeout: 30_000 }).toBe(false);
-  await page.getByRole("button", { name: "Roll back" }).click();
+  await expect.poll(async () => (await memory()) === before).toBe(false);
+  await page.getByRole("button", { name: "Undo" }).click();
   await page.getByText("Rolled back by a user.").waitFor();
-  await expect.poll(memory, { timeout: 30_000 }).toBe(before);
+  await expect.poll(memory).toBe(before);
 });
 
 test.each(["dark", "light"] as const)("the section and its panel have no axe violations, %s", async (theme) => {
@@ -142,6 +141,8 @@ test("a policy for NUMA nodes takes pins and weights", async () => {
   await page.getByText("“nginx=11”: A number from 0.1 to 10.").waitFor();
   await page.getByRole("textbox", { name: "Weights" }).fill("nginx=2.5");
   await page.getByRole("button", { name: "Create policy" }).click();
+  await page.waitForURL(/\/policies\/\d+/);
+  await page.getByRole("link", { name: "Edit" }).click();
   await page.getByRole("button", { name: "Save as version 2" }).waitFor();
   const pins = page.getByRole("textbox", { name: "Static pins" });
   expect(await pins.inputValue()).toBe("postgres*=1 Web?Content=0-1");
@@ -151,25 +152,30 @@ test("a policy for NUMA nodes takes pins and weights", async () => {
 
 test("an enforced policy is disabled and leaves pages where they are", async () => {
   const state = page.getByRole("region", { name: "State" });
-  const option = state.getByRole("checkbox", { name: "Leave pages where they are" });
+  const option = page.getByRole("dialog").getByRole("checkbox", { name: "Leave pages where they are" });
   await page.getByRole("button", { name: "enforce", exact: true }).click();
   await page.getByRole("button", { name: "Save as version 2" }).click();
   await page.getByText("v2 of 2").waitFor();
-  expect(await option.count()).toBe(0);
   await state.getByRole("button", { name: "Enable" }).click();
-  await option.check();
-  await state.getByText("Memory that the policy has moved stays on its NUMA node; affinities are restored.").waitFor();
+  expect(await option.count()).toBe(0);
+  await page.getByRole("button", { name: /^Enable on/ }).click();
   await state.getByRole("button", { name: "Disable" }).click();
+  await option.check();
+  await page.getByText("Memory that the policy has moved stays on its NUMA node; affinities are restored.").waitFor();
+  await page.getByRole("button", { name: /^Disable on/ }).click();
   await state.getByRole("button", { name: "Enable" }).waitFor();
   await page.goto(`${stack.url}/audit`);
+  const entry = page.getByRole("row").filter({ hasText: "disabled" });
+  await entry.getByRole("button").first().click();
   await page
     .getByRole("row")
     .filter({ hasText: "policy.disable" })
-    .filter({ hasText: /leave_pages/ })
+    .getByText(/leave_pages/)
     .waitFor();
 });
 
 test("a node with a single NUMA node says so", async () => {
   await openNode(page, "here");
+  await openDetails(page, "NUMA");
   await card().getByText("This node has a single NUMA node.").waitFor();
 });

@@ -12,5 +12,5 @@ test("physical NICs are counted by driver and speed; virtual ones and those with
     { ...eth0, name: "br0", virtual: true },
     { ...eth0, name: "eth3", driver: null },
   ];
-  expect(driversOf({ ...inventory([]), netdevs })).toEqual(["igb ×2 · 1 Gb/s", "igb"]);
+  expect(driversOf({ ...inventory([]), netdevs })).toEqual(["igb ×2 · 1\u00a0Gbit/s", "igb"]);
 });

@@ -1,38 +1,38 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { ApiProblem, errorMessage, type Schemas } from "../api/client";
 import { nodeQuery } from "../api/queries";
 import { Cursor } from "../charts/cursor";
 import { pointsOf } from "../charts/seriesRing";
 import type { Range } from "../charts/TimeOverlay";
-import { dateTime } from "../lib/time";
+import { zonedTime } from "../lib/time";
 import { decisionsQuery } from "../policies/queries";
 import type { Decision } from "../policies/types";
 import { AgentCost } from "./AgentCost";
-import { TradeOff } from "./coalescing/TradeOff";
 import { Cores } from "./cores/Cores";
-import { InterruptMatrix } from "./interrupts/InterruptMatrix";
 import { NodeHeader } from "./NodeHeader";
+import { NodeTabs } from "./NodeTabs";
 import styles from "./node.module.css";
 import type { NodeView } from "./nodeView";
-import { Numa } from "./numa/Numa";
 import { Panel } from "./panel/Panel";
-import { NodePolicies } from "./policies/NodePolicies";
 import { changesQuery, heatQuery, seriesQuery } from "./queries";
 import type { NodeSearch } from "./search";
-import { ServiceClasses } from "./serviceClasses/ServiceClasses";
-import { NetworkTasks } from "./tasks/NetworkTasks";
+import { Suggested } from "./suggested/Suggested";
+import { useShownSpot } from "./suggested/useShownSpot";
+import type { LiveWindow } from "./time/liveWindow";
 import { TimeBar } from "./time/TimeBar";
 import { changeMarks, decisionMarks } from "./time/timeMarks";
+import { useKept } from "./time/useKept";
 import { useLiveWindow } from "./time/useLiveWindow";
 import { MetricCharts } from "./timeseries/MetricCharts";
 import { SummaryFigures } from "./timeseries/SummaryFigures";
 import type { Change, Topology } from "./types";
+import { WhyCard } from "./why/WhyCard";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
 
-/** The page of a node: time range, figures, heatmap, network tasks, NUMA, policies, charts, and the panel of the selection. */
+/** The page of a node: time range, figures, charts, heatmap, the selection's panel, suggestions, and tabs of details. */
 export function NodePage() {
   const { nodeId } = route.useParams();
   const node = useQuery(nodeQuery(nodeId));
@@ -64,30 +64,38 @@ export function NodePage() {
   return <LoadedNode key={nodeId} node={node.data} topology={node.data.topology} />;
 }
 
-/** Placeholder of the page's size while the node loads. */
+/** Placeholder while the node loads: the places and sizes of time range, figures, charts, CPUs and the column beside. */
 function Skeleton() {
   return (
     <div aria-busy="true" role="status">
       <span className="visually-hidden">Loading node</span>
-      <div className={styles.skeleton} style={{ height: 28 }} />
-      <div className={styles.skeleton} style={{ height: 68 }} />
-      <div className={styles.skeleton} style={{ height: 320 }} />
-      <div className={styles.skeleton} style={{ height: 200 }} />
+      {["bar", "figures", "charts"].map((part) => (
+        <div key={part} className={styles.skeleton} data-part={part} />
+      ))}
+      <div className={styles.answers}>
+        <div className={`${styles.skeleton} ${styles.cores}`} data-part="cores" />
+        <div className={`${styles.skeleton} ${styles.side}`} data-part="cores" />
+      </div>
     </div>
   );
 }
+
+const ADDS_TO_HISTORY = ["from", "span", "sel", "tab", "chart"];
 
 function useNavigation() {
   const navigate = route.useNavigate();
   return useCallback(
     (change: Partial<NodeSearch>, options: { replace?: boolean } = {}) => {
-      const addsToHistory = "from" in change || "span" in change || "sel" in change;
+      const addsToHistory = ADDS_TO_HISTORY.some((name) => name in change);
       const replace = options.replace ?? !addsToHistory;
       void navigate({ search: (before) => ({ ...before, ...change }), replace, resetScroll: false });
     },
     [navigate],
   );
 }
+
+/** Up to this number of CPUs the heatmap is lower than the column next to it, and the tabs fit below it. */
+const FEW_CPUS = 24;
 
 const NO_CHANGES: Change[] = [];
 const NO_DECISIONS: Decision[] = [];
@@ -100,7 +108,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const past = useMemo<Range | null>(() => (from !== undefined && to !== undefined ? { from, to } : null), [from, to]);
   const share = search.share ?? "busy";
   const cpus = Math.max(0, ...topology.cpus.map((cpu) => cpu.cpu)) + 1;
-  const { window, behind } = useLiveWindow(node, cpus, search.span ?? 300, share);
+  const { window, next, behind, show } = useLiveWindow(node, cpus, search.span ?? 300, share);
 
   const heat = useQuery(heatQuery(node.id, share, past ?? behind));
   const series = useQuery(seriesQuery(node.id, past ?? behind));
@@ -108,11 +116,17 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const decisions = useQuery(decisionsQuery(node.id, past)).data ?? NO_DECISIONS;
   const visibleChanges = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
   useEffect(() => {
-    if (past === null && heat.data !== undefined && !heat.isPlaceholderData) window.fillHeat(heat.data);
-  }, [past, heat.data, heat.isPlaceholderData, window]);
+    if (past === null && heat.data !== undefined && !heat.isPlaceholderData) next.fillHeat(share, heat.data);
+  }, [past, heat.data, heat.isPlaceholderData, next, share]);
   useEffect(() => {
-    if (past === null && series.data !== undefined && !series.isPlaceholderData) window.fillSeries(series.data);
-  }, [past, series.data, series.isPlaceholderData, window]);
+    if (past === null && series.data !== undefined && !series.isPlaceholderData) next.fillSeries(series.data);
+  }, [past, series.data, series.isPlaceholderData, next]);
+  const isFilling = past === null && [heat, series].some((query) => query.isPending || query.isPlaceholderData);
+  useEffect(() => {
+    if (!isFilling) show();
+  }, [isFilling, show]);
+  const staleSince = useStaleSince(node, window, past);
+  const kept = useKept(node, window, staleSince);
 
   const skewMs = node.clock_skew_ms ?? 0;
   const marks = useMemo(() => changeMarks(visibleChanges, skewMs), [visibleChanges, skewMs]);
@@ -133,7 +147,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const { inventory } = node;
   const view = useMemo<NodeView>(
     () => ({
-      ...{ node, topology, inventory, search, navigate, window, past, pastHeat, changes },
+      ...{ node, topology, inventory, search, navigate, window, past, staleSince, kept, pastHeat, changes },
       ...{ marks, policyMarks, cursor, zoom, hold },
     }),
     [
@@ -144,6 +158,8 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
       navigate,
       window,
       past,
+      staleSince,
+      kept,
       pastHeat,
       changes,
       marks,
@@ -153,12 +169,13 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
       hold,
     ],
   );
+  const shown = useShownSpot(node.id, search);
   const failed = heat.error ?? series.error;
   return (
     <>
       <NodeHeader node={node} />
       <TimeBar view={view} onPause={pause} />
-      <NoSamples node={node} past={past} />
+      <NoSamples view={view} />
       {node.mode === "observe" && (
         <p className={styles.warnbox}>
           <b>This node is observe-only:</b> its settings cannot be changed. {node.observe_reason}
@@ -170,32 +187,51 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
         </p>
       )}
       <SummaryFigures view={view} pastPoints={pastPoints} />
-      <div className={search.sel === undefined ? styles.one : styles.two}>
-        <div className={styles.stack} aria-busy={heat.isPending || series.isPending}>
-          <Cores view={view} />
-          <NetworkTasks view={view} />
-          <Numa view={view} />
-          <NodePolicies view={view} />
-          <InterruptMatrix view={view} />
-          <TradeOff view={view} />
-          <ServiceClasses view={view} />
-          <MetricCharts view={view} pastPoints={pastPoints} />
+      <MetricCharts view={view} pastPoints={pastPoints} />
+      <div
+        className={styles.answers}
+        data-beside={search.sel !== undefined || topology.cpus.length <= FEW_CPUS || undefined}
+        data-silent={staleSince !== null || undefined}
+        aria-busy={isFilling}
+      >
+        <div className={styles.cores}>
+          <Cores view={view} shown={shown} />
+        </div>
+        <div className={styles.side} data-selected={search.sel !== undefined || undefined}>
+          {search.sel !== undefined && <Panel view={view} sel={search.sel} />}
+          <WhyCard view={view} />
+          <Suggested view={view} shown={shown} />
+        </div>
+        <div className={styles.details}>
+          <NodeTabs view={view} />
           <AgentCost view={view} />
         </div>
-        {search.sel !== undefined && <Panel view={view} sel={search.sel} />}
       </div>
     </>
   );
 }
 
-/** States why no live samples arrive. */
-function NoSamples({ node, past }: { node: Schemas["Node"]; past: Range | null }) {
-  if (past !== null || node.health === "live") return null;
-  const seen = node.last_seen_at === null ? "never" : dateTime(Date.parse(node.last_seen_at));
+/** The time of the shown live figures if they are stale; null in a past range and while samples arrive. */
+function useStaleSince(node: Schemas["Node"], window: LiveWindow, past: Range | null): number | null {
+  const silent = useSyncExternalStore(window.on, window.staleSince);
+  if (past !== null) return null;
+  const seen = node.health === "live" || node.last_seen_at === null ? null : Date.parse(node.last_seen_at);
+  return silent ?? (window.last === undefined ? seen : null);
+}
+
+/** States why no live samples arrive, and how old the shown figures are. */
+function NoSamples({ view: { node, past, staleSince } }: { view: NodeView }) {
+  if (past !== null || (node.health === "live" && staleSince === null)) return null;
+  const why = {
+    live: "No samples arrive.",
+    stale: "The agent is connected but sends no samples.",
+    away: "The agent is not connected.",
+    new: "The agent is not connected.",
+  }[node.health];
   return (
     <p className={styles.warnbox} role="status">
-      <b>{node.health === "stale" ? "The agent is connected but sends no samples." : "The agent is not connected."}</b>{" "}
-      Last seen {seen}. Hatched: no data.
+      <b>{why}</b> {staleSince === null ? "It was never seen." : `Gray: last value, of ${zonedTime(staleSince)}.`}{" "}
+      Hatched: no data.
     </p>
   );
 }

@@ -5,6 +5,7 @@ import type { HeatBlock } from "../charts/heatBlock";
 import type { Mark, Range } from "../charts/TimeOverlay";
 import type { NodeSearch } from "./search";
 import type { LiveWindow } from "./time/liveWindow";
+import type { KeptFigures } from "./time/useKept";
 import type { Change, Inventory, Topology } from "./types";
 
 /** State shared by the parts of the node page. past: the shown past range; null in live mode. */
@@ -17,6 +18,10 @@ export type NodeView = {
   navigate: (change: Partial<NodeSearch>, options?: { replace?: boolean }) => void;
   window: LiveWindow;
   past: Range | null;
+  /** The time of the shown live figures if they are stale: they keep their last value, gray. */
+  staleSince: number | null;
+  /** The figures of that time; null while they are not stale. */
+  kept: KeptFigures | null;
   /** Heatmap cells of the past range; null in live mode and until loaded. */
   pastHeat: HeatBlock | null;
   /** The node's newest changes, independent of the shown range. */
@@ -37,5 +42,5 @@ export function useFrames(window: LiveWindow): number {
 
 /** The shown heatmap cells: the live window's or the past range's. */
 export function shownHeat(view: NodeView): HeatBlock | null {
-  return view.past === null ? view.window.heat : view.pastHeat;
+  return view.past === null ? view.window.heat(view.search.share ?? "busy") : view.pastHeat;
 }

@@ -76,10 +76,24 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     up: true,
     virtual: false,
     management: false,
-    ...{ channels: null, channels_max: null, rss: null, params: {}, params_max: {} },
+    ...{ channels: null, channels_max: null, rss: null, params: {}, params_max: {}, addresses: [], firmware: null },
     queues,
   };
-  return { netdevs: [eth0], irqs, controllers, settings: {}, conditions: {} };
+  const limits = {
+    settings: { allow: null, cpus_off_limits: "", interrupts_off_limits: [] },
+    loads: { allow: true, addresses: null, max_mbit_per_s: null, max_packets_per_s: null },
+    unusable: null,
+  };
+  return {
+    netdevs: [eth0],
+    irqs,
+    controllers,
+    settings: {},
+    conditions: {},
+    limits,
+    dropped_rows: {},
+    changed_settings: null,
+  };
 }
 
 export function change(over: Partial<Change> & { becomes?: string; key?: string }): Change {
@@ -91,10 +105,14 @@ export function change(over: Partial<Change> & { becomes?: string; key?: string 
     plan: { actions: [{ key, was: "0-3", becomes, reason: "" }], allow_isolated: false },
     sentence: "",
     state: "confirmed",
+    status: "confirmed",
+    undone: null,
     ended_by: null,
     created_by: "ann",
     policy_id: null,
     experiment_id: null,
+    undoes: null,
+    restores: false,
     reason: "",
     created_at: "2026-11-21T08:00:00Z",
     applied_at: "2026-11-21T08:00:01Z",
@@ -105,6 +123,7 @@ export function change(over: Partial<Change> & { becomes?: string; key?: string 
     guardrails: [],
     results: [],
     steps: [],
+    observation: null,
     ...rest,
   };
 }

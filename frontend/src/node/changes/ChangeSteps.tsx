@@ -1,3 +1,4 @@
+import { ObservedTable } from "../../changes/Observed";
 import { clock, dateTime } from "../../lib/time";
 import type { Change } from "../types";
 import styles from "./changes.module.css";
@@ -27,6 +28,7 @@ export function ChangeSteps({ change }: { change: Change }) {
             {result.outcome}: {result.sentence}
           </p>
         ))}
+      <ObservedTable change={change} />
     </section>
   );
 }

@@ -35,7 +35,7 @@ export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enab
   });
 }
 
-type Terms = Omit<Schemas["ChangeRequest"], "plan">;
+type Terms = Omit<Schemas["ChangeRequest"], "plan" | "restores"> & { restores?: boolean };
 
 /** Mutation that applies a preview's plan; it rolls back unless confirmed within terms.confirm_timeout_s. */
 export function useApply(nodeId: number, preview: UseQueryResult<Schemas["PreviewResponse"]>, terms: Terms) {
@@ -45,9 +45,28 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
       return unwrap(
         api.POST("/api/nodes/{node_id}/changes", {
           params: { path: { node_id: nodeId } },
-          body: { ...terms, plan: preview.data.plan },
+          body: { restores: false, ...terms, plan: preview.data.plan },
         }),
       );
+    },
+    onSuccess: applyChangeUpdate,
+  });
+}
+
+const REPORT_MS = 250;
+
+/** Mutation that applies a preview's plan, and confirms it as soon as the agent has applied it. */
+export function useConfirmed(apply: ReturnType<typeof useApply>) {
+  return useMutation({
+    mutationFn: async () => {
+      let change = await apply.mutateAsync();
+      const params = { path: { change_id: change.id } };
+      while (change.state === "applying") {
+        await new Promise((resolve) => setTimeout(resolve, REPORT_MS));
+        change = await unwrap(api.GET("/api/changes/{change_id}", { params }));
+      }
+      if (change.state !== "unconfirmed") throw new Error(change.steps.at(-1)?.sentence ?? "It was not applied.");
+      return unwrap(api.POST("/api/changes/{change_id}/confirm", { params }));
     },
     onSuccess: applyChangeUpdate,
   });

@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import { errorMessage } from "../../api/client";
 import { coloursOf, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
+import { ExportMenu } from "../../components/ExportMenu";
 import { Segments } from "../../components/Segments";
 import { type Errors, readField } from "../../forms/values";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
@@ -17,6 +18,7 @@ import { netdevsOf, selectedNetdev } from "./netdevSelection";
 import { type Coalescing, pointText, type Surface } from "./nicParams";
 import { SurfaceTable } from "./SurfaceTable";
 import {
+  anchoredSurface,
   type Cell,
   type Colour,
   cellOf,
@@ -24,8 +26,10 @@ import {
   describePoint,
   figureOf,
   latencyBoundUs,
+  modelError,
   scaleOf,
 } from "./surface";
+import { surfaceCsv } from "./surfaceCsv";
 import { cellSize, chartHeight, PLOT_LEFT, PLOT_TOP, paintSurface } from "./surfacePainter";
 
 const COLOURS = [
@@ -36,7 +40,8 @@ const COLOURS = [
 /** Interrupt coalescing of a network device: predicted interrupts/s and added latency for other values. */
 export function TradeOff({ view }: { view: NodeView }) {
   const netdev = selectedNetdev(view.inventory, view.search);
-  return netdev === null ? null : <Card view={view} netdev={netdev.name} height={chartHeight(netdev.params)} />;
+  if (netdev === null) return <p className={nodeStyles.note}>This node has no network device.</p>;
+  return <Card view={view} netdev={netdev.name} height={chartHeight(netdev.params)} />;
 }
 
 function Card({ view, netdev, height }: { view: NodeView; netdev: string; height: number }) {
@@ -44,9 +49,9 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
   const { pps, frame } = search;
   const query = useQuery(coalescingQuery(view.node.id, netdev, { pps, frame }));
   const colour: Colour = search.colour ?? "interrupts";
-  const table = search.tab === "coalescing";
+  const table = search.table === "coalescing";
   const { data } = query;
-  const surface = data?.surface ?? null;
+  const surface = useMemo(() => (data === undefined ? null : anchoredSurface(data)), [data]);
   const selectNetdev = (name: string) =>
     navigate({ nic: name, point: undefined, ...(search.sel?.startsWith("nic:") && { sel: `nic:${name}` }) });
   const select = (cell: Cell) => {
@@ -74,14 +79,18 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
           onChange={(value) => navigate({ colour: value === "latency" ? value : undefined })}
         />
         <span className="grow" />
-        {surface !== null && !table && <Legend surface={surface} colour={colour} />}
+        {!table && <Legend surface={surface} colour={colour} />}
+        <ExportMenu
+          name={`${view.node.name} ${netdev} coalescing`}
+          csv={surface === null ? null : () => surfaceCsv(surface)}
+        />
         <button
           type="button"
           className="link"
           aria-pressed={table}
-          onClick={() => navigate({ tab: table ? undefined : "coalescing" })}
+          onClick={() => navigate({ table: table ? undefined : "coalescing" })}
         >
-          {table ? "view as chart" : "view as table"}
+          {table ? "as chart" : "as table"}
         </button>
       </h2>
       <div className="body">
@@ -115,12 +124,14 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
   );
 }
 
-function Legend({ surface, colour }: { surface: Surface; colour: Colour }) {
-  const [least, most] = scaleOf(surface, colour);
+/** The ends of the color scale, unknown while the surface is. */
+function Legend({ surface, colour }: { surface: Surface | null; colour: Colour }) {
+  const [least, most] = (surface === null ? [null, null] : scaleOf(surface, colour)).map((end) =>
+    end === null ? "–" : formatFigure(figureOf(end, colour)),
+  );
   return (
     <small className={nodeStyles.legend}>
-      {formatFigure(figureOf(least, colour))} <i style={{ background: CIVIDIS_GRADIENT }} />{" "}
-      {formatFigure(figureOf(most, colour))}, logarithmic
+      predicted: {least} <i style={{ background: CIVIDIS_GRADIENT }} /> {most}, logarithmic
     </small>
   );
 }
@@ -287,11 +298,13 @@ function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coal
   );
 }
 
-function trafficText({ traffic, current }: Coalescing): string {
+function trafficText(coalescing: Coalescing): string {
+  const { traffic, current } = coalescing;
   if (traffic === null) return "No received traffic to measure.";
   const origin = traffic.measured_s === null ? "Assumed" : `Mean of the last ${duration(traffic.measured_s)}`;
   const gap = traffic.gap_us === null ? "" : `, ${formatFigure(micros(traffic.gap_us))} on the wire per frame`;
   const rate = current.interrupts_per_s;
+  const isShown = modelError(coalescing) === null && !current.adaptive;
   return [
     `${origin}: ${formatFigure(packetRate(traffic.packets_per_s))} of ${formatCount(Math.round(traffic.frame_bytes), "byte")}${gap};`,
     `${formatFigure(packetRate(traffic.packets_per_s_a_queue))} on the busiest queue.`,
@@ -300,22 +313,31 @@ function trafficText({ traffic, current }: Coalescing): string {
       ? ""
       : current.predicted === null
         ? "."
-        : `, ${formatFigure(perSecond(current.predicted.interrupts_per_s))} predicted.`,
+        : `, ${formatFigure(perSecond(current.predicted.interrupts_per_s))} predicted${isShown ? ", as in the cell “now”" : ""}.`,
   ]
     .join(" ")
     .replace(" ,", ",")
     .replace(" .", ".");
 }
 
+/** States that the chart shows the model's interrupts scaled to the measured ones. */
+function errorText(error: number): string {
+  const [factor, few] = error > 1 ? [error, "few"] : [1 / error, "many"];
+  return `The model predicts ${factor.toFixed(1)}× too ${few}: the interrupts shown are scaled to the measurement.`;
+}
+
 /** The traffic, the timer model and the measured points behind the trade-off. */
 function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefined; view: NodeView; netdev: string }) {
   const correlation = coalescing?.rank_correlation ?? null;
   const points = coalescing?.points.length ?? 0;
+  const error = coalescing === undefined ? null : modelError(coalescing);
   return (
     <div className={styles.notes}>
       {coalescing !== undefined && (
         <>
-          <p>{trafficText(coalescing)}</p>
+          <p>
+            {trafficText(coalescing)} {error !== null && <b>{errorText(error)}</b>}
+          </p>
           <p>
             <b>{coalescing.timer === null ? "Timer unknown" : `Timer: ${coalescing.timer}`}.</b> {coalescing.timer_why}
             {coalescing.current.adaptive && " adaptive-rx is on: the driver adjusts these values itself."}

@@ -1,12 +1,14 @@
 import { expect, describe as group, test } from "vitest";
 import type { Coalescing, Surface } from "./nicParams";
 import {
+  anchoredSurface,
   cellOf,
   describeCell,
   describePoint,
   exceedsBound,
   fractionalIndex,
   latencyBoundUs,
+  modelError,
   scaleOf,
   scalePosition,
 } from "./surface";
@@ -38,14 +40,54 @@ const SURFACE: Surface = {
 };
 
 test("the scale includes all amounts, and amounts below it are at position 0", () => {
-  expect(scaleOf(SURFACE, "interrupts")).toEqual([2000, 20_000]);
+  expect(scaleOf(SURFACE, "interrupts")).toEqual([2000, 100_000]);
   expect(scaleOf(SURFACE, "latency")).toEqual([1, 100]);
   expect([0, 1, 10, 100, 1000].map((amount) => scalePosition(amount, [1, 100]))).toEqual([0, 0, 0.5, 1, 1]);
 });
 
 test("a constant surface has a scale", () => {
   const flat = { ...SURFACE, predicted: [[predicted(5000)]] };
-  expect(scaleOf(flat, "interrupts")).toEqual([5000, 50_000]);
+  expect(scaleOf(flat, "interrupts")).toEqual([5000, 100_000]);
+});
+
+test("an idle NIC has calm colours, and more interrupts than half of a CPU serves extend the scale", () => {
+  const idle = { ...SURFACE, predicted: [[predicted(30), predicted(2)]] };
+  const scale = scaleOf(idle, "interrupts");
+  expect(scale).toEqual([2, 100_000]);
+  expect(scalePosition(30, scale)).toBeLessThan(0.3);
+  expect(scaleOf({ ...SURFACE, predicted: [[predicted(800_000)]] }, "interrupts")).toEqual([500_000, 5_000_000]);
+});
+
+const measured = (interrupts_per_s: number | null, of: number | null, measured_s: number | null = 60) =>
+  ({
+    traffic: { measured_s },
+    current: { interrupts_per_s, predicted: of === null ? null : predicted(of), rx_usecs: null, rx_frames: null },
+    surface: SURFACE,
+  }) as unknown as Coalescing;
+
+test.each([
+  ["agrees with the measurement", measured(9000, 8000), null],
+  ["predicts a third", measured(9000, 3000), 3],
+  ["predicts four times as many", measured(2000, 8000), 0.25],
+  ["has no prediction", measured(9000, null), null],
+  ["has no measurement", measured(null, 8000), null],
+  ["is for assumed traffic", measured(9000, 100, null), null],
+])("where the model %s, it is scaled by %s", (_, coalescing, error) => {
+  expect(modelError(coalescing)).toBe(error);
+  const shown = anchoredSurface(coalescing)?.predicted[0]?.[2];
+  expect(shown?.interrupts_per_s).toBe(9000 * (error ?? 1));
+  expect(shown?.packets_per_interrupt).toBe(8 / (error ?? 1));
+});
+
+test("the cell of the present values has the prediction that is compared with the measurement", () => {
+  const at = (rx_usecs: number, adaptive = false) => {
+    const { current, ...rest } = measured(9000, 9500);
+    const now = { ...current, rx_usecs, rx_frames: 1, adaptive };
+    return anchoredSurface({ ...rest, current: now })?.predicted[0]?.map((cell) => cell?.interrupts_per_s);
+  };
+  expect(at(54)).toEqual([undefined, 20_000, 9500, 4200]);
+  expect(at(50)).toEqual([undefined, 20_000, 9000, 4200]);
+  expect(at(54, true)).toEqual([undefined, 20_000, 9000, 4200]);
 });
 
 test.each([
@@ -74,8 +116,8 @@ test("a longer and an unbounded wait exceed the bound", () => {
 group("a cell's sentence states", () => {
   test("the prediction and both bounds", () =>
     expect(describeCell(SURFACE, { row: 1, column: 2 }, 20)).toBe(
-      "rx-usecs 54, rx-frames 32: 8.00 k/s, 8.00 packets/interrupt; adds 5.00 µs mean, 10.0 µs p99, " +
-        "54.0 µs max (rx-usecs × rx-frames: 1.73 ms); exceeds the bound.",
+      "rx-usecs 54, rx-frames 32: 8.00\u00a0k/s, 8.00 packets/interrupt; adds 5.00\u00a0µs mean, 10.0\u00a0µs p99, " +
+        "54.0\u00a0µs max (rx-usecs × rx-frames: 1.73\u00a0ms); exceeds the bound.",
     ));
   test("an unbounded wait and the dropped share", () =>
     expect(describeCell(SURFACE, { row: 1, column: 3 }, null)).toMatch(/unbounded.*; 2\.0 % dropped\.$/));
@@ -90,10 +132,10 @@ test("a measured point states its traffic and the prediction", () => {
     ...{ last_at: "2026-11-21T08:00:00Z", predicted_interrupts_per_s: 7900 },
   };
   expect(describePoint(point)).toBe(
-    "Measured: 8.10 k/s at 80,000 packets/s for 40 s, predicted 7.90 k/s, RTT p50 180 µs.",
+    "Measured: 8.10\u00a0k/s at 80,000 packets/s for 40\u00a0s, predicted 7.90\u00a0k/s, RTT p50 180\u00a0µs.",
   );
   expect(describePoint({ ...point, adaptive: true, predicted_interrupts_per_s: null, rtt_p50_us: null })).toBe(
-    "Measured with adaptive-rx on: 8.10 k/s at 80,000 packets/s for 40 s.",
+    "Measured with adaptive-rx on: 8.10\u00a0k/s at 80,000 packets/s for 40\u00a0s.",
   );
 });
 

@@ -1,5 +1,6 @@
 /** Scale, cells and texts of the coalescing trade-off, without drawing. */
 
+import { BOUNDS, INTERRUPT_COST_US } from "../../api/constants";
 import { duration, type Figure, formatCount, formatFigure, micros, perSecond, ratio } from "../../lib/format";
 import type { Coalescing, Surface } from "./nicParams";
 
@@ -17,9 +18,18 @@ export function figureOf(amount: number, colour: Colour): Figure {
   return colour === "interrupts" ? perSecond(amount) : micros(amount);
 }
 
-/** The ends of the colour scale: 1, 2 or 5 × 10ⁿ around all amounts ≥ 1, with a ratio of at least 5. */
+/** What the colour scale reaches at least: interrupts/s that take half of a CPU, and the latency that a policy allows by default. */
+const MATTERS: Record<Colour, number> = {
+  interrupts: 0.5e6 / INTERRUPT_COST_US,
+  latency: BOUNDS.CoalescingPolicy.max_added_us.default,
+};
+
+/**
+ * The ends of the colour scale: 1, 2 or 5 × 10ⁿ around all amounts ≥ 1, with a ratio of at least 5. It reaches at least
+ * an amount that matters, so that an idle NIC has the colours of few interrupts.
+ */
 export function scaleOf(surface: Surface, colour: Colour): [min: number, max: number] {
-  let [min, max] = [Number.POSITIVE_INFINITY, 1];
+  let [min, max] = [Number.POSITIVE_INFINITY, MATTERS[colour]];
   for (const line of surface.predicted)
     for (const predicted of line) {
       if (predicted === null) continue;
@@ -32,6 +42,43 @@ export function scaleOf(surface: Surface, colour: Colour): [min: number, max: nu
 }
 
 const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+
+/** Up to this factor the model may differ from the measurement. */
+const MAX_ERROR = 2;
+
+/**
+ * Measured over predicted interrupts/s with the present values and traffic, if they differ by more than a factor of 2;
+ * null if they agree, and without both.
+ */
+export function modelError({ traffic, current }: Coalescing): number | null {
+  const predicted = current.predicted?.interrupts_per_s ?? 0;
+  if (!traffic?.measured_s || !current.interrupts_per_s || predicted === 0) return null;
+  const error = current.interrupts_per_s / predicted;
+  return error > MAX_ERROR || error < 1 / MAX_ERROR ? error : null;
+}
+
+/**
+ * The predictions, with their interrupts scaled to the measurement where the model differs from it too much. That of the
+ * present values is the one that is compared with the measurement: it is of more packets than those of the surface.
+ */
+export function anchoredSurface(coalescing: Coalescing): Surface | null {
+  const { surface, current } = coalescing;
+  if (surface === null) return null;
+  const error = modelError(coalescing) ?? 1;
+  const anchored = (predicted: Predicted): Predicted => ({
+    ...predicted,
+    interrupts_per_s: predicted.interrupts_per_s * error,
+    packets_per_interrupt: predicted.packets_per_interrupt / error,
+  });
+  const now = current.adaptive ? null : cellOf(surface, current.rx_usecs, current.rx_frames);
+  const predicted = surface.predicted.map((line, row) =>
+    line.map((cell, column) => {
+      const isNow = now?.row === row && now.column === column && surface.rx_usecs[column] === current.rx_usecs;
+      return cell && anchored((isNow ? current.predicted : null) ?? cell);
+    }),
+  );
+  return { ...surface, predicted };
+}
 
 /** An amount's position on the logarithmic scale, 0 to 1. */
 export function scalePosition(amount: number, [min, max]: [number, number]): number {

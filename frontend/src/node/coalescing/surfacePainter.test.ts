@@ -71,15 +71,21 @@ test("axes have the values of both parameters, and known cells their figure", ()
     "rx-frames ↓",
     "1",
     "32",
-    "20.0k",
-    "9.00k",
-    "4.20k",
+    "20.0\u00a0k/s",
+    "9.00\u00a0k/s",
+    "4.20\u00a0k/s",
     "now",
   ]);
 });
 
 test("narrow cells have no figure", () => {
-  expect(drawnTexts(draw({ width: PLOT_LEFT + 80 }))).not.toContain("20.0k");
+  expect(drawnTexts(draw({ width: PLOT_LEFT + 80 }))).not.toContain("20.0\u00a0k/s");
+});
+
+test("values without room beside the one before, or at the edge, are left out", () => {
+  const row = Array.from({ length: 5 }, () => null);
+  const surface = { ...SURFACE, rx_usecs: [90, 125, 180, 250, 1000], rx_frames: [], predicted: [row], bound_us: [row] };
+  expect(drawnTexts(draw({ surface, width: PLOT_LEFT + 80 }))).toEqual(["rx-usecs, µs →", "90", "180", "now"]);
 });
 
 test("a cell without a prediction is hatched", () => {
@@ -89,19 +95,28 @@ test("a cell without a prediction is hatched", () => {
 
 test("cells that exceed the bound are hatched without figure, with an edge to their neighbours", () => {
   const drawn = draw({ allowedUs: 20 });
-  expect(drawnTexts(drawn)).not.toContain("4.20k");
+  expect(drawnTexts(drawn)).not.toContain("4.20\u00a0k/s");
   const edges = drawn.filter(({ call }) => call === "moveTo").map(({ args }) => args);
   const middle = [PLOT_LEFT + 100 - 0.5, PLOT_TOP + 143 - 0.5];
   expect(edges).toEqual([middle, middle]);
 });
 
 test.each([
-  [point(50), [PLOT_LEFT + 190, PLOT_TOP + 1.5 * 143]],
-  [point(30), [PLOT_LEFT + 140, PLOT_TOP + 1.5 * 143]],
+  [point(50), [PLOT_LEFT + 150, PLOT_TOP + 2 * 143 - 13]],
+  [point(30), [PLOT_LEFT + 100, PLOT_TOP + 2 * 143 - 13]],
   [point(null), null],
 ])("a measured point %o is drawn at %o", (measured, at) => {
   const arc = draw({}, { points: [measured] }).find(({ call }) => call === "arc");
   expect(arc === undefined ? null : arc.args.slice(0, 2)).toEqual(at);
+});
+
+test("in low cells a measured point is beside the figure", () => {
+  const rows = Array.from({ length: 8 }, (_, row) => row + 1);
+  const surface = { ...SURFACE, rx_frames: rows, predicted: rows.map(() => [predicted(9000), predicted(9000)]) };
+  const drawn = draw({ surface, width: PLOT_LEFT + 160 }, { points: [{ ...point(50), rx_frames: 1 }] });
+  const [x] = drawn.find(({ call }) => call === "arc")?.args ?? [];
+  const figure = drawn.filter(({ call, args }) => call === "fillText" && args[0] === "9.00\u00a0k/s")[1];
+  expect([x, figure?.args[1]]).toEqual([PLOT_LEFT + 150, PLOT_LEFT + 80 + 33]);
 });
 
 test("frames mark the current and the selected values; adaptive-rx has no current values", () => {

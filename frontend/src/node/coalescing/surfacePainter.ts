@@ -1,5 +1,6 @@
 import { type Colours, hatchPattern } from "../../charts/canvas";
-import { cividis } from "../../lib/cividis";
+import { cividis, inkOn } from "../../lib/cividis";
+import { formatFigure } from "../../lib/format";
 import type { Coalescing, Surface } from "./nicParams";
 import {
   amountOf,
@@ -18,8 +19,12 @@ export const PLOT_TOP = 34;
 const HEIGHT = 320;
 /** Height with a single row. */
 const ROW_HEIGHT = 150;
-/** Minimum width of a cell that shows its figure. */
+/** Minimum width of a cell that shows its figure above a measured point, from a height, and beside it. */
 const FIGURE_WIDTH = 46;
+const TALL = 40;
+const BESIDE_WIDTH = 64;
+/** Least space between two values of an axis; those that have none are left out. */
+const LABEL_GAP = 4;
 const POINT = 5;
 
 export type SurfacePicture = {
@@ -53,6 +58,8 @@ export function paintSurface(context: CanvasRenderingContext2D, colours: Colours
   const scale = scaleOf(surface, colour);
   const unknown = hatchPattern(context, colours.get("--line-strong"));
   const font = colours.get("--font");
+  const isTall = h >= TALL;
+  const hasFigures = w >= (isTall ? FIGURE_WIDTH : BESIDE_WIDTH);
   axes(context, colours, surface, w, h);
   surface.predicted.forEach((line, row) => {
     line.forEach((predicted, column) => {
@@ -68,18 +75,14 @@ export function paintSurface(context: CanvasRenderingContext2D, colours: Colours
         context.globalAlpha = 1;
         context.fillStyle = unknown;
         context.fillRect(x, y, w - 1, h - 1);
-      } else if (predicted !== null && w >= FIGURE_WIDTH) {
-        const { value, unit } = figureOf(amountOf(predicted, colour), colour);
+      } else if (predicted !== null && hasFigures) {
         context.font = `10px ${font}`;
         context.textAlign = "center";
         context.textBaseline = "middle";
-        context.fillStyle = rgb(place < 0.5 ? 1 : 0);
-        context.fillText(
-          `${value}${unit.replace("/s", "")}`,
-          x + w / 2 - (w < 2 * FIGURE_WIDTH ? 4 : 0),
-          y + h / 2,
-          w - 8,
-        );
+        context.fillStyle = inkOn(place);
+        const figure = formatFigure(figureOf(amountOf(predicted, colour), colour));
+        const center = isTall || w >= 2 * BESIDE_WIDTH ? w / 2 : (w - 2 * POINT - 4) / 2;
+        context.fillText(figure, x + center, y + h / 2, w - 8);
       }
     });
   });
@@ -87,9 +90,10 @@ export function paintSurface(context: CanvasRenderingContext2D, colours: Colours
   for (const point of coalescing.points) {
     if (point.rx_usecs === null) continue;
     const row = surface.rx_frames.length === 0 ? 0 : fractionalIndex(surface.rx_frames, point.rx_frames ?? 0);
-    const inCell = w >= FIGURE_WIDTH ? w - POINT - 5 : w / 2; // beside the figure
+    // below the figure, or beside it
+    const inCell = hasFigures && !isTall ? w - POINT - 5 : w / 2;
     const x = PLOT_LEFT + fractionalIndex(surface.rx_usecs, point.rx_usecs) * w + inCell;
-    const y = PLOT_TOP + (row + 0.5) * h;
+    const y = PLOT_TOP + (isTall ? (row + 1) * h - POINT - 8 : (row + 0.5) * h);
     const filled = colour === "interrupts" ? rgb(scalePosition(point.interrupts_per_s, scale)) : colours.get("--panel");
     dot(context, colours, x, y, filled, point.adaptive);
   }
@@ -113,8 +117,14 @@ function axes(context: CanvasRenderingContext2D, colours: Colours, surface: Surf
   context.textAlign = "left";
   context.fillText("rx-usecs, µs →", PLOT_LEFT, 8);
   context.textAlign = "center";
+  const end = PLOT_LEFT + surface.rx_usecs.length * w;
+  let taken = 0;
   surface.rx_usecs.forEach((value, column) => {
-    context.fillText(String(value), PLOT_LEFT + (column + 0.5) * w, 24);
+    const middle = PLOT_LEFT + (column + 0.5) * w;
+    const half = context.measureText(String(value)).width / 2;
+    if (middle - half < taken || middle + half > end) return;
+    taken = middle + half + LABEL_GAP;
+    context.fillText(String(value), middle, 24);
   });
   context.textAlign = "right";
   if (surface.rx_frames.length > 0) context.fillText("rx-frames ↓", PLOT_LEFT - 8, 8);

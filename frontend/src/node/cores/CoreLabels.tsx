@@ -1,89 +1,58 @@
 import { memo } from "react";
-import type { Band } from "../../charts/heatPainter";
 import { formatCpuList } from "../../lib/cpulist";
-import { formatCount } from "../../lib/format";
-import type { Row } from "./coreRows";
+import type { Density, Row, RowBand } from "./coreRows";
 import styles from "./cores.module.css";
 import type { Chip } from "./irqChips";
 
-/** Maximum number of chips beside a CPU's name. */
-const CHIPS = 3;
-
-/** Maximum length of a CPU list beside a group's name. */
-const LIST = 16;
-
-function briefly(cpus: number[]): string {
-  const list = formatCpuList(cpus);
-  return list.length <= LIST ? list : formatCount(cpus.length, "CPU");
-}
-
 type Props = {
   rows: Row[];
-  bands: Band[];
+  bands: RowBand[];
+  density: Density;
   chips: Map<number, Chip[]>;
   isolated: Set<number>;
-  selected: number | null;
   selectedIrq: number | null;
-  onToggle: (key: string) => void;
+  onToggle: (group: number) => void;
   onSelect: (sel: string) => void;
 };
 
-/** The row headers: foldable groups, and CPUs with the NIC interrupts that target them. */
+/** The row headers: groups that fold, and CPUs with the NIC interrupts that target them. */
 export const CoreLabels = memo(
-  function CoreLabels({ rows, bands, chips, isolated, selected, selectedIrq, onToggle, onSelect }: Props) {
+  function CoreLabels({ rows, bands, density, chips, isolated, selectedIrq, onToggle, onSelect }: Props) {
     return (
       <div className={styles.labels}>
         {rows.map((row, index) => {
-          const style = { height: bands[index]?.height, paddingLeft: 6 + 12 * row.depth };
+          const { top, height } = bands[index] ?? { top: 0, height: 0 };
+          const style = { top, height: height - 1 };
           if (row.kind === "group")
             return (
-              <div key={row.key} className={styles.group} style={style}>
-                <button type="button" aria-expanded={!row.folded} tabIndex={-1} onClick={() => onToggle(row.key)}>
-                  <span aria-hidden="true">{row.folded ? "▸" : "▾"}</span> {row.label}
-                </button>
-                {row.folded && (
-                  <span className={styles.faintly} title={`Maximum of CPUs ${formatCpuList(row.cpus)}`}>
-                    {briefly(row.cpus)}
-                  </span>
-                )}
-              </div>
-            );
-          const here = chips.get(row.cpu) ?? [];
-          const marks = here.some((chip) => chip.irq === selectedIrq);
-          return (
-            <div
-              key={row.key}
-              className={styles.cpu}
-              style={style}
-              data-selected={row.cpu === selected || undefined}
-              data-marked={marks || undefined}
-            >
-              <button type="button" className="mono" tabIndex={-1} onClick={() => onSelect(`cpu:${row.cpu}`)}>
-                CPU {row.cpu}
+              <button
+                key={row.key}
+                type="button"
+                className={styles.group}
+                style={style}
+                data-phone={density.phone || undefined}
+                aria-expanded={row.open}
+                tabIndex={-1}
+                title={`${row.open ? "Fold" : "Open"} ${row.label}: CPUs ${formatCpuList(row.cpus)}`}
+                onClick={() => onToggle(row.group.id)}
+              >
+                <span aria-hidden="true">{row.open ? "▾" : "▸"}</span> {row.label}
+                {density.phone && row.node !== null && <small> node {row.node}</small>}
+                {row.open && !density.phone && row.group.detail !== "" && ` · ${row.group.detail}`}
               </button>
-              {isolated.has(row.cpu) && (
-                <span className={styles.chip} title="Isolated by isolcpus or nohz_full">
-                  isolated
-                </span>
-              )}
-              {here.slice(0, CHIPS).map((chip) => (
-                <button
-                  key={chip.irq}
-                  type="button"
-                  tabIndex={-1}
-                  className={styles.chip}
-                  data-hot={chip.irq === selectedIrq || undefined}
-                  title={chip.title}
-                  onClick={() => onSelect(`irq:${chip.irq}`)}
-                >
-                  {chip.label}
-                </button>
-              ))}
-              {here.length > CHIPS && (
-                <span className={styles.chip} title={here.map((chip) => chip.title).join("\n")}>
-                  +{here.length - CHIPS}
-                </span>
-              )}
+            );
+          return (
+            <div key={row.key} className={styles.cpu} style={style}>
+              <button type="button" tabIndex={-1} onClick={() => onSelect(`cpu:${row.cpu}`)}>
+                {row.cpu}
+              </button>
+              <Chips
+                chips={chips.get(row.cpu) ?? []}
+                most={density.chips}
+                isolated={isolated.has(row.cpu)}
+                selectedIrq={selectedIrq}
+                onSelect={onSelect}
+              />
             </div>
           );
         })}
@@ -92,8 +61,50 @@ export const CoreLabels = memo(
   },
   (a, b) =>
     a.rows === b.rows &&
+    a.bands === b.bands &&
     a.chips === b.chips &&
-    a.selected === b.selected &&
     a.selectedIrq === b.selectedIrq &&
     a.isolated === b.isolated,
 );
+
+type ChipsProps = {
+  chips: Chip[];
+  /** Most chips shown; the others are counted. */
+  most: number;
+  isolated: boolean;
+  selectedIrq: number | null;
+  onSelect: (sel: string) => void;
+};
+
+function Chips({ chips, most, isolated, selectedIrq, onSelect }: ChipsProps) {
+  const shown = chips.slice(0, most);
+  const hidden = chips.slice(most);
+  return (
+    <>
+      {shown.map((chip) => (
+        <button
+          key={chip.netdev}
+          type="button"
+          tabIndex={-1}
+          className={styles.chip}
+          data-hot={(selectedIrq !== null && chip.irqs.includes(selectedIrq)) || undefined}
+          title={chip.title}
+          onClick={() => onSelect(`irq:${chip.irqs[0]}`)}
+        >
+          <span>{chip.netdev}</span>
+          {chip.queues}
+        </button>
+      ))}
+      {hidden.length > 0 && (
+        <span className={styles.more} title={hidden.map((chip) => chip.title).join("\n")}>
+          +{hidden.length}
+        </span>
+      )}
+      {isolated && shown.length < most && (
+        <span className={styles.chip} title="Isolated by isolcpus or nohz_full">
+          isolated
+        </span>
+      )}
+    </>
+  );
+}

@@ -1,15 +1,25 @@
-import { useMemo, useState } from "react";
+import { useMediaQuery } from "@mantine/hooks";
+import { useMemo, useRef } from "react";
+import { ExportMenu } from "../../components/ExportMenu";
 import { Segments } from "../../components/Segments";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
+import { formatCpuList } from "../../lib/cpulist";
+import { formatCount } from "../../lib/format";
 import { HEAT_SHARES, type HeatShare } from "../cpuShares";
-import styles from "../node.module.css";
-import type { NodeView } from "../nodeView";
+import nodeStyles from "../node.module.css";
+import { type NodeView, shownHeat } from "../nodeView";
+import { targetsOf } from "../suggested/options";
+import type { ShownSpot } from "../suggested/useShownSpot";
 import { isolatedCpus } from "../topology";
 import { CoresTable } from "./CoresTable";
-import { initiallyFolded, innermostGroups, type Row, rowsByStructure } from "./coreRows";
+import styles from "./cores.module.css";
+import { FOLD_FROM } from "./groups";
 import { Heatmap } from "./Heatmap";
+import { heatCsv } from "./heatCsv";
+import { byLoad } from "./hottest";
 import { chipsByCpu } from "./irqChips";
-import { useLoadOrder } from "./useLoadOrder";
+import { type Columns, useColumns } from "./useColumns";
+import { useLevels } from "./useLevels";
 
 /** Definition of each share, for tooltips. */
 const MEANING: Record<HeatShare, string> = {
@@ -20,28 +30,26 @@ const MEANING: Record<HeatShare, string> = {
 };
 
 /** The CPU × time heatmap with the topology as row headers, or its table. */
-export function Cores({ view }: { view: NodeView }) {
+export function Cores({ view, shown: { spot, chosen } }: { view: NodeView; shown: ShownSpot }) {
   const { topology, inventory, search, navigate } = view;
   const share = search.share ?? "busy";
-  const [folded, setFolded] = useState(() => initiallyFolded(topology));
-  const byLoad = useLoadOrder(view, search.order === "load");
-  const structure = useMemo(() => rowsByStructure(topology, folded), [topology, folded]);
-  const rows: Row[] = byLoad ?? structure;
+  const box = useRef<HTMLDivElement>(null);
+  const phone = useMediaQuery("(max-width: 599px)", undefined, { getInitialValueInEffect: false });
+  const order = useLevels(view, share, box);
+  const columns = useColumns(view, order, phone);
   const chips = useMemo(() => chipsByCpu(inventory), [inventory]);
   const isolated = useMemo(() => isolatedCpus(topology), [topology]);
-  const innermost = useMemo(() => innermostGroups(rowsByStructure(topology, new Set())), [topology]);
-  const table = search.tab === "cores";
-  const toggle = (key: string) =>
-    setFolded((before) => {
-      const after = new Set(before);
-      if (!after.delete(key)) after.add(key);
-      return after;
-    });
+  const targets = useMemo(() => targetsOf(spot?.cpu, chosen), [spot, chosen]);
+  const table = search.table === "cores";
+  const cpus = columns.groups.flatMap((group) => group.cpus);
+  const offline = topology.cpus.filter((cpu) => !cpu.online).map(({ cpu }) => cpu);
   return (
     <section className="card" aria-labelledby="cores-heading">
-      <h2 className={styles.wrap}>
-        <span id="cores-heading">Cores</span>
-        <small title={MEANING[share]}>{share} share, max per pixel</small>
+      <h2 className={`${nodeStyles.wrap} ${styles.head}`}>
+        <span id="cores-heading">CPUs</span>
+        <small title={MEANING[share]}>
+          {phone ? `hottest first · ${cpus.length}` : `${share} share, max per pixel`}
+        </small>
         <span className="grow" />
         <Segments
           label="Share shown"
@@ -49,41 +57,82 @@ export function Cores({ view }: { view: NodeView }) {
           options={HEAT_SHARES.map((value) => ({ value, label: value, title: MEANING[value] }))}
           onChange={(value) => navigate({ share: value === "busy" ? undefined : value })}
         />
-        <Segments
-          label="Row order"
-          value={search.order ?? "structure"}
-          options={[
-            { value: "structure", label: "by structure" },
-            { value: "load", label: "hottest first" },
-          ]}
-          onChange={(value) => navigate({ order: value === "load" ? "load" : undefined })}
-        />
-        {search.order === undefined && innermost.length > 1 && (
-          <button
-            type="button"
-            className="link"
-            onClick={() => setFolded(folded.size > 0 ? new Set() : new Set(innermost))}
-          >
-            {folded.size > 0 ? "unfold all" : "fold all"}
-          </button>
+        {!phone && (
+          <Segments
+            label="Row order"
+            value={search.order ?? "structure"}
+            options={[
+              { value: "structure", label: "by structure" },
+              { value: "load", label: "hottest first" },
+            ]}
+            onChange={(value) => navigate({ order: value === "load" ? "load" : undefined })}
+          />
         )}
-        <small className={styles.legend}>
-          0 <i style={{ background: CIVIDIS_GRADIENT }} /> 100 % <i className="hatched" /> no data
+        <small className={styles.legend} title="Each pixel is the maximum of its time. Hatched: no data.">
+          0 <i style={{ background: CIVIDIS_GRADIENT }} /> 100 %
         </small>
+        <ExportMenu
+          name={`${view.node.name} CPUs ${share}`}
+          range={() => view.past ?? view.window.range()}
+          csv={() =>
+            heatCsv(
+              shownHeat(view),
+              cpus.toSorted((a, b) => a - b),
+              share,
+            )
+          }
+        />
         <button
           type="button"
           className="link"
-          onClick={() => navigate({ tab: table ? undefined : "cores" })}
+          onClick={() => navigate({ table: table ? undefined : "cores" })}
           aria-pressed={table}
         >
-          {table ? "view as chart" : "view as table"}
+          {table ? "as chart" : "as table"}
         </button>
       </h2>
       {table ? (
-        <CoresTable view={view} rows={rows} chips={chips} isolated={isolated} />
+        <CoresTable
+          view={view}
+          cpus={[...(search.order === "load" ? byLoad(cpus, order.levels) : cpus), ...offline]}
+          chips={chips}
+          isolated={isolated}
+        />
       ) : (
-        <Heatmap view={view} rows={rows} chips={chips} isolated={isolated} onToggle={toggle} />
+        <>
+          <Heatmap view={view} columns={columns} chips={chips} isolated={isolated} targets={targets} box={box} />
+          <Below columns={columns} cpus={cpus.length} listed={search.order === "load"} offline={offline} />
+        </>
       )}
     </section>
+  );
+}
+
+type BelowProps = { columns: Columns; cpus: number; listed: boolean; offline: number[] };
+
+/** What the heatmap leaves out, and controls to show it. */
+function Below({ columns, cpus, listed, offline }: BelowProps) {
+  const { open, groups, openAll, hidden, showHidden } = columns;
+  const folds = cpus >= FOLD_FROM && !listed;
+  if (!folds && hidden === 0 && offline.length === 0) return null;
+  const opened = open.size > 1;
+  return (
+    <p className={styles.below}>
+      {folds && (
+        <button type="button" className="link" onClick={() => openAll(!opened)}>
+          {opened ? "fold all" : `open all ${groups.length} groups`}
+        </button>
+      )}
+      {hidden > 0 && (
+        <button type="button" className="link" onClick={showHidden}>
+          also list the {formatCount(hidden, "cooler CPU")}
+        </button>
+      )}
+      {offline.length > 0 && (
+        <span>
+          {formatCount(offline.length, "CPU")} offline: {formatCpuList(offline)}
+        </span>
+      )}
+    </p>
   );
 }

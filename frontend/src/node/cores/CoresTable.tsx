@@ -1,10 +1,12 @@
-import { ABSENT_SHARE } from "../../api/constants";
+import { useMemo } from "react";
 import { NO_DATA } from "../../charts/heatBlock";
+import { Scroll } from "../../components/Scroll";
 import { formatFigure, percent } from "../../lib/format";
 import styles from "../node.module.css";
-import { type NodeView, shownHeat, useFrames } from "../nodeView";
+import { type NodeView, shownHeat } from "../nodeView";
+import { meanShares, percents } from "../time/load";
+import { useLiveLoad } from "../time/useLoad";
 import { cpuLocation } from "../topology";
-import type { Row } from "./coreRows";
 import type { Chip } from "./irqChips";
 
 const KINDS = ["busy", "user", "system", "softirq", "irq", "steal", "iowait"] as const;
@@ -12,35 +14,33 @@ const KINDS = ["busy", "user", "system", "softirq", "irq", "steal", "iowait"] as
 /** The heatmap as a table: each CPU's current shares and its maximum in the shown range. */
 export function CoresTable({
   view,
-  rows,
+  cpus,
   chips,
   isolated,
 }: {
   view: NodeView;
-  rows: Row[];
+  cpus: readonly number[];
   chips: Map<number, Chip[]>;
   isolated: Set<number>;
 }) {
-  useFrames(view.window);
-  const frame = view.past === null ? view.window.last : undefined;
+  const { frames } = useLiveLoad(view.window);
+  const means = useMemo(
+    () => KINDS.map((kind) => percents(meanShares(view.past === null ? frames : [], kind))),
+    [frames, view.past],
+  );
   const block = shownHeat(view);
-  const now = (name: string, cpu: number) => {
-    const value = frame?.share(name)?.[cpu] ?? ABSENT_SHARE;
-    return formatFigure(percent(value === ABSENT_SHARE ? null : value / 2));
-  };
   const highest = (cpu: number) => {
     const value = block === null || cpu >= block.rows ? NO_DATA : block.max(cpu);
     return formatFigure(percent(value === NO_DATA ? null : value / 2));
   };
-  const cpus = rows.flatMap((row) => (row.kind === "cpu" ? [row.cpu] : row.folded ? row.cpus : []));
   return (
-    <div className={styles.tableBox}>
+    <Scroll label="CPUs as a table" className={styles.tableBox}>
       <table className="table">
         <thead>
           <tr>
             <th>CPU</th>
             {KINDS.map((kind) => (
-              <th key={kind} className="n">
+              <th key={kind} className="n" title="Mean of the last 5 s">
                 {kind} now
               </th>
             ))}
@@ -57,9 +57,9 @@ export function CoresTable({
                   CPU {cpu}
                 </button>
               </td>
-              {KINDS.map((kind) => (
+              {KINDS.map((kind, index) => (
                 <td key={kind} className="n">
-                  {now(kind, cpu)}
+                  {formatFigure(percent(means[index]?.[cpu]))}
                 </td>
               ))}
               <td className="n">{highest(cpu)}</td>
@@ -70,13 +70,13 @@ export function CoresTable({
               <td>
                 {chips
                   .get(cpu)
-                  ?.map((chip) => chip.label)
+                  ?.map((chip) => chip.netdev + chip.queues)
                   .join(", ") ?? ""}
               </td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

@@ -1,98 +1,78 @@
 import { describe, expect, test } from "vitest";
 import { machine } from "../testData";
 import { cpuLocation } from "../topology";
-import type { Topology } from "../types";
-import { initiallyFolded, innermostGroups, rowHeight, rowsByLoad, rowsByStructure } from "./coreRows";
-import { bandsOf } from "./heatmapGeometry";
+import { bandsOf, densityOf, flatRows, nodeSpans, type Row, rowName, rowOfCpu, rowsOf } from "./coreRows";
+import { type Column, columnsOf, groupsOf } from "./groups";
 
-const NOTHING: ReadonlySet<string> = new Set();
-const labels = (topology: Topology, folded = NOTHING) =>
-  rowsByStructure(topology, folded).map((row) => (row.kind === "cpu" ? row.cpu : row.label));
+const columnOf = (topology = machine({ packages: 1, nodesEach: 2, cachesEach: 1, coresEach: 2, threads: 1 })) =>
+  columnsOf(groupsOf(topology))[0] as Column;
+const text = (rows: Row[]) => rows.map((row) => (row.kind === "cpu" ? row.cpu : row.label));
+const ALL = new Set([0, 1]);
 
-describe("rows in topology order", () => {
-  test("for two CPUs that share everything: one heading and two rows", () => {
-    const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
-    expect(labels(topology)).toEqual(["package 0 · node 0 · L3 8 MiB", 0, 1]);
+describe("rows", () => {
+  test("of open groups follow their heading, those of folded groups are one", () => {
+    expect(text(rowsOf(columnOf(), ALL))).toEqual(["L3 0", 0, 1, "L3 1", 2, 3]);
+    const folded = rowsOf(columnOf(), new Set([1]));
+    expect(text(folded)).toEqual(["L3 0", "L3 1", 2, 3]);
+    expect(folded[0]).toMatchObject({ open: false, cpus: [0, 1] });
+    expect(rowName(folded[0] as Row)).toBe("L3 0, maximum of CPUs 0-1");
   });
 
-  test("for twenty CPUs: headings where the topology divides, siblings of a core adjacent", () => {
-    const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 5, threads: 2 });
-    expect(labels(topology)).toEqual([
-      "package 0 · node 0 · L3 8 MiB",
-      ...[0, 10, 1, 11, 2, 12, 3, 13, 4, 14],
-      "package 1 · node 1 · L3 8 MiB",
-      ...[5, 15, 6, 16, 7, 17, 8, 18, 9, 19],
-    ]);
+  test("of a group of one CPU have no heading", () => {
+    const topology = machine({ packages: 4, nodesEach: 1, cachesEach: 1, coresEach: 1, threads: 1 });
+    expect(text(rowsOf(columnOf(topology), new Set()))).toEqual([0, 1, 2, 3]);
   });
 
-  test.each([
-    [72, { packages: 2, nodesEach: 1, cachesEach: 2, coresEach: 9, threads: 2 }, 2 + 4],
-    [256, { packages: 2, nodesEach: 4, cachesEach: 4, coresEach: 4, threads: 2 }, 2 + 8 + 32],
-  ])("for %s CPUs contain every CPU exactly once, below %o", (cpus, shape, groups) => {
-    const rows = rowsByStructure(machine(shape), NOTHING);
-    const found = rows.flatMap((row) => (row.kind === "cpu" ? [row.cpu] : []));
-    expect([...found].sort((a, b) => a - b)).toEqual(Array.from({ length: cpus }, (_, cpu) => cpu));
-    expect(rows.filter((row) => row.kind === "group")).toHaveLength(groups);
+  test("name the package where a column has several", () => {
+    const topology = machine({ packages: 3, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
+    const labels = text(rowsOf(columnOf(topology), new Set()));
+    expect(labels).toEqual(["package 0 · L3 0", "package 1 · L3 1", "package 2 · L3 2"]);
   });
 
-  test("for a large machine start folded into its innermost groups", () => {
-    const topology = machine({ packages: 2, nodesEach: 4, cachesEach: 4, coresEach: 4, threads: 2 });
-    const rows = rowsByStructure(topology, initiallyFolded(topology));
-    expect(rows.some((row) => row.kind === "cpu")).toBe(false);
-    const folded = rows.filter((row) => row.kind === "group" && row.folded);
-    expect(folded).toHaveLength(32);
-    expect(folded.every((row) => row.cpus.length === 8)).toBe(true);
-    expect(initiallyFolded(machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 8, threads: 1 })).size).toBe(
-      0,
-    );
-  });
-
-  test("for a large machine with two groups start unfolded", () => {
-    const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 18, threads: 2 });
-    expect(initiallyFolded(topology).size).toBe(0);
-  });
-
-  test("for a folded group: its heading alone", () => {
-    const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
-    const [first] = innermostGroups(rowsByStructure(topology, NOTHING));
-    expect(labels(topology, new Set([first ?? ""]))).toEqual([
-      "package 0 · node 0 · L3 8 MiB",
-      "package 1 · node 1 · L3 8 MiB",
-      2,
-      3,
-    ]);
-  });
-
-  test("have offline CPUs last, in a separate group", () => {
-    const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
-    const offline = { cpu: 2, core: null, package: null, numa_node: null, online: false, siblings: "", capacity: null };
-    const rows = rowsByStructure({ ...topology, cpus: [...topology.cpus, offline] }, NOTHING);
-    expect(rows.slice(-2).map((row) => row.key)).toEqual(["/offline", "cpu:2"]);
-  });
-
-  test("omit caches and packages that the kernel does not report", () => {
-    const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
-    const bare = { ...topology, caches: [], cpus: topology.cpus.map((cpu) => ({ ...cpu, package: null })) };
-    expect(labels(bare)).toEqual(["package ? · node 0", 0, 1]);
+  test("show a CPU by itself, or by its folded group", () => {
+    const folded = rowsOf(columnOf(), new Set([1]));
+    expect([1, 3, 9].map((cpu) => rowOfCpu(folded, cpu))).toEqual([0, 3, -1]);
   });
 });
 
-test("rows by load: highest first, ties by CPU number", () => {
-  const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 4, threads: 1 });
-  const level = (cpu: number) => [5, 9, 5, 1][cpu] ?? 0;
-  expect(rowsByLoad(topology, level).map((row) => row.cpus[0])).toEqual([1, 0, 2, 3]);
-});
+describe("the places of rows", () => {
+  test("on a large machine: 13 px per CPU, 11 px per L3, 4 px between NUMA nodes", () => {
+    const rows = rowsOf(columnOf(), ALL);
+    const { bands, height } = bandsOf(rows, densityOf(64, 2, false));
+    expect(bands.map(({ top, cpus }) => [top, cpus.length])).toEqual([
+      ...[
+        [0, 0],
+        [11, 1],
+        [24, 1],
+      ],
+      ...[
+        [41, 0],
+        [52, 1],
+        [65, 1],
+      ],
+    ]);
+    expect(height).toBe(78);
+    expect(nodeSpans(rows, bands)).toEqual([
+      { node: 0, top: 0, height: 37 },
+      { node: 1, top: 41, height: 37 },
+    ]);
+  });
 
-test("fewer CPUs get taller rows", () => {
-  expect([2, 8, 64, 256].map(rowHeight)).toEqual([44, 22, 18, 15]);
-  const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
-  const { bands, height } = bandsOf(rowsByStructure(topology, NOTHING));
-  expect(bands.map((band) => [band.top, band.cpus.length])).toEqual([
-    [0, 0],
-    [22, 1],
-    [66, 1],
-  ]);
-  expect(height).toBe(110);
+  test("on a phone: at least 24 px, headings with cells, no gaps", () => {
+    const { bands, height } = bandsOf(rowsOf(columnOf(), ALL), densityOf(64, 1, true));
+    expect(bands.every((band) => band.height === 24 && band.cpus.length > 0)).toBe(true);
+    expect(height).toBe(6 * 24);
+  });
+
+  test("fewer CPUs get taller rows", () => {
+    expect([2, 16, 32, 64, 256].map((cpus) => densityOf(cpus, 1, false).row)).toEqual([20, 20, 16, 13, 13]);
+  });
+
+  test("of a list without groups have no NUMA nodes", () => {
+    const rows = flatRows([3, 0]);
+    const { bands } = bandsOf(rows, densityOf(64, 2, false));
+    expect([bands.map(({ top }) => top), nodeSpans(rows, bands)]).toEqual([[0, 13], []]);
+  });
 });
 
 test("a CPU's location as text", () => {

@@ -1,129 +1,91 @@
-import { parseCpuList } from "../../lib/cpulist";
-import { bytes, formatFigure } from "../../lib/format";
-import type { Cpu, Topology } from "../types";
+import type { Band } from "../../charts/heatPainter";
+import { formatCpuList } from "../../lib/cpulist";
+import type { Column, Group } from "./groups";
 
-/** A row of the heatmap: a CPU, or a group (folded: the maximum of its CPUs). */
+/** A row of the heatmap: a CPU, or a group, which is an open group's heading or, folded, its CPUs' maximum. */
 export type Row =
-  | { kind: "group"; key: string; label: string; depth: number; cpus: number[]; folded: boolean }
-  | { kind: "cpu"; key: string; cpu: number; depth: number; cpus: [number] };
+  | { kind: "cpu"; key: string; cpu: number; node: number | null; cpus: number[] }
+  | { kind: "group"; key: string; group: Group; open: boolean; label: string; node: number | null; cpus: number[] };
 
-type Level = { name: string; of: (cpu: Cpu) => string; label: (cpu: Cpu) => string };
+/** A row's place. cpus: whose cells it shows, none for a heading; of: whose maximum it states. */
+export type RowBand = Band & { of: readonly number[] };
 
-/** Number of CPUs above which the innermost groups start folded. */
-const FOLD_ABOVE = 64;
-/** Minimum number of groups for folding: fewer rows of maxima show too little. */
-const FEWEST_GROUPS = 4;
+/** Sizes in pixels. chips: most chips of a CPU. */
+export type Density = {
+  row: number;
+  heading: number;
+  label: number;
+  load: number;
+  font: number;
+  chips: number;
+  phone: boolean;
+};
 
-function levels(topology: Topology): Level[] {
-  const cacheOfCpu = new Map<number, Topology["caches"][number]>();
-  const highest = Math.max(0, ...topology.caches.map((cache) => cache.level));
-  for (const cache of topology.caches)
-    if (cache.level === highest && highest >= 3) for (const cpu of parseCpuList(cache.cpus)) cacheOfCpu.set(cpu, cache);
-  return [
-    { name: "package", of: (cpu) => String(cpu.package), label: (cpu) => `package ${cpu.package ?? "?"}` },
-    { name: "node", of: (cpu) => String(cpu.numa_node), label: (cpu) => `node ${cpu.numa_node ?? "?"}` },
-    {
-      name: "cache",
-      of: (cpu) => cacheOfCpu.get(cpu.cpu)?.cpus ?? "",
-      label: (cpu) => {
-        const cache = cacheOfCpu.get(cpu.cpu);
-        if (cache === undefined) return "";
-        const size = cache.size_bytes === null ? "" : ` ${formatFigure(bytes(cache.size_bytes))}`;
-        return `L${cache.level}${size.replace(/\.0+(?= )/, "")}`;
-      },
-    },
-  ];
+const NODE_GAP = 4;
+
+const PHONE: Density = { row: 24, heading: 24, label: 98, load: 44, font: 11, chips: 1, phone: true };
+
+/** Row heights and widths for a number of CPUs and columns; few CPUs get taller rows. */
+export function densityOf(cpus: number, columns: number, phone: boolean): Density {
+  if (phone) return PHONE;
+  const row = cpus <= 16 ? 20 : cpus <= 32 ? 16 : 13;
+  const wide = columns === 1 ? { label: 150, load: 132, chips: 2 } : { label: 84, load: 66, chips: 1 };
+  return { row, heading: row < 20 ? 11 : 14, font: row < 20 ? 10 : 11, phone, ...wide };
 }
 
-function byCore(a: Cpu, b: Cpu): number {
-  return (a.core ?? 1e9) - (b.core ?? 1e9) || a.cpu - b.cpu;
+const cpuRow = (cpu: number, node: number | null): Row => ({ kind: "cpu", key: `cpu:${cpu}`, cpu, node, cpus: [cpu] });
+
+/** The rows of a column in the order of its groups. A group of one CPU has no heading. open: ids of open groups. */
+export function rowsOf({ title, groups }: Column, open: ReadonlySet<number>): Row[] {
+  const several = title.startsWith("packages");
+  return groups.flatMap((group, index): Row[] => {
+    const rows = group.cpus.map((cpu) => cpuRow(cpu, group.node));
+    if (group.cpus.length === 1) return rows;
+    const first = several && groups[index - 1]?.package !== group.package;
+    const label = first && group.package !== null ? `package ${group.package} · ${group.name}` : group.name;
+    const isOpen = open.has(group.id);
+    const head = { kind: "group", key: `group:${group.id}`, group, open: isOpen, label, node: group.node } as const;
+    return [{ ...head, cpus: group.cpus }, ...(isOpen ? rows : [])];
+  });
 }
 
-function groupBy<T>(items: T[], keyOf: (item: T) => string): [string, T[]][] {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const key = keyOf(item);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [item]);
-    else group.push(item);
-  }
-  return [...groups];
+/** CPU rows without groups, for example the hottest first. */
+export function flatRows(cpus: number[]): Row[] {
+  return cpus.map((cpu) => cpuRow(cpu, null));
 }
 
-/**
- * The rows in topology order: package ▸ NUMA node ▸ last-level cache ▸ core ▸ CPU. A level that does not divide its
- * parent is named on the parent's row. Siblings of a core are adjacent. Offline CPUs form the last group.
- * folded: keys of the groups shown as one row.
- */
-export function rowsByStructure(topology: Topology, folded: ReadonlySet<string>): Row[] {
-  const online = topology.cpus.filter((cpu) => cpu.online).sort((a, b) => a.cpu - b.cpu);
-  const offline = topology.cpus.filter((cpu) => !cpu.online).map((cpu) => cpu.cpu);
-  const rows: Row[] = [];
-  const all = levels(topology);
-
-  const descend = (cpus: Cpu[], level: number, depth: number, path: string, labels: string[]): void => {
-    const here = all[level];
-    const first = cpus[0];
-    if (first === undefined) return;
-    const groups = here === undefined ? [] : groupBy(cpus, here.of);
-    if (here !== undefined && groups.length === 1) {
-      descend(cpus, level + 1, depth, path, [...labels, here.label(first)]);
-      return;
-    }
-    const label = labels.filter((part) => part !== "").join(" · ");
-    let inner = depth;
-    if (label !== "") {
-      const key = `${path}/${label}`;
-      const isFolded = folded.has(key);
-      rows.push({ kind: "group", key, label, depth, cpus: cpus.map((cpu) => cpu.cpu), folded: isFolded });
-      if (isFolded) return;
-      inner = depth + 1;
-    }
-    if (here === undefined) {
-      for (const { cpu } of [...cpus].sort(byCore))
-        rows.push({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: inner, cpus: [cpu] });
-      return;
-    }
-    for (const [key, group] of groups) {
-      const member = group[0];
-      if (member !== undefined) descend(group, level + 1, inner, `${path}/${here.name}:${key}`, [here.label(member)]);
-    }
-  };
-  descend(online, 0, 0, "", []);
-
-  if (offline.length > 0) {
-    const key = "/offline";
-    const isFolded = folded.has(key);
-    rows.push({ kind: "group", key, label: "offline", depth: 0, cpus: offline, folded: isFolded });
-    if (!isFolded) for (const cpu of offline) rows.push({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: 1, cpus: [cpu] });
-  }
-  return rows;
+/** The places of rows, with a gap between NUMA nodes; only a phone's headings have cells. */
+export function bandsOf(rows: Row[], density: Density): { bands: RowBand[]; height: number } {
+  let top = 0;
+  const bands = rows.map((row, index): RowBand => {
+    if (!density.phone && index > 0 && rows[index - 1]?.node !== row.node) top += NODE_GAP;
+    const heading = row.kind === "group" && row.open;
+    const height = heading ? density.heading : density.row;
+    const band = { cpus: heading && !density.phone ? [] : row.cpus, of: row.cpus, top, height };
+    top += height;
+    return band;
+  });
+  return { bands, height: top };
 }
 
-/** Keys of the groups that contain CPUs directly. */
-export function innermostGroups(rows: Row[]): string[] {
-  return rows.flatMap((row, index) => (row.kind === "group" && rows[index + 1]?.kind !== "group" ? [row.key] : []));
+/** The rows of each NUMA node, for the bar beside them; none for unknown nodes. */
+export function nodeSpans(rows: Row[], bands: RowBand[]): { node: number; top: number; height: number }[] {
+  const spans: { node: number; top: number; height: number }[] = [];
+  rows.forEach(({ node }, index) => {
+    const [band, last] = [bands[index], spans.at(-1)];
+    if (node === null || band === undefined) return;
+    if (last?.node === node) last.height = band.top + band.height - last.top;
+    else spans.push({ node, top: band.top, height: band.height });
+  });
+  return spans;
 }
 
-/** Keys of the groups folded initially: on large machines the innermost ones. */
-export function initiallyFolded(topology: Topology): ReadonlySet<string> {
-  if (topology.cpus.length <= FOLD_ABOVE) return new Set();
-  const groups = innermostGroups(rowsByStructure(topology, new Set()));
-  return new Set(groups.length < FEWEST_GROUPS ? [] : groups);
+/** The row that shows a CPU: its own, or its folded group's; -1 without one. */
+export function rowOfCpu(rows: Row[], cpu: number): number {
+  return rows.findIndex((row) => row.cpus.includes(cpu) && (row.kind === "cpu" || !row.open));
 }
 
-/** One row per CPU, highest load first. level: a CPU's load in any unit. */
-export function rowsByLoad(topology: Topology, level: (cpu: number) => number): Row[] {
-  return topology.cpus
-    .map(({ cpu }) => ({ cpu, level: level(cpu) }))
-    .sort((a, b) => b.level - a.level || a.cpu - b.cpu)
-    .map(({ cpu }): Row => ({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: 0, cpus: [cpu] }));
-}
-
-/** Row height in pixels; fewer CPUs get taller rows. */
-export function rowHeight(rows: number): number {
-  if (rows <= 3) return 44;
-  if (rows <= 6) return 32;
-  if (rows <= 24) return 22;
-  return rows <= 80 ? 18 : 15;
+/** A row's name for screen readers and the tooltip. */
+export function rowName(row: Row): string {
+  return row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, maximum of CPUs ${formatCpuList(row.cpus)}`;
 }

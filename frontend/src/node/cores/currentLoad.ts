@@ -1,72 +1,70 @@
-import { ABSENT_SHARE } from "../../api/constants";
 import type { Colours } from "../../charts/canvas";
-import { type HeatBlock, largerCell, NO_DATA } from "../../charts/heatBlock";
-import type { Band } from "../../charts/heatPainter";
-import type { RatesFrame } from "../../live/frames";
+import { largerCell, NO_DATA } from "../../charts/heatBlock";
+import type { HeatShare } from "../cpuShares";
+import type { Shares } from "../time/load";
+import type { Density, RowBand } from "./coreRows";
 
-/** Width in pixels of the column of current values, right of the heatmap. */
-export const CURRENT_LOAD_WIDTH = 132;
-
-const TEXT_WIDTH = 40;
+/** Share from which a value is shown as hot, and below which it is muted, in units of 0.5 %. */
 const HOT = 180;
+const COOL = 60;
 
-/** Current shares of a band's busiest CPU in units of 0.5 %; null if unknown. */
-export function currentLoadOf(band: Band, frame: RatesFrame): { busy: number; softirq: number; irq: number } | null {
-  const busy = frame.share("busy");
-  if (busy === null) return null;
-  let best: number | null = null;
-  for (const cpu of band.cpus) {
-    const value = busy[cpu] ?? ABSENT_SHARE;
-    if (value !== ABSENT_SHARE && (best === null || value > (busy[best] ?? 0))) best = cpu;
-  }
-  if (best === null) return null;
-  const of = (name: string) => {
-    const value = frame.share(name)?.[best] ?? ABSENT_SHARE;
-    return value === ABSENT_SHARE ? 0 : value;
-  };
-  return { busy: busy[best] ?? 0, softirq: of("softirq"), irq: of("irq") };
+const BAR_HEIGHT = 5;
+
+/** The colour token of a share's bars. */
+const TOKENS: Record<HeatShare, string> = {
+  busy: "--user",
+  softirq: "--softirq",
+  irq: "--irq",
+  user: "--user",
+};
+
+/** The highest share of CPUs; NO_DATA if all are unknown. */
+export function highestShare(cpus: readonly number[], shares: Shares): number {
+  return cpus.reduce((most, cpu) => largerCell(most, shares[cpu] ?? NO_DATA), NO_DATA);
 }
 
-/** Draws, right of the cells, each band's current load, or its maximum in a past block; a dash if unknown. */
-export function drawCurrentLoad(
+/** The mean share of the CPUs whose share is known; NO_DATA if none is. */
+export function meanShare(cpus: readonly number[], shares: Shares): number {
+  const known = cpus.map((cpu) => shares[cpu] ?? NO_DATA).filter((value) => value !== NO_DATA);
+  return known.length === 0 ? NO_DATA : known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
+/** A share as text: `44 %`, a dash if unknown. */
+export function shareText(value: number): string {
+  return value === NO_DATA ? "–" : `${Math.round(value / 2)} %`;
+}
+
+type Load = { bands: readonly RowBand[]; density: Density; share: HeatShare; isStale: boolean };
+
+/** Draws, right of the cells, each band's share as a bar and as text; headings have “max” instead of a bar. Stale: gray. */
+export function drawShares(
   context: CanvasRenderingContext2D,
   colours: Colours,
-  bands: readonly Band[],
+  { bands, density, share, isStale }: Load,
   left: number,
-  scrollTop: number,
-  frame: RatesFrame | undefined,
-  block: HeatBlock | null,
+  shares: Shares,
 ): void {
-  const [x, barWidth] = [left + 10, CURRENT_LOAD_WIDTH - TEXT_WIDTH - 14];
-  context.font = `12px ${colours.get("--font")}`;
-  context.textAlign = "right";
+  const right = left + density.load;
+  const textWidth = 4 * density.font - 4;
+  const barWidth = density.load - textWidth - 12;
   context.textBaseline = "middle";
-  for (const band of bands) {
-    if (band.cpus.length === 0) continue;
-    const middle = band.top - scrollTop + band.height / 2;
-    const barHeight = Math.min(12, Math.max(5, band.height * 0.35));
-    const now = frame === undefined ? null : currentLoadOf(band, frame);
-    const past = frame === undefined && block !== null ? maximum(block, band) : null;
-    const units = now?.busy ?? past;
-    context.fillStyle = colours.get("--raised");
-    context.fillRect(x, middle - barHeight / 2, barWidth, barHeight);
-    let at = x;
-    const part = (amount: number, token: string) => {
-      context.fillStyle = colours.get(token);
-      context.fillRect(at, middle - barHeight / 2, (barWidth * amount) / 200, barHeight);
-      at += (barWidth * amount) / 200;
-    };
-    if (now !== null) {
-      part(Math.max(0, now.busy - now.softirq - now.irq), "--user");
-      part(now.softirq, "--softirq");
-      part(now.irq, "--irq");
-    } else if (past !== null) part(past, "--user");
-    context.fillStyle = colours.get(units === null ? "--muted" : units >= HOT ? "--bad" : "--text");
-    context.fillText(units === null ? "–" : `${Math.round(units / 2)} %`, left + CURRENT_LOAD_WIDTH - 2, middle);
+  context.textAlign = "right";
+  for (const { of, cpus, top, height } of bands) {
+    const middle = top + height / 2;
+    const value = highestShare(of, shares);
+    const isHeading = cpus.length === 0;
+    const isHot = value !== NO_DATA && value >= HOT && !isHeading && !isStale;
+    if (isHeading) {
+      context.font = `${density.font - 0.5}px ${colours.get("--font")}`;
+      context.fillStyle = colours.get("--muted");
+      context.fillText("max", right - textWidth - 4, middle);
+    } else if (value !== NO_DATA && !density.phone) {
+      context.fillStyle = colours.get(isStale ? "--line-strong" : isHot ? "--bad" : TOKENS[share]);
+      context.fillRect(left + 6, middle - BAR_HEIGHT / 2, (barWidth * value) / 200, BAR_HEIGHT);
+    }
+    context.font = `${isHot ? "bold " : ""}${density.font}px ${colours.get("--font")}`;
+    const quiet = value === NO_DATA || value < COOL || isHeading || isStale;
+    context.fillStyle = colours.get(isHot ? "--bad" : quiet ? "--muted" : "--text");
+    context.fillText(shareText(value), right - 1, middle + 0.5);
   }
-}
-
-function maximum(block: HeatBlock, band: Band): number | null {
-  const value = band.cpus.reduce((most, cpu) => largerCell(most, cpu < block.rows ? block.max(cpu) : NO_DATA), NO_DATA);
-  return value === NO_DATA ? null : value;
 }

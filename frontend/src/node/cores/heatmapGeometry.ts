@@ -1,24 +1,7 @@
 import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
-import type { Band } from "../../charts/heatPainter";
 import { pooledMaximum } from "../../charts/heatPainter";
-import { formatCpuList } from "../../lib/cpulist";
 import { formatFigure, percent } from "../../lib/format";
-import { type Row, rowHeight } from "./coreRows";
-
-const HEADING_HEIGHT = 22;
-
-/** The bands of rows in pixels; an unfolded group's heading has no cells. */
-export function bandsOf(rows: Row[]): { bands: Band[]; height: number } {
-  const tall = rowHeight(rows.filter((row) => row.kind === "cpu" || row.folded).length);
-  let top = 0;
-  const bands = rows.map((row): Band => {
-    const heading = row.kind === "group" && !row.folded;
-    const band = { cpus: heading ? [] : row.cpus, top, height: heading ? HEADING_HEIGHT : tall };
-    top += band.height;
-    return band;
-  });
-  return { bands, height: top };
-}
+import type { Row } from "./coreRows";
 
 export type Cell = { row: number; timeMs: number };
 
@@ -32,11 +15,6 @@ export function nextCell(key: string, from: Cell, rows: number, stepMs: number):
   if (key === "Home") return { ...from, row: 0 };
   if (key === "End") return { ...from, row: last };
   return null;
-}
-
-/** A row's name for screen readers and the tooltip. */
-export function rowName(row: Row): string {
-  return row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, maximum of CPUs ${formatCpuList(row.cpus)}`;
 }
 
 /** A cell's text at a time: `softirq 94 %`, or `no data`. */

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import { errorMessage } from "../../api/client";
 import { coloursOf, prepareCanvas, useColourScheme, useWidth } from "../../charts/canvas";
+import { ExportMenu } from "../../components/ExportMenu";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
 import { formatCount, formatFigure, perSecond } from "../../lib/format";
 import nodeStyles from "../node.module.css";
@@ -9,7 +10,8 @@ import { type NodeView, useFrames } from "../nodeView";
 import { matrixQuery } from "../queries";
 import styles from "./interrupts.module.css";
 import { MatrixTable } from "./MatrixTable";
-import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
+import { matrixCsv } from "./matrixCsv";
+import { columnRate, columnsOf, HEAD_HEIGHT, labelWidth, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
 import { averageRates, type MatrixRow, matrixRows, ratesOfMatrix, stableRowOrder } from "./matrixRows";
 
 const MAX_HEIGHT = 400;
@@ -22,12 +24,15 @@ const MIN_FRAMES = 3;
 /** The IRQ × CPU matrix: interrupts per second, as a chart or a table. */
 export function InterruptMatrix({ view }: { view: NodeView }) {
   const matrix = useQuery(matrixQuery(view.node.id, view.past));
-  const table = view.search.tab === "irqs";
+  const table = view.search.table === "irqs";
   const past = useMemo(
     () => (matrix.data === undefined ? null : matrixRows(view.inventory, ratesOfMatrix(matrix.data))),
     [matrix.data, view.inventory],
   );
-  const rows = useLiveRows(view, past);
+  const all = useLiveRows(view, past);
+  const [showsIdle, showIdle] = useState(false);
+  const rows = useMemo(() => (showsIdle ? all : all.filter((row) => !row.idle)), [all, showsIdle]);
+  const idle = all.length - all.filter((row) => !row.idle).length;
   const none = !view.inventory?.irqs.length;
   return (
     <section className="card" aria-labelledby="matrix-heading">
@@ -36,13 +41,23 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
         <small>interrupts per second, {view.past === null ? "mean of the last 5 s" : "mean of the range"}</small>
         <span className="grow" />
         {rows.length > 0 && <Legend rows={rows} />}
+        <ExportMenu
+          name={`${view.node.name} interrupts by CPU`}
+          range={() => view.past}
+          csv={() =>
+            matrixCsv(
+              all,
+              view.topology.cpus.map(({ cpu }) => cpu),
+            )
+          }
+        />
         <button
           type="button"
           className="link"
           aria-pressed={table}
-          onClick={() => view.navigate({ tab: table ? undefined : "irqs" })}
+          onClick={() => view.navigate({ table: table ? undefined : "irqs" })}
         >
-          {table ? "view as chart" : "view as table"}
+          {table ? "as chart" : "as table"}
         </button>
       </h2>
       {view.past !== null && matrix.isError && <p className={nodeStyles.note}>{errorMessage(matrix.error)}</p>}
@@ -59,6 +74,13 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
       ) : (
         <MatrixPicture view={view} rows={rows} />
       )}
+      {idle > 0 && (
+        <p className={styles.idle}>
+          <button type="button" className="link" onClick={() => showIdle(!showsIdle)} aria-pressed={showsIdle}>
+            {showsIdle ? "hide" : "show"} {formatCount(idle, "interrupt")} that did not occur
+          </button>
+        </p>
+      )}
     </section>
   );
 }
@@ -72,20 +94,25 @@ function Legend({ rows }: { rows: MatrixRow[] }) {
 }
 
 /** The current rows in an order that changes at most every 15 s. */
-function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
+function useLiveRows(view: NodeView, past: MatrixRow[] | null): (MatrixRow & { idle: boolean })[] {
   const version = useFrames(view.window);
   const order = useRef<{ at: number; labels: string[] }>({ at: 0, labels: [] });
   // biome-ignore lint/correctness/useExhaustiveDependencies: the window is mutated in place; version changes with it.
   return useMemo(() => {
-    if (view.past !== null) return past ?? [];
+    if (view.past !== null) return (past ?? []).map((row) => ({ ...row, idle: row.total === 0 }));
     const rows = matrixRows(view.inventory, averageRates(view.window.recent));
     const isInUse = document.querySelector(`.${nodeStyles.matrix}:hover, .${nodeStyles.matrix}:focus-within`) !== null;
     if (order.current.labels.length === 0 || (!isInUse && Date.now() - order.current.at > RESORT_MS))
       order.current = {
         at: view.window.recent.length < MIN_FRAMES ? 0 : Date.now(),
-        labels: rows.map(({ label }) => label),
+        labels: rows.filter(({ total }) => total !== 0).map(({ label }) => label),
       };
-    return stableRowOrder(rows, order.current.labels);
+    // A row that falls silent stays until the next sort: the matrix does not change its height every second.
+    const shown = new Set(order.current.labels);
+    return stableRowOrder(rows, order.current.labels).map((row) => ({
+      ...row,
+      idle: row.total === 0 && !shown.has(row.label),
+    }));
   }, [view.past, view.inventory, view.window, past, version]);
 }
 
@@ -98,7 +125,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   const width = useWidth(box);
   const scheme = useColourScheme();
   const help = useId();
-  const columns = useMemo(() => columnsOf(view.topology), [view.topology]);
+  const columns = useMemo(() => columnsOf(view.topology, width), [view.topology, width]);
   const selected = view.search.sel?.startsWith("irq:") ? Number(view.search.sel.slice(4)) : null;
   const height = HEAD_HEIGHT + rows.length * ROW_HEIGHT;
   const shown = Math.min(height, MAX_HEIGHT);
@@ -114,16 +141,16 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
 
   const describe = (row: MatrixRow | undefined, column: number) => {
     if (row === undefined) return "";
-    const cpu = columns[column]?.cpu;
-    const rate = cpu === undefined || row.total === null ? row.total : (row.perS.get(cpu) ?? 0);
+    const of = columns[column];
+    const rate = of === undefined || row.total === null ? row.total : columnRate(row, of);
     const name = `${row.irq === null ? "" : "IRQ "}${row.label} ${row.name}`.trim();
-    return `${name}${cpu === undefined ? "" : ` on CPU ${cpu}`}: ${formatFigure(perSecond(rate))}`;
+    return `${name}${of === undefined ? "" : ` on ${of.name}`}: ${formatFigure(perSecond(rate))}`;
   };
   const cellAt = (event: PointerEvent<HTMLDivElement>) => {
     const bounds = event.currentTarget.getBoundingClientRect();
     const y = event.clientY - bounds.top - HEAD_HEIGHT;
-    const x = event.clientX - bounds.left - LABEL_WIDTH;
-    const each = (width - LABEL_WIDTH) / Math.max(1, columns.length);
+    const x = event.clientX - bounds.left - labelWidth(width);
+    const each = (width - labelWidth(width)) / Math.max(1, columns.length);
     return { row: y < 0 ? -1 : Math.floor((y + scrollTop) / ROW_HEIGHT), column: x < 0 ? -1 : Math.floor(x / each) };
   };
   const hover = (event: PointerEvent<HTMLDivElement> | null) => {

@@ -1,3 +1,4 @@
+import { Scroll } from "../../components/Scroll";
 import { formatFigure, perSecond } from "../../lib/format";
 import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
@@ -10,7 +11,7 @@ const CPUS = 6;
 export function MatrixTable({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   const irqs = new Map(view.inventory?.irqs.map((irq) => [irq.irq, irq]));
   return (
-    <div className={styles.tableBox}>
+    <Scroll label="Interrupts as a table" className={styles.tableBox}>
       <table className="table">
         <thead>
           <tr>
@@ -59,6 +60,6 @@ export function MatrixTable({ view, rows }: { view: NodeView; rows: MatrixRow[] 
           })}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { machine } from "../testData";
-import { columnsOf, scaleEnd, scalePosition } from "./matrixPainter";
+import { columnRate, columnsOf, scaleEnd, scalePosition } from "./matrixPainter";
 import type { MatrixRow } from "./matrixRows";
 
 const row = (...rates: number[]): MatrixRow => ({
@@ -10,16 +10,39 @@ const row = (...rates: number[]): MatrixRow => ({
 
 test("columns are grouped by NUMA node, and each node's first column is marked", () => {
   const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 2 });
-  expect(columnsOf(topology)).toEqual([
-    { cpu: 0, starts: 0 },
-    { cpu: 1, starts: null },
-    { cpu: 4, starts: null },
-    { cpu: 5, starts: null },
-    { cpu: 2, starts: 1 },
-    { cpu: 3, starts: null },
-    { cpu: 6, starts: null },
-    { cpu: 7, starts: null },
+  expect(columnsOf(topology, 900).map(({ cpus, starts }) => [...cpus, starts])).toEqual([
+    ...[
+      [0, 0],
+      [1, null],
+      [4, null],
+      [5, null],
+    ],
+    ...[
+      [2, 1],
+      [3, null],
+      [6, null],
+      [7, null],
+    ],
   ]);
+});
+
+test("CPUs too narrow for a phone are summed by L3", () => {
+  const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 4, coresEach: 8, threads: 2 });
+  const columns = columnsOf(topology, 350);
+  expect(columns.map(({ name, starts }) => [name, starts]).slice(3, 6)).toEqual([
+    ["L3 3", null],
+    ["L3 4", 1],
+    ["L3 5", null],
+  ]);
+  const counts = {
+    ...row(),
+    perS: new Map([
+      [0, 3],
+      [64, 4],
+      [8, 5],
+    ]),
+  };
+  expect(columns.map((column) => columnRate(counts, column)).slice(0, 2)).toEqual([7, 5]);
 });
 
 test.each([

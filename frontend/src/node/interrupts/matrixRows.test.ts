@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { chipsByCpu, queueLabel } from "../cores/irqChips";
+import { chipsByCpu, queuesLabel } from "../cores/irqChips";
 import { change, frame, inventory, irq } from "../testData";
 import { ownerOf } from "./irqAffinity";
 import { averageRates, matrixRows, stableRowOrder } from "./matrixRows";
@@ -58,6 +58,10 @@ test("without samples rates are unknown and not zero", () => {
 });
 
 describe("an interrupt's owner is", () => {
+  const plan = (was: string, becomes: string) => ({
+    actions: [{ key: "irq/41/affinity", was, becomes, reason: "" }],
+    allow_isolated: false,
+  });
   const online = [0, 1, 2, 3];
   const moved = irq(41, { requested: "2" });
   test.each([
@@ -78,6 +82,27 @@ describe("an interrupt's owner is", () => {
       "irqbalance",
     ],
     ["a running controller", moved, ["irqbalance"], [], "irqbalance"],
+    ["nobody after an undo: it is as found", irq(41), [], [change({ state: "rolled_back" })], "as found"],
+    [
+      "nobody after a policy that moved it several times was disabled",
+      irq(41, { requested: "1" }),
+      ["irqbalance"],
+      [
+        change({ id: "a", plan: plan("1", "2"), created_at: "2026-11-20T08:00:00Z", policy_id: 3 }),
+        change({ id: "b", plan: plan("2", "1"), created_at: "2026-11-20T09:00:00Z", policy_id: 3 }),
+      ],
+      "as found",
+    ],
+    [
+      "Coresteer's earlier change after the undo of a later one",
+      moved,
+      [],
+      [
+        change({ id: "a", created_at: "2026-11-20T08:00:00Z" }),
+        change({ id: "b", plan: plan("2", "3"), state: "rolled_back" }),
+      ],
+      "Coresteer (ann)",
+    ],
     ["the kernel when all CPUs are allowed", irq(41), [], [], "kernel default"],
     ["unknown otherwise", moved, [], [change({ key: "irq/42/affinity" })], "unknown"],
   ])("%s", (_, subject, controllers, changes, who) =>
@@ -92,15 +117,25 @@ describe("an interrupt's owner is", () => {
 });
 
 test.each([
-  [["rx-3", "tx-3"], "eth0-3"],
-  [["rx-3"], "eth0 rx-3"],
-  [[], "eth0"],
-  [["rx-0", "rx-1", "rx-2"], "eth0 ×3"],
-])("the chip of queues %o is %s", (queues, label) => expect(queueLabel("eth0", queues)).toBe(label));
+  [["rx-3", "tx-3"], "-3"],
+  [["rx-3"], " rx-3"],
+  [[], ""],
+  [["rx-0", "rx-1", "rx-2"], "-0…2"],
+  [["rx-0", "tx-0", "rx-1", "tx-1"], "-0…1"],
+  [["rx-0", "rx-5"], " ×2"],
+  [["rx-0", "tx-0", "rx-5", "tx-5"], " ×2"],
+])("the chip of queues %o ends in “%s”", (queues, label) => expect(queuesLabel(queues)).toBe(label));
 
 test("chips are at the effective CPU; an interrupt with many target CPUs has none", () => {
   const chips = chipsByCpu(
     inventory([irq(1, { effective: "2" }), irq(2, { effective: null, requested: "0-7" }), irq(3, { netdev: null })]),
   );
-  expect([...chips].map(([cpu, on]) => [cpu, on.map(({ irq: number }) => number)])).toEqual([[2, [1]]]);
+  expect([...chips].map(([cpu, on]) => [cpu, on.map(({ irqs }) => irqs)])).toEqual([[2, [[1]]]]);
+});
+
+test("the interrupts of a NIC on one CPU are one chip", () => {
+  const eight = Array.from({ length: 8 }, (_, queue) => irq(30 + queue, { queues: [`rx-${queue}`], effective: "2" }));
+  const chips = chipsByCpu(inventory([...eight, irq(50, { netdev: "eth1", queues: [], effective: "2" })])).get(2);
+  expect(chips?.map(({ netdev, queues }) => netdev + queues)).toEqual(["eth0-0…7", "eth1"]);
+  expect(chips?.[0]?.irqs).toEqual([30, 31, 32, 33, 34, 35, 36, 37]);
 });

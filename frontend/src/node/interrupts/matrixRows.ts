@@ -17,7 +17,7 @@ export type MatrixRow = {
 export type Rates = Map<string, Map<number, number>>;
 
 /** Mean rates over the frames with interrupt counts, null without any. */
-export function averageRates(frames: RatesFrame[]): Rates | null {
+export function averageRates(frames: readonly RatesFrame[]): Rates | null {
   const byLabel: Rates = new Map();
   const seconds = frames.reduce((sum, frame) => (frame.irqs === null ? sum : sum + frame.duration_s), 0);
   if (seconds <= 0) return null;

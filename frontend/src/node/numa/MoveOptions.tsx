@@ -103,10 +103,7 @@ function OptionTable({ pid, options, onChoose }: TableProps) {
           <th className="n" title="Predicted speed-up of this process">
             speed-up
           </th>
-          <th
-            className={`n ${styles.wide}`}
-            title="CPU time that all processes together are predicted to save, in CPUs"
-          >
+          <th className="n" title="CPU time that all processes together are predicted to save, in CPUs">
             CPUs saved
           </th>
           <th>
@@ -126,7 +123,7 @@ function OptionTable({ pid, options, onChoose }: TableProps) {
                 {pages !== null && <small>…{pages}</small>}
               </td>
               <td className={`n ${paysOff(option) ? "" : "muted"}`}>{factor(option.speed_up)}</td>
-              <td className={`n ${styles.wide} ${paysOff(option) ? "" : "muted"}`}>{savedText(option)}</td>
+              <td className={`n ${paysOff(option) ? "" : "muted"}`}>{savedText(option)}</td>
               <td className="n">
                 <Button
                   variant={isBest ? "filled" : "default"}

@@ -34,7 +34,7 @@ export function NodeMemoryTable({ nodes, memory, traffic, trafficUnknown }: Prop
             <tr>
               <th>node, CPUs</th>
               <th>memory</th>
-              <th className={`n ${styles.wide}`}>used</th>
+              <th className="n">used</th>
               <th className="n">free</th>
               <th className="n" title="Pages allocated on this node by its own CPUs (numastat local_node)">
                 local
@@ -42,7 +42,7 @@ export function NodeMemoryTable({ nodes, memory, traffic, trafficUnknown }: Prop
               <th className="n" title="Pages allocated on this node by CPUs of other nodes (numastat other_node)">
                 remote
               </th>
-              <th className={`n ${styles.wide}`} title="Traffic of this node's memory, of what it can transfer (HMAT)">
+              <th className="n" title="Traffic of this node's memory, of what it can transfer (HMAT)">
                 bandwidth
               </th>
             </tr>
@@ -97,7 +97,7 @@ function Row({ id, cpus, memory, traffic, why }: RowProps) {
       <td className={styles.kinds}>
         <Kinds parts={memory === undefined ? null : memoryParts(memory)} />
       </td>
-      <td className={`n ${styles.wide}`}>
+      <td className="n">
         {figure(
           formatFigure(bytes(total === null || free === null ? null : total - free)),
           total === null ? null : free,
@@ -107,7 +107,7 @@ function Row({ id, cpus, memory, traffic, why }: RowProps) {
       <td className="n">{figure(formatFigure(bytes(free)), free)}</td>
       <td className="n">{figure(formatFigure(perSecond(memory?.local_pages_per_s)), memory?.local_pages_per_s)}</td>
       <td className="n">{figure(formatFigure(perSecond(memory?.remote_pages_per_s)), memory?.remote_pages_per_s)}</td>
-      <td className={`n ${styles.wide}`}>
+      <td className="n">
         <Bandwidth memory={memory} traffic={traffic} why={why ?? NOT_REPORTED} />
       </td>
     </tr>

@@ -39,27 +39,20 @@ function Loaded({ view }: { view: NodeView }) {
         {errorMessage(numa.error)}
       </p>
     );
-  const isKnown = numa.data !== undefined && numa.data.at !== null;
-  const why = numa.data?.bandwidth_unknown ?? null;
-  const trafficUnknown = numa.data?.traffic_unknown ?? null;
-  const traffic = numa.data?.traffic ?? [];
+  if (numa.data === undefined)
+    return (
+      <div className={`hatched ${styles.nothing}`}>
+        <span>Loading the memory of nodes and processes.</span>
+      </div>
+    );
+  const { at, nodes: memory, tasks, traffic, bandwidth_unknown: why, traffic_unknown: trafficUnknown } = numa.data;
   return (
     <>
       <div className={styles.nodes}>
-        <NodeMemoryTable
-          nodes={nodes}
-          memory={numa.data?.nodes ?? []}
-          traffic={traffic}
-          trafficUnknown={trafficUnknown}
-        />
+        <NodeMemoryTable nodes={nodes} memory={memory} traffic={traffic} trafficUnknown={trafficUnknown} />
         <div className={styles.matrices}>
           <DistanceMatrix nodes={nodes} />
-          <TrafficMatrix
-            nodes={nodes}
-            traffic={traffic}
-            entries={numa.data?.tasks ?? []}
-            trafficUnknown={trafficUnknown}
-          />
+          <TrafficMatrix nodes={nodes} traffic={traffic} entries={tasks} trafficUnknown={trafficUnknown} />
         </div>
       </div>
       {why !== null && (
@@ -67,13 +60,11 @@ function Loaded({ view }: { view: NodeView }) {
           <b>Contention is unknown:</b> {why} Predictions leave it out.
         </p>
       )}
-      {isKnown ? (
-        <NumaTaskTable view={view} entries={numa.data.tasks} bandwidthUnknown={why} />
+      {at !== null ? (
+        <NumaTaskTable view={view} entries={tasks} bandwidthUnknown={why} />
       ) : (
         <div className={`hatched ${styles.nothing}`}>
-          <span>
-            {numa.data === undefined ? "Loading processes." : "The agent has not reported the memory of processes yet."}
-          </span>
+          <span>The agent has not reported the memory of processes yet.</span>
         </div>
       )}
     </>

@@ -1,6 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { type MouseEvent, useMemo, useRef, useState } from "react";
 import { Scroll } from "../../components/Scroll";
+import { SortHeading } from "../../components/SortHeading";
 import { Unknown } from "../../components/Unknown";
 import { bytes, formatFigure, percent } from "../../lib/format";
 import nodeStyles from "../node.module.css";
@@ -15,7 +16,6 @@ import {
   filterEntries,
   memoryShares,
   type NumaEntry,
-  nextSort,
   runsOn,
   sortEntries,
   type TaskColumn,
@@ -32,7 +32,7 @@ const SLOW = 1.1;
 
 const HEADINGS: { column: TaskColumn; label: string; title: string; className: string }[] = [
   { column: "name", label: "process", title: "Name and PID", className: "" },
-  { column: "cpus", label: "CPUs", title: "CPU time of the last interval, in CPUs", className: `n ${styles.wide}` },
+  { column: "cpus", label: "CPUs", title: "CPU time of the last interval, in CPUs", className: "n" },
   { column: "memory", label: "memory by node", title: "Resident memory; sorted by its size", className: "" },
   { column: "remote", label: "remote", title: "Share of its memory on nodes where it does not run", className: "n" },
   {
@@ -45,7 +45,7 @@ const HEADINGS: { column: TaskColumn; label: string; title: string; className: s
     column: "contention",
     label: "contention",
     title: "Delay by other processes' memory traffic, as a factor of its run time",
-    className: `n ${styles.wide}`,
+    className: "n",
   },
 ];
 
@@ -64,6 +64,9 @@ export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
   const visible = ordered.slice(0, shown);
   const maxRows = useRef(0);
   maxRows.current = Math.max(maxRows.current, visible.length);
+  const heading = ({ column, ...rest }: (typeof HEADINGS)[number]) => (
+    <SortHeading key={column} {...{ column, sort, ...rest }} onSort={(tasks) => view.navigate({ tasks })} />
+  );
   if (entries.length === 0)
     return <p className={nodeStyles.note}>No process uses at least 0.2 CPUs or 256 MiB of memory.</p>;
   return (
@@ -91,15 +94,9 @@ export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
           <table className={`table ${styles.tasks}`}>
             <thead>
               <tr>
-                {HEADINGS.slice(0, 2).map((heading) => (
-                  <Heading key={heading.column} view={view} {...heading} />
-                ))}
-                <th className={styles.wide} title="NUMA nodes of the CPUs where it runs">
-                  runs on
-                </th>
-                {HEADINGS.slice(2).map((heading) => (
-                  <Heading key={heading.column} view={view} {...heading} />
-                ))}
+                {HEADINGS.slice(0, 2).map(heading)}
+                <th title="NUMA nodes of the CPUs where it runs">runs on</th>
+                {HEADINGS.slice(2).map(heading)}
               </tr>
             </thead>
             <tbody>
@@ -118,31 +115,6 @@ export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
         )}
       </div>
     </>
-  );
-}
-
-type HeadingProps = { view: NodeView; column: TaskColumn; label: string; title: string; className: string };
-
-function Heading({ view: { search, navigate }, column, label, title, className }: HeadingProps) {
-  const isDescending = search.tasks === `-${column}`;
-  const isSorted = isDescending || search.tasks === column;
-  return (
-    <th
-      className={className || undefined}
-      title={title}
-      aria-sort={isSorted ? (isDescending ? "descending" : "ascending") : "none"}
-    >
-      <button
-        type="button"
-        className={styles.sortable}
-        onClick={() => navigate({ tasks: nextSort(search.tasks, column) })}
-      >
-        {label}
-        <span aria-hidden="true" data-sorted={isSorted || undefined}>
-          {isSorted && !isDescending ? "↑" : "↓"}
-        </span>
-      </button>
-    </th>
   );
 }
 
@@ -165,8 +137,8 @@ function Row({ view, sel, entry, bandwidthUnknown }: RowProps) {
         </SelectionLink>{" "}
         <span className="muted">{task.pid}</span>
       </td>
-      <td className={`n ${styles.wide}`}>{task.cpu_share.toFixed(2)}</td>
-      <td className={styles.wide}>
+      <td className="n">{task.cpu_share.toFixed(2)}</td>
+      <td>
         {here.length === 0 ? (
           <Unknown why="Its CPU time by node is unknown." />
         ) : (
@@ -183,7 +155,7 @@ function Row({ view, sel, entry, bandwidthUnknown }: RowProps) {
       <td className={`n ${run_time !== null && run_time >= SLOW ? "warn" : ""}`}>
         {run_time === null ? <Unknown why={why} /> : factor(run_time)}
       </td>
-      <td className={`n ${styles.wide}`}>
+      <td className="n">
         {contention === null ? (
           <Unknown why={bandwidthUnknown ?? (shares === null ? why : CONTENTION_UNKNOWN)} />
         ) : (

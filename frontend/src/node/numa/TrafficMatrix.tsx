@@ -28,26 +28,26 @@ export function TrafficMatrix({ nodes, traffic, entries, trafficUnknown }: Props
   const [source, formula] = SOURCES[!matrix?.isBytes ? "cpus" : trafficUnknown === null ? "measured" : "processes"];
   const largest = Math.max(0, ...(matrix?.values ?? []).flat().map((value) => value ?? 0));
   const without = missing(entries);
+  const unknown =
+    matrix === null
+      ? "The memory of no busy process is known yet."
+      : (trafficUnknown ?? "resctrl does not state it at the moment.");
+  const values = matrix?.values ?? nodes.map(() => nodes.map(() => null));
   return (
     <NodeMatrix
       heading={`Traffic between nodes${matrix === null ? "" : ` (${matrix.unit})`}`}
       title={`Memory accesses from the CPUs of a node (row) to the memory of a node (column). ${formula}.`}
       nodes={nodes}
-      rows={
-        matrix?.values.map((row) =>
-          row.map((value) =>
-            value === null
-              ? null
-              : { text: short(value), title: matrix.title(value), strength: largest === 0 ? 0 : value / largest },
-          ),
-        ) ?? null
-      }
-      unknown={
-        matrix === null
-          ? "The memory of no busy process is known yet."
-          : (trafficUnknown ?? "resctrl does not state it at the moment.")
-      }
+      rows={values.map((row) =>
+        row.map((value) =>
+          value === null || matrix === null
+            ? null
+            : { text: short(value), title: matrix.title(value), strength: largest === 0 ? 0 : value / largest },
+        ),
+      )}
+      unknown={unknown}
     >
+      {matrix === null && <p className={styles.source}>{unknown}</p>}
       {matrix !== null && (
         <p className={styles.source} title={`${formula}.`}>
           {source}

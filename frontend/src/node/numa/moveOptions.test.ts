@@ -24,7 +24,7 @@ const { task } = entry({ pid: 812, affinity: "0-7", allowed: "0-7", bytes_by_nod
 test("an option names place, pages, time and benefit", () => {
   expect(placeText(option())).toBe("Run on node 1 (CPUs 4-7)");
   expect(placeText(option({ cpus: "4" }))).toBe("Run on node 1 (CPU 4)");
-  expect(pagesText(pages)).toBe("and move 512 MiB (about 0.4 s)");
+  expect(pagesText(pages)).toBe("and move 512\u00a0MiB (about 0.4 s)");
   expect(pagesText(option())).toBeNull();
   expect(benefitText(option())).toBe("Predicted: speed-up ×1.35, 0.42 CPUs saved.");
   expect(benefitText(option({ speed_up: 0.9, saved_cpus: -0.1 }))).toBe("Predicted: speed-up ×0.90, 0.10 CPUs lost.");
@@ -35,9 +35,9 @@ test.each([
   [0.0001, "1 ms"],
   [0.04, "40 ms"],
   [1.1159, "1.1 s"],
-  [75, "1 min 15 s"],
+  [75, "1\u00a0min 15\u00a0s"],
 ])("a cost of %d s is about %s", (cost_s, text) => {
-  expect(pagesText({ ...pages, cost_s })).toBe(`and move 512 MiB (about ${text})`);
+  expect(pagesText({ ...pages, cost_s })).toBe(`and move 512\u00a0MiB (about ${text})`);
 });
 
 test.each([

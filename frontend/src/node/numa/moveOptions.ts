@@ -96,6 +96,8 @@ export function ownersOf(
   if (task.bound) owners.push("kernel thread bound to its CPUs");
   else if (sameCpus(task.affinity, task.allowed)) owners.push("CPUs chosen by the kernel's scheduler");
   else if (isOurs) owners.push(`CPUs set by Coresteer (${change?.created_by}), ${change?.state}`);
+  else if (affinity !== undefined && change?.applied_at !== null && sameCpus(affinity.was, task.affinity))
+    owners.push("CPUs as found before the last change");
   else owners.push("CPUs restricted by the program or a person");
   if (task.mempolicy !== null) owners.push(`memory placed by the program's own policy, ${task.mempolicy}`);
   for (const { policy_name, mode, evaluation } of decisions)

@@ -5,7 +5,6 @@ import {
   filterEntries,
   memoryParts,
   memoryShares,
-  nextSort,
   nodeColour,
   performanceText,
   runsOn,
@@ -67,15 +66,6 @@ test.each([
   expect(pids(filterEntries(entries, text))).toEqual(expected);
 });
 
-test("a heading sorts figures descending, then ascending, then not; names the other way round", () => {
-  expect([nextSort(undefined, "cpus"), nextSort("-cpus", "cpus"), nextSort("cpus", "cpus")]).toEqual([
-    "-cpus",
-    "cpus",
-    undefined,
-  ]);
-  expect(nextSort("-cpus", "name")).toBe("name");
-});
-
 test("memory of a node adds up to its size; what is unknown is not counted as the kernel's", () => {
   const kinds = (over: Partial<typeof memory> | { file_bytes: null; total_bytes: null }) =>
     memoryParts({ ...memory, ...over })?.map(({ kind, bytes }) => [kind, bytes / GIB]);
@@ -109,7 +99,7 @@ test("distances are unknown unless every node has one to every other", () => {
 
 test("the performance of memory is in one text without what the firmware does not state", () => {
   const known = { ...memory, bandwidth_bytes_per_s: 128 * GIB, latency_ns: 76, write_latency_ns: 80 };
-  expect(performanceText(known)).toBe("Reads: 128 GiB/s, 76 ns. Writes: 80 ns.");
+  expect(performanceText(known)).toBe("Reads: 128\u00a0GiB/s, 76 ns. Writes: 80 ns.");
   expect(performanceText(memory)).toBe("");
 });
 

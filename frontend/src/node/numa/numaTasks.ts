@@ -92,12 +92,6 @@ export function sortEntries(entries: NumaEntry[], sort: TaskSort | undefined): N
   });
 }
 
-/** The sort after a click on a column's heading: figures descending first, then ascending, then the default order. */
-export function nextSort(sort: TaskSort | undefined, column: TaskColumn): TaskSort | undefined {
-  const [first, second]: TaskSort[] = column === "name" ? [column, `-${column}`] : [`-${column}`, column];
-  return sort === first ? second : sort === second ? undefined : first;
-}
-
 /** A kind of a NUMA node's memory. bytes: null where unknown. share: of all memory. */
 export type MemoryPart = { kind: "anon" | "file" | "other" | "unknown" | "free"; bytes: number; share: number };
 

@@ -15,7 +15,7 @@ test("bytes have a common unit, and what is unknown stays so", () => {
     [3, 0.5],
     [0, null],
   ]);
-  expect(found?.title(0.5)).toBe("512 MiB/s");
+  expect(found?.title(0.5)).toBe("512\u00a0MiB/s");
 });
 
 test("without bytes there are CPUs' worth of accesses, without these nothing", () => {

@@ -1,10 +1,12 @@
 import { type ReactNode, useMemo } from "react";
-import { ABSENT_SHARE, ABSENT_U32 } from "../../api/constants";
+import { ABSENT_U32 } from "../../api/constants";
 import { bytes, formatFigure, percent, perSecond } from "../../lib/format";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { averageRates } from "../interrupts/matrixRows";
 import nodeStyles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
+import { meanShares, percents } from "../time/load";
+import { useLiveLoad } from "../time/useLoad";
 import { cachesOf, cpuLocation, isolatedCpus } from "../topology";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 import styles from "./panel.module.css";
@@ -18,6 +20,8 @@ const KINDS = [
   ["steal", "taken by the hypervisor for other guests"],
   ["iowait", "idle with I/O outstanding"],
 ] as const;
+
+type Kind = (typeof KINDS)[number][0];
 
 const COUNTS = [
   ["net_rx", "softirq NET_RX"],
@@ -35,15 +39,17 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
   const { topology } = view;
   const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
   const isolated = useMemo(() => isolatedCpus(topology), [topology]);
+  const load = useLiveLoad(view.window);
   if (found === undefined)
     return (
       <PanelFrame view={view} title={`CPU ${cpu}`}>
         <p className="muted">This node has no CPU {cpu}.</p>
       </PanelFrame>
     );
-  const tasks = view.node.tasks.filter((task) => task.cpu === cpu).sort((a, b) => b.cpu_share - a.cpu_share);
+  // What follows would move when the first samples arrive.
+  const isWaiting = load.frames.length === 0 && view.past === null && view.staleSince === null;
   return (
-    <PanelFrame view={view} title={`CPU ${cpu}`} note={found.online ? undefined : "offline"}>
+    <PanelFrame view={view} title={`CPU ${cpu}`} note={found.online ? undefined : "offline"} chart="softirq">
       <PropertyList
         of={[
           ["location", cpuLocation(topology, cpu)],
@@ -63,29 +69,26 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
           found.capacity === null ? null : ["capacity", String(found.capacity)],
         ]}
       />
-      {found.online && <Now view={view} cpu={cpu} />}
-      {found.online && <h3>Tasks that last ran here</h3>}
       {!found.online ? (
         <p className="muted">Offline: no task runs and no interrupt is handled here.</p>
-      ) : tasks.length === 0 ? (
-        <p className="muted">None of the busiest tasks.</p>
+      ) : isWaiting ? (
+        <p className="muted" data-waiting>
+          Waiting for the first samples.
+        </p>
       ) : (
-        <ul className={styles.plain}>
-          {tasks.map((task) => (
-            <li key={task.pid}>
-              {task.name} <span className="muted">{task.pid}</span> {formatFigure(percent(100 * task.cpu_share))}
-            </li>
-          ))}
-        </ul>
+        <Now view={view} cpu={cpu} />
       )}
     </PanelFrame>
   );
 }
 
+/** The last part, the interrupts, grows and shrinks while the panel is open. */
 function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   useFrames(view.window);
   const frame = view.window.last;
-  const rates = averageRates(view.window.recent);
+  const { frames } = useLiveLoad(view.window);
+  const means = useMemo(() => new Map(KINDS.map(([name]) => [name, percents(meanShares(frames, name))])), [frames]);
+  const rates = useMemo(() => averageRates(frames), [frames]);
   const here = (view.inventory?.irqs ?? [])
     .map((irq) => ({ irq, rate: rates?.get(String(irq.irq))?.get(cpu) ?? 0 }))
     .filter(
@@ -93,9 +96,9 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
         rate > 0 || (irq.netdev !== null && targetCpus(irq).length === 1 && targetCpus(irq)[0] === cpu),
     )
     .sort((a, b) => b.rate - a.rate);
-  const share = (name: string): ReactNode => {
-    const value = frame?.share(name)?.[cpu] ?? ABSENT_SHARE;
-    return value === ABSENT_SHARE ? <span className="muted">–</span> : <Bar percent={value / 2} name={name} />;
+  const share = (name: Kind): ReactNode => {
+    const value = means.get(name)?.[cpu] ?? null;
+    return value === null ? <span className="muted">–</span> : <Bar percent={value} name={name} />;
   };
   const counted = (name: string): string => {
     const value = frame?.count(name)?.[cpu] ?? ABSENT_U32;
@@ -103,7 +106,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   };
   return (
     <>
-      {view.past !== null && <p className="muted">Paused: values of the last received sample.</p>}
+      {view.past !== null && <p className="muted">Paused: values of the last received samples.</p>}
       <dl className={nodeStyles.kv}>
         {KINDS.map(([name, meaning]) => (
           <div key={name}>
@@ -112,6 +115,10 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
           </div>
         ))}
       </dl>
+      <h3>Softirq and softnet</h3>
+      <PropertyList of={COUNTS.map(([name, label]) => [label, counted(name)] as const)} />
+      <h3>Tasks that last ran here</h3>
+      <Tasks view={view} cpu={cpu} />
       <h3>Interrupts handled here</h3>
       {here.length === 0 ? (
         <p className="muted">None in the last 5 s.</p>
@@ -134,9 +141,21 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
         </table>
       )}
       {here.length > SHOWN_IRQS && <p className="muted">and {here.length - SHOWN_IRQS} more in the matrix</p>}
-      <h3>Softirq and softnet</h3>
-      <PropertyList of={COUNTS.map(([name, label]) => [label, counted(name)] as const)} />
     </>
+  );
+}
+
+function Tasks({ view, cpu }: { view: NodeView; cpu: number }) {
+  const tasks = view.node.tasks.filter((task) => task.cpu === cpu).sort((a, b) => b.cpu_share - a.cpu_share);
+  if (tasks.length === 0) return <p className="muted">None of the busiest tasks.</p>;
+  return (
+    <ul className={styles.plain}>
+      {tasks.map((task) => (
+        <li key={task.pid}>
+          {task.name} <span className="muted">{task.pid}</span> {formatFigure(percent(100 * task.cpu_share))}
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -31,13 +31,10 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
   const key = `irq/${number}/affinity`;
   const latest = view.changes.find((change) => change.plan.actions.some((action) => action.key === key));
   return (
-    <PanelFrame
-      view={view}
-      title={`IRQ ${number}`}
-      note={[irq.name, netdev?.driver, irq.chip].filter(Boolean).join(" · ")}
-    >
+    <PanelFrame view={view} title={`IRQ ${number}`} note={irq.name} chart="interrupts">
       <PropertyList
         of={[
+          ["name", [irq.name, netdev?.driver, irq.chip].filter(Boolean).join(" · ")],
           ["rate", <Rate key="rate" view={view} irq={irq} />],
           ["requested", <code key="requested">{irq.requested ?? "not readable"}</code>],
           [

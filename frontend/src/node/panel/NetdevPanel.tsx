@@ -17,14 +17,19 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
       </PanelFrame>
     );
   return (
-    <PanelFrame view={view} title={name} note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver unknown")}>
+    <PanelFrame
+      view={view}
+      title={name}
+      note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver unknown")}
+      chart="throughput"
+    >
       <PropertyList
         of={[
           ["speed", netdev.speed_bits_per_s === null ? "unknown" : formatFigure(linkSpeed(netdev.speed_bits_per_s))],
           ["MTU", netdev.mtu === null ? "unknown" : String(netdev.mtu)],
           ["NUMA node", netdev.numa_node === null ? "unknown" : String(netdev.numa_node)],
           ["link", netdev.up === null ? "unknown" : netdev.up ? "up" : "down"],
-          netdev.management ? ["management", "carries the agent's connection or the default route"] : null,
+          netdev.management ? ["management", "carries the agent's connection to the backend"] : null,
         ]}
       />
       <Rates view={view} name={name} />

@@ -53,9 +53,9 @@ export function NodePolicies({ view }: { view: NodeView }) {
       {known && latest.length === 0 && (
         <p className={nodeStyles.note}>No policy has been evaluated on this node yet.</p>
       )}
-      {latest.length > 0 && (
+      {known && latest.length > 0 && (
         <Evaluations>
-          {recommended.data?.map((decision) => (
+          {recommended.data.map((decision) => (
             <Recommendation key={decision.policy_id} view={view} decision={decision} />
           ))}
           {others.map((decision) => (
@@ -64,9 +64,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
               <EvaluationResult evaluation={decision.evaluation} label={decision.policy_name} onSelect={select} />
             </article>
           ))}
-          {drifts.data !== undefined && drifts.data.length > 0 && (
-            <Drifts of={drifts.data} names={latest} onSelect={select} />
-          )}
+          {drifts.data.length > 0 && <Drifts of={drifts.data} names={latest} onSelect={select} />}
         </Evaluations>
       )}
     </section>
@@ -98,7 +96,7 @@ function Head({ decision }: { decision: Decision }) {
         <Link
           to="/policies/$policyId"
           params={{ policyId: policy_id }}
-          search={{ tab: "proof" }}
+          search={{ tab: "overview" }}
           className="tag change"
           title={holdout.help}
         >

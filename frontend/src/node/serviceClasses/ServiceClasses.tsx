@@ -11,7 +11,7 @@ import { classesQuery } from "../../policies/queries";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { classesHistoryQuery } from "../queries";
-import { useSteps } from "../timeseries/MetricCharts";
+import { useSteps } from "../timeseries/usePoints";
 import {
   attainedPercent,
   type ClassReport,
@@ -256,12 +256,13 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
         <span className="muted">Response times</span>
         <Segments label="Percentile" value={percentile} options={PERCENTILES} onChange={setPercentile} />
       </div>
-      <div className={`${nodeStyles.charts} ${styles.charts}`}>
+      <div className={styles.charts}>
         <TimeChart
           title={`F of ${policy.name}`}
           lines={f}
           points={points}
           format={ratio}
+          unit=""
           axis={axis}
           absent={absent}
           level={1}
@@ -271,6 +272,7 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
           lines={response}
           points={points}
           format={micros}
+          unit="µs"
           axis={axis}
           absent={absent}
         />

@@ -27,7 +27,7 @@ const cellsOf = (coscheduled: Coscheduled): (string | null)[] => {
 };
 
 test("a process's pending bytes, expected run time and boosts are shown", () => {
-  expect(cellsOf(FIRST)).toEqual(["2.00 KiB", "−12.3 ms", "34 of 100 periods"]);
+  expect(cellsOf(FIRST)).toEqual(["2.00\u00a0KiB", "−12.3\u00a0ms", "34 of 100 periods"]);
 });
 
 test("without a pending message there is no expected run time, and without the policy nothing", () => {

@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { HeatBlock, NO_DATA } from "../../charts/heatBlock";
+import type { HeatShare } from "../cpuShares";
 import { frame } from "../testData";
 import { LiveWindow } from "./liveWindow";
 
@@ -23,6 +25,15 @@ test("only frames of the last 5 s are averaged", () => {
   expect(window.last?.time_ms).toBe(NOW);
 });
 
+test("the stated load is that of the first frame, then the mean of every 5 s", () => {
+  const window = new LiveWindow(1, 60, 1, 0);
+  const stated = [20, 40, 60, 80, 100, 120].map((value, second) => {
+    window.push(busy(NOW + second * 1000, value));
+    return window.load().shares.busy[0];
+  });
+  expect(stated).toEqual([20, 20, 20, 20, 20, 80]);
+});
+
 test("a recent frame corrects the node's clock, a late one does not", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   window.push(busy(NOW + 30_000, 20));
@@ -31,17 +42,39 @@ test("a recent frame corrects the node's clock, a late one does not", () => {
   expect(window.now()).toBe(NOW + 30_000);
 });
 
-test("without frames the window advances without data and drops the last frames", () => {
+test("without frames the window advances without data, and the last frame stays, marked stale after 3 s", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   window.push(busy(NOW, 20));
   const before = window.range().to;
   vi.setSystemTime(NOW + 2000);
   window.tick();
-  expect(window.range().to).toBe(before);
-  vi.setSystemTime(NOW + 10_000);
+  expect([window.range().to, window.staleSince()]).toEqual([before, null]);
+  vi.setSystemTime(NOW + 4000);
   window.tick();
-  expect(window.range().to).toBe(before + 10_000);
-  expect(window.last).toBeUndefined();
+  expect([window.range().to, window.staleSince(), window.last?.time_ms]).toEqual([before + 4000, NOW, NOW]);
+  window.push(busy(NOW + 4000, 20));
+  expect(window.staleSince()).toBeNull();
+});
+
+test("a node that samples every 5 s is stale after three intervals", () => {
+  const window = new LiveWindow(1, 60, 5, 0);
+  window.push(frame({ time_ms: NOW, duration_s: 5 }));
+  const staleAfter = (ms: number) => {
+    vi.setSystemTime(NOW + ms);
+    window.tick();
+    return window.staleSince();
+  };
+  expect([staleAfter(14_000), staleAfter(16_000)]).toEqual([null, NOW]);
+});
+
+test("a window of another span takes over the newest frames, unless it has its own", () => {
+  const [before, after] = [new LiveWindow(1, 60, 1, 0), new LiveWindow(1, 3600, 1, 0)];
+  before.push(busy(NOW, 20));
+  after.follow(before);
+  expect(after.last?.time_ms).toBe(NOW);
+  before.push(busy(NOW + 1000, 20));
+  after.follow(before);
+  expect(after.last?.time_ms).toBe(NOW);
 });
 
 test("listeners are not called while a range is drawn, and once afterwards", () => {
@@ -58,11 +91,14 @@ test("listeners are not called while a range is drawn, and once afterwards", () 
   expect(listener).toHaveBeenCalledTimes(1);
 });
 
-test("another share clears the cells, the same one does not", () => {
+test("the cells of every share keep what live samples showed, and history fills only its own", () => {
   const window = new LiveWindow(1, 60, 1, 0);
-  const { heat } = window;
-  window.show("busy");
-  expect(window.heat).toBe(heat);
-  window.show("softirq");
-  expect(window.heat).not.toBe(heat);
+  window.push(frame({ time_ms: NOW, shares: { busy: [20], softirq: [8] } }));
+  const at = (share: HeatShare, timeMs: number) => window.heat(share).at(0, timeMs);
+  expect([at("busy", NOW - 500), at("softirq", NOW - 500), at("irq", NOW - 500)]).toEqual([20, 8, NO_DATA]);
+  const history = new HeatBlock(1, 60, 1000, NOW - 10_000);
+  history.cells.fill(6);
+  window.fillHeat("softirq", history);
+  expect([at("busy", NOW - 20_000), at("softirq", NOW - 20_000)]).toEqual([NO_DATA, 6]);
+  expect(at("softirq", NOW - 500)).toBe(8);
 });

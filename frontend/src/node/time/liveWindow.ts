@@ -2,29 +2,35 @@ import { HeatBlock } from "../../charts/heatBlock";
 import { type Point, type SeriesAnswer, SeriesRing } from "../../charts/seriesRing";
 import type { Range } from "../../charts/TimeOverlay";
 import type { RatesFrame } from "../../live/frames";
-import type { HeatShare } from "../cpuShares";
+import { HEAT_SHARES, type HeatShare } from "../cpuShares";
+import { largestShare } from "../timeseries/metricValues";
+import { type Load, lastShares, loadOf, NO_LOAD, RECENT_MS, withHistory } from "./load";
 
 /** Columns of a heatmap and points of a chart, requested and stored. */
 export const HEAT_COLUMNS = 900;
 export const CHART_POINTS = 300;
-/** Period over which the matrix and the side panel average, in ms. */
-const RECENT_MS = 5000;
+/** Data older than three intervals, at least 3 s, is stale, as in the backend's presence.registry. */
+const LEAST_STALE_MS = 3000;
+const STALE_INTERVALS = 3;
+const NO_SHARES = new Uint8Array();
 
 /**
  * The live window of one node: filled from history once, then from frames, outside React. Canvases redraw on `on`;
  * components read `version` and render at most once per frame.
  */
 export class LiveWindow {
-  heat: HeatBlock;
   readonly spanMs: number;
   readonly recent: RatesFrame[] = [];
   private readonly series: SeriesRing;
+  /** The cells of every share, so that another one shows at once what is known of it. */
+  private readonly heats: Record<HeatShare, HeatBlock>;
   private readonly listeners = new Set<() => void>();
-  private share: HeatShare = "busy";
   private skewMs: number;
   private count = 0;
   private stepped = { last: 0, fills: 0, count: 0 };
   private fills = 0;
+  private stale: number | null = null;
+  private mean: Load = NO_LOAD;
   private cached: { version: number; points: Point[] } = { version: -1, points: [] };
   /** Set while a range is being drawn: listeners are not called. */
   private held = false;
@@ -34,16 +40,14 @@ export class LiveWindow {
     this.skewMs = skewMs;
     const columnMs = Math.max(intervalS * 1000, this.spanMs / HEAT_COLUMNS);
     const stepMs = Math.max(intervalS * 1000, this.spanMs / CHART_POINTS);
-    this.heat = new HeatBlock(cpus, Math.round(this.spanMs / columnMs), columnMs, this.now());
+    const heat = () => new HeatBlock(cpus, Math.round(this.spanMs / columnMs), columnMs, this.now());
+    this.heats = { busy: heat(), softirq: heat(), irq: heat(), user: heat() };
     this.series = new SeriesRing(Math.round(this.spanMs / stepMs), stepMs, this.now());
   }
 
-  /** Selects the share that the cells show; they are empty until history fills them. */
-  show(share: HeatShare): void {
-    if (share === this.share) return;
-    this.share = share;
-    this.heat = new HeatBlock(this.heat.rows, this.heat.columns, this.heat.columnMs, this.now());
-    this.changed();
+  /** The cells of a share: of live samples, and of history once it was filled. */
+  heat(share: HeatShare): HeatBlock {
+    return this.heats[share];
   }
 
   /** The current time in the node's clock, Unix milliseconds. */
@@ -53,11 +57,27 @@ export class LiveWindow {
 
   /** The shown time range. */
   range(): Range {
-    return { from: this.heat.startMs, to: this.heat.endMs };
+    return { from: this.heats.busy.startMs, to: this.heats.busy.endMs };
   }
 
+  /** The newest frame, however old; see staleSince. */
   get last(): RatesFrame | undefined {
     return this.recent.at(-1);
+  }
+
+  /** The time of the newest frame if it is stale; null while frames arrive, and before the first one. */
+  readonly staleSince = (): number | null => this.stale;
+
+  /** The mean of the last frames, renewed every 5 s; until the first one, the newest of history. */
+  readonly load = (): Load => this.mean;
+
+  /** Takes over the newest frames of a window of another span. */
+  follow(other: LiveWindow): void {
+    if (this.recent.length > 0) return;
+    this.recent.push(...other.recent);
+    this.mean = other.mean;
+    this.stale = other.stale;
+    this.changed();
   }
 
   push(frame: RatesFrame): void {
@@ -65,16 +85,21 @@ export class LiveWindow {
     const skew = frame.time_ms - Date.now();
     if (skew > this.skewMs || Math.abs(skew - this.skewMs) < RECENT_MS) this.skewMs = skew;
     const durationMs = frame.duration_s * 1000;
-    const shares = frame.share(this.share);
-    if (shares !== null) this.heat.push(frame.time_ms, durationMs, shares);
-    this.series.push(frame.time_ms, durationMs, frame.metrics);
+    for (const share of HEAT_SHARES) this.heats[share].push(frame.time_ms, durationMs, frame.share(share) ?? NO_SHARES);
+    const softirq = largestShare(frame.share("softirq"))?.percent ?? null;
+    this.series.push(frame.time_ms, durationMs, { ...frame.metrics, softirq_cpu_percent: softirq });
     while (this.recent[0] !== undefined && frame.time_ms - this.recent[0].time_ms >= RECENT_MS) this.recent.shift();
     this.recent.push(frame);
+    if (this.mean.frames.length === 0 || frame.time_ms - this.mean.timeMs >= RECENT_MS)
+      this.mean = loadOf([...this.recent], this.mean);
+    this.stale = null;
     this.changed();
   }
 
-  fillHeat(block: HeatBlock): void {
-    this.heat.fill(block);
+  fillHeat(share: HeatShare, block: HeatBlock): void {
+    this.heats[share].fill(block);
+    const newest = this.mean.frames.length > 0 ? null : lastShares(this.heats[share]);
+    if (newest !== null) this.mean = withHistory(this.mean, share, newest);
     this.fills += 1;
     this.changed();
   }
@@ -90,9 +115,11 @@ export class LiveWindow {
     const now = this.now();
     const silentMs = now - (this.last?.time_ms ?? 0);
     if (silentMs < 2.5 * Math.max(1000, (this.last?.duration_s ?? 0) * 1000)) return;
-    if (silentMs > RECENT_MS) this.recent.length = 0;
+    const intervalMs = (this.last?.duration_s ?? 0) * 1000;
+    if (this.last !== undefined && silentMs > Math.max(LEAST_STALE_MS, STALE_INTERVALS * intervalMs))
+      this.stale = this.last.time_ms;
     this.series.advance(now);
-    this.heat.advance(now);
+    for (const share of HEAT_SHARES) this.heats[share].advance(now);
     this.changed();
   }
 
@@ -119,8 +146,8 @@ export class LiveWindow {
     if (this.held) return;
     this.count += 1;
     const { last, fills, count } = this.stepped;
-    if (last !== this.heat.last || fills !== this.fills)
-      this.stepped = { last: this.heat.last, fills: this.fills, count: count + 1 };
+    const newest = this.heats.busy.last;
+    if (last !== newest || fills !== this.fills) this.stepped = { last: newest, fills: this.fills, count: count + 1 };
     for (const listener of this.listeners) listener();
   }
 }

@@ -23,3 +23,10 @@ test("marks are at the times of applying and rolling back, in the node's clock",
 test("a change that was never applied has no mark", () => {
   expect(changeMarks([change({ state: "failed", applied_at: null })], 0)).toEqual([]);
 });
+
+test("a change of several settings names the first, one of an experiment has no mark", () => {
+  const actions = [38, 39, 40].map((irq) => ({ key: `irq/${irq}/affinity`, was: "0-3", becomes: "2", reason: "" }));
+  const several = change({ plan: { actions, allow_isolated: false } });
+  expect(changeMarks([several], 0).map(({ label }) => label)).toEqual(["✓ IRQ 38 → 2 +2"]);
+  expect(changeMarks([change({ experiment_id: 7 })], 0)).toEqual([]);
+});

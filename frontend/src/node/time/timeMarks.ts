@@ -12,16 +12,23 @@ const SYMBOL: Record<Change["state"], string> = {
   failed: "✕",
 };
 
-/** Marks of changes on the time axis, in the node's clock: when applied and when rolled back. */
+/** `IRQ 38 → 0 +2`: the first of several texts, and how many more there are. */
+const first = (texts: string[]): string => `${texts[0] ?? ""}${texts.length > 1 ? ` +${texts.length - 1}` : ""}`;
+
+/**
+ * Marks of changes on the time axis, in the node's clock: when applied and when rolled back. Those of an experiment have
+ * none: it switches many times, and is a bar.
+ */
 export function changeMarks(changes: Change[], skewMs: number): Mark[] {
   return changes.flatMap((change) => {
+    if (change.experiment_id !== null) return [];
     const actions = change.plan.actions.map((action) => {
       return { name: settingName(action.key), was: action.was, becomes: action.becomes };
     });
     const mark = (at: string | null, kind: string, label: string): Mark[] =>
       at === null ? [] : [{ key: `${change.id} ${kind}`, timeMs: Date.parse(at) + skewMs, label }];
-    const forth = actions.map(({ name, becomes }) => `${name} → ${becomes}`).join(", ");
-    const back = actions.map(({ name, was }) => `${name} ↶ ${was}`).join(", ");
+    const forth = first(actions.map(({ name, becomes }) => `${name} → ${becomes}`));
+    const back = first(actions.map(({ name, was }) => `${name} ↶ ${was}`));
     return [
       ...mark(change.applied_at, "applied", `${SYMBOL[change.state]} ${forth}`),
       ...(change.state === "rolled_back" ? mark(change.ended_at, "rolled back", back) : []),

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
 import type { Range } from "../../charts/TimeOverlay";
 import { liveConnection, useLive, useNodeSubscription } from "../../live/socket";
@@ -7,33 +7,39 @@ import { LiveWindow } from "./liveWindow";
 
 const TICK_MS = 1000;
 
-/** The node's live window, and the history range to fill it with; a new range after every reconnect. */
-export function useLiveWindow(
-  node: Schemas["Node"],
-  cpus: number,
-  spanS: number,
-  share: HeatShare,
-): { window: LiveWindow; behind: Range } {
+/** window: what is shown; next: what history over the range `behind` fills before show() makes it the shown one. */
+type Live = { window: LiveWindow; next: LiveWindow; behind: Range; show: () => void };
+
+/**
+ * The node's live window, and the history range to fill it with; a new range after every reconnect. After a change of
+ * the span, the previous window stays shown until history has filled the new one.
+ */
+export function useLiveWindow(node: Schemas["Node"], cpus: number, spanS: number, share: HeatShare): Live {
   const intervalS = node.interval_s ?? 1;
   const [skewMs] = useState(node.clock_skew_ms ?? 0);
-  const window = useMemo(() => new LiveWindow(cpus, spanS, intervalS, skewMs), [cpus, spanS, intervalS, skewMs]);
+  const next = useMemo(() => new LiveWindow(cpus, spanS, intervalS, skewMs), [cpus, spanS, intervalS, skewMs]);
+  const [window, setWindow] = useState(next);
+  const show = useCallback(() => setWindow(next), [next]);
   const connections = useConnections();
   // biome-ignore lint/correctness/useExhaustiveDependencies: another connection or share needs its own history.
   const behind = useMemo(() => {
-    const now = window.now();
-    return { from: Math.round(now - window.spanMs), to: Math.round(now) };
-  }, [window, share, connections]);
+    const now = next.now();
+    return { from: Math.round(now - next.spanMs), to: Math.round(now) };
+  }, [next, share, connections]);
 
-  useEffect(() => window.show(share), [window, share]);
+  useEffect(() => {
+    if (next !== window) next.follow(window);
+  }, [window, next]);
   useNodeSubscription(node.id);
   useLive("rates", (frame) => {
-    if (frame.node_id === node.id) window.push(frame);
+    if (frame.node_id !== node.id) return;
+    for (const one of new Set([window, next])) one.push(frame);
   });
   useEffect(() => {
     const timer = setInterval(() => window.tick(), TICK_MS);
     return () => clearInterval(timer);
   }, [window]);
-  return { window, behind };
+  return { window, next, behind, show };
 }
 
 /** The number of reconnects of the live connection. */

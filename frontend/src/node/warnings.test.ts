@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import type { Schemas } from "../api/client";
+import { inventory } from "./testData";
+import { warningsOf } from "./warnings";
+
+const node = (changed: Partial<Schemas["Node"]>) =>
+  ({
+    ...{ mode: "manage", inventory: inventory([]), clock_skew_ms: 0, clock_correction_ms: 0, rejected_samples: 0 },
+    ...changed,
+  }) as Schemas["Node"];
+
+test("a node without a limit has no warnings", () => expect(warningsOf(node({}))).toEqual([]));
+
+test("what limits changes comes first, then what limits the figures", () => {
+  const found = warningsOf(
+    node({
+      ...{ mode: "observe", observe_reason: "It runs in a container.", rejected_samples: 2, clock_skew_ms: -5000 },
+      inventory: { ...inventory([]), controllers: ["irqbalance"] },
+    }),
+  );
+  expect(found.map(({ text, kind }) => `${kind}: ${text}`)).toEqual([
+    "warn: observe only",
+    "warn: irqbalance runs",
+    "warn: clock 5\u00a0s behind",
+    "bad: 2 samples rejected",
+  ]);
+  expect(found[0]?.why).toBe("It runs in a container.");
+});
