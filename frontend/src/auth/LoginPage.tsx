@@ -12,6 +12,8 @@ const FIELDS = ["username", "password"];
 /** The sign-in form; returns to the previous page. */
 export function LoginPage() {
   const { back } = useSearch({ from: "/login" });
+  // Only paths of this site are followed, against open redirects.
+  const destination = back?.startsWith("/") && !back.startsWith("//") ? back : "/fleet";
   const router = useRouter();
   const [username, setUsername] = useState("");
   const [password, setPassword] = useState("");
@@ -21,8 +23,7 @@ export function LoginPage() {
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);
       queryClient.setQueryData(meQuery.queryKey, me);
-      // Only paths of this site are followed, against open redirects.
-      router.history.push(back?.startsWith("/") && !back.startsWith("//") ? back : "/fleet");
+      router.history.push(destination);
     },
   });
   const submit = (event: FormEvent) => {
@@ -31,6 +32,11 @@ export function LoginPage() {
   };
   return (
     <AuthFrame title="Sign in">
+      {destination !== "/fleet" && (
+        <p className="muted">
+          Then you return to <code>{destination}</code>
+        </p>
+      )}
       <form onSubmit={submit}>
         <TextInput
           label="Name"

@@ -13,11 +13,13 @@ type InputProps = {
   ariaLabel?: string;
   value: string;
   error?: string | undefined;
+  /** Id of a datalist with suggestions. */
+  list?: string;
   onChange: (value: string) => void;
 };
 
 /** The input of one field: number with unit, select, checkboxes, list of words or pairs, JSON, or text. */
-export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChange }: InputProps) {
+export function SchemaInput({ schema, name = "", ariaLabel, value, error, list, onChange }: InputProps) {
   const input = inputOf(schema);
   const label = labelOf(schema, name);
   const { description, placeholder, enum_descriptions } = schema;
@@ -45,7 +47,7 @@ export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChan
       >
         <div className={styles.options}>
           {optionsOf(schema).map((option) => (
-            <Checkbox key={option.value} value={option.value} label={option.label} />
+            <Checkbox key={option.value} size="xs" value={option.value} label={option.label} />
           ))}
         </div>
       </Checkbox.Group>
@@ -76,6 +78,7 @@ export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChan
   return (
     <TextInput
       {...text}
+      list={list}
       inputMode={input === "number" ? "decimal" : "text"}
       onChange={(event) => onChange(event.currentTarget.value)}
     />
@@ -104,7 +107,7 @@ export function SchemaFields({ schema, path, except = [], ...form }: FieldsProps
       {advanced.length > 0 && (
         <details open={isWrong || undefined}>
           <summary>Advanced</summary>
-          {advanced.map(show)}
+          <div className={styles.advanced}>{advanced.map(show)}</div>
         </details>
       )}
     </>

@@ -8,12 +8,16 @@ import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { Scroll } from "../components/Scroll";
+import { Unknown } from "../components/Unknown";
 import styles from "./settings.module.css";
 
 type Metric = Schemas["ApplicationMetric"];
 type Body = Schemas["ApplicationMetricCreate"];
 
-const EMPTY = { name: "", label: "", unit: "", better: "less", url: "", query: "" } satisfies Body;
+/** What is typed: the floor is a number only once it is sent. */
+type Draft = Omit<Body, "floor"> & { floor: string };
+
+const EMPTY = { name: "", label: "", unit: "", better: "less", url: "", query: "", floor: "" } satisfies Draft;
 const TEXTS = [
   { field: "name", label: "Name", placeholder: "checkout_p99", required: true, w: 160 },
   { field: "label", label: "Label", placeholder: "Checkout, p99", required: true, w: 220 },
@@ -23,9 +27,10 @@ const TEXTS = [
 const refetch = () => queryClient.invalidateQueries({ queryKey: applicationMetricsQuery.queryKey });
 
 function NewMetric() {
-  const [body, setBody] = useState<Body>(EMPTY);
+  const [body, setBody] = useState<Draft>(EMPTY);
   const create = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/application-metrics", { body })),
+    mutationFn: () =>
+      unwrap(api.POST("/api/application-metrics", { body: { ...body, floor: Number(body.floor.replace(",", ".")) } })),
     onError: handleSignedOut,
     onSuccess: () => {
       setBody(EMPTY);
@@ -62,6 +67,18 @@ function NewMetric() {
         value={body.better}
         onChange={(event) => setBody({ ...body, better: event.currentTarget.value as Body["better"] })}
       />
+      <TextInput
+        label="Smallest value that counts"
+        title="In proofs it stands for smaller values and for 0, which have no ratio; below what matters, and above 0."
+        placeholder="0.001"
+        required
+        inputMode="decimal"
+        autoComplete="off"
+        w={180}
+        value={body.floor}
+        error={fieldError(create.error, "floor")}
+        onChange={(event) => setBody({ ...body, floor: event.currentTarget.value })}
+      />
       <Textarea
         label="Query"
         description="{{node}} is the node's name, {{range}} the length of the measured time."
@@ -78,7 +95,7 @@ function NewMetric() {
       <Button type="submit" variant="filled" loading={create.isPending}>
         Declare
       </Button>
-      <FormError error={create.error} fields={["name", "label", "unit", "url", "query"]} />
+      <FormError error={create.error} fields={["name", "label", "unit", "url", "query", "floor"]} />
     </form>
   );
 }
@@ -172,6 +189,7 @@ export function ApplicationMetricsSection() {
                 <th>name</th>
                 <th>label</th>
                 <th>better</th>
+                <th>counts from</th>
                 <th>server and query</th>
                 <th>value</th>
                 <th>
@@ -185,6 +203,9 @@ export function ApplicationMetricsSection() {
                   <td className="mono">{metric.name}</td>
                   <td>{metric.unit === "" ? metric.label : `${metric.label}, ${metric.unit}`}</td>
                   <td>{metric.better || "–"}</td>
+                  <td>
+                    {metric.floor ?? <Unknown why="It was declared without a floor: 0 does not count in proofs." />}
+                  </td>
                   <td>
                     <span className="muted">{metric.url}</span>
                     <br />

@@ -3,9 +3,9 @@ import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, type Schemas, unwrap } from "../api/client";
 import { handleSignedOut, nodeQuery, nodesQuery, queryClient } from "../api/queries";
+import dialogStyles from "../components/dialog.module.css";
 import { FormError } from "../components/FormError";
 import { parseLabels } from "../lib/labels";
-import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
 
@@ -33,10 +33,10 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
   };
   return (
     <Modal opened onClose={onClose} title={`Labels of ${node.name}`} closeButtonProps={{ "aria-label": "Close" }}>
-      <form className={styles.dialog} onSubmit={submit}>
+      <form className={dialogStyles.dialog} onSubmit={submit}>
         <TextInput
           label="Labels"
-          description="For example rack=r01 role=db. Labels set by the agent are restored when it reconnects."
+          description="For example rack=r01 role=db. They stay when the agent reconnects. Of labels that the agent reports, as those of simulated nodes do, only the value can be changed: one that is removed returns."
           data-autofocus
           autoComplete="off"
           spellCheck={false}
@@ -45,7 +45,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
           onChange={(event) => setLine(event.currentTarget.value)}
         />
         <FormError error={save.error} fields={[]} />
-        <div className={styles.buttons}>
+        <div className={dialogStyles.buttons}>
           <Button onClick={onClose}>Cancel</Button>
           <Button type="submit" variant="filled" disabled={typeof labels === "string"} loading={save.isPending}>
             Save

@@ -1,4 +1,4 @@
-import { Button } from "@mantine/core";
+import { Button, Modal } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
@@ -6,25 +6,29 @@ import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { handleSignedOut, nodesQuery, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
+import { CopyField, Secret } from "../components/CopyField";
+import dialogStyles from "../components/dialog.module.css";
 import { Moment } from "../components/Moment";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
+import { clockOffsetMs } from "../lib/clock";
 import { duration } from "../lib/format";
 import { EditLabels } from "./EditLabels";
 import { EnrolNode } from "./EnrolNode";
+import { SimulatedNodes } from "./SimulatedNodes";
 import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
-type NodeAction = { kind: "revoke" | "delete" | "labels"; node: NodeSummary };
+type NodeAction = { kind: "readmit" | "revoke" | "delete" | "labels"; node: NodeSummary };
 
 const PAGE = 50;
 const SKEW_WARN_MS = 1_000;
 
 function Skew({ ms }: { ms: number | null }) {
   if (ms === null) return <span className="muted">–</span>;
-  if (Math.abs(ms) < SKEW_WARN_MS) return <>{`${Math.round(ms)} ms`}</>;
+  if (Math.abs(ms) < SKEW_WARN_MS) return <>{`${Math.round(ms)} ms`.replace("-", "−")}</>;
   return (
-    <span className="warn" title="Set the node's clock: samples are stored with the node's time">
+    <span className="warn" title="Set the node's clock: up to a day, samples are stored with the node's time">
       {ms > 0 ? "ahead by " : "behind by "}
       {duration(Math.abs(ms) / 1000)}
     </span>
@@ -47,7 +51,7 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
   const common = { pending: act.isPending, error: act.error, onConfirm: () => act.mutate(), onClose };
   return kind === "revoke" ? (
     <ConfirmDialog title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
-      <p>Its agent is disconnected and must be enrolled again to reconnect. The node's history is retained.</p>
+      <p>Its agent is disconnected and must be added again to reconnect. The node's history is retained.</p>
     </ConfirmDialog>
   ) : (
     <ConfirmDialog title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
@@ -58,11 +62,50 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
   );
 }
 
+/** Dialog that creates the command with which a node that was installed anew enrols again. */
+function Readmit({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
+  const readmit = useMutation({
+    mutationFn: () => unwrap(api.POST("/api/nodes/{node_id}/readmit", { params: { path: { node_id: node.id } } })),
+    onError: handleSignedOut,
+  });
+  return (
+    <Modal opened onClose={onClose} title={`Readmit ${node.name}`} closeButtonProps={{ "aria-label": "Close" }}>
+      <div className={dialogStyles.dialog}>
+        <p>
+          For a machine that lost its key, such as one that was installed anew. It keeps its history; its key so far
+          ends when it enrols.
+        </p>
+        {readmit.isError && (
+          <p className="bad" role="alert">
+            {errorMessage(readmit.error)}
+          </p>
+        )}
+        {readmit.isSuccess ? (
+          <Secret>
+            <p>Run this on {node.name}, as root:</p>
+            <CopyField text={readmit.data.command} label="command" />
+            <p className="muted">
+              The token works once, until <Moment at={readmit.data.expires_at} />, and is not shown again.
+            </p>
+          </Secret>
+        ) : (
+          <div className={dialogStyles.buttons}>
+            <Button onClick={onClose}>Cancel</Button>
+            <Button variant="filled" loading={readmit.isPending} onClick={() => readmit.mutate()}>
+              Create the command
+            </Button>
+          </div>
+        )}
+      </div>
+    </Modal>
+  );
+}
+
 /** Settings section of nodes and agents: enrolment, health, clocks, labels and keys. */
 export function NodesSection() {
   const nodes = useQuery(nodesQuery);
   const isAdmin = useHasRole("admin");
-  const mayLabel = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const [action, setAction] = useState<NodeAction | null>(null);
   const [shown, setShown] = useState(PAGE);
   const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];
@@ -75,6 +118,12 @@ export function NodesSection() {
         </div>
       </section>
       <section className="card">
+        <h2>Simulated nodes</h2>
+        <div className="body">
+          <SimulatedNodes />
+        </div>
+      </section>
+      <section className="card">
         <h2>
           Nodes and agents <small>{nodes.data?.length ?? ""}</small>
         </h2>
@@ -83,7 +132,7 @@ export function NodesSection() {
             {errorMessage(nodes.error)}
           </p>
         )}
-        {nodes.data?.length === 0 && <p className="body muted">No node has been enrolled yet.</p>}
+        {nodes.data?.length === 0 && <p className="body muted">No node has been added yet.</p>}
         {sorted.length > 0 && (
           <Scroll label="Nodes and agents">
             <table className="table">
@@ -93,10 +142,14 @@ export function NodesSection() {
                   <th>health</th>
                   <th>agent</th>
                   <th>mode</th>
-                  <th className="n">clock</th>
+                  <th className="n">clock offset</th>
                   <th>last seen</th>
                   <th>labels</th>
-                  {isAdmin && <th>key</th>}
+                  {isOperator && (
+                    <th>
+                      <span className="visually-hidden">actions</span>
+                    </th>
+                  )}
                 </tr>
               </thead>
               <tbody>
@@ -116,7 +169,7 @@ export function NodesSection() {
                       {node.observe_reason !== null && <span className="muted">: {node.observe_reason}</span>}
                     </td>
                     <td className="n">
-                      <Skew ms={node.clock_skew_ms} />
+                      <Skew ms={clockOffsetMs(node)} />
                     </td>
                     <td>{node.health === "live" ? "now" : <Moment at={node.last_seen_at} />}</td>
                     <td className={styles.labels}>
@@ -125,7 +178,7 @@ export function NodesSection() {
                           {key}={value}
                         </span>
                       ))}
-                      {mayLabel && (
+                      {isOperator && (
                         <Button
                           variant="subtle"
                           onClick={() => setAction({ kind: "labels", node })}
@@ -135,21 +188,34 @@ export function NodesSection() {
                         </Button>
                       )}
                     </td>
-                    {isAdmin && (
+                    {isOperator && (
                       <td>
                         <span className={styles.actions}>
-                          <Button
-                            onClick={() => setAction({ kind: "revoke", node })}
-                            aria-label={`Revoke key of ${node.name}`}
-                          >
-                            Revoke key
-                          </Button>
-                          <Button
-                            onClick={() => setAction({ kind: "delete", node })}
-                            aria-label={`Delete ${node.name}`}
-                          >
-                            Delete
-                          </Button>
+                          {!node.simulated && (
+                            <Button
+                              onClick={() => setAction({ kind: "readmit", node })}
+                              aria-label={`Readmit ${node.name}`}
+                              title="For a machine that lost its key, such as one that was installed anew"
+                            >
+                              Readmit
+                            </Button>
+                          )}
+                          {isAdmin && (
+                            <>
+                              <Button
+                                onClick={() => setAction({ kind: "revoke", node })}
+                                aria-label={`Revoke key of ${node.name}`}
+                              >
+                                Revoke key
+                              </Button>
+                              <Button
+                                onClick={() => setAction({ kind: "delete", node })}
+                                aria-label={`Delete ${node.name}`}
+                              >
+                                Delete
+                              </Button>
+                            </>
+                          )}
                         </span>
                       </td>
                     )}
@@ -167,7 +233,8 @@ export function NodesSection() {
         {!isAdmin && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
       </section>
       {action?.kind === "labels" && <EditLabels node={action.node} onClose={() => setAction(null)} />}
-      {action !== null && action.kind !== "labels" && (
+      {action?.kind === "readmit" && <Readmit node={action.node} onClose={() => setAction(null)} />}
+      {(action?.kind === "revoke" || action?.kind === "delete") && (
         <ConfirmAction node={action.node} kind={action.kind} onClose={() => setAction(null)} />
       )}
     </>

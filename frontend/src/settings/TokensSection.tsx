@@ -9,6 +9,7 @@ import { ConfirmDialog } from "../components/ConfirmDialog";
 import { CopyField, Secret } from "../components/CopyField";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
+import { Scroll } from "../components/Scroll";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
@@ -129,44 +130,46 @@ export function TokensSection() {
           )}
           {tokens.data?.length === 0 && <p className="body muted">No API tokens.</p>}
           {tokens.data !== undefined && tokens.data.length > 0 && (
-            <table className="table">
-              <thead>
-                <tr>
-                  <th>purpose</th>
-                  <th>role</th>
-                  <th>created by</th>
-                  <th>created</th>
-                  <th>last used</th>
-                  <th>expires</th>
-                  <th>
-                    <span className="visually-hidden">actions</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {tokens.data.map((token) => (
-                  <tr key={token.id}>
-                    <td>{token.name}</td>
-                    <td>{token.role}</td>
-                    <td>{token.created_by}</td>
-                    <td>
-                      <Moment at={token.created_at} />
-                    </td>
-                    <td>
-                      <Moment at={token.last_used_at} />
-                    </td>
-                    <td>
-                      <Moment at={token.expires_at} />
-                    </td>
-                    <td>
-                      <Button onClick={() => setDeleting(token)} aria-label={`Delete token ${token.name}`}>
-                        Delete
-                      </Button>
-                    </td>
+            <Scroll label="API tokens, table">
+              <table className="table">
+                <thead>
+                  <tr>
+                    <th>purpose</th>
+                    <th>role</th>
+                    <th>created by</th>
+                    <th>created</th>
+                    <th>last used</th>
+                    <th>expires</th>
+                    <th>
+                      <span className="visually-hidden">actions</span>
+                    </th>
                   </tr>
-                ))}
-              </tbody>
-            </table>
+                </thead>
+                <tbody>
+                  {tokens.data.map((token) => (
+                    <tr key={token.id}>
+                      <td>{token.name}</td>
+                      <td>{token.role}</td>
+                      <td>{token.created_by}</td>
+                      <td>
+                        <Moment at={token.created_at} />
+                      </td>
+                      <td>
+                        <Moment at={token.last_used_at} />
+                      </td>
+                      <td>
+                        <Moment at={token.expires_at} />
+                      </td>
+                      <td>
+                        <Button onClick={() => setDeleting(token)} aria-label={`Delete token ${token.name}`}>
+                          Delete
+                        </Button>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </Scroll>
           )}
         </>
       )}

@@ -6,6 +6,7 @@ import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { USERNAME_HINT } from "../auth/Form";
 import { useHasRole, useMe } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import { Scroll } from "../components/Scroll";
@@ -67,7 +68,35 @@ function NewUser() {
   );
 }
 
+function Delete({ user, onClose }: { user: Schemas["User"]; onClose: () => void }) {
+  const remove = useMutation({
+    mutationFn: () => unwrap(api.DELETE("/api/users/{user_id}", { params: { path: { user_id: user.id } } })),
+    onError: handleSignedOut,
+    onSuccess: () => {
+      onClose();
+      return refetch();
+    },
+  });
+  return (
+    <ConfirmDialog
+      title={`Delete ${user.username}`}
+      action="Delete"
+      typed={user.username}
+      pending={remove.isPending}
+      error={remove.error}
+      onConfirm={() => remove.mutate()}
+      onClose={onClose}
+    >
+      <p>
+        Sessions and API tokens of {user.username} end immediately. In history and audit log, “(deleted user {user.id}
+        )” takes the place of the name.
+      </p>
+    </ConfirmDialog>
+  );
+}
+
 function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
+  const [isDeleting, setDeleting] = useState(false);
   const update = useMutation({
     mutationFn: (body: Schemas["UserUpdate"]) =>
       unwrap(api.PATCH("/api/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
@@ -102,7 +131,11 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           aria-label={`${user.disabled ? "Enable" : "Disable"} ${user.username}`}
         >
           {user.disabled ? "Enable" : "Disable"}
+        </Button>{" "}
+        <Button onClick={() => setDeleting(true)} aria-label={`Delete ${user.username}`}>
+          Delete
         </Button>
+        {isDeleting && <Delete user={user} onClose={() => setDeleting(false)} />}
         {update.isError && (
           <div className="bad" role="alert">
             {errorMessage(update.error)}
