@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
 import { setFormSchemas } from "./src/forms/formSchemas";
 
+configure({ asyncUtilTimeout: 20_000 }); // on a busy machine a second is too short
 afterEach(cleanup);
 
 // the schemas that the backend publishes, as its golden test has them

@@ -1,22 +1,35 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import * as v from "valibot";
 import { ApiProblem, api, unwrap } from "./api/client";
-import { meQuery, queryClient, whenSignedOut } from "./api/queries";
+import { meQuery, openChangesQuery, queryClient, whenSignedOut } from "./api/queries";
+import { validateChangesSearch } from "./changes/search";
+import { runningQuery } from "./experiments/queries";
 import { validateExperimentSearch, validateListSearch, validateNewSearch } from "./experiments/search";
 import { validateFleetSearch } from "./fleet/search";
 import { formSchemasQuery } from "./forms/formSchemas";
-import { filledText, param, positiveInteger, validated } from "./lib/searchParams";
+import { filledText, param, positiveInteger, timeMs, validated } from "./lib/searchParams";
 import { validateNodeSearch } from "./node/search";
 import { validateNewPolicySearch, validatePolicySearch } from "./policies/search";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
-import { Pending } from "./shell/Pending";
+import { PagePending, Pending } from "./shell/Pending";
 import { Shell } from "./shell/Shell";
 import { validateNewStudySearch, validateStudiesSearch, validateStudySearch } from "./simulation/search";
+import { stopsQuery } from "./stops/queries";
 
-const rootRoute = createRootRoute({ notFoundComponent: NotFoundPage, errorComponent: ErrorPage });
+const rootRoute = createRootRoute({
+  pendingComponent: Pending,
+  notFoundComponent: NotFoundPage,
+  errorComponent: ErrorPage,
+});
+
+/** Redirects to the set-up page while there is no user who could sign in. */
+async function toSetupIfNeeded(): Promise<void> {
+  if ((await unwrap(api.GET("/api/auth/setup"))).needs_setup) throw redirect({ to: "/setup" });
+}
 
 const setupRoute = createRoute({
   getParentRoute: () => rootRoute,
+  pendingComponent: Pending,
   path: "setup",
   validateSearch: validated(v.object({ token: param(filledText) })),
   component: lazyRouteComponent(() => import("./auth/SetupPage"), "SetupPage"),
@@ -24,25 +37,34 @@ const setupRoute = createRoute({
 
 const loginRoute = createRoute({
   getParentRoute: () => rootRoute,
+  pendingComponent: Pending,
   path: "login",
   validateSearch: validated(v.object({ back: param(filledText) })),
+  beforeLoad: toSetupIfNeeded,
   component: lazyRouteComponent(() => import("./auth/LoginPage"), "LoginPage"),
 });
 
 /** Parent of all pages that require a signed-in user. */
 const shellRoute = createRoute({
   getParentRoute: () => rootRoute,
+  pendingComponent: Pending,
   id: "shell",
   component: Shell,
   errorComponent: ErrorPage,
   beforeLoad: async ({ location }) => {
     try {
-      await queryClient.query(meQuery);
-      await queryClient.query(formSchemasQuery);
+      // Known before the page is drawn, their bars do not move it when they appear; the page opens without them too.
+      const bars = Promise.allSettled([
+        queryClient.query(openChangesQuery),
+        queryClient.query(runningQuery),
+        queryClient.query(stopsQuery),
+      ]);
+      await Promise.all([queryClient.query(meQuery), queryClient.query(formSchemasQuery)]);
+      await bars;
     } catch (error) {
       if (!(error instanceof ApiProblem) || error.status !== 401) throw error;
-      const { needs_setup } = await unwrap(api.GET("/api/auth/setup"));
-      throw needs_setup ? redirect({ to: "/setup" }) : redirect({ to: "/login", search: { back: location.href } });
+      await toSetupIfNeeded();
+      throw redirect({ to: "/login", search: { back: location.href } });
     }
   },
 });
@@ -141,14 +163,38 @@ const studyRoute = createRoute({
   component: lazyRouteComponent(() => import("./simulation/StudyPage"), "StudyPage"),
 });
 
+const changesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "changes",
+  validateSearch: validateChangesSearch,
+  component: lazyRouteComponent(() => import("./changes/ChangesPage"), "ChangesPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "audit",
   validateSearch: validated(
-    v.object({ node: param(positiveInteger), actor: param(filledText), older: param(positiveInteger) }),
+    v.object({
+      node: param(positiveInteger),
+      actor: param(filledText),
+      action: param(filledText),
+      q: param(filledText),
+      from: param(timeMs),
+      to: param(timeMs),
+      older: param(positiveInteger),
+    }),
   ),
   component: lazyRouteComponent(() => import("./audit/AuditPage"), "AuditPage"),
 });
+
+const accountRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "account",
+  component: lazyRouteComponent(() => import("./auth/AccountPage"), "AccountPage"),
+});
+
+/** Every other address: the frame with its navigation, and what was not found. */
+const notFoundRoute = createRoute({ getParentRoute: () => shellRoute, path: "$", component: NotFoundPage });
 
 const settingsRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -205,7 +251,10 @@ export const router = createRouter({
       studiesRoute,
       newStudyRoute,
       studyRoute,
+      changesRoute,
       auditRoute,
+      accountRoute,
+      notFoundRoute,
       settingsRoute.addChildren([
         settingsIndexRoute,
         nodesSettingsRoute,
@@ -226,7 +275,7 @@ export const router = createRouter({
   },
   defaultPreload: "intent",
   defaultErrorComponent: ErrorPage,
-  defaultPendingComponent: Pending,
+  defaultPendingComponent: PagePending,
 });
 
 whenSignedOut(() => {

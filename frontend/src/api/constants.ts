@@ -7,12 +7,19 @@ export const MAX_CPUS = 8192 as const;
 export const ROUND_PERIOD_S = 5.0 as const;
 export const MAX_BACKTEST_RANGE_S = 3600.0 as const;
 export const CONTROLLED = {"irqbalance": "irq/", "numad": "task/\\d+/(affinity|memory-nodes)$", "automatic NUMA balancing": "task/\\d+/memory-nodes$"} as const;
+export const SESSION_HOURS = 12 as const;
+export const MAX_SESSION_DAYS = 30 as const;
+export const MAX_SUGGESTED_NODES = 8 as const;
+export const MIN_REPORT_MINUTES = 10 as const;
+export const MAX_SPAN_OF_FLEET_MINUTES_MS = 21600000 as const;
 export const QUICK_MEAN_RUN_S = 1.0 as const;
+export const INTERRUPT_COST_US = 5.0 as const;
 export const BOUNDS = {
   ApiTokenCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
-  ApplicationMetricCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 40, "pattern": "^[a-z][a-z0-9_]*$"}, "label": {"type": "string", "minLength": 1, "maxLength": 80}, "unit": {"type": "string", "default": "", "maxLength": 20}, "url": {"type": "string", "minLength": 1, "maxLength": 500}, "query": {"type": "string", "minLength": 1, "maxLength": 2000}},
+  ApplicationMetricCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 40, "pattern": "^[a-z][a-z0-9_]*$"}, "label": {"type": "string", "minLength": 1, "maxLength": 80}, "unit": {"type": "string", "default": "", "maxLength": 20}, "url": {"type": "string", "minLength": 1, "maxLength": 500}, "query": {"type": "string", "minLength": 1, "maxLength": 2000}, "floor": {"type": "number", "minimum": 1e-12, "maximum": 1000000000000.0}},
   ChangeRequest: {"confirm_timeout_s": {"type": "number", "default": 120, "minimum": 30.0, "maximum": 600.0}, "reason": {"type": "string", "default": "", "maxLength": 500}},
   ExtendRequest: {"seconds": {"type": "number", "default": 120, "minimum": 10.0, "maximum": 600.0}},
+  PasswordChange: {"present": {"type": "string", "minLength": 1, "maxLength": 200}, "password": {"type": "string", "minLength": 10, "maxLength": 200}},
   PolicyVersionCreate: {"note": {"type": "string", "default": "", "maxLength": 500}},
   UserCreate: {"username": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9._@\\-]+$"}, "password": {"type": "string", "minLength": 10, "maxLength": 200}},
   CoalescingQuery: {"packets_per_s": {"type": "number", "exclusiveMinimum": 0, "maximum": 1000000000.0}, "frame_bytes": {"type": "number", "minimum": 60, "maximum": 65536}},

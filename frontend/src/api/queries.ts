@@ -52,6 +52,13 @@ export const applicationMetricsQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET("/api/application-metrics", { signal })),
 });
 
+export const changeQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["changes", id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } }, signal })),
+  });
+
 export const nodeQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node", nodeId],

@@ -48,6 +48,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/auth/setup/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check Set Up Link
+         * @description Check a set-up link without using it: a problem says why it cannot create the first administrator.
+         */
+        post: operations["check_set_up_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/auth/login": {
         parameters: {
             query?: never;
@@ -108,6 +128,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/auth/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change Password
+         * @description Change the user's own password; their other sessions end.
+         */
+        post: operations["change_password"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/auth/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Sessions
+         * @description List the user's own browser sessions, newest first.
+         */
+        get: operations["list_sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/auth/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End Session
+         * @description End one of the user's own browser sessions; its open pages close at once.
+         */
+        delete: operations["end_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/users": {
         parameters: {
             query?: never;
@@ -142,7 +222,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete User
+         * @description Delete a user; a pseudonym takes the name's place in history and audit log.
+         */
+        delete: operations["delete_user"];
         options?: never;
         head?: never;
         /**
@@ -206,6 +290,8 @@ export interface paths {
         /**
          * List Audit
          * @description List entries of the audit log, newest first; older is the older_than of the next page.
+         *
+         *     action: of the entries, or the part before its point. text: in their actor, action, target or details.
          */
         get: operations["list_audit"];
         put?: never;
@@ -228,6 +314,66 @@ export interface paths {
          * @description List all nodes, ordered by name.
          */
         get: operations["list_nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/outliers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Outliers
+         * @description List the nodes whose kernel, driver, NIC settings or policy versions differ from the rest of their group.
+         */
+        get: operations["get_outliers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Past Figures
+         * @description Return the figures of at most 1,000 nodes, by id, in the minute or hour of a past time.
+         */
+        get: operations["get_past_figures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/figures/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Fleet Series
+         * @description Return the fleet's figures over time: minutes of up to six hours, else hours; fewer points for a large fleet.
+         */
+        get: operations["get_fleet_series"];
         put?: never;
         post?: never;
         delete?: never;
@@ -304,6 +450,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/nodes/{node_id}/readmit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Readmit Node
+         * @description Create a one-time token with which this node enrols again, such as after its system was installed anew.
+         *
+         *     Its key so far is valid until then. A node whose key was revoked is readmitted by administrators only.
+         */
+        post: operations["readmit_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/enrol": {
         parameters: {
             query?: never;
@@ -319,6 +487,34 @@ export interface paths {
          */
         post: operations["enrol"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/simulated-nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Simulated Nodes
+         * @description Return how many simulated nodes there are, and whether this backend simulates them.
+         */
+        get: operations["get_simulated_nodes"];
+        put?: never;
+        /**
+         * Start Simulated Nodes
+         * @description Simulate a fleet until `coresteer up` ends; only its backend can. They are the same nodes each time.
+         */
+        post: operations["start_simulated_nodes"];
+        /**
+         * Remove Simulated Nodes
+         * @description End the simulation; delete every simulated node, also of other simulations, with its history.
+         */
+        delete: operations["remove_simulated_nodes"];
         options?: never;
         head?: never;
         patch?: never;
@@ -348,6 +544,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/nodes/{node_id}/samples-span": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Samples Span
+         * @description Return from when until when there are samples of a node, for example for a backtest.
+         */
+        get: operations["samples_span"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/series": {
         parameters: {
             query?: never;
@@ -360,6 +576,26 @@ export interface paths {
          * @description Return metrics of a node over time. Traffic is that of netdev, or the sum of all physical netdevs.
          */
         get: operations["series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/interrupts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Interrupts
+         * @description Return interrupts per second of a node's 16 busiest IRQs over time, by IRQ number, over at most a day.
+         */
+        get: operations["interrupts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -388,6 +624,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/storage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Storage
+         * @description Return what history takes of its budget, and the quotas of nodes and users that were exceeded.
+         */
+        get: operations["get_storage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/previews": {
         parameters: {
             query?: never;
@@ -402,6 +658,46 @@ export interface paths {
          * @description Return what would change on the node if these settings had these values. Changes nothing.
          */
         post: operations["preview_plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/suggestions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Suggestions
+         * @description Return what to move for each hot CPU of the node, with the predicted load, from its last minute.
+         */
+        get: operations["get_suggestions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/suggestions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Suggestions
+         * @description Return what would help the hottest CPU of each of these nodes most; nothing for a node without a hot CPU.
+         */
+        get: operations["list_suggestions"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -448,6 +744,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/changes/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Log
+         * @description List every change and policy move, newest first; moves of a policy in an hour are one entry, unless ungrouped.
+         */
+        get: operations["list_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/changes/log.csv": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Log
+         * @description Return the changes that match as CSV, one line for each setting.
+         */
+        get: operations["export_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/written-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Written Settings
+         * @description List the settings of a node that changes on record wrote, with their earlier values.
+         */
+        get: operations["list_written_settings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/changes/{change_id}": {
         parameters: {
             query?: never;
@@ -460,6 +816,28 @@ export interface paths {
          * @description Return one change with its steps.
          */
         get: operations["get_change"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/changes/{change_id}/observation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Observation
+         * @description Compare the node's figures before and after a change: an observation, not proof.
+         *
+         *     Until the 2 minutes after the change are over, it covers the time that has passed.
+         */
+        get: operations["get_observation"];
         put?: never;
         post?: never;
         delete?: never;
@@ -572,6 +950,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/policies/matches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Match Policy Selector
+         * @description Return the nodes that a selector matches now. Changes nothing.
+         */
+        post: operations["match_policy_selector"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/policies/{policy_id}": {
         parameters: {
             query?: never;
@@ -591,6 +989,46 @@ export interface paths {
          * @description Delete a policy; nodes restore the original values of the settings that it changed.
          */
         delete: operations["delete_policy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Policy Overview
+         * @description Return what a policy does on each of its nodes now, and what it did in the last 24 hours.
+         */
+        get: operations["get_policy_overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/overview.csv": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Policy Overview Csv
+         * @description Return the latest decision on each node, with the changes that it makes or proposes, as CSV.
+         */
+        get: operations["get_policy_overview_csv"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -814,6 +1252,26 @@ export interface paths {
         get: operations["list_drifts"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/policy-responses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Policy Responses
+         * @description Return what the enforced policies would do if these settings had these values. Changes nothing.
+         */
+        post: operations["preview_policy_responses"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1212,6 +1670,154 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/stops": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Stops
+         * @description List the stops of enforcement in force, oldest first.
+         */
+        get: operations["list_stops"];
+        put?: never;
+        /**
+         * Begin Stop
+         * @description Stop enforcement: until the stop is lifted, no policy, rollout or experiment writes on its nodes.
+         */
+        post: operations["begin_stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/stops/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Stop Log
+         * @description List beginnings and liftings of stops, newest first; at most the newest 200.
+         */
+        get: operations["list_stop_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/stops/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Stop
+         * @description Return what a stop of enforcement would reach now. Changes nothing.
+         */
+        post: operations["preview_stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/stops/{stop_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore Stop
+         * @description Restore every setting on the nodes of a stop that has kept their values; a new stop takes its place.
+         */
+        post: operations["restore_stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/stops/{stop_id}/lift": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lift Stop
+         * @description Lift a stop of enforcement: its policies write again.
+         */
+        post: operations["lift_stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/fleet-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Fleet Views
+         * @description List the user's saved views of the fleet page and the shared ones, by name.
+         */
+        get: operations["list_fleet_views"];
+        put?: never;
+        /**
+         * Create Fleet View
+         * @description Save a view of the fleet page for oneself or, as an operator, for everyone.
+         */
+        post: operations["create_fleet_view"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/fleet-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Fleet View
+         * @description Delete one's own view or, as an administrator, a shared one.
+         */
+        delete: operations["delete_fleet_view"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/simulations": {
         parameters: {
             query?: never;
@@ -1581,7 +2187,7 @@ export interface components {
         };
         /**
          * ApplicationMetric
-         * @description A declared application metric.
+         * @description A declared application metric. floor: None for one declared before there were floors; 0 does not count then.
          */
         ApplicationMetric: {
             /** Id */
@@ -1601,6 +2207,8 @@ export interface components {
             url: string;
             /** Query */
             query: string;
+            /** Floor */
+            floor: number | null;
             /**
              * Created At
              * Format: date-time
@@ -1614,7 +2222,8 @@ export interface components {
          * @description An application metric to be declared.
          *
          *     better: whether more or less of it is better, empty where neither is. url: of a Prometheus server. query: PromQL
-         *     with ``{{node}}`` for the node's name, and optionally ``{{range}}`` for the length of the measured period.
+         *     with ``{{node}}`` for the node's name, and optionally ``{{range}}`` for the length of the measured period. floor:
+         *     the smallest value that counts; in proofs it stands for smaller ones and for 0, which have no ratio.
          */
         ApplicationMetricCreate: {
             /** Name */
@@ -1636,6 +2245,8 @@ export interface components {
             url: string;
             /** Query */
             query: string;
+            /** Floor */
+            floor: number;
         };
         /**
          * ApplicationReading
@@ -1684,8 +2295,11 @@ export interface components {
             at: string;
             /** Actor */
             actor: string;
-            /** Action */
-            action: string;
+            /**
+             * Action
+             * @enum {string}
+             */
+            action: "application-metric.create" | "application-metric.delete" | "audit.anonymize" | "change.applying" | "change.apply" | "change.confirm" | "change.confirmed" | "change.extend" | "change.failed" | "change.roll_back" | "change.rolled_back" | "change.unconfirmed" | "enforcement.lift" | "enforcement.restore" | "enforcement.stop" | "enrolment-token.create" | "experiment.cancel" | "experiment.end" | "experiment.start" | "fleet-view.create" | "fleet-view.delete" | "login" | "logout" | "node.delete" | "node.enrol" | "node.re-enrol" | "node.readmit" | "node.revoke_key" | "node.rotate_key" | "node.set_labels" | "policy.create" | "policy.create_version" | "policy.delete" | "policy.disable" | "policy.enable" | "policy.find_effect" | "policy.roll_back" | "proof.pause" | "proof.resume" | "quota.exceed" | "report.share" | "report.unshare" | "retention.drop" | "rollout.advance" | "rollout.finish" | "rollout.roll_back" | "rollout.start" | "rollout.stop" | "session.end" | "setup" | "simulated-nodes.remove" | "simulated-nodes.start" | "simulation-trace.delete" | "simulation-trace.store" | "simulation.cancel" | "simulation.start" | "token.create" | "token.delete" | "user.change_password" | "user.create" | "user.delete" | "user.update";
             /** Target */
             target: string;
             /** Node Id */
@@ -1696,16 +2310,24 @@ export interface components {
             detail: {
                 [key: string]: unknown;
             };
+            /**
+             * Change
+             * @description The change that the entry is about.
+             */
+            readonly change: string | null;
         };
         /**
          * AuditPage
          * @description A page of the audit log, newest entries first.
          *
-         *     older: the id to request the next page with, None on the last one.
+         *     older: the id to request the next page with, None on the last one. changes: those that the entries are about, with
+         *     their present state.
          */
         AuditPage: {
             /** Entries */
             entries: components["schemas"]["AuditEntry"][];
+            /** Changes */
+            changes: components["schemas"]["Change"][];
             /** Older */
             older: number | null;
         };
@@ -1860,11 +2482,40 @@ export interface components {
             };
         };
         /**
+         * BrowserSession
+         * @description A signed-in session of the user who asks. id: of this list only; current: the one that asks.
+         *
+         *     address, browser: where it was signed in, None if that was before they were stored.
+         */
+        BrowserSession: {
+            /** Id */
+            id: string;
+            /** Current */
+            current: boolean;
+            /** Address */
+            address: string | null;
+            /** Browser */
+            browser: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+        };
+        /**
          * Change
          * @description A plan in progress or ended. remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
          *
-         *     policy_id: the policy that started, confirms and rolls back the change; None for a person's. experiment_id: the
-         *     experiment whose run it belongs to; it is never confirmed.
+         *     status: the word for it everywhere; undone: by which later change, None unless the status is undone. created_by: a
+         *     user, a policy with its version, or an experiment with its number. policy_id: the policy that started, confirms and
+         *     rolls back the change; None for a person's. experiment_id: the experiment whose run it belongs to; it is never
+         *     confirmed. undoes, restores: as in ChangeRequest. observation: its figures before and after, None until the 2
+         *     minutes after it are over.
          */
         Change: {
             /** Id */
@@ -1890,6 +2541,8 @@ export interface components {
             /** Sentence */
             sentence: string;
             state: components["schemas"]["ChangeState"];
+            status: components["schemas"]["ChangeStatus"];
+            undone: components["schemas"]["Undone"] | null;
             ended_by: components["schemas"]["EndedBy"] | null;
             /** Created By */
             created_by: string;
@@ -1897,6 +2550,10 @@ export interface components {
             policy_id: number | null;
             /** Experiment Id */
             experiment_id: number | null;
+            /** Undoes */
+            undoes: string | null;
+            /** Restores */
+            restores: boolean;
             /** Reason */
             reason: string;
             /**
@@ -1931,6 +2588,23 @@ export interface components {
             }[];
             /** Steps */
             steps: components["schemas"]["ChangeStep"][];
+            /** Observation */
+            observation: {
+                before_s: number;
+                after_s: number;
+                is_complete: boolean;
+                other_changes: number;
+                missing: string;
+                figures: {
+                    metric: string;
+                    subject: string;
+                    before: number | null;
+                    after: number | null;
+                    usual_least: number | null;
+                    usual_most: number | null;
+                    has_moved: boolean | null;
+                }[];
+            } | null;
         };
         /**
          * ChangePage
@@ -1945,6 +2619,9 @@ export interface components {
         /**
          * ChangeRequest
          * @description A plan to apply, as its preview returned it; it is refused if a setting has changed since.
+         *
+         *     undoes: the earlier change of the node that this one undoes. restores: the values are those found before the first
+         *     change on record, so that it undoes every earlier change of its settings.
          */
         ChangeRequest: {
             plan: components["schemas"]["PlanIn"];
@@ -1963,6 +2640,13 @@ export interface components {
              * @default
              */
             reason: string;
+            /** Undoes */
+            undoes?: string | null;
+            /**
+             * Restores
+             * @default false
+             */
+            restores: boolean;
         };
         /**
          * ChangeState
@@ -1972,6 +2656,12 @@ export interface components {
          * @enum {string}
          */
         ChangeState: "applying" | "unconfirmed" | "confirmed" | "rolled_back" | "failed";
+        /**
+         * ChangeStatus
+         * @description What became of a change: its state, or undone if it was confirmed and a later change undid it.
+         * @enum {string}
+         */
+        ChangeStatus: "applying" | "unconfirmed" | "confirmed" | "undone" | "rolled_back" | "failed";
         /**
          * ChangeStep
          * @description One step in the history of a change.
@@ -2189,6 +2879,18 @@ export interface components {
             } | null;
         };
         /**
+         * DeferredCount
+         * @description Number of moves that wait for one reason, over all nodes. code: as in the decisions.
+         */
+        DeferredCount: {
+            /** Code */
+            code: string;
+            /** Moves */
+            moves: number;
+            /** Nodes */
+            nodes: number;
+        };
+        /**
          * DesiredValueIn
          * @description A setting and its desired value, for example irq/41/affinity and 2-3.
          */
@@ -2209,6 +2911,18 @@ export interface components {
             was: string | null;
             /** Becomes */
             becomes: string | null;
+        };
+        /**
+         * DriftCount
+         * @description Drifts by one cause in the last 24 hours. cause: None where it is unknown. restored: the policy wrote again.
+         */
+        DriftCount: {
+            /** Cause */
+            cause: string | null;
+            /** Drifts */
+            drifts: number;
+            /** Restored */
+            restored: number;
         };
         /**
          * DriftEntry
@@ -2235,6 +2949,20 @@ export interface components {
             response: components["schemas"]["Ownership"];
             /** Policy Id */
             policy_id: number;
+        };
+        /**
+         * EarlierValue
+         * @description A value that changes wrote to a setting: when last and by whom; both None for what the first change found.
+         */
+        EarlierValue: {
+            /** Value */
+            value: string;
+            /** At */
+            at: string | null;
+            /** By */
+            by: string | null;
+            /** Policy Id */
+            policy_id: number | null;
         };
         /**
          * EffectAt
@@ -2323,8 +3051,14 @@ export interface components {
             expires_in_minutes: number;
         };
         /**
+         * EvidenceBasis
+         * @description What a stage's figures rest on: a comparison with waiting nodes, before and after alone, or nothing.
+         * @enum {string}
+         */
+        EvidenceBasis: "compared" | "before_after" | "none";
+        /**
          * ExcludedCount
-         * @description Number of episodes that do not count for a reason.
+         * @description Number of episodes that do not count for a reason. enforced, holdout: for what happened in that block.
          */
         ExcludedCount: {
             reason: components["schemas"]["Exclusion"];
@@ -2332,13 +3066,33 @@ export interface components {
             sentence: string;
             /** Episodes */
             episodes: number;
+            /** Enforced */
+            enforced: number;
+            /** Holdout */
+            holdout: number;
         };
         /**
          * Exclusion
          * @description Reason for which an episode is left out.
          * @enum {string}
          */
-        Exclusion: "disconnected" | "interrupted" | "paused" | "version" | "experiment" | "change" | "not_switched" | "missing_data" | "little_traffic";
+        Exclusion: "disconnected" | "interrupted" | "late" | "paused" | "rollout" | "version" | "stopped" | "experiment" | "change" | "not_switched" | "missing_data" | "little_traffic" | "failed";
+        /**
+         * ExclusionBalance
+         * @description For which of their blocks episodes were excluded, of all that have ended; biased: more than chance explains.
+         */
+        ExclusionBalance: {
+            /** Ended */
+            ended: number;
+            /** Enforced */
+            enforced: number;
+            /** Holdout */
+            holdout: number;
+            /** Biased */
+            biased: boolean;
+            /** Sentence */
+            sentence: string;
+        };
         /**
          * ExpectedDetection
          * @description A relative effect that will have been detected by a time, if it is there.
@@ -2435,7 +3189,7 @@ export interface components {
                     connections: number;
                     /**
                      * Rate limit
-                     * @description Limit for all connections together.
+                     * @description Limit for all connections together; 400000: none.
                      * @default 400000
                      */
                     limit_mbit_per_s: number;
@@ -2549,7 +3303,7 @@ export interface components {
                     streams: number;
                     /**
                      * Rate limit
-                     * @description Limit for all connections together.
+                     * @description Limit for all connections together; 400000: none.
                      * @default 10000
                      */
                     limit_mbit_per_s: number;
@@ -3160,7 +3914,7 @@ export interface components {
                     connections: number;
                     /**
                      * Rate limit
-                     * @description Limit for all connections together.
+                     * @description Limit for all connections together; 400000: none.
                      * @default 400000
                      */
                     limit_mbit_per_s: number;
@@ -3274,7 +4028,7 @@ export interface components {
                     streams: number;
                     /**
                      * Rate limit
-                     * @description Limit for all connections together.
+                     * @description Limit for all connections together; 400000: none.
                      * @default 10000
                      */
                     limit_mbit_per_s: number;
@@ -3736,6 +4490,73 @@ export interface components {
             policies: components["schemas"]["PolicyProofLine"][];
         };
         /**
+         * FleetSeries
+         * @description The whole fleet over time. Each point is one minute or hour, step_ms apart; what is between them is not read.
+         *
+         *     times_ms: when each one begins. nodes: of how many anything is stored. values: rates summed over the nodes, others
+         *     the largest of a node; None where no node's is known.
+         */
+        FleetSeries: {
+            resolution: components["schemas"]["Resolution"];
+            /** Step Ms */
+            step_ms: number;
+            /** Times Ms */
+            times_ms: number[];
+            /** Nodes */
+            nodes: number[];
+            /** Values */
+            values: {
+                [key: string]: (number | null)[];
+            };
+        };
+        /**
+         * FleetSuggestion
+         * @description What would help a node's hottest CPU most. helps: whether the sentence is a move, or why there is none.
+         */
+        FleetSuggestion: {
+            /** Node Id */
+            node_id: number;
+            /** Cpu */
+            cpu: number;
+            /** Cause */
+            cause: string;
+            /** Sentence */
+            sentence: string;
+            /** Helps */
+            helps: boolean;
+        };
+        /**
+         * FleetView
+         * @description A saved view. shared: everyone has it.
+         */
+        FleetView: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Search */
+            search: string;
+            /** Shared */
+            shared: boolean;
+            /** Created By */
+            created_by: string;
+        };
+        /**
+         * FleetViewCreate
+         * @description A view to save. search: the query of the fleet page's address, without a question mark.
+         */
+        FleetViewCreate: {
+            /** Name */
+            name: string;
+            /** Search */
+            search: string;
+            /**
+             * Shared
+             * @default false
+             */
+            shared: boolean;
+        };
+        /**
          * FormSchemas
          * @description JSON Schemas (2020-12) without references, with the labels, units and help texts of ``coresteer_core.schema``.
          */
@@ -3786,6 +4607,23 @@ export interface components {
             max: number;
         };
         /**
+         * GuardrailUndo
+         * @description A change of the policy that a guardrail rolled back.
+         */
+        GuardrailUndo: {
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Sentence */
+            sentence: string;
+        };
+        /**
          * Health
          * @description Health of a node.
          *
@@ -3795,7 +4633,7 @@ export interface components {
         Health: "live" | "stale" | "away" | "new";
         /**
          * HealthResponse
-         * @description Health of the backend; degraded while the database does not answer.
+         * @description Health of the backend; degraded for the reasons for which /readyz answers 503.
          */
         HealthResponse: {
             /**
@@ -3810,6 +4648,46 @@ export interface components {
             database: "ok" | "away";
             /** Version */
             version: string;
+            /** Reasons */
+            reasons: components["schemas"]["Reason"][];
+        };
+        /**
+         * LogEntry
+         * @description An entry of the log: one change, or those of one policy or experiment in one hour.
+         *
+         *     change: the newest of them. hour: when the hour of a group began, None for a single change. statuses: how many of
+         *     the changes have which status.
+         */
+        LogEntry: {
+            change: components["schemas"]["Change"];
+            /** Hour */
+            hour: string | null;
+            /** Changes */
+            changes: number;
+            /** Nodes */
+            nodes: number;
+            /** Statuses */
+            statuses: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * LogPage
+         * @description A page of the log, newest first. older: the older_than of the next page, None on the last one.
+         *
+         *     people, policies, experiments: how many changes of each match the filters, on all pages.
+         */
+        LogPage: {
+            /** Entries */
+            entries: components["schemas"]["LogEntry"][];
+            /** Older */
+            older: string | null;
+            /** People */
+            people: number;
+            /** Policies */
+            policies: number;
+            /** Experiments */
+            experiments: number;
         };
         /**
          * LoginRequest
@@ -3830,7 +4708,7 @@ export interface components {
         MatchRequest: {
             /**
              * Service classes
-             * @description Serves first the class that is furthest below its target, by gate admission, CPU weights and I/O weights.
+             * @description Serves the class that is furthest below its target first: it sets CPU and I/O weights, and the order in which cooperating servers start requests (the gate).
              */
             spec: {
                 /** @enum {string} */
@@ -4133,7 +5011,7 @@ export interface components {
          * @description Why an application metric has no value.
          * @enum {string}
          */
-        Missing: "node-name" | "unreachable" | "timeout" | "refused" | "too-large" | "not-prometheus" | "no-data" | "several-series" | "not-a-number";
+        Missing: "node-name" | "unreachable" | "timeout" | "forbidden" | "refused" | "too-large" | "not-prometheus" | "no-data" | "several-series" | "not-a-number";
         /**
          * Mode
          * @description How far a policy goes: show its decisions, propose plans, or write them.
@@ -4142,7 +5020,7 @@ export interface components {
         Mode: "observe" | "recommend" | "enforce";
         /**
          * Node
-         * @description Everything about one node except its history.
+         * @description Everything about one node except its history. capabilities: of the agent's process, None if it reports none.
          */
         Node: {
             /** Id */
@@ -4176,6 +5054,10 @@ export interface components {
             last_seen_at: string | null;
             /** Clock Skew Ms */
             clock_skew_ms: number | null;
+            /** Clock Correction Ms */
+            clock_correction_ms: number;
+            /** Rejected Samples */
+            rejected_samples: number;
             figures: components["schemas"]["Figures"] | null;
             /** Open Changes */
             open_changes: number;
@@ -4243,6 +5125,9 @@ export interface components {
                     params_max: {
                         [key: string]: string;
                     };
+                    /** @default [] */
+                    addresses: string[];
+                    firmware: string | null;
                 }[];
                 irqs: {
                     irq: number;
@@ -4267,6 +5152,48 @@ export interface components {
                 conditions: {
                     [key: string]: string;
                 };
+                /**
+                 * Limits
+                 * @description What any backend may do on a node. unusable: why the file cannot be trusted or read; then nothing is allowed.
+                 */
+                limits: {
+                    /**
+                     * SettingLimits
+                     * @description Which settings may be changed.
+                     *
+                     *         allow: patterns of keys (``irq/*``), in which ``*`` stands for any text; None: all. cpus_off_limits: a CPU list; no
+                     *         value may name them, and no load runs on them. interrupts_off_limits: numbers, or patterns of names in
+                     *         /proc/interrupts.
+                     */
+                    settings: {
+                        allow: string[] | null;
+                        /** @default  */
+                        cpus_off_limits: string;
+                        /** @default [] */
+                        interrupts_off_limits: string[];
+                    };
+                    /**
+                     * LoadLimits
+                     * @description Which loads experiments may generate.
+                     *
+                     *         addresses: networks (``10.0.0.0/8``) to which a load may be sent; None: to any node of the fleet. In either case a
+                     *         load is only sent to this node itself or to an address at which the experiment's receiving program answered. None
+                     *         of the maxima: those of the workload.
+                     */
+                    loads: {
+                        /** @default true */
+                        allow: boolean;
+                        addresses: string[] | null;
+                        max_mbit_per_s: number | null;
+                        max_packets_per_s: number | null;
+                    };
+                    unusable: string | null;
+                };
+                /** @default {} */
+                dropped_rows: {
+                    [key: string]: string;
+                };
+                changed_settings: number | null;
             } | null;
             /** Tasks */
             tasks: {
@@ -4277,6 +5204,8 @@ export interface components {
             }[];
             /** Interval S */
             interval_s: number | null;
+            /** Capabilities */
+            capabilities: string[] | null;
         };
         /**
          * NodeClasses
@@ -4457,8 +5386,66 @@ export interface components {
             traffic_unknown: string | null;
         };
         /**
+         * NodeSuggestions
+         * @description Suggested moves for the hot CPUs of a node. exclude: CPUs off limits, for a policy that does the same.
+         *
+         *     measuring_s: seconds left until enough of the load after the node's last change is known; until then there are no
+         *     suggestions, and the sentence says so.
+         */
+        NodeSuggestions: {
+            /**
+             * Suggestions
+             * @description The hot CPUs of a node, busiest first, and a sentence that sums them up; seconds: what the load covers.
+             */
+            suggestions: {
+                hot: {
+                    cpu: number;
+                    busy: number;
+                    softirq: number | null;
+                    cause: string;
+                    options: {
+                        policy: string;
+                        label: string;
+                        near: string;
+                        moves: {
+                            key: string;
+                            value: string;
+                            subject: string;
+                            origin: number;
+                            target: string;
+                            reason: string;
+                        }[];
+                        forecasts: {
+                            cpu: number;
+                            before: number;
+                            least: number;
+                            most: number;
+                        }[];
+                        crossing: {
+                            before: number;
+                            after: number;
+                        } | null;
+                    }[];
+                    sentence: string;
+                }[];
+                sentence: string;
+                seconds: number;
+            };
+            /** Exclude */
+            exclude: string;
+            /**
+             * Measuring S
+             * @default 0
+             */
+            measuring_s: number;
+        };
+        /**
          * NodeSummary
-         * @description A row of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's.
+         * @description A row of the fleet table.
+         *
+         *     clock_skew_ms: how far the times of the node's samples are ahead of the backend's clock. clock_correction_ms: what
+         *     the backend adds to the node's times, 0 unless its clock is off by more than 24 hours. rejected_samples: of the
+         *     running agent, rejected as invalid or above the node's quota.
          */
         NodeSummary: {
             /** Id */
@@ -4492,6 +5479,10 @@ export interface components {
             last_seen_at: string | null;
             /** Clock Skew Ms */
             clock_skew_ms: number | null;
+            /** Clock Correction Ms */
+            clock_correction_ms: number;
+            /** Rejected Samples */
+            rejected_samples: number;
             figures: components["schemas"]["Figures"] | null;
             /** Open Changes */
             open_changes: number;
@@ -4505,6 +5496,18 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+        };
+        /**
+         * NothingRecommended
+         * @description A node on which the policy is in mode recommend and proposes nothing now. sentence: its latest decision's.
+         */
+        NothingRecommended: {
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Sentence */
+            sentence: string;
         };
         /**
          * NumaMoveOption
@@ -4601,6 +5604,12 @@ export interface components {
             contention: number | null;
         };
         /**
+         * Origin
+         * @description What started a change: a person, a policy or an experiment.
+         * @enum {string}
+         */
+        Origin: "people" | "policies" | "experiments";
+        /**
          * OutcomesRequest
          * @description Parameters of a coalescing policy, stored or not, and the nodes whose traffic they are applied to.
          */
@@ -4688,6 +5697,20 @@ export interface components {
             node_ids: number[];
         };
         /**
+         * Outlier
+         * @description A node that differs from the rest of its group. group: empty if the fleet is one group.
+         */
+        Outlier: {
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Group */
+            group: string;
+            /** Differences */
+            differences: components["schemas"]["TraitDifference"][];
+        };
+        /**
          * Ownership
          * @description A policy's reaction when something else writes its settings: another controller runs, or a value drifted.
          * @enum {string}
@@ -4710,6 +5733,47 @@ export interface components {
             text: string;
         };
         /**
+         * PasswordChange
+         * @description The user's present password, and the one to use from now on.
+         */
+        PasswordChange: {
+            /** Present */
+            present: string;
+            /** Password */
+            password: string;
+        };
+        /**
+         * PastFigures
+         * @description Figures of nodes over one past minute or hour: means, and of round-trip times the maximum; None where unknown.
+         *
+         *     node_ids: those of which anything is stored; the other lists are in their order. after: the id after which the next
+         *     page begins, None on the last one.
+         */
+        PastFigures: {
+            /**
+             * From Time
+             * Format: date-time
+             */
+            from_time: string;
+            /**
+             * To Time
+             * Format: date-time
+             */
+            to_time: string;
+            /** Node Ids */
+            node_ids: number[];
+            /** Busiest Cpu */
+            busiest_cpu: (number | null)[];
+            /** Softirq Cpu */
+            softirq_cpu: (number | null)[];
+            /** Metrics */
+            metrics: {
+                [key: string]: (number | null)[];
+            };
+            /** After */
+            after: number | null;
+        };
+        /**
          * PlanIn
          * @description A plan as a preview returned it: actions in order.
          */
@@ -4726,7 +5790,8 @@ export interface components {
          * Policy
          * @description A policy with its current version. versions: their number; nodes: number of nodes that the selector matches.
          *
-         *     rollout: the one in progress or stopped, None if there is none.
+         *     in_force: the versions that nodes have now, several during a rollout. rollout: the one in progress or stopped, None
+         *     if there is none.
          */
         Policy: {
             /** Id */
@@ -4742,6 +5807,8 @@ export interface components {
             enabled: boolean;
             /** Nodes */
             nodes: number;
+            /** In Force */
+            in_force: components["schemas"]["VersionNodes"][];
             /**
              * Created At
              * Format: date-time
@@ -5344,11 +6411,11 @@ export interface components {
                 block_s: number;
                 /**
                  * Primary metric
-                 * @description The metric that the policy should improve.
+                 * Format: proof-metric
+                 * @description The metric that the policy should improve; app.NAME is an application metric.
                  * @default cpu_s_per_gbit
-                 * @enum {string}
                  */
-                metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s";
+                metric: string;
                 /**
                  * Metrics it must not worsen
                  * @description Measured in the same blocks; they share one error probability of 5 %.
@@ -5367,7 +6434,7 @@ export interface components {
                 application_metrics: string[];
                 /**
                  * Minimum traffic
-                 * @description Blocks in which the node receives and sends less are left out.
+                 * @description Blocks count if the node received and sent as much before the first one.
                  * @default 1000000
                  */
                 min_bit_per_s: number;
@@ -5419,7 +6486,7 @@ export interface components {
             mode: components["schemas"]["Mode"];
             /**
              * Service classes
-             * @description Serves first the class that is furthest below its target, by gate admission, CPU weights and I/O weights.
+             * @description Serves the class that is furthest below its target first: it sets CPU and I/O weights, and the order in which cooperating servers start requests (the gate).
              */
             spec: {
                 /** @enum {string} */
@@ -5562,6 +6629,75 @@ export interface components {
             classes: components["schemas"]["ClassHistory"][];
         };
         /**
+         * PolicyOnNode
+         * @description A policy on one node. version: None where it is not in force. enforced: it may write there.
+         *
+         *     settings: that it has set and that its end would restore. foreign: that it had set and another program has changed
+         *     since; its end does not restore them. held_out: now, to measure its effect. deferred: moves of its latest decision
+         *     that wait. recommended: changes that it proposes there now, in mode recommend. at: of its latest
+         *     decision, None without one. moves, drifts: in the last 24 hours.
+         */
+        PolicyOnNode: {
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Connected */
+            connected: boolean;
+            /** Version */
+            version: number | null;
+            /** Enforced */
+            enforced: boolean;
+            /** Held Out */
+            held_out: boolean;
+            /** Settings */
+            settings: number;
+            /** Foreign */
+            foreign: number;
+            /** Deferred */
+            deferred: number;
+            /** Recommended */
+            recommended: number;
+            /** Moves */
+            moves: number;
+            /** Drifts */
+            drifts: number;
+            /** At */
+            at: string | null;
+        };
+        /**
+         * PolicyOverview
+         * @description What a policy does now and did in the last 24 hours.
+         *
+         *     fleet: number of all nodes. versions: on how many nodes each version is in force. nodes: those on which it is in
+         *     force or still has settings, by name. recommendations: the first 50 present ones; recommended: their number.
+         *     nothing_recommended: the first 50 nodes without one. guardrails: the newest 20; guardrail_undos: their number.
+         */
+        PolicyOverview: {
+            /** Fleet */
+            fleet: number;
+            /** Versions */
+            versions: components["schemas"]["VersionNodes"][];
+            /** Nodes */
+            nodes: components["schemas"]["PolicyOnNode"][];
+            /** Moves */
+            moves: number;
+            /** Recommended */
+            recommended: number;
+            /** Recommendations */
+            recommendations: components["schemas"]["Recommended"][];
+            /** Nothing Recommended */
+            nothing_recommended: components["schemas"]["NothingRecommended"][];
+            /** Deferred */
+            deferred: components["schemas"]["DeferredCount"][];
+            /** Drifts */
+            drifts: components["schemas"]["DriftCount"][];
+            /** Guardrail Undos */
+            guardrail_undos: number;
+            /** Guardrails */
+            guardrails: components["schemas"]["GuardrailUndo"][];
+        };
+        /**
          * PolicyPreviewRequest
          * @description A policy, stored or not, and the nodes to evaluate it on. It replaces a stored policy of the same name.
          */
@@ -5573,6 +6709,8 @@ export interface components {
         /**
          * PolicyProof
          * @description The proof of a policy, newest version first. label: by whose values the groups are; labels: the others.
+         *
+         *     versions: the latest 20, and the one in force.
          */
         PolicyProof: {
             /** Policy Id */
@@ -5612,6 +6750,40 @@ export interface components {
             cores: components["schemas"]["SavedCores"] | null;
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * PolicyResponses
+         * @description What the enforced policies of a node do about values set there. stopped: enforcement is stopped, so nothing.
+         */
+        PolicyResponses: {
+            /** Stopped */
+            stopped: boolean;
+            /** Responses */
+            responses: {
+                policy_id: string;
+                name: string;
+                /**
+                 * Reaction
+                 * @description What a policy does about a value that it did not set: write its own again, warn and leave it, or give it up.
+                 * @enum {string}
+                 */
+                reaction: "warns" | "writes" | "yields";
+                keys: string[];
+                sentence: string;
+            }[];
+        };
+        /**
+         * PolicyResponsesRequest
+         * @description Values that a person may set on a node. rolled_back: by the rollback of a policy's unconfirmed change.
+         */
+        PolicyResponsesRequest: {
+            /** Desired */
+            desired: components["schemas"]["DesiredValueIn"][];
+            /**
+             * Rolled Back
+             * @default false
+             */
+            rolled_back: boolean;
         };
         /**
          * PolicyVersion
@@ -5748,11 +6920,11 @@ export interface components {
             block_s: number;
             /**
              * Primary metric
-             * @description The metric that the policy should improve.
+             * Format: proof-metric
+             * @description The metric that the policy should improve; app.NAME is an application metric.
              * @default cpu_s_per_gbit
-             * @enum {string}
              */
-            metric: "rx_bit_per_s" | "tx_bit_per_s" | "packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "packets_per_interrupt" | "cpu_busy_percent" | "cpu_softirq_percent" | "cpu_irq_percent" | "cpu_user_percent" | "cpu_system_percent" | "cpu_s_per_gbit" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "remote_numa_share" | "numa_local_per_s" | "numa_other_per_s" | "pages_moved_per_s";
+            metric: string;
             /**
              * Metrics it must not worsen
              * @description Measured in the same blocks; they share one error probability of 5 %.
@@ -5771,7 +6943,7 @@ export interface components {
             application_metrics: string[];
             /**
              * Minimum traffic
-             * @description Blocks in which the node receives and sends less are left out.
+             * @description Blocks count if the node received and sent as much before the first one.
              * @default 1000000
              */
             min_bit_per_s: number;
@@ -5798,7 +6970,7 @@ export interface components {
          * ProvenEffect
          * @description A relative effect with its interval, which is valid at any time: −0.031 is 3.1 % less than without the policy.
          *
-         *     low, high: None while there are too few episodes for an interval.
+         *     low, high: None while there are too few blocks for an interval.
          */
         ProvenEffect: {
             /** Estimate */
@@ -5900,6 +7072,78 @@ export interface components {
             params: {
                 [key: string]: string;
             };
+        };
+        /**
+         * QuotaExceeded
+         * @description A quota of a node (by id) or user (by name) that was exceeded since the backend started.
+         *
+         *     rows, bytes: stored under it. rejected_rows, rejected_bytes: not stored because of it. exceeded_at: most recently.
+         */
+        QuotaExceeded: {
+            /**
+             * Peer
+             * @enum {string}
+             */
+            peer: "node" | "user";
+            /** Id */
+            id: string;
+            quota: components["schemas"]["Stored"];
+            /** Rows */
+            rows: number;
+            /** Bytes */
+            bytes: number;
+            /** Rejected Rows */
+            rejected_rows: number;
+            /** Rejected Bytes */
+            rejected_bytes: number;
+            /**
+             * Exceeded At
+             * Format: date-time
+             */
+            exceeded_at: string;
+        };
+        /**
+         * Reach
+         * @description Some nodes. settings: of theirs that Coresteer has changed; uncounted: nodes where this is unknown.
+         */
+        Reach: {
+            /** Nodes */
+            nodes: number;
+            /** Settings */
+            settings: number;
+            /** Uncounted */
+            uncounted: number;
+        };
+        /**
+         * Reason
+         * @description Why the backend cannot do its work, and what to do.
+         */
+        Reason: {
+            /**
+             * What
+             * @enum {string}
+             */
+            what: "starting" | "database" | "migrations" | "disk" | "clock";
+            /** Detail */
+            detail: string;
+        };
+        /**
+         * Recommended
+         * @description A change that the policy proposes on a node now, in mode recommend.
+         */
+        Recommended: {
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Key */
+            key: string;
+            /** Was */
+            was: string;
+            /** Becomes */
+            becomes: string;
+            /** Reason */
+            reason: string;
         };
         /**
          * ReportFormat
@@ -6022,6 +7266,16 @@ export interface components {
             roll_back: boolean;
         };
         /**
+         * SampleSpan
+         * @description From when until when there are samples of a node, perhaps with gaps; None without any.
+         */
+        SampleSpan: {
+            /** From Time */
+            from_time: string | null;
+            /** To Time */
+            to_time: string | null;
+        };
+        /**
          * SavedCores
          * @description CPUs that a policy saves, with their interval; negative where it costs CPU.
          */
@@ -6072,6 +7326,16 @@ export interface components {
             drivers: string[];
         };
         /**
+         * SelectorMatches
+         * @description The nodes that a selector matches, by name. fleet: number of all nodes.
+         */
+        SelectorMatches: {
+            /** Node Ids */
+            node_ids: number[];
+            /** Fleet */
+            fleet: number;
+        };
+        /**
          * Series
          * @description Values of metrics over time. times_ms: the start of each step; a None value is a gap.
          */
@@ -6099,6 +7363,14 @@ export interface components {
             after: {
                 [key: string]: string;
             } | null;
+        };
+        /**
+         * SetupLink
+         * @description The token of a set-up link.
+         */
+        SetupLink: {
+            /** Token */
+            token: string;
         };
         /**
          * SetupRequest
@@ -6151,6 +7423,25 @@ export interface components {
              * Format: date-time
              */
             expires_at: string;
+        };
+        /**
+         * SimulatedNodes
+         * @description The simulated fleet. nodes: number of simulated nodes, those of other simulations included.
+         *
+         *     offered: how many nodes a start simulates. running: this backend simulates them now. unavailable_because: why this
+         *     backend cannot start them, None if it can. failure: why the simulation ended by itself, None if it did not.
+         */
+        SimulatedNodes: {
+            /** Nodes */
+            nodes: number;
+            /** Offered */
+            offered: number;
+            /** Running */
+            running: boolean;
+            /** Unavailable Because */
+            unavailable_because: string | null;
+            /** Failure */
+            failure: string | null;
         };
         /**
          * Simulation
@@ -6999,6 +8290,8 @@ export interface components {
             figures: components["schemas"]["StageFigure"][];
             /** Sentence */
             sentence: string;
+            /** @description Return what the stage passed on; with the basis ``none`` it passed without figures. */
+            readonly basis: components["schemas"]["EvidenceBasis"];
         };
         /**
          * StageFigure
@@ -7039,9 +8332,179 @@ export interface components {
         /**
          * StageVerdict
          * @description What a stage of a rollout shows about one metric. higher, lower: where neither is better.
+         *
+         *     not_compared: no node waited, so only before and after are known.
          * @enum {string}
          */
-        StageVerdict: "improves" | "worsens" | "higher" | "lower" | "none_found" | "too_few";
+        StageVerdict: "improves" | "worsens" | "higher" | "lower" | "none_found" | "too_few" | "not_compared";
+        /**
+         * Stop
+         * @description A stop of enforcement in force.
+         *
+         *     effect: what it reaches now. obeyed: nodes whose agents have reported that they obey. within_s: how long the slowest
+         *     of those that were connected at the beginning took; None while no such node has answered. unanswered: connected
+         *     nodes whose agents have not reported it. stuck: settings that could not be restored.
+         */
+        Stop: {
+            /** Id */
+            id: number;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Restore */
+            restore: boolean;
+            /** Reason */
+            reason: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            effect: components["schemas"]["StopEffect"];
+            /** Obeyed */
+            obeyed: number;
+            /** Within S */
+            within_s: number | null;
+            /** Unanswered */
+            unanswered: number;
+            /** Waiting */
+            waiting: number;
+            /** Stuck */
+            stuck: number;
+        };
+        /**
+         * StopAction
+         * @description What a person did to a stop: began it, had every setting restored, or lifted it.
+         * @enum {string}
+         */
+        StopAction: "stop" | "restore" | "lift";
+        /**
+         * StopCreate
+         * @description A stop to begin.
+         *
+         *     restore: every setting gets the value that Coresteer found, also one that a person has set; otherwise settings keep
+         *     their values.
+         */
+        StopCreate: {
+            /**
+             * Labels
+             * @description Labels of the nodes, with shell patterns; empty selects every node.
+             * @default {}
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Restore
+             * @default false
+             */
+            restore: boolean;
+            /**
+             * Reason
+             * @default
+             */
+            reason: string;
+        };
+        /**
+         * StopEffect
+         * @description What a stop of enforcement reaches now.
+         *
+         *     rollouts: names of the policies whose rollout is held. experiments: number of those that a new stop cancels.
+         */
+        StopEffect: {
+            connected: components["schemas"]["Reach"];
+            disconnected: components["schemas"]["Reach"];
+            /** Policies */
+            policies: components["schemas"]["StoppedPolicy"][];
+            /** Rollouts */
+            rollouts: string[];
+            /** Experiments */
+            experiments: number;
+        };
+        /**
+         * StopEvent
+         * @description The beginning or the lifting of a stop. nodes, settings: that the stop reached when it began, None if unknown.
+         *
+         *     in_force: whether the stop is in force now.
+         */
+        StopEvent: {
+            /** Stop */
+            stop: number;
+            action: components["schemas"]["StopAction"];
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** By */
+            by: string;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Reason */
+            reason: string;
+            /** Nodes */
+            nodes: number | null;
+            /** Settings */
+            settings: number | null;
+            /** In Force */
+            in_force: boolean;
+        };
+        /**
+         * StopScope
+         * @description The nodes of a stop.
+         */
+        StopScope: {
+            /**
+             * Labels
+             * @description Labels of the nodes, with shell patterns; empty selects every node.
+             * @default {}
+             */
+            labels: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * StoppedPolicy
+         * @description A policy that writes on nodes unless enforcement is stopped. nodes: on how many of a stop's it is enforced.
+         */
+        StoppedPolicy: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Nodes */
+            nodes: number;
+        };
+        /**
+         * Storage
+         * @description What history takes on disk. budget_bytes: CORESTEER_RETENTION_BYTES. tables: bytes by table, largest first.
+         */
+        Storage: {
+            /** Budget Bytes */
+            budget_bytes: number;
+            /** Used Bytes */
+            used_bytes: number;
+            /** Tables */
+            tables: {
+                [key: string]: number;
+            };
+            /** Exceeded */
+            exceeded: components["schemas"]["QuotaExceeded"][];
+        };
+        /**
+         * Stored
+         * @description What a quota is about.
+         *
+         *     telemetry: samples, flows and figures of service classes of a node. reports: its decisions, topologies, inventories
+         *     and reports about changes and experiments. requests: of a user, those that change something.
+         * @enum {string}
+         */
+        Stored: "telemetry" | "reports" | "requests";
         /**
          * StoredTrace
          * @description A stored trace in Standard Workload Format.
@@ -7102,6 +8565,7 @@ export interface components {
          * Template
          * @description An experiment of a paper, prepared for one node. unavailable_because: why it cannot run there, or None.
          *
+         *     question: which it answers. needs: its prerequisites. duration_s: estimated, of its experiment, None without one.
          *     differs: differences between this machine and that of the paper, in sentences. deviations: from the paper that
          *     follow from the experiment, which a person may change.
          */
@@ -7110,10 +8574,14 @@ export interface components {
             slug: string;
             /** Title */
             title: string;
+            /** Question */
+            question: string;
             /** Paper */
             paper: string;
             /** Explains */
             explains: string;
+            /** Needs */
+            needs: string;
             /** Spec */
             spec: {
                 /**
@@ -7140,7 +8608,7 @@ export interface components {
                     connections: number;
                     /**
                      * Rate limit
-                     * @description Limit for all connections together.
+                     * @description Limit for all connections together; 400000: none.
                      * @default 400000
                      */
                     limit_mbit_per_s: number;
@@ -7254,7 +8722,7 @@ export interface components {
                     streams: number;
                     /**
                      * Rate limit
-                     * @description Limit for all connections together.
+                     * @description Limit for all connections together; 400000: none.
                      * @default 10000
                      */
                     limit_mbit_per_s: number;
@@ -7608,6 +9076,8 @@ export interface components {
                  */
                 template: string;
             } | null;
+            /** Duration S */
+            duration_s: number | null;
             /** Unavailable Because */
             unavailable_because: string | null;
             /** Differs */
@@ -7691,6 +9161,37 @@ export interface components {
             why_not: string | null;
         };
         /**
+         * TraitDifference
+         * @description A trait in which a node differs from its group. usual: the value of usual_nodes of the nodes that report it.
+         */
+        TraitDifference: {
+            /** Trait */
+            trait: string;
+            /** Value */
+            value: string;
+            /** Usual */
+            usual: string;
+            /** Usual Nodes */
+            usual_nodes: number;
+            /** Nodes */
+            nodes: number;
+        };
+        /**
+         * Undone
+         * @description The confirmed change that undid another: its id, and who made it when.
+         */
+        Undone: {
+            /** Change */
+            change: string;
+            /** By */
+            by: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+        };
+        /**
          * User
          * @description A user, as administrators see it.
          */
@@ -7733,6 +9234,16 @@ export interface components {
             password?: string | null;
         };
         /**
+         * VersionNodes
+         * @description On how many nodes a version of a policy is in force.
+         */
+        VersionNodes: {
+            /** Version */
+            version: number;
+            /** Nodes */
+            nodes: number;
+        };
+        /**
          * VersionProof
          * @description The proof of one version of a policy.
          *
@@ -7759,6 +9270,7 @@ export interface components {
             waiting: number;
             /** Excluded */
             excluded: components["schemas"]["ExcludedCount"][];
+            balance: components["schemas"]["ExclusionBalance"];
             /** Block S */
             block_s: number;
             /** Washout S */
@@ -7778,6 +9290,16 @@ export interface components {
             rolled_back_at: string | null;
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * WrittenSetting
+         * @description A setting of a node that changes on record wrote. values: newest first; the last one is the value as found.
+         */
+        WrittenSetting: {
+            /** Key */
+            key: string;
+            /** Values */
+            values: components["schemas"]["EarlierValue"][];
         };
         /**
          * Problem
@@ -7893,6 +9415,37 @@ export interface operations {
             };
         };
     };
+    check_set_up_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetupLink"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     login: {
         parameters: {
             query?: never;
@@ -7982,6 +9535,95 @@ export interface operations {
             };
         };
     };
+    change_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_sessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BrowserSession"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_users: {
         parameters: {
             query?: never;
@@ -8032,6 +9674,35 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["User"];
                 };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             default: {
@@ -8175,6 +9846,10 @@ export interface operations {
             query?: {
                 node_id?: number | null;
                 actor?: string | null;
+                action?: string | null;
+                text?: string | null;
+                from_time?: string | null;
+                to_time?: string | null;
                 older_than?: number | null;
                 limit?: number;
             };
@@ -8220,6 +9895,104 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeSummary"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_outliers: {
+        parameters: {
+            query?: {
+                /** @description label:NAME, kernel or driver. */
+                group?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Outlier"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_past_figures: {
+        parameters: {
+            query: {
+                at: string;
+                resolution?: "minute" | "hour";
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PastFigures"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_fleet_series: {
+        parameters: {
+            query: {
+                from_time: string;
+                to_time: string;
+                points?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetSeries"];
                 };
             };
             /** @description A problem */
@@ -8390,6 +10163,37 @@ export interface operations {
             };
         };
     };
+    readmit_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnrolmentToken"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     enrol: {
         parameters: {
             query?: never;
@@ -8411,6 +10215,91 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["EnrolResponse"];
                 };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_simulated_nodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulatedNodes"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_simulated_nodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulatedNodes"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_simulated_nodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             default: {
@@ -8459,6 +10348,37 @@ export interface operations {
             };
         };
     };
+    samples_span: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SampleSpan"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     series: {
         parameters: {
             query: {
@@ -8467,6 +10387,41 @@ export interface operations {
                 to_time: string;
                 points?: number;
                 netdev?: string | null;
+            };
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    interrupts: {
+        parameters: {
+            query: {
+                from_time: string;
+                to_time: string;
+                points?: number;
             };
             header?: never;
             path: {
@@ -8530,6 +10485,35 @@ export interface operations {
             };
         };
     };
+    get_storage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Storage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     preview_plan: {
         parameters: {
             query?: never;
@@ -8552,6 +10536,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PreviewResponse"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_suggestions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeSuggestions"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_suggestions: {
+        parameters: {
+            query: {
+                node_id: number[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetSuggestion"][];
                 };
             };
             /** @description A problem */
@@ -8636,6 +10682,115 @@ export interface operations {
             };
         };
     };
+    list_log: {
+        parameters: {
+            query?: {
+                older_than?: string | null;
+                limit?: number;
+                node_id?: number | null;
+                by?: string | null;
+                origin?: components["schemas"]["Origin"] | null;
+                setting?: string | null;
+                state?: components["schemas"]["ChangeStatus"] | null;
+                text?: string | null;
+                from_time?: string | null;
+                to_time?: string | null;
+                grouped?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_log: {
+        parameters: {
+            query?: {
+                node_id?: number | null;
+                by?: string | null;
+                origin?: components["schemas"]["Origin"] | null;
+                setting?: string | null;
+                state?: components["schemas"]["ChangeStatus"] | null;
+                text?: string | null;
+                from_time?: string | null;
+                to_time?: string | null;
+                grouped?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_written_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WrittenSetting"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_change: {
         parameters: {
             query?: never;
@@ -8654,6 +10809,52 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Change"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_observation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                change_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        before_s: number;
+                        after_s: number;
+                        is_complete: boolean;
+                        other_changes: number;
+                        missing: string;
+                        figures: {
+                            metric: string;
+                            subject: string;
+                            before: number | null;
+                            after: number | null;
+                            usual_least: number | null;
+                            usual_most: number | null;
+                            has_moved: boolean | null;
+                        }[];
+                    };
                 };
             };
             /** @description A problem */
@@ -8859,6 +11060,39 @@ export interface operations {
             };
         };
     };
+    match_policy_selector: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Selector"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SelectorMatches"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_policy: {
         parameters: {
             query?: never;
@@ -8906,6 +11140,66 @@ export interface operations {
         responses: {
             /** @description Successful Response */
             204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_policy_overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyOverview"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_policy_overview_csv: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9311,6 +11605,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DriftEntry"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_policy_responses: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PolicyResponsesRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyResponses"];
                 };
             };
             /** @description A problem */
@@ -9981,6 +12310,287 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Experiment"];
                 };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_stops: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stop"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StopCreate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stop"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_stop_log: {
+        parameters: {
+            query?: {
+                node_id?: number | null;
+                by?: string | null;
+                text?: string | null;
+                from_time?: string | null;
+                to_time?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StopEvent"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StopScope"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StopEffect"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    restore_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                stop_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stop"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    lift_stop: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                stop_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_fleet_views: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetView"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_fleet_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FleetViewCreate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetView"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_fleet_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             default: {

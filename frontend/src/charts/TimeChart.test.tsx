@@ -1,9 +1,10 @@
+import { MantineProvider } from "@mantine/core";
 import { render, screen } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { micros } from "../lib/format";
 import { Cursor } from "./cursor";
 import type { Point } from "./seriesRing";
-import { axisEnd, gapsOf, TimeChart } from "./TimeChart";
+import { axisEnd, gapsOf, TimeChart, valueAt } from "./TimeChart";
 
 test.each([
   [0, 1],
@@ -28,6 +29,15 @@ test("ranges without any value are gaps; a value of one line suffices", () => {
   ]);
 });
 
+test("stale lines keep their values, except under the crosshair", () => {
+  const points: Point[] = [{ t: 0, a: 1 }, ...Array.from({ length: 9 }, (_, at) => ({ t: 10 * (at + 1) }))];
+  const kept = { timeMs: 5, values: { a: 7 } };
+  expect(valueAt(points, "a", null)).toBeNull();
+  expect(valueAt(points, "a", null, kept)).toBe(7);
+  expect(valueAt(points, "a", 4, kept)).toBe(1);
+  expect(valueAt(points, "a", 50, kept)).toBeNull();
+});
+
 test("a chart without values states the reason", () => {
   const axis = {
     range: { from: 0, to: 2000 },
@@ -37,8 +47,15 @@ test("a chart without values states the reason", () => {
     onHold: () => undefined,
   };
   const lines = [{ key: "p99", name: "p99", colour: "red" }];
-  const props = { title: "Round trip", lines, format: micros, axis, absent: "No TCP connection was active." };
-  const { rerender } = render(<TimeChart {...props} points={[{ t: 0 }, { t: 1000 }]} />);
+  const props = {
+    title: "Round trip",
+    lines,
+    format: micros,
+    unit: "µs",
+    axis,
+    absent: "No TCP connection was active.",
+  };
+  const { rerender } = render(<TimeChart {...props} points={[{ t: 0 }, { t: 1000 }]} />, { wrapper: MantineProvider });
   expect(screen.getByText("No TCP connection was active.")).toBeTruthy();
   rerender(<TimeChart {...props} points={[{ t: 0, p99: 361 }, { t: 1000 }]} />);
   expect(screen.queryByText("No TCP connection was active.")).toBeNull();

@@ -1,18 +1,26 @@
 import { memo, useMemo, useRef } from "react";
 import { CartesianGrid, Line, LineChart, ReferenceLine, XAxis, YAxis } from "recharts";
+import { ExportMenu } from "../components/ExportMenu";
+import { seriesCsv } from "../lib/csv";
 import { type Figure, formatFigure } from "../lib/format";
-import { axisTime } from "../lib/time";
+import { axisTime, clock } from "../lib/time";
 import { useWidth } from "./canvas";
 import styles from "./charts.module.css";
 import { type Cursor, useCursor } from "./cursor";
 import type { Point } from "./seriesRing";
 import { type Range, type TimeAxis, TimeOverlay } from "./TimeOverlay";
+import { timeTicks } from "./timeTicks";
 
-export type ChartLine = { key: string; name: string; colour: string };
+/** dash: of its stroke, `4 3`; solid when absent. */
+export type ChartLine = { key: string; name: string; colour: string; dash?: string };
 
-const HEIGHT = 138;
-const MARGIN = { top: 8, right: 8, bottom: 0, left: 0 };
-const AXIS = { width: 64, height: 20 };
+/** Sizes of a chart's plot in pixels; a small one is one of several in a row. */
+const LARGE = { height: 138, margin: { top: 8, right: 8, bottom: 0, left: 0 }, axis: { width: 64, height: 20 } };
+/** A chart that is shown alone. */
+export const TALL = { ...LARGE, height: 240 };
+export const SMALL = { height: 78, margin: { top: 6, right: 4, bottom: 0, left: 0 }, axis: { width: 58, height: 16 } };
+type Size = typeof LARGE;
+
 const TICK = { fontSize: 10, fill: "var(--muted)" };
 
 /** The smallest of 1, 2, 2.5, 5 × 10ⁿ that is ≥ a value, as the end of an axis. */
@@ -38,7 +46,12 @@ export function gapsOf(points: Point[], keys: string[], range: Range): Range[] {
 /** Age in steps up to which a value counts as current. */
 const MAX_AGE_STEPS = 3;
 
-function valueAt(points: Point[], key: string, timeMs: number | null): number | null {
+/** The values that stale lines keep, and their time. */
+export type Kept = { timeMs: number; values: Record<string, number | null> };
+
+/** A line's value at a time; at none the one it keeps, else its latest one, unless that is old. */
+export function valueAt(points: Point[], key: string, timeMs: number | null, kept: Kept | null = null): number | null {
+  if (timeMs === null && kept !== null) return kept.values[key] ?? null;
   if (timeMs === null)
     return points.slice(-MAX_AGE_STEPS).findLast((point) => typeof point[key] === "number")?.[key] ?? null;
   const after = points.findIndex((point) => point.t > timeMs);
@@ -63,20 +76,97 @@ function Readout({ lines, points, format, cursor }: ReadoutProps) {
   );
 }
 
-type ChartProps = {
-  title: string;
+/** The values without the lines' names, which are tooltips; neighbors with the same unit name it once. */
+function SmallReadout({ lines, points, format, cursor, kept }: ReadoutProps & { kept: Kept | null }) {
+  const timeMs = useCursor(cursor);
+  const figures = lines.map(({ key }) => format(valueAt(points, key, timeMs, kept)));
+  return (
+    <span className={`${styles.smallReadout} ${timeMs === null && kept !== null ? "muted" : ""}`}>
+      {lines.map(({ key, name, colour }, place) => {
+        const { value = "", unit = "" } = figures[place] ?? {};
+        return (
+          <span key={key} title={name}>
+            <i style={{ background: colour }} />
+            <span className="visually-hidden">{name}</span> {value} {unit !== figures[place + 1]?.unit && <u>{unit}</u>}
+          </span>
+        );
+      })}
+    </span>
+  );
+}
+
+export type PlotProps = {
   lines: ChartLine[];
   points: Point[];
   format: (value: number | null) => Figure;
   axis: TimeAxis;
+  /** The unit of the values as they are, for exports; format scales it. */
+  unit: string;
   /** The reason shown when no line has a value in the range. */
   absent: string;
   /** A reference value, drawn as a dashed line. */
   level?: number;
+  /** The end of the value axis; by the largest value when absent. */
+  end?: number;
 };
 
+type ChartProps = PlotProps & { title: string };
+
 /** A line chart over time with the page's crosshair, marks and gaps. */
-export function TimeChart({ title, lines, points, format, axis, absent, level }: ChartProps) {
+export function TimeChart({ title, ...plot }: ChartProps) {
+  return (
+    <section className="card" aria-label={title}>
+      <h2>
+        {title} <span className="grow" />
+        <Readout {...plot} cursor={plot.axis.cursor} />
+        <ExportMenu
+          name={title}
+          range={() => plot.axis.range}
+          csv={() => seriesCsv(plot.points, plot.lines, plot.unit)}
+        />
+      </h2>
+      <div className="body">
+        <Plot {...plot} size={LARGE} />
+      </div>
+    </section>
+  );
+}
+
+/** kept: what it shows while it is stale. isDrawn: whether its lines are drawn yet; its box has its size before. */
+type SmallProps = ChartProps & { kept: Kept | null; isDrawn: boolean; isOpen: boolean; onOpen: () => void };
+
+/** A chart of a row of small ones, which share the crosshair and the time range. A click on it opens the large one. */
+export function SmallTimeChart({ title, kept, isOpen, onOpen, ...plot }: SmallProps) {
+  return (
+    <section className={styles.small} aria-label={title} data-open={isOpen || undefined}>
+      <h2>
+        <button type="button" aria-expanded={isOpen} onClick={onOpen} title="Show this chart large">
+          {title}
+        </button>{" "}
+        <SmallReadout {...plot} kept={kept} cursor={plot.axis.cursor} />
+      </h2>
+      <Plot {...plot} size={SMALL} onClick={onOpen} {...(kept !== null && { keptMs: kept.timeMs })} />
+    </section>
+  );
+}
+
+/** keptMs: the time of the values that stale lines keep. */
+type PlotOptions = { size: Size; isDrawn?: boolean; keptMs?: number; onClick?: () => void };
+
+/** The lines of a chart with its axes, without a title. */
+export function Plot({
+  lines,
+  points,
+  format,
+  axis,
+  absent,
+  level,
+  end,
+  size,
+  isDrawn = true,
+  keptMs,
+  onClick,
+}: Omit<PlotProps, "unit"> & PlotOptions) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
   const keys = useMemo(() => lines.map(({ key }) => key), [lines]);
@@ -89,39 +179,38 @@ export function TimeChart({ title, lines, points, format, axis, absent, level }:
     [points, keys],
   );
   const gaps = useMemo(() => gapsOf(points, keys, axis.range), [points, keys, axis.range]);
+  const { margin } = size;
   return (
-    <section className="card" aria-label={title}>
-      <h2>
-        {title} <span className="grow" />
-        <Readout lines={lines} points={points} format={format} cursor={axis.cursor} />
-      </h2>
-      <div className="body">
-        <div ref={box} className={styles.plot} style={{ height: HEIGHT }}>
-          {width > 0 && (
-            <Lines
-              lines={lines}
-              points={points}
-              format={format}
-              range={axis.range}
-              top={known ? axisEnd(largest) : null}
-              width={width}
-              {...(level !== undefined && { level })}
-            />
-          )}
-          <div
-            className={styles.area}
-            style={{ top: MARGIN.top, left: AXIS.width, right: MARGIN.right, bottom: AXIS.height }}
-          >
-            <TimeOverlay {...axis} gaps={gaps} />
-          </div>
-          {!known && (
-            <p className={styles.absent}>
-              <span>{absent}</span>
-            </p>
-          )}
-        </div>
+    <div ref={box} className={styles.plot} style={{ height: size.height }}>
+      {isDrawn && width > 0 && (
+        <Lines
+          lines={lines}
+          points={points}
+          format={format}
+          range={axis.range}
+          top={known ? (end ?? axisEnd(largest)) : null}
+          width={width}
+          size={size}
+          {...(level !== undefined && { level })}
+        />
+      )}
+      <div
+        className={styles.area}
+        style={{ top: margin.top, left: size.axis.width, right: margin.right, bottom: size.axis.height }}
+      >
+        <TimeOverlay {...axis} gaps={gaps} {...(onClick && { onClick })} />
       </div>
-    </section>
+      {keptMs !== undefined && (
+        <time className={styles.kept} style={{ top: margin.top, right: margin.right }} title="Time of the gray values">
+          {clock(keptMs)}
+        </time>
+      )}
+      {!known && (
+        <p className={styles.absent}>
+          <span>{absent}</span>
+        </p>
+      )}
+    </div>
   );
 }
 
@@ -133,20 +222,32 @@ type LinesProps = {
   /** The end of the value axis; null without values. */
   top: number | null;
   width: number;
+  size: Size;
   level?: number;
 };
 
+/** A tick of the value axis: `2.5 Gbit/s`, in a small chart 0 without a unit. */
+function tickText({ value, unit }: Figure, isSmall: boolean): string {
+  const number = value.replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  return formatFigure({ value: number, unit: isSmall && value === "0" ? "" : unit });
+}
+
 /** Recharts lines without animation and interaction; redrawn only when the data changes. */
-const Lines = memo(function Lines({ lines, points, format, range, top, width, level }: LinesProps) {
+const Lines = memo(function Lines({ lines, points, format, range, top, width, size, level }: LinesProps) {
+  const isSmall = size === SMALL;
   const x = useMemo<[number, number]>(() => [range.from, range.to], [range.from, range.to]);
-  const xTicks = useMemo(
-    () => Array.from({ length: 6 }, (_, index) => range.from + ((range.to - range.from) * index) / 5),
-    [range.from, range.to],
-  );
+  const xTicks = useMemo(() => {
+    // half a label from the ends
+    const edge = (range.to - range.from) * (isSmall ? 0.15 : 0.04);
+    return timeTicks(range.from + edge, range.to - edge, isSmall ? 2 : 6);
+  }, [range.from, range.to, isSmall]);
   const y = useMemo<[number, number]>(() => [0, top ?? 1], [top]);
-  const yTicks = useMemo(() => (top === null ? [] : [0, top / 2, top]), [top]);
+  const yTicks = useMemo(() => {
+    if (top === null) return [];
+    return isSmall ? [0, top] : [0, top / 2, top];
+  }, [top, isSmall]);
   return (
-    <LineChart width={width} height={HEIGHT} data={points} margin={MARGIN} accessibilityLayer={false}>
+    <LineChart width={width} height={size.height} data={points} margin={size.margin} accessibilityLayer={false}>
       <CartesianGrid vertical={false} stroke="var(--line)" />
       <XAxis
         dataKey="t"
@@ -154,7 +255,7 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width, le
         domain={x}
         ticks={xTicks}
         allowDataOverflow
-        height={AXIS.height}
+        height={size.axis.height}
         tick={TICK}
         tickLine={false}
         axisLine={false}
@@ -164,24 +265,21 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width, le
         domain={y}
         ticks={yTicks}
         allowDataOverflow
-        width={AXIS.width}
+        width={size.axis.width}
         tick={TICK}
         tickLine={false}
         axisLine={false}
-        tickFormatter={(value: number) =>
-          formatFigure(format(value))
-            .replace(/(\.\d*?)0+(?= )/, "$1")
-            .replace(/\.(?= )/, "")
-        }
+        tickFormatter={(value: number) => tickText(format(value), isSmall)}
       />
       {level !== undefined && <ReferenceLine y={level} stroke="var(--muted)" strokeDasharray="4 4" />}
-      {lines.map(({ key, colour }) => (
+      {lines.map(({ key, colour, dash }) => (
         <Line
           key={key}
           dataKey={key}
           type="linear"
           stroke={colour}
           strokeWidth={1.4}
+          strokeDasharray={dash ?? "0"}
           dot={false}
           activeDot={false}
           isAnimationActive={false}

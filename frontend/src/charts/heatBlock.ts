@@ -85,6 +85,13 @@ export class HeatBlock {
     return this.cells[row * this.columns + this.slot(column)] ?? NO_DATA;
   }
 
+  /** The largest share of a CPU at a time, in percent; null without data. */
+  hottestPercent(timeMs: number): number | null {
+    let largest = NO_DATA;
+    for (let row = 0; row < this.rows; row++) largest = largerCell(largest, this.at(row, timeMs));
+    return largest === NO_DATA ? null : largest / 2;
+  }
+
   /** Advances the window to include timeMs; new columns have no data. Returns whether it moved. */
   advance(timeMs: number): boolean {
     const column = Math.floor((timeMs - this.offset) / this.columnMs);

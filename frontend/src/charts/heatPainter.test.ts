@@ -1,16 +1,30 @@
 import { expect, test } from "vitest";
 import { HeatBlock, NO_DATA } from "./heatBlock";
-import { adjacentRuns, type Band, pooledMaximum, poolFactor } from "./heatPainter";
+import { adjacentRuns, type Band, columnsUnder, pooledMaximum } from "./heatPainter";
+
+const TODAY = 1_763_000_000; // a column number of one-second columns
 
 test.each([
-  [300, 900, 1],
-  [900, 900, 1],
-  [900, 899, 2],
-  [900, 300, 3],
-  [900, 0, 900],
-])("%s columns on %s pixels are pooled by %s", (columns, pixels, pool) =>
-  expect(poolFactor(columns, pixels)).toBe(pool),
-);
+  [300, 900],
+  [900, 900],
+  [900, 899],
+  [900, 283],
+])("%s columns on %s pixels: every column is under a pixel, and every pixel over a column", (columns, pixels) => {
+  const first = Math.floor((TODAY * pixels) / columns);
+  const under = Array.from({ length: pixels }, (_, index) => columnsUnder(first + index, columns / pixels));
+  under.forEach(([from, to], index) => {
+    expect(to).toBeGreaterThanOrEqual(from);
+    expect(from).toBeLessThanOrEqual((under[index - 1]?.[1] ?? from) + 1);
+  });
+  expect((under.at(-1)?.[1] ?? 0) - (under[0]?.[0] ?? 0)).toBeGreaterThanOrEqual(columns - 1);
+});
+
+test("as many pixels as columns show one column each", () => {
+  expect([TODAY, TODAY + 1].map((pixel) => columnsUnder(pixel, 1))).toEqual([
+    [TODAY, TODAY],
+    [TODAY + 1, TODAY + 1],
+  ]);
+});
 
 test("a pool is the maximum over its CPUs and columns, NO_DATA outside the block", () => {
   const block = new HeatBlock(2, 4, 1000, 3500);
@@ -22,7 +36,7 @@ test("a pool is the maximum over its CPUs and columns, NO_DATA outside the block
   expect(pooledMaximum(block, [0], -10, -5)).toBe(NO_DATA);
 });
 
-test("adjacent bands of equal height form one run, without headings and invisible bands", () => {
+test("adjacent bands of equal height form one run, without headings, and end at a gap", () => {
   const heights = [22, 18, 18, 22, 18, 18, 18];
   const headings = new Set([0, 3]);
   let top = 0;
@@ -31,9 +45,14 @@ test("adjacent bands of equal height form one run, without headings and invisibl
     top += height;
     return band;
   });
-  expect(adjacentRuns(bands, 0, top)).toEqual([
+  expect(adjacentRuns(bands)).toEqual([
     [1, 2],
     [4, 6],
   ]);
-  expect(adjacentRuns(bands, 90, 110)).toEqual([[4, 5]]);
+  const gap = bands.map((band, index) => (index < 6 ? band : { ...band, top: band.top + 4 }));
+  expect(adjacentRuns(gap)).toEqual([
+    [1, 2],
+    [4, 5],
+    [6, 6],
+  ]);
 });

@@ -9,10 +9,17 @@ const COLOURS = Uint32Array.from({ length: 256 }, (_, value) =>
   value === NO_DATA ? 0 : (CIVIDIS_U32[Math.min(255, Math.round((value * 255) / 200))] ?? 0),
 );
 
-/** Number of cells per pixel column, at least 1. */
-export function poolFactor(columns: number, pixels: number): number {
-  return Math.max(1, Math.ceil(columns / Math.max(1, pixels)));
+/**
+ * The block's columns under a pixel column. Pixels are counted from the epoch like columns, so that a live heatmap moves
+ * by whole pixels and does not shimmer. ratio: columns per pixel.
+ */
+export function columnsUnder(pixel: number, ratio: number): [first: number, last: number] {
+  const first = Math.floor(pixel * ratio + TOLERANCE);
+  return [first, Math.max(first, Math.ceil((pixel + 1) * ratio - TOLERANCE) - 1)];
 }
+
+/** Rounding error of a column number of today, about 10 to the 9th. */
+const TOLERANCE = 1e-5;
 
 /** The maximum over CPUs and columns first to last; NO_DATA without data. */
 export function pooledMaximum(block: HeatBlock, cpus: readonly number[], first: number, last: number): number {
@@ -26,121 +33,97 @@ export function pooledMaximum(block: HeatBlock, cpus: readonly number[], first: 
 }
 
 /**
- * Paints a heatmap from an image with one pixel per cell. The image is a ring over time like the block, so that a live
- * second costs one column. Pools are aligned to the epoch, so that they do not shimmer as time advances.
+ * Paints a heatmap from an image with one column per screen pixel, each the maximum of its cells, and one row per band.
+ * The image is a ring over time like the block, so that a live second costs a few columns.
  */
 export class HeatPainter {
   private image: OffscreenCanvas | null = null;
-  private of: { block: HeatBlock; bands: readonly Band[]; pool: number; fills: number; last: number } | null = null;
+  private of: { block: HeatBlock; bands: readonly Band[]; pixels: number; fills: number; last: number } | null = null;
 
-  /** Paints the bands into the rectangle 0, 0, width, height of a context, scrolled by scrollTop. */
-  paint(
-    context: CanvasRenderingContext2D,
-    block: HeatBlock,
-    bands: readonly Band[],
-    width: number,
-    height: number,
-    scrollTop: number,
-  ): void {
-    const pool = poolFactor(block.columns, width * (devicePixelRatio || 1));
-    const image = this.updated(block, bands, pool);
+  /** Paints the bands into the rectangle 0, 0, width, height of a context. */
+  paint(context: CanvasRenderingContext2D, block: HeatBlock, bands: readonly Band[], width: number): void {
+    const pixels = Math.max(1, Math.round(width * (devicePixelRatio || 1)));
+    const image = this.updated(block, bands, pixels);
     if (image === null) return;
-    context.save();
-    context.beginPath();
-    context.rect(0, 0, width, height);
-    context.clip();
     context.imageSmoothingEnabled = false;
-    const slots = image.width;
-    const scale = width / block.columns;
-    const [first, last] = [Math.floor(block.first / pool), Math.floor(block.last / pool)];
-    for (const [from, to] of adjacentRuns(bands, scrollTop, scrollTop + height)) {
+    const last = lastPixel(block, pixels);
+    const seam = mod(last + 1, pixels);
+    const scale = width / pixels;
+    for (const [from, to] of adjacentRuns(bands)) {
       const [top, end] = [bands[from], bands[to]];
       if (top === undefined || end === undefined) continue;
-      const [y, tall] = [top.top - scrollTop, end.top + end.height - top.top];
-      // The ring's seam splits the window into at most two parts.
-      for (let start = first; start <= last; ) {
-        const slot = mod(start, slots);
-        const length = Math.min(slots - slot, last - start + 1);
-        const x = (start * pool - block.first) * scale;
-        context.drawImage(image, slot, from, length, to - from + 1, x, y, length * pool * scale, tall);
-        start += length;
-      }
+      const tall = end.top + end.height - top.top;
+      const draw = (slot: number, length: number, x: number) =>
+        context.drawImage(image, slot, from, length, to - from + 1, x * scale, top.top, length * scale, tall);
+      // The ring's seam divides the window: the oldest pixels are right of it.
+      draw(seam, pixels - seam, 0);
+      if (seam > 0) draw(0, seam, pixels - seam);
     }
-    context.restore();
   }
 
-  private updated(block: HeatBlock, bands: readonly Band[], pool: number): OffscreenCanvas | null {
-    const slots = Math.ceil(block.columns / pool) + 1;
-    const last = Math.floor(block.last / pool);
-    const first = Math.floor(block.first / pool);
+  private updated(block: HeatBlock, bands: readonly Band[], pixels: number): OffscreenCanvas | null {
     const before = this.of;
     const same =
       before !== null &&
       before.block === block &&
       before.bands === bands &&
-      before.pool === pool &&
+      before.pixels === pixels &&
       before.fills === block.fills;
-    if (!same || this.image === null) this.image = new OffscreenCanvas(slots, Math.max(1, bands.length));
+    if (!same || this.image === null) this.image = new OffscreenCanvas(pixels, Math.max(1, bands.length));
     const context = this.image.getContext("2d");
     if (context === null) return null;
-    this.of = { block, bands, pool, fills: block.fills, last };
+    const last = lastPixel(block, pixels);
+    const oldest = last - pixels + 1;
     // A late sample may still change the column before the newest one.
-    const from = same && before !== null ? Math.max(first, before.last - 1) : first;
-    const columns = Math.min(slots, last - from + 1);
-    if (columns >= slots / 2) this.paintAll(context, block, bands, pool, first, last, slots);
-    else for (let column = from; column <= last; column++) this.paintOne(context, block, bands, pool, column, slots);
+    const late = Math.ceil((2 * pixels) / block.columns);
+    const from = same && before !== null ? Math.max(oldest, Math.min(before.last, last) - late) : oldest;
+    this.of = { block, bands, pixels, fills: block.fills, last };
+    // The ring's seam divides the new pixels into at most two images.
+    for (let start = from; start <= last; ) {
+      const length = Math.min(last - start + 1, pixels - mod(start, pixels));
+      context.putImageData(cells(context, block, bands, start, length, block.columns / pixels), mod(start, pixels), 0);
+      start += length;
+    }
     return this.image;
   }
+}
 
-  private paintAll(
-    context: OffscreenCanvasRenderingContext2D,
-    block: HeatBlock,
-    bands: readonly Band[],
-    pool: number,
-    first: number,
-    last: number,
-    slots: number,
-  ): void {
-    const image = context.createImageData(slots, Math.max(1, bands.length));
-    const pixels = new Uint32Array(image.data.buffer);
-    bands.forEach((band, index) => {
-      if (band.cpus.length === 0) return;
-      for (let column = first; column <= last; column++) {
-        const value = pooledMaximum(block, band.cpus, column * pool, column * pool + pool - 1);
-        pixels[index * slots + mod(column, slots)] = COLOURS[value] ?? 0;
-      }
+/** The pixels from start on, one row per band. */
+function cells(
+  context: OffscreenCanvasRenderingContext2D,
+  block: HeatBlock,
+  bands: readonly Band[],
+  start: number,
+  length: number,
+  ratio: number,
+): ImageData {
+  const image = context.createImageData(length, Math.max(1, bands.length));
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let index = 0; index < length; index++) {
+    const [first, last] = columnsUnder(start + index, ratio);
+    bands.forEach(({ cpus }, row) => {
+      if (cpus.length > 0) pixels[row * length + index] = COLOURS[pooledMaximum(block, cpus, first, last)] ?? 0;
     });
-    context.putImageData(image, 0, 0);
   }
+  return image;
+}
 
-  private paintOne(
-    context: OffscreenCanvasRenderingContext2D,
-    block: HeatBlock,
-    bands: readonly Band[],
-    pool: number,
-    column: number,
-    slots: number,
-  ): void {
-    const image = context.createImageData(1, Math.max(1, bands.length));
-    const pixels = new Uint32Array(image.data.buffer);
-    bands.forEach((band, index) => {
-      if (band.cpus.length > 0)
-        pixels[index] = COLOURS[pooledMaximum(block, band.cpus, column * pool, column * pool + pool - 1)] ?? 0;
-    });
-    context.putImageData(image, mod(column, slots), 0);
-  }
+/** The pixel that contains the block's last column. */
+function lastPixel(block: HeatBlock, pixels: number): number {
+  return Math.ceil(((block.last + 1) * pixels) / block.columns - TOLERANCE) - 1;
 }
 
 const mod = (value: number, by: number) => ((value % by) + by) % by;
 
-/** Runs of adjacent bands of equal height that are visible between top and bottom. */
-export function adjacentRuns(bands: readonly Band[], top: number, bottom: number): [first: number, last: number][] {
+/** Runs of touching bands of equal height that have cells. */
+export function adjacentRuns(bands: readonly Band[]): [first: number, last: number][] {
   const found: [number, number][] = [];
-  bands.forEach((band, index) => {
-    if (band.cpus.length === 0 || band.top + band.height < top || band.top > bottom) return;
+  bands.forEach(({ cpus, top, height }, index) => {
+    if (cpus.length === 0) return;
     const open = found.at(-1);
-    const joins = open !== undefined && open[1] === index - 1 && bands[open[1]]?.height === band.height;
-    if (joins) open[1] = index;
+    const before = bands[index - 1];
+    const touches = before !== undefined && before.height === height && before.top + height === top;
+    if (open?.[1] === index - 1 && touches) open[1] = index;
     else found.push([index, index]);
   });
   return found;

@@ -1,13 +1,15 @@
 import { Button, Modal, TextInput } from "@mantine/core";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { errorMessage } from "../api/client";
-import styles from "../settings/settings.module.css";
+import styles from "./dialog.module.css";
 
-/** Dialog before an irreversible action. typed: text that must be entered first. */
+/** Dialog before an action with consequences, on a phone a sheet. typed: text that must be entered first. */
 export function ConfirmDialog({
   title,
   action,
   typed,
+  harmless = false,
+  disabled = false,
   pending,
   error,
   onConfirm,
@@ -17,6 +19,10 @@ export function ConfirmDialog({
   title: string;
   action: string;
   typed?: string;
+  /** Whether it begins something instead of ending it. */
+  harmless?: boolean;
+  /** Whether what was entered is incomplete. */
+  disabled?: boolean;
   pending: boolean;
   error: unknown;
   onConfirm: () => void;
@@ -29,7 +35,15 @@ export function ConfirmDialog({
     onConfirm();
   };
   return (
-    <Modal opened onClose={onClose} title={title} closeButtonProps={{ "aria-label": "Close" }}>
+    // zIndex: only a dialog that confirms covers the pending change
+    <Modal
+      opened
+      onClose={onClose}
+      title={title}
+      closeButtonProps={{ "aria-label": "Close" }}
+      zIndex={220}
+      classNames={{ inner: styles.inner ?? "", content: styles.content ?? "" }}
+    >
       <form className={styles.dialog} onSubmit={submit}>
         {children}
         {typed !== undefined && (
@@ -51,8 +65,8 @@ export function ConfirmDialog({
           <Button
             type="submit"
             variant="filled"
-            color="var(--bad)"
-            disabled={typed !== undefined && entered !== typed}
+            {...(!harmless && { color: "var(--bad)" })}
+            disabled={disabled || (typed !== undefined && entered !== typed)}
             loading={pending}
           >
             {action}

@@ -43,6 +43,7 @@ export function RunProgress({ runs, state, tone, ended, activity, cancel, again 
   const remaining = useRemaining(runs);
   const isOperator = useHasRole("operator");
   const [asking, setAsking] = useState(false);
+  const [hasRun] = useState(!ended);
   return (
     <section className={`card ${styles.progress}`} aria-label="State">
       <span className={styles.state}>
@@ -63,7 +64,7 @@ export function RunProgress({ runs, state, tone, ended, activity, cancel, again 
           remainingText(remaining)
         )}
       </span>
-      <span className={styles.now} aria-live="polite">
+      <span className={`${styles.now} ${hasRun ? styles.kept : ""}`} aria-live="polite">
         {activity}
       </span>
       {ended ? (

@@ -15,6 +15,17 @@ export function cividis(t: number): [red: number, green: number, blue: number] {
   ];
 }
 
+const linear = (channel: number) => (channel <= 10 ? channel / 255 / 12.92 : ((channel / 255 + 0.055) / 1.055) ** 2.4);
+
+/** Relative luminance at which black and white have the same contrast, 4.6 : 1. */
+const BLACK_FROM = Math.sqrt(1.05 * 0.05) - 0.05;
+
+/** The color of text on the scale: that of black and white which has more contrast, as in WCAG 2. */
+export function inkOn(t: number): "black" | "white" {
+  const [red, green, blue] = cividis(t).map(linear) as [number, number, number];
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue >= BLACK_FROM ? "black" : "white";
+}
+
 /** 256 colours as u32 in the byte order of canvas images on little-endian machines (0xAABBGGRR). */
 export const CIVIDIS_U32: Uint32Array = Uint32Array.from({ length: 256 }, (_, index) => {
   const [red, green, blue] = cividis(index / 255);

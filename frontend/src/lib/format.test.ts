@@ -10,6 +10,7 @@ import {
   percent,
   perSecond,
   significant,
+  unbroken,
 } from "./format";
 
 describe("a number has three significant digits", () => {
@@ -21,40 +22,40 @@ describe("a number has three significant digits", () => {
     [18.24, "18.2"],
     [99.96, "100"],
     [212.4, "212"],
-    [4118, "4118"],
+    [4118, "4,118"],
     [-1.5, "-1.50"],
   ])("%s is formatted as %s", (value, expected) => expect(significant(value)).toBe(expected));
 });
 
 describe("a unit is scaled to its number", () => {
   test.each([
-    [bitRate(230_000_000), "1.84 Gb/s"],
-    [bitRate(0), "0 b/s"],
-    [bitRate(125), "1.00 kb/s"],
+    [bitRate(230_000_000), "1.84\u00a0Gbit/s"],
+    [bitRate(0), "0\u00a0bit/s"],
+    [bitRate(125), "1.00\u00a0kbit/s"],
     [bitRate(null), "–"],
-    [perSecond(18_240), "18.2 k/s"],
-    [perSecond(999.7), "1.00 k/s"],
-    [perSecond(2_100_000), "2.10 M/s"],
-    [packetRate(212_000), "212 kpps"],
-    [micros(361), "361 µs"],
-    [micros(1500), "1.50 ms"],
+    [perSecond(18_240), "18.2\u00a0k/s"],
+    [perSecond(999.7), "1.00\u00a0k/s"],
+    [perSecond(2_100_000), "2.10\u00a0M/s"],
+    [packetRate(212_000), "212\u00a0kpps"],
+    [micros(361), "361\u00a0µs"],
+    [micros(1500), "1.50\u00a0ms"],
     [micros(Number.NaN), "–"],
-    [bytes(24 * 1024 * 1024), "24.0 MiB"],
-    [bytes(512), "512 B"],
-    [percent(93.6), "94 %"],
+    [bytes(24 * 1024 * 1024), "24.0\u00a0MiB"],
+    [bytes(512), "512\u00a0B"],
+    [percent(93.6), "94\u00a0%"],
     [percent(undefined), "–"],
   ])("%o is %s", (figure, expected) => expect(formatFigure(figure)).toBe(expected));
 });
 
 describe("a duration has its two largest units", () => {
   test.each([
-    [0, "0 s"],
-    [45, "45 s"],
-    [125, "2 min 5 s"],
-    [120, "2 min"],
-    [10_800, "3 h"],
-    [187_200, "2 d 4 h"],
-    [86_405, "1 d"],
+    [0, "0\u00a0s"],
+    [45, "45\u00a0s"],
+    [125, "2\u00a0min 5\u00a0s"],
+    [120, "2\u00a0min"],
+    [10_800, "3\u00a0h"],
+    [187_200, "2\u00a0d 4\u00a0h"],
+    [86_405, "1\u00a0d"],
     [null, "–"],
   ])("%s seconds is %s", (seconds, expected) => expect(duration(seconds)).toBe(expected));
 });
@@ -63,4 +64,16 @@ test("a countdown reaches 0:00 only at its end", () => {
   expect(countdown(81.2)).toBe("1:22");
   expect(countdown(0.1)).toBe("0:01");
   expect(countdown(-3)).toBe("0:00");
+});
+
+test("a number of a sentence stays on one line with its unit", () => {
+  const words = unbroken("CPU 1 is 100 % busy for 2 min at 1.8 Gbit/s with 44 percentage points of 3 devices.").split(
+    " ",
+  );
+  expect(words.filter((word) => word.includes("\u00a0"))).toEqual([
+    "100\u00a0%",
+    "2\u00a0min",
+    "1.8\u00a0Gbit/s",
+    "44\u00a0percentage",
+  ]);
 });

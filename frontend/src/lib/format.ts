@@ -11,11 +11,11 @@ function isKnown(value: Known): value is number {
   return value !== null && value !== undefined && Number.isFinite(value);
 }
 
-/** A number with three significant digits and no exponent: 1.84, 18.2, 212, 4118, 0. */
+/** A number with three significant digits and no exponent: 1.84, 18.2, 212, 4,118, 0. */
 export function significant(value: number): string {
   const size = Math.abs(value);
   if (size < 0.0005) return "0";
-  if (size >= 99.95) return String(Math.round(value));
+  if (size >= 99.95) return Math.round(value).toLocaleString("en");
   if (size >= 9.995) return value.toFixed(1);
   return value.toFixed(size >= 0.9995 ? 2 : 3);
 }
@@ -35,8 +35,7 @@ function scaled(value: Known, step: number, units: readonly string[]): Figure {
 
 /** Formats bytes per second as bits per second. */
 export function bitRate(bytesPerS: Known): Figure {
-  const bits = isKnown(bytesPerS) ? bytesPerS * 8 : null;
-  return scaled(bits, 1000, ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"]);
+  return linkSpeed(isKnown(bytesPerS) ? bytesPerS * 8 : null);
 }
 
 /** Formats events per second. */
@@ -69,14 +68,25 @@ export function ratio(value: Known): Figure {
   return isKnown(value) ? { value: significant(value), unit: "" } : { value: UNKNOWN, unit: "" };
 }
 
-/** Formats a link speed in bits per second. */
+/** Formats bits per second. */
 export function linkSpeed(bitsPerS: Known): Figure {
-  return scaled(bitsPerS, 1000, ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"]);
+  return scaled(bitsPerS, 1000, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]);
 }
 
-/** A figure with its unit: `1.84 Gb/s`. */
+/** A space that keeps a number on one line with its unit. */
+const NO_BREAK = "\u00a0";
+
+/** A figure with its unit: `1.84 Gbit/s`. */
 export function formatFigure(figure: Figure): string {
-  return figure.unit === "" ? figure.value : `${figure.value} ${figure.unit}`;
+  return figure.unit === "" ? figure.value : figure.value + NO_BREAK + figure.unit;
+}
+
+/** A sentence whose numbers stay on one line with their units: a no-break space before a percent sign or a unit. */
+export function unbroken(sentence: string): string {
+  return sentence.replace(
+    /(?<=\d) (?=(%|percentage|points?|[kMGT]?i?(bit|B|pps)(\/s)?|\/s|[mµ]?s|min|h|d)(?![a-z\d]))/g,
+    NO_BREAK,
+  );
 }
 
 /** Formats seconds in the two largest units: `45 s`, `2 min 5 s`, `3 h`, `2 d 4 h`. */
@@ -90,11 +100,11 @@ export function duration(seconds: Known): string {
     [whole % 60, "s"],
   ];
   const first = parts.findIndex(([amount]) => amount > 0);
-  if (first === -1) return "0 s";
+  if (first === -1) return `0${NO_BREAK}s`;
   return parts
     .slice(first, first + 2)
     .filter(([amount]) => amount > 0)
-    .map(([amount, unit]) => `${amount} ${unit}`)
+    .map(([amount, unit]) => amount + NO_BREAK + unit)
     .join(" ");
 }
 

@@ -24,9 +24,12 @@ export const HISTORY_METRICS = shownIn("history");
 export const FLEET_METRICS = shownIn("fleet");
 export const GUARDRAIL_METRICS = shownIn("guardrail");
 
+/** The node page's charts. */
+export const CHART_NAMES = [...new Set(NAMES.map((name) => METRICS[name].chart))].filter((chart) => chart !== "");
+
 /** The metrics of one of the node page's charts. */
-export function chartMetrics(chart: ChartName): HistoryMetric[] {
-  return HISTORY_METRICS.filter((name) => METRICS[name].chart === chart);
+export function chartMetrics(chart: ChartName): MetricName[] {
+  return NAMES.filter((name) => METRICS[name].chart === chart);
 }
 
 /** `Packets dropped by softnet, 1/s`; a name that is not a metric is returned unchanged. */

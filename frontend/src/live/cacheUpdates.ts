@@ -32,6 +32,11 @@ export function useLiveCache(): void {
     if (pending.size === 0) setTimeout(applyNodeUpdates, BATCH_MS);
     pending.set(node.id, node);
   });
+  useLive("deleted-nodes", (ids) => {
+    for (const id of ids) pending.delete(id);
+    const deleted = new Set(ids);
+    queryClient.setQueryData(nodesQuery.queryKey, (nodes) => nodes?.filter(({ id }) => !deleted.has(id)));
+  });
   useLive("inventory", (nodeId) => {
     void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey });
     void queryClient.invalidateQueries({ queryKey: ["coalescing", nodeId] });

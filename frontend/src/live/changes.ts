@@ -28,6 +28,10 @@ const isOlder = (change: Change, than: Change | undefined): boolean =>
 
 /** Merges a change from a live event or a response into the cached open and ended changes; ignores older versions. */
 export function applyChangeUpdate(change: Change): void {
+  merge(change, false);
+}
+
+function merge(change: Change, endMissed: boolean): void {
   const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
   if ([...open, ...ended].some((other) => isOlder(change, other))) return;
   queryClient.setQueryData(openChangesQuery.queryKey, (page) => {
@@ -37,14 +41,17 @@ export function applyChangeUpdate(change: Change): void {
     const changes = page.changes.map((other) => (other.id === change.id ? change : other));
     return { ...page, changes: known ? changes : [change, ...changes] };
   });
-  if (!isOpen(change)) showEnd(change);
+  // Ended changes are also sent later, with their observation.
+  const isNews = endMissed || [...open, ...ended].some((other) => other.id === change.id);
+  if (!isOpen(change) && isNews) showEnd(change);
   void queryClient.invalidateQueries({ queryKey: ["changes", "node", change.node_id] });
+  void queryClient.invalidateQueries({ queryKey: ["suggestions", change.node_id] });
 }
 
 /** Fetches a change that ended while the live connection was down. Rejects with ApiProblem. */
 export async function fetchMissedEnd(id: string): Promise<void> {
   if (ended.some((change) => change.id === id)) return;
-  applyChangeUpdate(await unwrap(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
+  merge(await unwrap(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })), true);
 }
 
 /** Changes that ended within the last 10 s, newest first. */

@@ -6,6 +6,8 @@ import { decodeFrame, type FleetFrame, type RatesFrame } from "./frames";
 export type LiveEvents = {
   change: Schemas["Change"];
   node: Schemas["NodeSummary"];
+  /** Ids of nodes that were deleted. */
+  "deleted-nodes": number[];
   /** Id of the node whose topology, inventory or tasks changed. */
   inventory: number;
   /** Id of the node whose evaluations or flows changed; null: policies or rollouts changed. */
@@ -31,6 +33,7 @@ type Handler<T extends keyof LiveEvents> = (event: LiveEvents[T]) => void;
 type TextFrame =
   | { type: "change"; change: Schemas["Change"] }
   | { type: "node"; node: Schemas["NodeSummary"] }
+  | { type: "deleted-nodes"; node_ids: number[] }
   | { type: "inventory"; node_id: number }
   | { type: "policies"; node_id: number | null }
   | ({ type: "classes" } & ClassesEvent)
@@ -49,6 +52,7 @@ export class LiveConnection {
   private readonly handlers: { [T in keyof LiveEvents]: Set<Handler<T>> } = {
     change: new Set(),
     node: new Set(),
+    "deleted-nodes": new Set(),
     inventory: new Set(),
     policies: new Set(),
     classes: new Set(),
@@ -145,6 +149,7 @@ export class LiveConnection {
     const frame = JSON.parse(data) as TextFrame;
     if (frame.type === "change") this.emit("change", frame.change);
     else if (frame.type === "node") this.emit("node", frame.node);
+    else if (frame.type === "deleted-nodes") this.emit("deleted-nodes", frame.node_ids);
     else if (frame.type === "inventory") this.emit("inventory", frame.node_id);
     else if (frame.type === "policies") this.emit("policies", frame.node_id);
     else if (frame.type === "classes") this.emit("classes", frame);

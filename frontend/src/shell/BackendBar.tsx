@@ -23,9 +23,13 @@ export function useOutage(): Outage | null {
   return outage.current;
 }
 
-/** States an outage of the backend or its database; the last loaded data stays on the page, marked as stale. */
+/**
+ * States an outage of the backend or its database, or why the backend cannot do all of its work. During an outage the
+ * last loaded data stays on the page, marked as stale.
+ */
 export function BackendBar() {
   const outage = useOutage();
+  const reasons = useQuery(healthQuery).data?.reasons ?? [];
   const kind = outage?.kind;
   useEffect(() => {
     if (kind === undefined) return;
@@ -35,7 +39,15 @@ export function BackendBar() {
       void queryClient.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "health" });
     };
   }, [kind]);
-  if (outage === null) return null;
+  if (outage === null) {
+    if (reasons.length === 0) return null;
+    return (
+      <div className={styles.bar} role="status">
+        <span className="dot warn" />
+        {reasons.map((reason) => reason.detail).join(" ")}
+      </div>
+    );
+  }
   const since = clock(outage.since);
   return (
     <div className={styles.bar} role="status">

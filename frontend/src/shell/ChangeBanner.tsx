@@ -1,22 +1,25 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
-import { useEffect, useMemo, useState } from "react";
+import { Link, useParams } from "@tanstack/react-router";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
 import { handleSignedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
+import { ObservedInBrief, ObservedSoFar, TestLink } from "../changes/Observed";
+import { changeWords } from "../changes/words";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { countdown, duration } from "../lib/format";
+import { clock } from "../lib/time";
 import { applyChangeUpdate } from "../live/changes";
-import { MeasuredSoFar } from "./MeasuredSoFar";
-import styles from "./shell.module.css";
+import styles from "./changeBar.module.css";
 
 type Change = Schemas["Change"];
 type Command = "confirm" | "rollback" | "extend";
 
 const TICK_MS = 250;
 const EXTEND_S = BOUNDS.ExtendRequest.seconds.default;
+const LAST_S = 15;
 const RADIUS = 8;
 const CIRCUMFERENCE = 2 * Math.PI * RADIUS;
 
@@ -35,6 +38,7 @@ export function useRemaining(change: Pick<Change, "remaining_s">): number | null
   return Math.max(0, change.remaining_s - Math.max(0, now - arrived) / 1000);
 }
 
+/** A ring that empties with the share of time left. */
 function Ring({ share }: { share: number }) {
   return (
     <svg className={styles.ring} viewBox="0 0 20 20" aria-hidden="true">
@@ -59,32 +63,57 @@ function send(command: Command, changeId: string) {
 
 const REQUESTED = {
   confirm: "Confirmation requested.",
-  rollback: "Rollback requested.",
+  rollback: "Undo requested.",
 } as const;
 
-function Status({ change, remaining }: { change: Change; remaining: number | null }) {
-  const node = (
-    <>
-      <Link to="/nodes/$nodeId" params={{ nodeId: change.node_id }}>
-        {change.node_name}
-      </Link>
-      <SimulatedTagOf nodeId={change.node_id} />
-    </>
-  );
-  if (change.state === "applying") return <>Applying on {node}, then reading back.</>;
-  if (remaining === null) return <>Applied on {node}, unconfirmed.</>;
-  if (remaining === 0) return <>Confirmation timeout on {node}; rolling back.</>;
+/** The time until an unconfirmed change rolls back; its end is announced to screen readers once. */
+function Clock({ change }: { change: Change }) {
+  const remaining = useRemaining(change);
+  const isLast = remaining !== null && remaining <= LAST_S;
+  const text = change.state === "applying" ? "applying" : remaining === null ? "unconfirmed" : countdown(remaining);
   return (
-    <>
-      Applied on {node}; rolls back in <span className={styles.remaining}>{countdown(remaining)}</span> unless
-      confirmed.
-    </>
+    <span className={styles.clock} data-last={isLast || undefined}>
+      <Ring share={remaining === null ? 1 : remaining / change.confirm_timeout_s} />
+      <b>{text}</b>
+      <span className="visually-hidden" role="alert">
+        {isLast && `Rolls back in ${LAST_S} seconds unless confirmed: ${change.sentence}`}
+      </span>
+    </span>
   );
 }
 
-/** An open change: its sentence, the time until rollback, the effect measured so far, and Confirm, Roll back, Extend. */
-export function ChangeBanner({ change }: { change: Change }) {
-  const remaining = useRemaining(change);
+function What({ change }: { change: Change }) {
+  const { what, values } = changeWords(change.plan.actions);
+  const isHere = useParams({ strict: false }).nodeId === change.node_id;
+  const applied = change.applied_at ?? change.created_at;
+  return (
+    <div className={styles.what}>
+      <div title={change.sentence}>
+        <Link to="/changes" search={{ change: change.id }}>
+          {!isHere && <span className={styles.long}>{change.node_name}: </span>}
+          {what} <span className={styles.values}>{values}</span>
+        </Link>
+        <span className={styles.long}>
+          <SimulatedTagOf nodeId={change.node_id} />
+        </span>
+      </div>
+      <div>
+        <small className={`muted ${styles.long}`}>
+          {change.created_by}, {clock(Date.parse(applied))} · rolls back unless confirmed
+        </small>
+        <small className={styles.short}>{change.node_name}</small>
+      </div>
+      <div className={styles.short}>
+        <small>
+          <ObservedInBrief change={change} />
+        </small>
+      </div>
+    </div>
+  );
+}
+
+/** An open change: the time until it rolls back, what it is, the effect measured so far, and Confirm, Undo, Extend. */
+export function ChangeBanner({ change, more }: { change: Change; more?: ReactNode }) {
   const isOperator = useHasRole("operator");
   const command = useMutation({
     mutationFn: (wanted: Command) => send(wanted, change.id),
@@ -93,10 +122,12 @@ export function ChangeBanner({ change }: { change: Change }) {
   });
   const isUnconfirmed = change.state === "unconfirmed";
   const requested = command.isSuccess && command.variables !== "extend" ? REQUESTED[command.variables] : null;
-  const button = (wanted: Command, label: string, filled = false) => (
+  const button = (wanted: Command, label: string, className = "") => (
     <Button
-      variant={filled ? "filled" : "default"}
+      className={className}
+      variant={wanted === "confirm" ? "filled" : "default"}
       disabled={!isOperator || command.isPending}
+      title={isOperator ? undefined : "Operators can confirm or undo."}
       loading={command.isPending && command.variables === wanted}
       onClick={() => command.mutate(wanted)}
     >
@@ -104,24 +135,32 @@ export function ChangeBanner({ change }: { change: Change }) {
     </Button>
   );
   return (
-    <div className={styles.banner} data-change={change.id}>
-      <Ring share={remaining === null ? 1 : remaining / change.confirm_timeout_s} />
-      <div className={styles.what}>
-        <b className="change">{change.sentence}</b> <Status change={change} remaining={remaining} />
-        <div className={styles.measured}>
-          {isUnconfirmed && <MeasuredSoFar change={change} />}
-          {requested !== null && <span className="muted"> {requested}</span>}
-        </div>
-        {command.isError && (
-          <div className="bad" role="alert">
+    <div className={styles.bar} data-change={change.id}>
+      <Clock change={change} />
+      {more}
+      <What change={change} />
+      <div className={styles.figures}>
+        {command.isError ? (
+          <span className={`${styles.figure} bad`} role="alert">
             {errorMessage(command.error)}
-          </div>
+          </span>
+        ) : requested !== null ? (
+          <span className={`${styles.figure} muted`}>{requested}</span>
+        ) : (
+          isUnconfirmed && <ObservedSoFar change={change} className={styles.figure} />
         )}
       </div>
-      {isUnconfirmed && !isOperator && <span className="muted">Operators can confirm or roll back.</span>}
-      {isUnconfirmed && button("confirm", "Confirm", true)}
-      {isUnconfirmed && button("rollback", "Roll back")}
-      {isUnconfirmed && button("extend", `+${duration(EXTEND_S)}`)}
+      {isUnconfirmed && (
+        <div className={styles.buttons}>
+          {!isOperator && <span className={`muted ${styles.long}`}>Operators can confirm or undo.</span>}
+          {button("confirm", "Confirm", styles.confirm)}
+          {button("rollback", "Undo")}
+          {button("extend", `+${duration(EXTEND_S)}`, styles.long)}
+          <span className={styles.long}>
+            <TestLink change={change} />
+          </span>
+        </div>
+      )}
     </div>
   );
 }
@@ -147,17 +186,27 @@ function outcomeOf({ state, ended_by, applied_at, deadline_at, confirm_timeout_s
 
 /** The outcome of an ended change: confirmed, rolled back with its cause, or failed. */
 export function EndedBanner({ change }: { change: Change }) {
+  const { what, values } = changeWords(change.plan.actions);
   const lastStep = change.steps.at(-1)?.sentence;
+  const outcome = outcomeOf(change);
   const tone = change.state === "confirmed" ? "ok" : change.state === "failed" ? "bad" : "muted";
   return (
     <div className={styles.ended} role="status" data-change={change.id}>
       <div className={styles.what}>
-        <b>{change.sentence}</b> <span className={tone}>{outcomeOf(change)}</span>{" "}
-        <span className="muted">
-          {change.node_name}
+        <div title={change.sentence}>
+          <b>
+            {change.node_name}: {what} <span className={styles.values}>{values}</span>
+          </b>
           <SimulatedTagOf nodeId={change.node_id} />
-          {lastStep ? `: ${lastStep}` : ""}
-        </span>
+        </div>
+        <div title={lastStep}>
+          <small>
+            <span className={tone}>{outcome}</span> {lastStep !== outcome && <span className="muted">{lastStep}</span>}{" "}
+            <Link to="/changes" search={{ change: change.id }}>
+              Details
+            </Link>
+          </small>
+        </div>
       </div>
     </div>
   );

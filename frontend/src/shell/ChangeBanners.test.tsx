@@ -17,10 +17,14 @@ const change = (more: Partial<Change> = {}): Change => ({
   plan: { actions: [], allow_isolated: false },
   sentence: "IRQ 41 changes from CPU 2 to CPU 6.",
   state: "unconfirmed",
+  status: "unconfirmed",
+  undone: null,
   ended_by: null,
   created_by: "ann",
   policy_id: null,
   experiment_id: null,
+  undoes: null,
+  restores: false,
   reason: "",
   created_at: "2026-11-21T08:00:00Z",
   applied_at: null,
@@ -31,6 +35,7 @@ const change = (more: Partial<Change> = {}): Change => ({
   guardrails: [],
   results: [],
   steps: [],
+  observation: null,
   ...more,
 });
 
@@ -91,15 +96,29 @@ test("the remaining time counts down and stops at zero", async () => {
   await pass(2_000);
   expect(screen.getByText("1:20")).toBeTruthy();
   await pass(90_000);
-  expect(screen.getByText(/Confirmation timeout on/)).toBeTruthy();
+  expect(screen.getByText("0:00")).toBeTruthy();
 });
 
-test("each open change has its own line", async () => {
+test("the last 15 s are announced once", async () => {
+  await show("operator", change());
+  expect(screen.getByRole("alert").textContent).toBe("");
+  await pass(68_000);
+  const announced = screen.getByRole("alert").textContent;
+  expect(announced).toBe("Rolls back in 15 seconds unless confirmed: IRQ 41 changes from CPU 2 to CPU 6.");
+  await pass(5_000);
+  expect(screen.getByRole("alert").textContent).toBe(announced);
+});
+
+test("of several changes the one that ends first is shown, the others on request", async () => {
+  const plan = { actions: [{ key: "irq/7/affinity", was: "0", becomes: "1", reason: "" }], allow_isolated: false };
   await show(
     "operator",
-    change(),
-    change({ id: "b", node_name: "db-2", sentence: "IRQ 7 changes from CPU 0 to CPU 1." }),
+    change({ deadline_at: "2026-11-21T08:02:00Z" }),
+    change({ id: "b", node_name: "db-2", plan, deadline_at: "2026-11-21T08:01:00Z" }),
   );
+  expect(screen.getByRole("link", { name: /IRQ 7\s*CPU 0 → 1/ })).toBeTruthy();
+  expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(1);
+  await press("1 more unconfirmed");
   expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(2);
 });
 
@@ -110,9 +129,9 @@ test("a policy's change needs no confirmation", async () => {
 
 test("a viewer sees why the buttons are disabled", async () => {
   await show("viewer", change());
-  for (const name of ["Confirm", "Roll back", "+2 min"])
+  for (const name of ["Confirm", "Undo", "+2\u00a0min"])
     expect(screen.getByRole("button", { name }).hasAttribute("disabled")).toBe(true);
-  expect(screen.getByText("Operators can confirm or roll back.")).toBeTruthy();
+  expect(screen.getByText("Operators can confirm or undo.")).toBeTruthy();
 });
 
 test("a confirmation is shown only after the backend's response", async () => {
@@ -122,7 +141,7 @@ test("a confirmation is shown only after the backend's response", async () => {
   await press("Confirm");
   expect(backend.requests).toContain("POST /api/changes/a/confirm");
   expect(screen.queryByText("Confirmed.")).toBeNull();
-  expect(screen.getByRole("button", { name: "Roll back" }).hasAttribute("disabled")).toBe(true);
+  expect(screen.getByRole("button", { name: "Undo" }).hasAttribute("disabled")).toBe(true);
   answer(json(change({ state: "confirmed", ended_by: "user", remaining_s: null })));
   await pass(0);
   expect(screen.getByText("Confirmed.")).toBeTruthy();
@@ -137,15 +156,15 @@ test("a refused request shows its reason and the change stays open", async () =>
       "application/problem+json",
     );
   await show("operator", change());
-  await press("Roll back");
-  expect(screen.getByRole("alert").textContent).toBe("db-17 is not connected.");
+  await press("Undo");
+  expect(screen.getByText("db-17 is not connected.").getAttribute("role")).toBe("alert");
   expect(screen.getByRole("button", { name: "Confirm" }).hasAttribute("disabled")).toBe(false);
 });
 
 test("an extension takes the remaining time from the response", async () => {
   backend.answers["/extend"] = async () => json(change({ remaining_s: 200 }));
   await show("operator", change());
-  await press("+2 min");
+  await press("+2\u00a0min");
   expect(screen.getByText("3:20")).toBeTruthy();
 });
 
@@ -157,6 +176,13 @@ test("a change rolled back on timeout is shown for a few seconds", async () => {
   expect(screen.queryByRole("button", { name: "Confirm" })).toBeNull();
   await pass(11_000);
   expect(screen.queryByText("Rolled back: not confirmed within 2 min.")).toBeNull();
+});
+
+test("a change that ended before is not shown when its observation arrives", async () => {
+  await show("operator");
+  act(() => applyChangeUpdate(change({ state: "rolled_back", ended_by: "user", remaining_s: null })));
+  await pass(0);
+  expect(screen.queryByText("Rolled back by a user.")).toBeNull();
 });
 
 test("an outcome missed while disconnected is fetched and shown", async () => {

@@ -1,21 +1,29 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
 import { openChangesQuery } from "../api/queries";
-import { RunningBanners, useRunning } from "../experiments/RunningBanner";
 import { fetchMissedEnd, useEndedChanges } from "../live/changes";
 import { ChangeBanner, EndedBanner } from "./ChangeBanner";
-import styles from "./shell.module.css";
+import styles from "./changeBar.module.css";
+
+const NEVER = "9999-12-31T00:00:00Z";
 
 // Changes of policies and experiments need no confirmation by a person, and may be many.
 const isByPerson = ({ policy_id, experiment_id }: Schemas["Change"]) => policy_id === null && experiment_id === null;
 
-/** One line per change that awaits a person's confirmation, on every page; ended changes stay for a few seconds. */
+/** Open changes, the one that ends first in front. */
+const byEnd = (a: Schemas["Change"], b: Schemas["Change"]): number =>
+  Date.parse(a.deadline_at ?? NEVER) - Date.parse(b.deadline_at ?? NEVER);
+
+/**
+ * The change that awaits a person's confirmation and ends first, on every page, and the others on request. An ended
+ * change stays for a few seconds.
+ */
 export function ChangeBanners() {
   const all = useQuery(openChangesQuery).data?.changes;
-  const open = useMemo(() => all?.filter(isByPerson), [all]);
+  const open = useMemo(() => all?.filter(isByPerson).toSorted(byEnd), [all]);
   const ended = useEndedChanges().filter(isByPerson);
-  const running = useRunning();
+  const [areAllShown, setAllShown] = useState(false);
   const before = useRef<string[]>([]);
   useEffect(() => {
     if (open === undefined) return;
@@ -26,13 +34,23 @@ export function ChangeBanners() {
     }
     before.current = ids;
   }, [open]);
-  if (!open?.length && !ended.length && !running.length) return null;
+  if (!open?.length && !ended.length) return null;
+  const [first, ...others] = open ?? [];
+  const more = others.length > 0 && (
+    <button
+      type="button"
+      className={styles.more}
+      aria-expanded={areAllShown}
+      aria-label={`${others.length} more unconfirmed`}
+      onClick={() => setAllShown(!areAllShown)}
+    >
+      +{others.length}
+    </button>
+  );
   return (
-    <section className={styles.banners} aria-label="Unconfirmed changes and running experiments">
-      <RunningBanners running={running} />
-      {open?.map((change) => (
-        <ChangeBanner key={change.id} change={change} />
-      ))}
+    <section className={styles.bars} aria-label="Unconfirmed changes">
+      {first && <ChangeBanner key={first.id} change={first} more={more} />}
+      {areAllShown && others.map((change) => <ChangeBanner key={change.id} change={change} />)}
       {ended.map((change) => (
         <EndedBanner key={change.id} change={change} />
       ))}

@@ -36,16 +36,20 @@ export function ErrorPage({ error }: { error: unknown }) {
   );
 }
 
-/** Shown for a URL without a page. */
+/** Shown for a URL without a page, within the frame. */
 export function NotFoundPage() {
   return (
-    <main className={styles.alone}>
+    <div className={styles.alone}>
       <title>Not found · Coresteer</title>
       <h1>Page not found</h1>
       <p>
         No page at <code>{location.pathname}</code>. The link may be outdated or mistyped.
       </p>
+      <p className={styles.byKey}>
+        Press <kbd className="kbd">⌘K</kbd> or <kbd className="kbd">Ctrl K</kbd> to search for a node, a policy or a
+        page.
+      </p>
       <Link to="/fleet">Go to the fleet</Link>
-    </main>
+    </div>
   );
 }

@@ -1,10 +1,11 @@
 import { Modal } from "@mantine/core";
 import { useEffect, useState } from "react";
+import { SearchIcon } from "./icons";
 import { Palette } from "./Palette";
 import styles from "./shell.module.css";
 
 const KEYS = [
-  ["⌘K or Ctrl K", "Go to a node or a page"],
+  ["⌘K or Ctrl K", "Search nodes, CPUs, IRQs, policies, pages; actions"],
   ["/", "Filter"],
   ["?", "Keyboard shortcuts"],
   ["Arrows", "Move in a map, heatmap or matrix"],
@@ -45,10 +46,18 @@ export function Keys() {
   const close = () => setShown(null);
   return (
     <div className={styles.keys}>
-      <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="⌘K, go to a node or a page">
-        ⌘K
+      <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="⌘K, search">
+        <span className={styles.wide}>⌘K</span>
+        <span className={styles.phone}>
+          <SearchIcon />
+        </span>
       </button>
-      <button type="button" className="kbd" onClick={() => setShown("keys")} aria-label="?, keyboard shortcuts">
+      <button
+        type="button"
+        className={`kbd ${styles.wide}`}
+        onClick={() => setShown("keys")}
+        aria-label="?, keyboard shortcuts"
+      >
         ?
       </button>
       {shown === "palette" && <Palette onClose={close} />}

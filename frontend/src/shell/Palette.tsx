@@ -1,56 +1,31 @@
 import { Modal, TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useState } from "react";
-import { nodesQuery } from "../api/queries";
-import { HealthDot, SimulatedTag } from "../components/NodeTags";
-import { PAGES, SETTINGS_SECTIONS } from "./pages";
+import { find } from "./paletteSearch";
 import styles from "./shell.module.css";
+import { usePaletteEntries } from "./usePaletteEntries";
 
-const TARGETS = [...PAGES.filter(({ to }) => to !== "/settings"), ...SETTINGS_SECTIONS];
-const MAX_NODES = 50;
+const LABEL = "Search nodes, CPUs, IRQs, policies, pages and actions";
 
-/** Search dialog that opens a node or a page by part of its name. */
+/** Search dialog that opens what it finds, or carries out an action. */
 export function Palette({ onClose }: { onClose: () => void }) {
-  const nodes = useQuery(nodesQuery).data ?? [];
-  const navigate = useNavigate();
   const [query, setQuery] = useState("");
   const [selected, setSelected] = useState(0);
   const id = useId();
-  const terms = query.toLowerCase().split(/\s+/);
-  const fits = (name: string) => terms.every((term) => name.toLowerCase().includes(term));
-  const entries = [
-    ...nodes
-      .filter((node) => fits(node.name))
-      .slice(0, MAX_NODES)
-      .map((node) => ({
-        key: `node ${node.id}`,
-        label: (
-          <>
-            <HealthDot health={node.health} />
-            {node.name} {node.simulated && <SimulatedTag />}
-          </>
-        ),
-        go: () => navigate({ to: "/nodes/$nodeId", params: { nodeId: node.id } }),
-      })),
-    ...TARGETS.filter(({ label }) => fits(label)).map(({ to, label }) => ({
-      key: to,
-      label,
-      go: () => navigate({ to }),
-    })),
-  ];
-  const at = Math.min(selected, entries.length - 1);
+  const entries = usePaletteEntries(query);
+  const groups = find(entries, query);
+  const shown = groups.flatMap((group) => group.entries);
+  const at = Math.min(selected, shown.length - 1);
   const open = (index: number) => {
-    const entry = entries[index];
+    const entry = shown[index];
     if (entry === undefined) return;
     onClose();
     void entry.go();
   };
   const onKey = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step !== undefined && entries.length > 0) {
+    if (step !== undefined && shown.length > 0) {
       event.preventDefault();
-      const next = (at + step + entries.length) % entries.length;
+      const next = (at + step + shown.length) % shown.length;
       setSelected(next);
       document.getElementById(`${id}-${next}`)?.scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter") {
@@ -58,13 +33,22 @@ export function Palette({ onClose }: { onClose: () => void }) {
       open(at);
     }
   };
+  let index = -1;
   return (
-    <Modal opened onClose={onClose} withCloseButton={false} aria-label="Go to" yOffset="12vh" padding="sm">
+    <Modal
+      opened
+      onClose={onClose}
+      withCloseButton={false}
+      title="Search"
+      styles={{ header: { display: "none" } }} // the title names the dialog
+      yOffset="calc(var(--head) + 12px)"
+      padding="sm"
+    >
       <TextInput
         data-autofocus
         size="sm"
-        placeholder="Node or page"
-        aria-label="Node or page"
+        placeholder="Node, CPU, IRQ, policy, page or action"
+        aria-label={LABEL}
         role="combobox"
         aria-expanded="true"
         aria-controls={`${id}-list`}
@@ -76,22 +60,41 @@ export function Palette({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={onKey}
       />
-      <div id={`${id}-list`} className={styles.results} role="listbox" aria-label="Nodes and pages">
-        {entries.map((entry, index) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the combobox above has the keys
-          <div
-            key={entry.key}
-            id={`${id}-${index}`}
-            role="option"
-            tabIndex={-1}
-            aria-selected={index === at}
-            onClick={() => open(index)}
-          >
-            {entry.label}
+      <div id={`${id}-list`} className={styles.results} role="listbox" aria-label="Found">
+        {groups.map(({ group, entries: found, more }) => (
+          // biome-ignore lint/a11y/useSemanticElements: a fieldset is no child of a listbox
+          <div key={group} role="group" aria-label={group}>
+            <div className={styles.group} aria-hidden="true">
+              {group}
+              {more > 0 && <span>{more.toLocaleString("en")} more</span>}
+            </div>
+            {found.map((entry) => {
+              index += 1;
+              const own = index;
+              return (
+                // biome-ignore lint/a11y/useKeyWithClickEvents: the combobox above has the keys
+                <div
+                  key={entry.key}
+                  id={`${id}-${own}`}
+                  className={styles.found}
+                  role="option"
+                  tabIndex={-1}
+                  aria-selected={own === at}
+                  onClick={() => open(own)}
+                >
+                  <span className={styles.foundText}>{entry.label ?? entry.text}</span>
+                  {entry.hint !== undefined && <span className="muted">{entry.hint}</span>}
+                </div>
+              );
+            })}
           </div>
         ))}
       </div>
-      {entries.length === 0 && <p className="muted">No node or page has this name.</p>}
+      {shown.length === 0 && (
+        <p className="muted" role="status">
+          Nothing fits. CPUs and IRQs are those of the open node, or of the node whose whole name you type.
+        </p>
+      )}
     </Modal>
   );
 }

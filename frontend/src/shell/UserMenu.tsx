@@ -1,9 +1,9 @@
 import { Button, Menu, useMantineColorScheme } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { api, errorMessage, unwrap } from "../api/client";
-import { queryClient } from "../api/queries";
+import { errorMessage } from "../api/client";
 import { useMe } from "../auth/me";
+import styles from "./shell.module.css";
+import { useSignOut } from "./signOut";
 
 const SCHEMES = [
   ["auto", "System"],
@@ -11,25 +11,22 @@ const SCHEMES = [
   ["dark", "Dark"],
 ] as const;
 
-/** Menu with the user's name and role, the colour scheme and Sign out. */
+/** Menu with the user's name and role, the color scheme, the account and Sign out. */
 export function UserMenu() {
   const me = useMe();
   const navigate = useNavigate();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
-  const logout = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/auth/logout")),
-    onSuccess: async () => {
-      await navigate({ to: "/login" });
-      queryClient.clear();
-    },
-  });
+  const signOut = useSignOut();
   return (
     <Menu position="bottom-end" width={190}>
       <Menu.Target>
-        <Button>{me ? `${me.username} · ${me.role}` : "…"}</Button>
+        <Button aria-label={me && `${me.username} · ${me.role}`} className={styles.user}>
+          {me?.username ?? "…"}
+          {me && <span className={styles.wide}>&nbsp;· {me.role}</span>}
+        </Button>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Label>Colour scheme</Menu.Label>
+        <Menu.Label>Color scheme</Menu.Label>
         {SCHEMES.map(([scheme, label]) => (
           <Menu.Item
             key={scheme}
@@ -42,10 +39,11 @@ export function UserMenu() {
           </Menu.Item>
         ))}
         <Menu.Divider />
-        <Menu.Item closeMenuOnClick={false} onClick={() => logout.mutate()}>
+        <Menu.Item onClick={() => void navigate({ to: "/account" })}>Password and sessions</Menu.Item>
+        <Menu.Item closeMenuOnClick={false} onClick={() => signOut.mutate()}>
           Sign out
         </Menu.Item>
-        {logout.isError && <Menu.Label role="alert">{errorMessage(logout.error)}</Menu.Label>}
+        {signOut.isError && <Menu.Label role="alert">{errorMessage(signOut.error)}</Menu.Label>}
       </Menu.Dropdown>
     </Menu>
   );

@@ -50,10 +50,30 @@ export const AuditIcon = () => (
     <path d="M3 4h12M3 9h12M3 14h8" />
   </Icon>
 );
+export const ChangesIcon = () => (
+  <Icon>
+    <path d="M3 6h11M11.5 3.5 14 6l-2.5 2.5M15 12H4M6.5 9.5 4 12l2.5 2.5" />
+  </Icon>
+);
 export const SettingsIcon = () => (
   <Icon>
     <path d="M2 5h8M14 5h2M2 13h2M8 13h8" />
     <circle cx="12" cy="5" r="2" />
     <circle cx="6" cy="13" r="2" />
+  </Icon>
+);
+export const MoreIcon = () => (
+  <Icon>
+    <g fill="currentColor" stroke="none">
+      <circle cx="3" cy="9" r="1.5" />
+      <circle cx="9" cy="9" r="1.5" />
+      <circle cx="15" cy="9" r="1.5" />
+    </g>
+  </Icon>
+);
+export const SearchIcon = () => (
+  <Icon>
+    <circle cx="8" cy="8" r="5" />
+    <path d="m11.6 11.6 4 4" />
   </Icon>
 );

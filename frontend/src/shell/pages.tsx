@@ -1,13 +1,14 @@
-import { AuditIcon, ExperimentsIcon, FleetIcon, PoliciesIcon, SettingsIcon, StudyIcon } from "./icons";
+import { AuditIcon, ChangesIcon, ExperimentsIcon, FleetIcon, PoliciesIcon, SettingsIcon, StudyIcon } from "./icons";
 
-/** The pages linked in the rail and offered by the palette. */
+/** The pages linked in the rail and offered by the palette. On a phone, those without `isTab` are under More. */
 export const PAGES = [
-  { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
-  { to: "/policies", label: "Policies", icon: <PoliciesIcon /> },
-  { to: "/experiments", label: "Experiments", icon: <ExperimentsIcon /> },
-  { to: "/simulations", label: "Coscheduling study", icon: <StudyIcon /> },
-  { to: "/audit", label: "Audit", icon: <AuditIcon /> },
-  { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
+  { to: "/fleet", label: "Fleet", icon: <FleetIcon />, isTab: true },
+  { to: "/policies", label: "Policies", icon: <PoliciesIcon />, isTab: true },
+  { to: "/experiments", label: "Experiments", icon: <ExperimentsIcon />, isTab: true },
+  { to: "/changes", label: "Changes", icon: <ChangesIcon />, isTab: true },
+  { to: "/simulations", label: "Studies", icon: <StudyIcon />, isTab: false },
+  { to: "/audit", label: "Audit", icon: <AuditIcon />, isTab: false },
+  { to: "/settings", label: "Settings", icon: <SettingsIcon />, isTab: false },
 ] as const;
 
 /** Settings sections, offered by the palette instead of the settings page. */

@@ -36,6 +36,8 @@ export const theme = createTheme({
     Button: { defaultProps: { size: "compact-sm", variant: "default" } },
     // Mantine's defaults are 2 px smaller than its smallest text.
     InputWrapper: {
+      // With the explanation below, the fields of a row have their labels and inputs at the same height.
+      defaultProps: { inputWrapperOrder: ["label", "input", "description", "error"] },
       vars: () => ({
         label: {},
         error: { "--input-error-size": "var(--t-s)" },
@@ -43,9 +45,23 @@ export const theme = createTheme({
       }),
     },
     TextInput: { defaultProps: { size: "xs" } },
-    PasswordInput: { defaultProps: { size: "xs" } },
+    PasswordInput: {
+      defaultProps: {
+        size: "xs",
+        visibilityToggleFocusable: true,
+        // Mantine's own gray is that of a line in the dark.
+        visibilityToggleButtonProps: { "aria-label": "Show or hide what is typed", c: "var(--muted)" },
+      },
+    },
     NativeSelect: { defaultProps: { size: "xs" } },
-    Modal: { defaultProps: { transitionProps: { duration: 0 }, overlayProps: { backgroundOpacity: 0.4 } } },
+    Modal: {
+      defaultProps: {
+        transitionProps: { duration: 0 },
+        overlayProps: { backgroundOpacity: 0.4 },
+        yOffset: "calc(var(--head) + 16px)",
+      },
+    },
+    ModalHeader: { defaultProps: { component: "div" } }, // the page has a header already
     Menu: { defaultProps: { transitionProps: { duration: 0 }, withinPortal: true } },
   },
 });
