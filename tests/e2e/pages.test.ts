@@ -1,9 +1,10 @@
+// What pages do with the keyboard, addresses and many nodes; how each of them looks is everywhere.test.ts.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
-  type Child,
+  admin,
+  collectErrors,
   launchBrowser,
-  newPolicy,
   openNode,
   type Stack,
   setUp,
@@ -13,29 +14,21 @@ import {
 } from "./stack";
 
 let stack: Stack;
-let simulations: Child[] = [];
 let browser: Browser;
 let page: Page;
-let policy: string;
 const consoleErrors: string[] = [];
 
 beforeAll(async () => {
   stack = await startStack();
   browser = await launchBrowser();
   page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
-  page.on("pageerror", (error) => consoleErrors.push(error.message));
-  page.on("console", (message) => message.type() === "error" && consoleErrors.push(message.text()));
+  collectErrors(page, (error) => consoleErrors.push(error));
   await setUp(page, stack);
-  const large = startSimulation(stack, ["--nodes", "2", "--cpus", "256", "--irqs", "600"]);
-  simulations = [large];
+  startSimulation(stack, ["--nodes", "2", "--cpus", "256", "--irqs", "600"]);
   await page.getByText("3 nodes", { exact: false }).first().waitFor();
-  policy = await newPolicy(page, stack, "Spread interrupts", "spread");
-  await page.getByRole("button", { name: "Enable" }).click();
-  await page.getByRole("region", { name: "State" }).getByText("in force", { exact: true }).waitFor();
 });
 
 afterAll(async () => {
-  await Promise.all(simulations.map((simulation) => simulation.stop()));
   await browser?.close();
   await stack?.stop();
 });
@@ -44,53 +37,8 @@ afterAll(async () => {
 async function open(name: string): Promise<void> {
   await openNode(page, name);
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
-  await page.locator("[aria-busy=true]").waitFor({ state: "detached" }); // charts are dimmed while history loads
+  await expect.poll(() => page.locator("[aria-busy=true]").count()).toBe(0); // charts are dimmed while history loads
 }
-
-async function openPreview(url: string): Promise<void> {
-  await page.goto(url);
-  await page.getByRole("region", { name: "Preview" }).getByRole("article").first().waitFor();
-}
-
-async function openTab(tab: string, name: string): Promise<void> {
-  await page.goto(`${policy}?tab=${tab}`);
-  await page.getByRole("button", { name, pressed: true }).waitFor();
-}
-
-const screens: [string, () => Promise<unknown>][] = [
-  ["the fleet", () => page.goto(`${stack.url}/fleet`).then(() => page.getByText("Hot spots").waitFor())],
-  [
-    "the fleet as a table",
-    () => page.goto(`${stack.url}/fleet?view=table`).then(() => page.getByRole("table").first().waitFor()),
-  ],
-  ["a node of 2 CPUs", () => open("here")],
-  [
-    "a node of 256 CPUs with what a policy recommends",
-    () => open("sim256-0001").then(() => page.getByRole("article", { name: "spread recommends" }).waitFor()),
-  ],
-  [
-    "the policies",
-    () =>
-      page.goto(`${stack.url}/policies`).then(() => page.getByRole("link", { name: "spread", exact: true }).waitFor()),
-  ],
-  ["a new policy with its preview", () => openPreview(`${stack.url}/policies/new?kind=network-process`)],
-  ["a policy with its preview", () => openPreview(policy)],
-  ["a policy's proof", () => openTab("proof", "Proof")],
-  ["a policy's versions", () => openTab("versions", "Versions")],
-  ["a policy's rollout", () => openTab("rollout", "Rollout")],
-  ["a policy's backtest", () => openTab("backtest", "Backtest")],
-  ["the audit log", () => page.goto(`${stack.url}/audit`).then(() => page.getByRole("table").waitFor())],
-  ["the settings", () => page.goto(`${stack.url}/settings`).then(() => page.getByRole("heading").first().waitFor())],
-];
-
-test.each(screens.flatMap(([name, show]) => (["dark", "light"] as const).map((theme) => ({ name, theme, show }))))(
-  "$name has no axe violations, $theme",
-  async ({ theme, show }) => {
-    await page.emulateMedia({ colorScheme: theme });
-    await show();
-    expect(await violations(page)).toEqual([]);
-  },
-);
 
 test("arrow keys move through the heatmap with announcements, and Enter selects into the URL", async () => {
   await page.goto(`${stack.url}/fleet`);
@@ -98,7 +46,7 @@ test("arrow keys move through the heatmap with announcements, and Enter selects 
   const heatmap = page.getByRole("application", { name: /^Heatmap/ });
   await heatmap.focus();
   await heatmap.press("End");
-  await page.getByText(/^CPU \d+, \d\d:\d\d:\d\d: (busy [\d.]+ %|no data)$/).waitFor({ state: "attached" });
+  await page.getByText(/^CPU \d+, \d\d:\d\d:\d\d: (busy [\d.]+\s%|no data)$/).waitFor({ state: "attached" });
   await heatmap.press("Enter");
   await page.waitForURL(/sel=cpu%3A\d+/);
   await page.getByRole("heading", { name: /^CPU \d+/ }).waitFor();
@@ -106,12 +54,40 @@ test("arrow keys move through the heatmap with announcements, and Enter selects 
   await page.waitForURL((url) => !url.searchParams.has("sel"));
 });
 
+test("256 CPUs fold to their L3 groups; a click opens one, and the URL keeps it", async () => {
+  await open("sim256-0001");
+  const heatmap = page.getByRole("application", { name: /^Heatmap/ });
+  const groups = (expanded: boolean) => heatmap.getByRole("button", { name: /L3 \d+/, expanded });
+  await expect.poll(() => groups(true).count()).toBe(1);
+  const folded = await groups(false).count();
+  expect(folded).toBeGreaterThan(8);
+  expect((await heatmap.boundingBox())?.height).toBeLessThan(500);
+  await groups(false).first().click();
+  await page.waitForURL((url) => url.searchParams.has("open"));
+  await page.reload();
+  await expect.poll(() => groups(true).count()).toBe(2);
+  expect(await groups(false).count()).toBe(folded - 1);
+});
+
+test("a phone lists 256 CPUs by L3 in rows of 24 px, without scrolling sideways", async () => {
+  const before = page.viewportSize() ?? { width: 1400, height: 1000 };
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto(page.url().split("?")[0] ?? "");
+  const rows = page.getByRole("application", { name: /^Heatmap/ }).getByRole("button", { name: /L3 \d+/ });
+  await rows.first().waitFor();
+  const tops = await rows.evaluateAll((all) => all.map((row) => row.getBoundingClientRect().top).sort((a, b) => a - b));
+  expect(Math.min(...tops.slice(1).map((top, index) => top - (tops[index] ?? 0)))).toBeGreaterThanOrEqual(24);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+  expect(await violations(page)).toEqual([]);
+  await page.setViewportSize(before);
+});
+
 test("a shared URL shows the same selection, range and table", async () => {
   await open("sim256-0002");
   const node = page.url().match(/nodes\/(\d+)/)?.[1];
   const to = Date.now();
   await page.goto(`${stack.url}/nodes/${node}?from=${to - 60_000}&to=${to}&sel=cpu%3A200&tab=cores`);
-  await page.getByRole("heading", { name: "CPU 200" }).waitFor();
+  await page.getByRole("heading", { name: /^CPU 200/ }).waitFor();
   expect(await page.getByRole("row").count()).toBeGreaterThan(256);
 });
 
@@ -122,8 +98,45 @@ test("simulated nodes are labelled", async () => {
   await expect.poll(() => page.getByText("simulated", { exact: true }).count()).toBeGreaterThanOrEqual(2);
 });
 
+test("the user menu leads to the page where the password is changed and sessions are listed", async () => {
+  await page.getByRole("button", { name: /· admin$/ }).click();
+  await page.getByRole("menuitem", { name: "Password and sessions" }).click();
+  await page.waitForURL(/\/account$/);
+  await page.getByText("this session").waitFor();
+  await page.getByLabel("Current password").first().fill(admin.password);
+  await page
+    .getByLabel(/^New password/)
+    .first()
+    .fill("entirely different words");
+  await page.getByRole("button", { name: "Change" }).click();
+  await page.getByText("The password is changed", { exact: false }).waitFor();
+});
+
+test("a node is readmitted with one command, and a deleted user's name is replaced in the audit log", async () => {
+  await page.goto(`${stack.url}/settings/nodes`);
+  await page.getByRole("button", { name: "Readmit here" }).click();
+  await page.getByRole("button", { name: "Create the command" }).click();
+  await page.getByText(/coresteer-agent enrol .* --name here/).waitFor();
+  await page.goto(`${stack.url}/settings/users`);
+  const form = page.locator("form").filter({ hasText: "Password, at least" });
+  await form.getByLabel("Name").fill("leaver");
+  await form.locator('input[type="password"]').fill("several unrelated words");
+  await form.getByRole("button", { name: "Add", exact: true }).click();
+  await page.getByRole("button", { name: "Delete leaver" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Type leaver to confirm").fill("leaver");
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete leaver" }).waitFor({ state: "detached" });
+  await page.goto(`${stack.url}/audit`);
+  await page
+    .getByText(/user \(deleted user \d+\)/)
+    .first()
+    .waitFor();
+  expect(await page.getByText("leaver").count()).toBe(0);
+});
+
 test("a fleet of a thousand nodes is found, filtered and opened", async () => {
-  simulations.push(startSimulation(stack, ["--nodes", "1000", "--cpus", "8", "--irqs", "16"]));
+  startSimulation(stack, ["--nodes", "1000", "--cpus", "8", "--irqs", "16"]);
   await page.goto(`${stack.url}/fleet?q=sim8-0999`);
   await page.getByText("1,003 nodes", { exact: false }).first().waitFor({ timeout: 60_000 });
   await page.goto(`${stack.url}/fleet?q=sim8-0999&view=table`);

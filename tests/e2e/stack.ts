@@ -67,7 +67,14 @@ export class Child {
   }
 }
 
-export type Stack = { url: string; setUpLink: string; env: NodeJS.ProcessEnv; stop: () => Promise<void> };
+/** simulations: of nodes that joined it; they end with it, also where a test fails before it knows them. */
+export type Stack = {
+  url: string;
+  setUpLink: string;
+  env: NodeJS.ProcessEnv;
+  simulations: Child[];
+  stop: () => Promise<void>;
+};
 
 /** `root` lets the local agent work on a captured tree instead of this machine; `settings` are further variables. */
 export async function startStack({ root = "/", settings = {} as Record<string, string> } = {}): Promise<Stack> {
@@ -84,21 +91,29 @@ export async function startStack({ root = "/", settings = {} as Record<string, s
   };
   const child = new Child(bin("coresteer"), ["up"], env);
   const setUpLink = await child.until(/http:\S+\/setup\?token=\S+/);
+  const simulations: Child[] = [];
   return {
     url: `http://127.0.0.1:${port}`,
     setUpLink,
     env,
+    simulations,
     stop: async () => {
+      await Promise.all(simulations.map((simulation) => simulation.stop()));
       await child.stop();
       await rm(stateDir, { recursive: true, force: true });
     },
   };
 }
 
-/** Simulated nodes that join a stack. `agent`: the command that simulates them. */
-export function startSimulation({ url, env }: Stack, args: string[], agent = [bin("coresteer-agent")]): Child {
+/** Starts simulated nodes that join a stack. `agent`: the command that simulates them. */
+export function startSimulation(
+  { url, env, simulations }: Stack,
+  args: string[],
+  agent = [bin("coresteer-agent")],
+): void {
   const script = `exec "\${@:3}" --backend "$1" --token "$("$2" enrolment-token --simulated)"`;
-  return new Child("bash", ["-c", script, "bash", url, bin("coresteer"), ...agent, "simulate", ...args], env);
+  const command = ["-c", script, "bash", url, bin("coresteer"), ...agent, "simulate", ...args];
+  simulations.push(new Child("bash", command, env));
 }
 
 export async function launchBrowser(): Promise<Browser> {
@@ -106,10 +121,24 @@ export async function launchBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--no-first-run", ...quiet] });
 }
 
-/** The violations that axe finds on a page, one line each. */
-export async function violations(page: Page): Promise<string[]> {
+/** Collects the errors of a page's scripts and console. */
+export function collectErrors(page: Page, collect: (error: string) => void): void {
+  page.on("pageerror", (error) => collect(error.message));
+  page.on("console", (message) => {
+    // Chromium ends requests when a network device appears on the machine, as other programs' may at any time
+    if (message.type() !== "error" || message.text().includes("net::ERR_NETWORK_CHANGED")) return;
+    collect(`${message.text()} ${message.location().url}`);
+  });
+}
+
+/** Rules whose result depends on the theme. */
+const COLOR_RULES = ["color-contrast", "link-in-text-block"];
+
+/** The violations that axe finds on a page, one line each. colors: only of the rules about colors. */
+export async function violations(page: Page, { colors = false } = {}): Promise<string[]> {
   await page.evaluate(axe.source);
-  const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+  const options: axe.RunOptions = { resultTypes: ["violations"], ...(colors && { runOnly: COLOR_RULES }) };
+  const result = await page.evaluate((chosen) => (window as unknown as { axe: typeof axe }).axe.run(chosen), options);
   return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
 }
 
@@ -117,7 +146,8 @@ export async function violations(page: Page): Promise<string[]> {
 export async function setUp(page: Page, { setUpLink }: Pick<Stack, "setUpLink">): Promise<void> {
   await page.goto(setUpLink);
   await page.getByLabel("Name").fill(admin.username);
-  await page.getByLabel("Password").first().fill(admin.password);
+  await page.getByLabel(/^Password/).fill(admin.password);
+  await page.getByLabel("Repeat the password").fill(admin.password);
   await page.getByRole("button", { name: "Create administrator and sign in" }).click();
   await page.waitForURL(/\/fleet/);
   await page.getByRole("navigation", { name: "Pages" }).waitFor();
@@ -131,27 +161,30 @@ export let page: Page;
 
 /** Registers hooks for a test file: a stack with a simulated node, NODE, and a browser page of it. */
 export function setUpStack(): void {
-  let simulation: Child | undefined;
   beforeAll(async () => {
     stack = await startStack();
     browser = await launchBrowser();
-    simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "60"]);
+    startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "60"]);
     page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
     await setUp(page, stack);
     await openNode(page, NODE); // the heatmap appears with the agent's first report
     await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
   });
   afterAll(async () => {
-    await simulation?.stop();
     await browser?.close();
     await stack?.stop();
   });
 }
 
+/** Opens a tab of a node's page. */
+export async function openDetails(page: Page, tab: string): Promise<void> {
+  await page.getByRole("navigation", { name: "Details" }).getByRole("link", { name: tab }).click();
+}
+
 /** Opens a node's page by its name, through the palette. */
 export async function openNode(page: Page, name: string): Promise<void> {
   await page.getByRole("button", { name: /^⌘K/ }).click();
-  await page.getByRole("combobox", { name: "Node or page" }).fill(name);
+  await page.getByRole("combobox", { name: /^Search nodes/ }).fill(name);
   await page.getByRole("listbox").getByRole("option", { name }).first().waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL(/\/nodes\/\d+/);
@@ -160,7 +193,7 @@ export async function openNode(page: Page, name: string): Promise<void> {
 export async function openIrq(page: Page, node: string, irq: number): Promise<void> {
   await openNode(page, node);
   await page.goto(`${page.url().split("?")[0]}?sel=irq%3A${irq}`);
-  await page.getByRole("heading", { name: `IRQ ${irq}` }).waitFor();
+  await page.getByRole("heading", { name: new RegExp(`^IRQ ${irq}\\b`) }).waitFor();
 }
 
 /** Moves the selected interrupt, with a confirmation timeout in seconds. */
