@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation bench-tune types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation bench-tune bench-attacks bench-crash bench-fuzz bench-pages types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -59,6 +59,9 @@ bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one back
 bench-policies: .venv/.installed  ## how near the best network-process places, and what a round of the policies costs
 	$(BIN)/python -m tests.bench.bench_policies
 
+bench-crash: .venv/.installed  ## 1,000 kills of backend, database and agent: what is lost
+	$(BIN)/python -m tests.bench.bench_crash $(ARGUMENTS)
+
 bench-tune: .venv/.installed  ## how near the best setting a tune comes, next to random search and successive halving
 	$(BIN)/python -m tests.bench.bench_tune
 
@@ -71,6 +74,17 @@ bench-proof: .venv/.installed  ## how often the proof of policies finds an effec
 bench-simulation: .venv/.installed  ## events per second of the coscheduling simulation, and all 24 schemes at quick scale
 	$(BIN)/python -m tests.bench.bench_simulation
 	$(BIN)/coresteer simulation run --quick --schemes all --seeds 3
+
+bench-attacks: .venv/.installed  ## floods of every peer, with an honest client beside; ARGUMENTS="--seconds 10 --only NAME"
+	$(BIN)/python -m tests.bench.bench_attacks $(ARGUMENTS)
+
+bench-fuzz: .venv/.installed  ## mutated inputs of every parser of untrusted data: how many exceptions are unexpected
+	$(BIN)/python -m tests.bench.bench_fuzz_frames
+	$(BIN)/python -m tests.bench.bench_fuzz_gate
+	$(BIN)/python -m tests.bench.bench_fuzz_parsers
+
+bench-pages: .venv/.installed frontend/dist/.built  ## FCP, CLS, longest task, requests, bytes and heap of each page; MINUTES=10 ONLY=^node
+	@MINUTES=$(or $(MINUTES),1) tests/e2e/run figures.test.ts --silent=false --disable-console-intercept
 
 types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, from the backend's OpenAPI and the core
 	@mkdir -p build

@@ -20,6 +20,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psycopg
 import requests
 from tests.backend.telemetry_data import machine
 from tests.support.polling import poll_async
@@ -80,9 +81,10 @@ def _is_healthy(url: str) -> bool:
     return False
 
 
-async def _sizes(database: Database) -> dict[str, int]:
+async def _sizes(database: Database, owner_url: str) -> dict[str, int]:
+    async with await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as owner:
+        await owner.execute("CHECKPOINT")
     async with database.pool.connection() as connection:
-        await connection.execute("CHECKPOINT")
         total = dict.fromkeys(partitions.PARTITION_WIDTH_MS, 0)
         for partition, size in (await partitions.partition_sizes(connection)).items():
             total[partition.table] += size
@@ -162,14 +164,15 @@ async def run(nodes: int, seconds: int) -> bool:
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-bench-"))
     postgres = EmbeddedPostgres(state_dir)
     await postgres.start()
-    database = Database(postgres.url, REPOSITORY / "migrations")
+    await Database(postgres.url, REPOSITORY / "migrations").migrate(postgres.backend_url)
+    database = Database(postgres.backend_url, REPOSITORY / "migrations")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     with (state_dir / "backend.log").open("wb") as log:
         backend = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", _SERVE),
-            env=os.environ | {"DATABASE_URL": postgres.url, "CORESTEER_PORT": str(port)},
+            env=os.environ | {"DATABASE_URL": postgres.backend_url, "CORESTEER_PORT": str(port)},
             stdout=log,
             stderr=log,
         )
@@ -183,7 +186,7 @@ async def run(nodes: int, seconds: int) -> bool:
         figures = await simulation
         cpu_s = _cpu_s(backend.pid) - began_s
         stored, different = await _stored(database)
-        sizes = await _sizes(database)
+        sizes = await _sizes(database, postgres.url)
         heatmap = statistics.quantiles(await _heatmap_ms(url, database), n=100)
         chunks = _STORED.findall((state_dir / "backend.log").read_bytes())
         commits = statistics.quantiles([float(ms) for _, ms in chunks], n=100)
