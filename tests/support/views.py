@@ -1,11 +1,15 @@
 """Views of small nodes, for tests of what is decided from a view."""
 
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+import psutil
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 from coresteer_core.node.view import View
 
@@ -30,8 +34,22 @@ def make_view(
 
 
 def make_netdev(name: str = "eth0", driver: str | None = "igb", **fields: object) -> Netdev:
-    """Return a physical netdev that is up, with 1 Gb/s and no queues. fields: of Netdev."""
+    """Return a physical netdev that is up, with 1 Gbit/s and no queues. fields: of Netdev."""
     return replace(Netdev(name, driver, 10**9, 1500, 0, True, virtual=False, management=False, queues=[]), **fields)
+
+
+def observed_task(pid: int, **fields: object) -> NetTask:
+    """Return a process that runs here as an agent that has seen it use the network describes it. fields: of NetTask."""
+    fields_after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    cpus = format_cpu_list(os.sched_getaffinity(pid))
+    params = {"nice": str(os.getpriority(os.PRIO_PROCESS, pid))}
+    task = NetTask(pid, int(fields_after_name[19]), "observed", None, 1, cpus, cpus, 0, 0.0, 0.0, [], params=params)
+    return replace(task, **fields)
+
+
+def observed_children() -> list[NetTask]:
+    """Return the processes that this one has started, as if it had seen them use the network."""
+    return [observed_task(child.pid) for child in psutil.Process().children() if child.is_running()]
 
 
 def make_topology(
