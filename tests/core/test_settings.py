@@ -199,7 +199,7 @@ def test_any_text_is_canonical_or_refused_with_a_message(setting: Setting, text:
         return
     assert setting.canonical(value) == value
     assert setting.format_value(value)
-    assert setting.key.split("/")[0] in ("irq", "task", "cgroup", "netdev")
+    assert setting.key.split("/")[0] in ("irq", "task", "cgroup", "netdev", "kernel")
     assert setting.canonical(setting.value_in_view(value)) == setting.value_in_view(value)
 
 
