@@ -5128,6 +5128,18 @@ export interface components {
                     /** @default [] */
                     addresses: string[];
                     firmware: string | null;
+                    flow_rules: {
+                        size: number;
+                        /** @default [] */
+                        rules: {
+                            location: number;
+                            value: string;
+                            /** @default false */
+                            ours: boolean;
+                        }[];
+                        /** @default true */
+                        complete: boolean;
+                    } | null;
                 }[];
                 irqs: {
                     irq: number;
@@ -5315,6 +5327,8 @@ export interface components {
                     sockets: number;
                     rx_bytes_per_s: number;
                     tx_bytes_per_s: number;
+                    /** @default false */
+                    rfs: boolean;
                 }[];
                 /** @default false */
                 bound: boolean;
@@ -5343,6 +5357,19 @@ export interface components {
                     periods: number;
                     why: string;
                 } | null;
+                /** @default [] */
+                flows: {
+                    protocol: string;
+                    local: string;
+                    local_port: number;
+                    peer: string;
+                    peer_port: number;
+                    netdev: string;
+                    queue: string | null;
+                    cpu: number | null;
+                    rss_entry: number | null;
+                    rx_bytes_per_s: number;
+                }[];
             }[];
         };
         /**

@@ -14,6 +14,8 @@ MAX_ADDRESSES = 256
 MAX_IRQS = 65_536
 MAX_QUEUES = 65_536
 """Maximum number of queues of all network devices together."""
+MAX_FLOW_RULES = 4096
+"""Maximum number of reported flow rules of one network device."""
 
 
 class Queue(Struct, frozen=True):
@@ -33,14 +35,34 @@ class Queue(Struct, frozen=True):
     params: dict[Name, Name] = {}
 
 
+class FlowRule(Struct, frozen=True):
+    """One RX flow classification rule of a NIC (ethtool -n).
+
+    location: its slot, which is also its priority. value: in ethtool's words, ``flow-type tcp4 dst-ip 10.0.0.1 dst-port
+    80 action 3``; empty where Coresteer cannot express it. ours: Coresteer added it, and it has not changed since.
+    """
+
+    location: KernelInteger
+    value: Value
+    ours: bool = False
+
+
+class FlowRuleTable(Struct, frozen=True):
+    """The flow rules of a NIC, by ascending location. size: its number of slots. complete: all rules could be read."""
+
+    size: KernelInteger
+    rules: Annotated[list[FlowRule], Meta(max_length=MAX_FLOW_RULES)] = []
+    complete: bool = True
+
+
 class Netdev(Struct, frozen=True):
     """One network device. management: it carries the agent's connection to the backend.
 
     channels, channels_max, rss: values of the settings (``combined 4``, ``0,1,2,3``); None where unknown or where the
     device has none. params: values of its other settings by the end of their key, such as ``coalesce/rx-usecs``,
     ``ring/rx`` or ``gro_flush_timeout``; those the driver does not have are missing. params_max: maxima that the
-    device reports. addresses: its IP addresses. firmware: the version that the driver
-    states, None where it states none.
+    device reports. addresses: its IP addresses. firmware: the version that the driver states, None where it states
+    none. flow_rules: None where the driver has no flow rules.
     """
 
     name: Name
@@ -59,6 +81,7 @@ class Netdev(Struct, frozen=True):
     params_max: dict[Name, Name] = {}
     addresses: Annotated[list[Name], Meta(max_length=MAX_ADDRESSES)] = []
     firmware: Name | None = None
+    flow_rules: FlowRuleTable | None = None
 
 
 class Irq(Struct, frozen=True):

@@ -9,9 +9,10 @@ from coresteer_core.bounds import MAX_INTEGER, CgroupPath, Count, CpuList, CpuNu
 MAX_TASKS = 256
 MAX_NET_TASKS = 4096
 MAX_RX_PLACEMENTS = 16_384
-"""Maximum number of RX placements of all tasks together; the two bounds below are also of all tasks."""
+"""Maximum number of RX placements of all tasks together; the three bounds below are also of all tasks."""
 MAX_PORTS = 262_144
 MAX_CLIENTS = 16_384
+MAX_HEAVY_FLOWS = 2048
 
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65_535)]
 
@@ -19,9 +20,11 @@ Port: TypeAlias = Annotated[int, Meta(ge=1, le=65_535)]
 class RxPlacement(Struct, frozen=True):
     """Where packets of a task are received: sum of its flows that share netdev, queue and CPU.
 
-    netdev: empty where unknown. queue, irq, cpu: None where unknown. how: the CPU was determined by ``rss`` (hash over
-    the NIC's key and table), ``rps`` (the same over the queue's RPS CPUs), ``queue`` (the netdev has one receive queue)
-    or ``softirq`` (a virtual netdev: where its packets are processed); None with an unknown CPU.
+    netdev: empty where unknown. queue, irq, cpu: None where unknown. cpu: where the packets are polled, or where RPS
+    passes them on to. how: that CPU was determined by ``rss`` (hash over the NIC's key and table), ``rps`` (the same
+    over the queue's RPS CPUs), ``rule`` (one of the NIC's flow rules), ``queue`` (the netdev has one receive queue) or
+    ``softirq`` (a virtual netdev: where its packets are processed); None with an unknown CPU. rfs: RFS passes the
+    packets on to the CPU on which the task reads them, which then does the protocol work (SO_INCOMING_CPU).
     """
 
     netdev: Name
@@ -32,11 +35,31 @@ class RxPlacement(Struct, frozen=True):
     sockets: Count
     rx_bytes_per_s: Quantity
     tx_bytes_per_s: Quantity
+    rfs: bool = False
 
     @property
     def bytes_per_s(self) -> float:
         """Return the received plus sent bytes per second."""
         return self.rx_bytes_per_s + self.tx_bytes_per_s
+
+
+class HeavyFlow(Struct, frozen=True):
+    """A connected flow of a task that receives much, with what a flow rule or an RSS table needs to steer it.
+
+    protocol: ``tcp`` or ``udp``. rss_entry: the entry of the NIC's RSS table that its hash selects. queue, rss_entry,
+    cpu: None where unknown; as in RxPlacement.
+    """
+
+    protocol: Name
+    local: Name
+    local_port: Port
+    peer: Name
+    peer_port: Port
+    netdev: Name
+    queue: Name | None
+    cpu: CpuNumber | None
+    rss_entry: Count | None
+    rx_bytes_per_s: Quantity
 
 
 class Coscheduled(Struct, frozen=True):
@@ -65,7 +88,8 @@ class NetTask(Struct, frozen=True):
     of accepted connections, the busiest few. params: its other settings by the end of their key, such as ``nice``.
     cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel: a kernel
     thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy.
-    agent: the agent itself. coscheduled: None unless a policy coscheduling applies to the process.
+    agent: the agent itself. coscheduled: None unless a policy coscheduling applies to the process. flows: those that
+    receive most, the heaviest first.
     """
 
     pid: Pid
@@ -91,6 +115,7 @@ class NetTask(Struct, frozen=True):
     realtime: bool = False
     agent: bool = False
     coscheduled: Coscheduled | None = None
+    flows: Annotated[list[HeavyFlow], Meta(max_length=MAX_HEAVY_FLOWS)] = []
 
 
 class ThreadActivity(Struct, frozen=True):
