@@ -22,8 +22,8 @@ import numpy as np
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_agent.transport.enrol import NodeKey
+from coresteer_core.node.distance import Locality
 from coresteer_core.policies.base import Mode, Scope
-from coresteer_core.policies.distance import Locality
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.network_process.policy import NetworkProcess
 

@@ -23,10 +23,10 @@ from random import Random
 from msgspec import Struct
 from tests.support.views import make_topology
 
+from coresteer_core.node.distance import REMOTE_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.node.load import Load
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cache, Topology
-from coresteer_core.policies.distance import REMOTE_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 from coresteer_core.policies.network_process.explain import Candidate, Placement
 from coresteer_core.policies.network_process.placement import PlacementRound

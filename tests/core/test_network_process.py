@@ -11,13 +11,13 @@ from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.node.distance import Locality, Smt, cpu_distances
 from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
-from coresteer_core.policies.distance import Locality, Smt, cpu_distances
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 from coresteer_core.policies.network_process.memory import NetworkProcessMemory, PlacedAffinity
 from coresteer_core.policies.network_process.policy import NetworkProcess, decide

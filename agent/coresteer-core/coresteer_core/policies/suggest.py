@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from coresteer_core.changes.effect import INTERRUPT_SPREAD, gain_range, loss_range
 from coresteer_core.changes.guard import limits_refusal, refusals
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.node.distance import DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.node.inventory import Irq
 from coresteer_core.node.load import Load
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Proposal, Scope
-from coresteer_core.policies.distance import DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.policies.irq_spread import policy as irq_spread
 from coresteer_core.policies.network_process import policy as network_process
 from coresteer_core.policies.network_process.memory import NetworkProcessMemory

@@ -18,7 +18,7 @@ from coresteer.localization.text import BilingualText
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.experiments.model import TcpStream
-from coresteer_core.policies.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
+from coresteer_core.node.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.settings.base import format_cpus
 
 _PAPER = paper_of("m-n")

@@ -7,8 +7,8 @@ from operator import mul
 
 from msgspec import Struct
 
+from coresteer_core.node.distance import SMT_LAST_DISTANCE, CpuDistances, CpuGroup, Locality
 from coresteer_core.node.load import Load
-from coresteer_core.policies.distance import SMT_LAST_DISTANCE, CpuDistances, CpuGroup, Locality
 
 MAX_CENTRES = 8
 """Maximum number of CPUs to search around: those that handle the most packets of a process."""

@@ -6,8 +6,8 @@ from math import ceil, inf
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.node.distance import LOCALITY_NAME, Locality
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.policies.distance import LOCALITY_NAME, Locality
 from coresteer_core.policies.network_process.capacity import MAX_LOAD_AFTER_MOVE, CpuCapacity, PacketShares
 from coresteer_core.policies.skipped import Reason, ReasonText
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.node.distance import LOCALITY_NAME
 from coresteer_core.node.inventory import Irq
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Proposal
-from coresteer_core.policies.distance import LOCALITY_NAME
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 from coresteer_core.policies.network_process.memory import PlacedAffinity
 from coresteer_core.settings import parse_setting

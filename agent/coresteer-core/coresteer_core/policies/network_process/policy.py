@@ -21,6 +21,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.node.distance import Locality, Smt, cpu_distances
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import (
@@ -31,7 +32,6 @@ from coresteer_core.policies.base import (
     Proposal,
     Scope,
 )
-from coresteer_core.policies.distance import Locality, Smt, cpu_distances
 from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 from coresteer_core.policies.network_process.explain import Candidate, name_cpus
 from coresteer_core.policies.network_process.memory import (
