@@ -77,6 +77,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     virtual: false,
     management: false,
     ...{ channels: null, channels_max: null, rss: null, params: {}, params_max: {}, addresses: [], firmware: null },
+    flow_rules: null,
     queues,
   };
   const limits = {

@@ -8,7 +8,7 @@ const EMPTY = inventory([irq(41)]);
 const INVENTORY = { ...EMPTY, netdevs: EMPTY.netdevs.flatMap((dev) => [dev, { ...dev, name: "lo", virtual: true }]) };
 
 const at = (queue: number, cpu: number, over: Partial<RxPlacement> = {}): RxPlacement => ({
-  ...{ netdev: "eth0", queue: `rx-${queue}`, irq: 41 + queue, cpu, how: "rss", sockets: 3 },
+  ...{ netdev: "eth0", queue: `rx-${queue}`, irq: 41 + queue, cpu, how: "rss", sockets: 3, rfs: false },
   ...{ rx_bytes_per_s: 1000, tx_bytes_per_s: 10, ...over },
 });
 const LOOPBACK = at(0, 0, { netdev: "lo", queue: null, irq: null, cpu: null, how: null });
@@ -16,6 +16,7 @@ const task = (pid: number, name: string, cpu: number, ...rx_placements: RxPlacem
   ...{ pid, started_ticks: 1, name, cgroup: null, threads: 1, bound: false, affinity: "0-7", allowed: "0-7" },
   ...{ cpu, cpu_share: 0.5, idle_s: 0, rx_placements, user: "www", command: null, unit: null, listens: [] },
   ...{ clients: [], params: {}, cpu_cgroup: null, kernel: false, realtime: false, agent: false, coscheduled: null },
+  flows: [],
 });
 const paths = (...tasks: NetTask[]): RxPath[] => rxPathsOf(tasks, PLACES, INVENTORY);
 const BOTH = paths(

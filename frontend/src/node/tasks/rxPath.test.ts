@@ -43,6 +43,7 @@ const placement = (over: Partial<RxPlacement> = {}): RxPlacement => ({
   irq: 41,
   cpu: 0,
   how: "rss",
+  rfs: false,
   sockets: 3,
   rx_bytes_per_s: 1000,
   tx_bytes_per_s: 0,
@@ -72,6 +73,7 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   realtime: false,
   agent: false,
   coscheduled: null,
+  flows: [],
 });
 const PLACES = indexTopology(topology);
 const INVENTORY = inventory([irq(41)]);

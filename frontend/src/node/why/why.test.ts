@@ -8,7 +8,7 @@ const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 
 const INVENTORY = inventory([41, 42, 43].map((number) => irq(number, { effective: "2", requested: "2" })));
 
 const placement = (over: Partial<RxPlacement> = {}): RxPlacement => ({
-  ...{ netdev: "eth0", queue: "rx-41", irq: 41, cpu: 2, how: "rss", sockets: 12 },
+  ...{ netdev: "eth0", queue: "rx-41", irq: 41, cpu: 2, how: "rss", sockets: 12, rfs: false },
   ...{ rx_bytes_per_s: 1e6, tx_bytes_per_s: 0, ...over },
 });
 const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
@@ -16,6 +16,7 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   ...{ allowed: "0-7", cpu, cpu_share: 0.5, idle_s: 0, rx_placements, user: null, command: null, unit: null },
   ...{ listens: [], clients: [], params: {}, cpu_cgroup: null, kernel: false, realtime: false, agent: false },
   coscheduled: null,
+  flows: [],
 });
 const facts = (over: Partial<Facts> = {}, tasks: NetTask[] = [task(5, placement())]): Facts => ({
   topology,
