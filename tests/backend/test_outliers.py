@@ -53,6 +53,8 @@ async def test_the_fleet_is_compared_by_label_kernel_or_driver(backend: Backend)
             await node.operator.patch(node.path, {"labels": {"rack": "r1"}})
         policy = await created(one, one.body(selector={"hostnames": [n.name for n in nodes[:3]]}))
         await asked(one.operator, f"/api/policies/{policy['id']}/enable")
+        observed = await created(one, one.body(mode="observe", selector={"hostnames": [one.name]}))
+        await asked(one.operator, f"/api/policies/{observed['id']}/enable")
         (found,) = (await one.operator.get("/api/nodes/outliers?group=label:rack")).json()
         assert (found["node_name"], found["group"]) == (odd.name, "rack=r1")
         assert {(each["trait"], each["value"], each["usual"]) for each in found["differences"]} == {

@@ -44,7 +44,7 @@ test("the effect of enabling is shown first, and nodes then show their decisions
   await state.getByText("Enabling puts version 1 in force on 1 node at once").waitFor();
   await state.getByText("a person applies them").waitFor();
   await state.getByRole("button", { name: "Enable" }).click();
-  await state.getByText("in force", { exact: true }).waitFor();
+  await state.getByText("recommending", { exact: true }).waitFor();
   await openNode(page, "here");
   await openDetails(page, "Policies");
   const evaluation = page.getByRole("article", { name: /^calm interrupts/ });

@@ -12,6 +12,7 @@ from coresteer.fleet.schemas import Outlier, TraitDifference
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import EnabledPolicy
 from coresteer.policies.selector import NodeAttributes, matches
+from coresteer_core.policies.base import Mode
 
 MIN_NODES = 4
 """Nodes of a group that report a trait; of fewer, none differs from the rest."""
@@ -22,7 +23,7 @@ _PARAMS = {"ring/rx": "RX ring", "ring/tx": "TX ring"}
 _COALESCING = "coalesce/"
 
 _NODES = text("""
-    SELECT id, hello->>'kernel' AS kernel, array_to_string(drivers, ', ') AS drivers, (
+    SELECT id, simulated, hello->>'kernel' AS kernel, array_to_string(drivers, ', ') AS drivers, (
         SELECT jsonb_agg(jsonb_build_object(
             'channels', nic->'channels', 'params', nic->'params', 'driver', nic->'driver',
             'firmware', nic->'firmware', 'queues', jsonb_array_length(nic->'queues')))
@@ -71,17 +72,20 @@ def _in_group(nodes: Sequence[Traits]) -> Iterable[Outlier]:
 
 
 async def list_outliers(session: AsyncSession, group: str | None) -> list[Outlier]:
-    """Return the outliers of the fleet. group: ``label:NAME``, ``kernel`` or ``driver``; None for one group."""
+    """Return the outliers of the fleet. group: ``label:NAME``, ``kernel`` or ``driver``; None for one group.
+
+    Real nodes are compared with real ones only, and of policies those that write.
+    """
     attributes = {node.node_id: node for node in await policies.node_attributes(session)}
     enabled = [policy for policy in await policies.enabled_policies(session) if not _is_rolling_out(policy)]
-    nodes = []
+    nodes: dict[bool, list[Traits]] = {False: [], True: []}
     for row in (await session.execute(_NODES)).mappings():
         node = attributes.get(row["id"])
         if node is not None:
             values = nic_traits(row["nics"] or []) | _versions(enabled, node)
             values |= {name: row[key] for name, key in (("kernel", "kernel"), ("driver", "drivers")) if row[key]}
-            nodes.append(Traits(node.node_id, node.name, _group(group, node, row), values))
-    return find_outliers(nodes)
+            nodes[row["simulated"]].append(Traits(node.node_id, node.name, _group(group, node, row), values))
+    return find_outliers(nodes[False]) + find_outliers(nodes[True])
 
 
 def _group(by: str | None, node: NodeAttributes, row: RowMapping) -> str:
@@ -102,8 +106,10 @@ def _versions(enabled: Iterable[EnabledPolicy], node: NodeAttributes) -> dict[st
     for policy in enabled:
         version = policy.version_on(node.node_id)
         applies = version is not None and matches(policy.bodies[version].selector, node)
-        name = policy.bodies[version or max(policy.bodies)].name
-        found[f"policy {name}"] = f"v{version}" if applies else NOT_IN_FORCE
+        body = policy.bodies[version or max(policy.bodies)]
+        if body.mode is not Mode.ENFORCE:
+            continue
+        found[f"policy {body.name}"] = f"v{version}" if applies else NOT_IN_FORCE
     return found
 
 

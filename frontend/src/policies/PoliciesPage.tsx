@@ -8,11 +8,11 @@ import { Scroll } from "../components/Scroll";
 import { Unknown } from "../components/Unknown";
 import { kindLabel, kindNames, kindSchema, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
-import { policyState } from "./policyState";
+import { policyState, policyTone } from "./policyState";
 import { Effect } from "./proof/Effects";
 import { Holdouts } from "./proof/Holdouts";
 import type { FleetProof } from "./proof/types";
-import { fleetProofQuery, isRolling, policiesQuery } from "./queries";
+import { fleetProofQuery, policiesQuery } from "./queries";
 import type { Policy } from "./types";
 
 /** All policies by rank, with the state of each. */
@@ -111,7 +111,7 @@ function List({ policies }: { policies: Policy[] }) {
                 </td>
                 <td className="n">{policy.nodes.toLocaleString("en")}</td>
                 <td>
-                  <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
+                  <span className={`dot ${policyTone(policy)}`} />
                   {policyState(policy)}
                 </td>
                 <td>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { newDraft, readBody } from "./editor/policyDraft";
-import { describeDisabling, describeEnabling, holdoutsText, movesMemory, policyState } from "./policyState";
+import { describeDisabling, describeEnabling, holdoutsText, movesMemory, policyState, policyTone } from "./policyState";
 import type { Mode, Policy, PolicyBody, Rollout } from "./types";
 
 const draft = newDraft("irq-spread");
@@ -24,7 +24,9 @@ const rollout = { state: "batches", to_version: 4, stages: [[1], [2, 3]], done_n
 
 test.each([
   [policy("observe"), "disabled"],
-  [policy("observe", { enabled: true }), "in force"],
+  [policy("observe", { enabled: true }), "observing"],
+  [policy("recommend", { enabled: true }), "recommending"],
+  [policy("enforce", { enabled: true }), "in force"],
   [policy("enforce", { enabled: true, rollout }), "v4 on no node yet, rolling out"],
   [
     policy("enforce", {
@@ -38,6 +40,13 @@ test.each([
     "v3 on 771 nodes, v4 on 41, rolling out",
   ],
 ])("a policy's state is a short text", (given, words) => expect(policyState(given)).toBe(words));
+
+test.each([
+  [policy("enforce", { enabled: true }), "ok"],
+  [policy("observe", { enabled: true }), ""],
+  [policy("enforce"), ""],
+  [policy("enforce", { enabled: true, rollout }), "warn"],
+])("only a policy that writes is green", (given, tone) => expect(policyTone(given)).toBe(tone));
 
 test.each([
   ["observe", "nothing is changed"],

@@ -1,5 +1,6 @@
 import { ROUND_PERIOD_S } from "../api/constants";
 import { formatCount } from "../lib/format";
+import { isRolling } from "./queries";
 import type { Policy, Rollout } from "./types";
 
 const ROLLOUT: Record<Rollout["state"], string> = {
@@ -21,10 +22,26 @@ export function versionsInForce({ in_force, rollout }: Pick<Policy, "in_force" |
   return parts;
 }
 
-/** The state of a policy: `in force`, `disabled`, `v4 on 771 nodes, v5 on 41, rolling out`. */
-export function policyState(policy: Pick<Policy, "enabled" | "rollout" | "in_force">): string {
-  if (policy.rollout === null) return policy.enabled ? "in force" : "disabled";
+const ENABLED: Record<Policy["body"]["mode"], string> = {
+  observe: "observing",
+  recommend: "recommending",
+  enforce: "in force",
+};
+
+/** The state of a policy: `in force`, `observing`, `disabled`, `v4 on 771 nodes, v5 on 41, rolling out`. */
+export function policyState(policy: Pick<Policy, "enabled" | "rollout" | "in_force" | "body">): string {
+  if (policy.rollout === null) return policy.enabled ? ENABLED[policy.body.mode] : "disabled";
   return versionsInForce(policy).join(", ");
+}
+
+/** The color of a policy's state: green only where it writes. */
+export function policyTone({
+  enabled,
+  rollout,
+  body,
+}: Pick<Policy, "enabled" | "rollout" | "body">): "ok" | "warn" | "" {
+  if (isRolling(rollout)) return "warn";
+  return enabled && body.mode === "enforce" ? "ok" : "";
 }
 
 /** How much of their nodes' time enforced policies are held out: `Holdouts: 2 to 5 % of node time`. */

@@ -10,8 +10,8 @@ import { ConfirmDialog } from "../../components/ConfirmDialog";
 import { formSchemas } from "../../forms/formSchemas";
 import { SchemaInput } from "../../forms/SchemaField";
 import { formatCount } from "../../lib/format";
-import { describeDisabling, describeEnabling, movesMemory, policyState } from "../policyState";
-import { isRolling, overviewQuery, policiesQuery } from "../queries";
+import { describeDisabling, describeEnabling, movesMemory, policyState, policyTone } from "../policyState";
+import { overviewQuery, policiesQuery } from "../queries";
 import type { Overview, Policy } from "../types";
 import { endingOf, evaluated, unrestored, writes } from "./ending";
 import styles from "./overview.module.css";
@@ -65,7 +65,7 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
         {children}
         <div className={styles.actions}>
           <b>
-            <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
+            <span className={`dot ${policyTone(policy)}`} />
             {policyState(policy)}
           </b>
           {isOperator && (
