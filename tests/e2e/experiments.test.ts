@@ -97,7 +97,7 @@ test.each(["dark", "light"] as const)("the form has no axe violations, %s", asyn
 
 test("a completed experiment shows its findings, also in the list", async () => {
   await page.goto(template);
-  await state().getByText("27 of 27 runs").waitFor({ timeout: 60_000 });
+  await state().getByText("27 of 27 runs").waitFor();
   await state().getByText("done", { exact: true }).waitFor();
   await region("Findings").getByText("lower, better").first().waitFor();
   await region("Settings before and after").getByText("all restored").waitFor();

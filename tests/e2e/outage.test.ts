@@ -49,9 +49,9 @@ test.each([
 ] as const)("the page reports an outage of the %s and recovers", async (_, text, stop, sentence) => {
   const stopped = await processes(text);
   for (const pid of stopped) signal(pid, stop);
-  await page.getByText(sentence).waitFor({ timeout: 60_000 });
+  await page.getByText(sentence).waitFor();
   for (const pid of stopped) signal(pid, "SIGCONT");
-  await page.getByText(sentence).waitFor({ state: "detached", timeout: 60_000 });
+  await page.getByText(sentence).waitFor({ state: "detached" });
   await page.getByRole("status").getByText("live", { exact: true }).waitFor();
 });
 
@@ -63,7 +63,7 @@ test("a killed backend and database restart, and samples and the page recover", 
     const answer = await page.request.get(`${stack.url}/api/nodes`).catch(() => null);
     return answer?.ok() ? Date.parse((await answer.json())[0].figures?.time ?? 0) : 0;
   };
-  await expect.poll(lastSample, { timeout: 60_000 }).toBeGreaterThan(at);
+  await expect.poll(lastSample).toBeGreaterThan(at);
   await page.reload();
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
 });

@@ -138,7 +138,7 @@ test("a node is readmitted with one command, and a deleted user's name is replac
 test("a fleet of a thousand nodes is found, filtered and opened", async () => {
   startSimulation(stack, ["--nodes", "1000", "--cpus", "8", "--irqs", "16"]);
   await page.goto(`${stack.url}/fleet?q=sim8-0999`);
-  await page.getByText("1,003 nodes", { exact: false }).first().waitFor({ timeout: 60_000 });
+  await page.getByText("1,003 nodes", { exact: false }).first().waitFor();
   await page.goto(`${stack.url}/fleet?q=sim8-0999&view=table`);
   await page.getByRole("link", { name: "sim8-0999" }).click();
   await page.waitForURL(/\/nodes\/\d+/);

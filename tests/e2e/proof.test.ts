@@ -43,7 +43,7 @@ beforeAll(async () => {
   await page
     .getByText(`${2 * NODES_OF_EACH + 1} nodes`, { exact: false })
     .first()
-    .waitFor({ timeout: 60_000 });
+    .waitFor();
 });
 
 afterAll(async () => {

@@ -43,7 +43,7 @@ test("its candidates appear while it runs", async () => {
   await region("State")
     .getByText(/^Run \d+ of at most 36/)
     .waitFor();
-  await region("Combinations").getByRole("row").nth(8).waitFor({ timeout: 60_000 });
+  await region("Combinations").getByRole("row").nth(8).waitFor();
   await region("Front")
     .getByRole("img", { name: /RTT p99|99th percentile/ })
     .waitFor();
