@@ -10,12 +10,11 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 PORT = 9000
 """UDP and TCP to here are discarded; requests go to the next port."""
-_CHUNK = bytes(64 * 1024)
 _BATCH = 32
 
 
@@ -26,9 +25,13 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=1, help="source ports of a flood, connections of a stream")
     parser.add_argument("--count", type=int, default=10_000, help="packets, MiB or requests at most")
     parser.add_argument("--rate", type=int, default=2_000, help="packets a second of a flood")
-    parser.add_argument("--port", type=int, default=PORT, help="of a stream")
+    parser.add_argument("--port", type=int, default=PORT, help="of a stream or a flood")
+    parser.add_argument("--source-port", type=int, default=0, help="of a flood's first flow; 0 is any")
     parser.add_argument("--kib-per-s", type=int, default=0, help="of a stream, all its flows together; 0 is no limit")
     parser.add_argument("--size", type=int, default=64, help="bytes of a packet")
+    parser.add_argument("--chunk", type=int, default=64 << 10, help="bytes that a stream sends on one flow at a time")
+    parser.add_argument("--life", type=float, default=0.0, help="seconds until a stream's flows are replaced; 0: never")
+    parser.add_argument("--pause-ms", type=float, default=0.0, help="between two requests")
     parser.add_argument("--seconds", type=float, default=10, help="how long at most")
     args = parser.parse_args()
     print(json.dumps({"serve": serve, "flood": flood, "stream": stream, "request": request}[args.what](args)))
@@ -96,8 +99,10 @@ def _echo(connection: socket.socket, counted: dict[str, int]) -> bool:
 def flood(args: argparse.Namespace) -> dict[str, float]:
     """Send UDP from one source port per flow, in turn, at a constant rate."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(args.flows)]
-    for one in sockets:
-        one.connect((args.to, PORT))
+    for flow, one in enumerate(sockets):
+        if args.source_port:
+            one.bind(("", args.source_port + flow))
+        one.connect((args.to, args.port))
     data, sent, refused = bytes(args.size), 0, 0
     start = time.monotonic()
     while sent < args.count and (elapsed := time.monotonic() - start) < args.seconds:
@@ -115,14 +120,18 @@ def flood(args: argparse.Namespace) -> dict[str, float]:
 
 def stream(args: argparse.Namespace) -> dict[str, float]:
     """Send TCP at maximum speed or at a constant rate."""
-    connections = [socket.create_connection((args.to, args.port), 10) for _ in range(args.flows)]
     limit, sent, start = args.count << 20, 0, time.monotonic()
-    while sent < limit and (elapsed := time.monotonic() - start) < args.seconds:
-        if args.kib_per_s and (ahead_s := sent / (args.kib_per_s << 10) - elapsed) > 0:
-            time.sleep(ahead_s)
-        for connection in connections:
-            connection.sendall(_CHUNK)
-            sent += len(_CHUNK)
+    data, end = bytes(args.chunk), start + args.seconds
+    while sent < limit and time.monotonic() < end:
+        flows_end = min(end, time.monotonic() + args.life) if args.life else end
+        with suppress(ConnectionError) if args.life else nullcontext():  # the receiver is replaced as well
+            connections = [socket.create_connection((args.to, args.port), 10) for _ in range(args.flows)]
+            while sent < limit and (now := time.monotonic()) < flows_end:
+                if args.kib_per_s and (ahead_s := sent / (args.kib_per_s << 10) - (now - start)) > 0:
+                    time.sleep(ahead_s)
+                for connection in connections:
+                    connection.sendall(data)
+                    sent += len(data)
     return {"bytes": sent, "seconds": time.monotonic() - start}
 
 
@@ -137,6 +146,7 @@ def request(args: argparse.Namespace) -> dict[str, float]:
         connection.sendall(b"?")
         connection.recv(1)
         took.append(time.monotonic() - asked)
+        time.sleep(args.pause_ms / 1000)
     took.sort()
     p50_us, p99_us = (took[int(len(took) * share)] * 1e6 if took else 0.0 for share in (0.5, 0.99))
     return {"requests": len(took), "p50_us": p50_us, "p99_us": p99_us}

@@ -1,0 +1,71 @@
+"""Regimes of the bench of policies: who places interrupts, processes and flows."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+
+from tests.lab.fleet import Backend
+from tests.lab.nics import enforced
+from tests.lab.rig import Guest
+
+SPREAD: dict[str, object] = {"type": "irq-spread"}
+PROCESS: dict[str, object] = {"type": "network-process", "min_bytes_per_s": 20_000, "max_distance": "numa"}
+STEERING: dict[str, object] = {"type": "flow-steering"}
+FLOW_ENTRIES = 32_768
+QUEUES = 16
+"""Of both NICs; the entries are shared evenly (Documentation/networking/scaling.rst)."""
+
+Regime = Callable[[Guest, Backend], AbstractContextManager[object]]
+
+
+@contextmanager
+def irqbalance(guest: Guest, _: Backend) -> Iterator[None]:
+    pid = guest.start("irqbalance", "--foreground", "--interval=5", output="irqbalance.log")
+    try:
+        yield
+    finally:
+        guest.run("kill", str(pid), check=False)
+
+
+@contextmanager
+def rfs_alone(guest: Guest, _: Backend) -> Iterator[None]:
+    """The kernel's RFS as an administrator sets it, on all queues of both NICs."""
+    try:
+        write_rfs(guest, FLOW_ENTRIES)
+        yield
+    finally:
+        write_rfs(guest, 0)
+
+
+def write_rfs(guest: Guest, entries: int) -> None:
+    guest.run(
+        "sh",
+        "-c",
+        f"for f in /sys/class/net/eth[01]/queues/rx-*/rps_flow_cnt; do echo {entries // QUEUES} > $f; done; "
+        f"echo {entries} > /proc/sys/net/core/rps_sock_flow_entries",
+    )
+
+
+def policies(*specs: dict[str, object]) -> Regime:
+    """Return the regime of these policies in force, the first with the lowest rank."""
+
+    @contextmanager
+    def in_force(_: Guest, host: Backend) -> Iterator[None]:
+        with ExitStack() as stack:
+            for rank, spec in enumerate(specs):
+                name = f"{spec['type']} {time.monotonic_ns()}"
+                stack.enter_context(enforced(host, name, spec, rank=rank))
+            yield
+
+    return in_force
+
+
+REGIMES: dict[str, Regime] = {
+    "kernel default": lambda *_: nullcontext(),
+    "irqbalance": irqbalance,
+    "irq-spread": policies(SPREAD),
+    "irq-spread + network-process": policies(SPREAD, PROCESS),
+    "RFS alone": rfs_alone,
+    "flow-steering": policies(STEERING),
+    "irq-spread + network-process + flow-steering": policies(SPREAD, PROCESS, STEERING),
+}
