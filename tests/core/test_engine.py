@@ -241,6 +241,16 @@ def test_moves_per_step_limits_only_enforced_moves(wants: Wants, mode: Mode, wri
     assert len(evaluation.actions) + len(evaluation.deferred) == 3
 
 
+def test_a_device_and_its_queues_are_one_of_the_changes_per_step(wants: Wants) -> None:
+    queues = [Queue(f"rx-{n}", rps="") for n in range(64)]
+    node = replace(view(), inventory=Inventory([make_netdev(queues=queues), make_netdev("eth1", queues=queues)], []))
+    first = [(f"netdev/eth0/rx-{n}/rps", "2") for n in range(50)]
+    wants["a"] = wanting(*first, ("netdev/eth1/rx-0/rps", "2"))
+    (evaluation,), _ = evaluate_round(node, [policy("a", damping=Damping(moves_per_step=1))], EngineMemory())
+    assert [action.key for action in evaluation.actions] == [key for key, _ in first]
+    assert codes(evaluation) == [("netdev/eth1/rx-0/rps", "moves")]
+
+
 # Guard
 
 

@@ -1,6 +1,7 @@
 """Load from the Rates of some intervals: what the netdevs moved, and the round trips."""
 
 import pytest
+from msgspec.structs import replace
 from tests.support.rates import make_rates
 
 from coresteer_core.node.load import NetdevLoad, mean_load
@@ -43,3 +44,9 @@ def test_the_median_round_trip_is_weighted_with_time_and_not_known_without_socke
     assert mean_load([interval(None, tcp=quick), interval(None, tcp=slow, seconds=2.0)]).rtt_p50_us == 300
     assert mean_load([interval(None, tcp=quick), interval(None, tcp=none), interval(None)]).rtt_p50_us == 100
     assert mean_load([interval(None, tcp=none)]).rtt_p50_us is None
+
+
+def test_the_system_share_of_a_cpu_does_not_include_its_softirq_share() -> None:
+    rates = make_rates(busy=[50, 90], softirq=[20, None])
+    rates = replace(rates, shares=rates.shares | {"system": bytes([40, 255])})
+    assert (mean_load([rates]).softirq, mean_load([rates]).system) == ([0.2, None], [0.2, None])

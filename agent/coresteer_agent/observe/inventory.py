@@ -323,6 +323,7 @@ class InventoryReader:
             params_max=scaling.params_max,
             addresses=self._addresses.get(device.name, [])[:MAX_ADDRESSES],
             firmware=scaling.firmware,
+            rss_entries=scaling.rss_entries,
         )
 
 

@@ -36,6 +36,7 @@ class EthtoolSettings(Struct, frozen=True):
     params_max: dict[str, ParamValue] = {}
     queues: dict[str, dict[str, ParamValue]] = {}
     firmware: Name | None = None
+    rss_entries: int | None = None
 
 
 def read_ethtool_settings(root: Path, netdevs: list[str]) -> dict[str, EthtoolSettings]:
@@ -64,6 +65,7 @@ def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
         params.maxima,
         _read_queue_params(root, netdev, params.values) if params.values else {},
         _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),
+        len(rss.table) if rss is not None else None,
     )
 
 

@@ -5140,6 +5140,7 @@ export interface components {
                         /** @default true */
                         complete: boolean;
                     } | null;
+                    rss_entries: number | null;
                 }[];
                 irqs: {
                     irq: number;

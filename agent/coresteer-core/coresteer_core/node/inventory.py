@@ -62,7 +62,8 @@ class Netdev(Struct, frozen=True):
     device has none. params: values of its other settings by the end of their key, such as ``coalesce/rx-usecs``,
     ``ring/rx`` or ``gro_flush_timeout``; those the driver does not have are missing. params_max: maxima that the
     device reports. addresses: its IP addresses. firmware: the version that the driver states, None where it states
-    none. flow_rules: None where the driver has no flow rules.
+    none. flow_rules: None where the driver has no flow rules. rss_entries: the length of the RSS table, in which the
+    pattern rss repeats; None where unknown.
     """
 
     name: Name
@@ -82,6 +83,7 @@ class Netdev(Struct, frozen=True):
     addresses: Annotated[list[Name], Meta(max_length=MAX_ADDRESSES)] = []
     firmware: Name | None = None
     flow_rules: FlowRuleTable | None = None
+    rss_entries: KernelInteger | None = None
 
 
 class Irq(Struct, frozen=True):

@@ -30,9 +30,9 @@ class NetdevLoad(Struct, frozen=True, array_like=True):
 class Load(Struct, frozen=True):
     """Load of a node: CPU shares, interrupts, drops, round-trip time and traffic, as means over the last seconds.
 
-    busy, softirq: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts. None
-    where not known. irqs: numbered interrupts that occurred. rtt_p99_us, dropped_per_s and busiest_cpu_percent are the
-    metrics of guardrails. netdevs: those that are in every interval.
+    busy, softirq, system: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts,
+    system does not. None where not known. irqs: numbered interrupts that occurred. rtt_p99_us, dropped_per_s and
+    busiest_cpu_percent are the metrics of guardrails. netdevs: those that are in every interval.
     """
 
     seconds: float = 0.0
@@ -44,6 +44,7 @@ class Load(Struct, frozen=True):
     busiest_cpu_percent: float | None = None
     rtt_p50_us: int | None = None
     netdevs: list[NetdevLoad] = []
+    system: list[float | None] = []
 
 
 def mean_load(rates: Sequence[Rates]) -> Load:
@@ -74,6 +75,7 @@ def mean_load(rates: Sequence[Rates]) -> Load:
         busiest_cpu_percent=mean("busiest_cpu_percent"),
         rtt_p50_us=round(sum(weight * rtt for weight, rtt in medians) / timed_s) if timed_s > 0 else None,
         netdevs=_netdevs(rates),
+        system=_shares(rates, "system"),
     )
 
 

@@ -101,6 +101,11 @@ def same_outcome(a: Evaluation, b: Evaluation) -> bool:
     return outcome(a) == outcome(b)
 
 
+def _owner(key: str) -> str:
+    """Return what a setting belongs to: settings of a process, or of a device and its queues, are written together."""
+    return "/".join(key.split("/", 2)[:2]) if key.startswith("netdev/") else key.rpartition("/")[0]
+
+
 def _values(evaluation: Evaluation) -> dict[str, str]:
     return {action.key: action.becomes for action in evaluation.actions}
 
@@ -135,8 +140,7 @@ class _Round:
         deferred: list[Deferred] = []
         owners, seen = set[str](), set[str]()
         for proposal in proposals:
-            # a process's CPUs and memory, or a device's parameters, are written together
-            owner = proposal.key.rpartition("/")[0]
+            owner = _owner(proposal.key)
             full = len(actions) >= MAX_PLAN_ACTIONS or (len(owners) >= most and owner not in owners)
             if full and proposal.key not in seen:  # hundreds may follow, so they are not examined
                 seen.add(proposal.key)
