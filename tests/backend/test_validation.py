@@ -16,7 +16,7 @@ from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.numa import NumaState, NumaTask
-from coresteer_core.node.tasks import NetTask, RxPlacement, Task
+from coresteer_core.node.tasks import MAX_HEAVY_FLOWS, HeavyFlow, NetTask, RxPlacement, Task
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 from coresteer_core.protocol import (
     FlowsMessage,
@@ -230,3 +230,11 @@ def test_every_cpu_list_on_the_wire_is_parsed() -> None:
     assert fields_on_the_wire(is_cpu_list) == set(INVALID_CPU_LISTS)
     for path, message in INVALID_CPU_LISTS.items():
         assert "“3-” is not a CPU or a range of CPUs" in rejection(message), path
+
+
+def test_the_flows_of_all_processes_together_are_limited() -> None:
+    flow = HeavyFlow("tcp", "10.0.0.1", 80, "10.0.0.2", 5555, "eth0", None, None, None, 1e6)
+    half = replace(NET_TASK, flows=[flow] * (MAX_HEAVY_FLOWS // 2))
+    assert "2560 flows exceed the limit of 2048" in rejection(
+        FlowsMessage(0, [half, half, replace(half, flows=[flow] * 512)])
+    )

@@ -28,13 +28,13 @@ _NAME_BYTES = 16
 class Steering(Struct, frozen=True):
     """Flow steering of a netdev. tcp_4, tcp_6: whether the RSS hash of TCP includes ports; None if unknown.
 
-    ntuple: the kernel may steer flows to queues (accelerated RFS). rules: a person configured some.
+    ntuple: the kernel may steer flows to queues (accelerated RFS). rules: number of its flow rules.
     """
 
     tcp_4: bool | None
     tcp_6: bool | None
     ntuple: bool
-    rules: bool
+    rules: int
 
 
 def read_steering(netdev: str) -> Steering:
@@ -46,7 +46,7 @@ def read_steering(netdev: str) -> Steering:
             tcp_4=_takes_ports(_request(sock, netdev, _GET_HASH_FIELDS, _TCP_4)),
             tcp_6=_takes_ports(_request(sock, netdev, _GET_HASH_FIELDS, _TCP_6)),
             ntuple=flags is not None and bool(_COMMAND.unpack_from(flags)[1] & _NTUPLE),
-            rules=rules is not None and bool(struct.unpack_from("=I", rules, _RULE_COUNT_AT)[0]),
+            rules=0 if rules is None else int(struct.unpack_from("=I", rules, _RULE_COUNT_AT)[0]),
         )
 
 

@@ -16,12 +16,13 @@ from coresteer_agent.collect.tcp_sockets import SocketTraffic, TcpSockets
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.bpf import BpfRefusedError
 from coresteer_agent.linux.byte_counters import TCP, ByteCounters
+from coresteer_agent.observe.heavy_flows import HeavyFlows
 from coresteer_agent.observe.net_tasks import TICKS_PER_S, TaskFacts, TaskReader, read_cgroup_ids, read_cgroup_processes
 from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.tasks import HeavyFlow, NetTask, RxPlacement
 
 _log = logging.getLogger(__name__)
 
@@ -177,13 +178,14 @@ class FlowReader:
         placements = RxPlacements(inventory, self._current_addresses(now_s), rates)
         traffic: dict[int, dict[int, _Traffic]] = {}
         self._moved = moved
-        unknown = self._count(moved, placements, traffic)
+        heavy = HeavyFlows(placements, now_s - before_s)
+        unknown = self._count(moved, placements, traffic, heavy)
         if unknown:
             self._find_owners(unknown, now_s)
-            self._count(unknown, placements, traffic)
+            self._count(unknown, placements, traffic, heavy)
         for pid, (tcp, udp) in exact.items():
             self._add_unlisted(traffic.setdefault(pid, {}), tcp, udp)
-        return self._tasks(traffic, now_s - before_s, now_s)
+        return self._tasks(traffic, heavy, now_s - before_s, now_s)
 
     def _find_listeners(self) -> None:
         """Find the processes of listening sockets, in a separate search so that active sockets do not wait for it."""
@@ -263,13 +265,18 @@ class FlowReader:
         return self._addresses
 
     def _count(
-        self, moved: list[SocketTraffic], placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
+        self,
+        moved: list[SocketTraffic],
+        placements: RxPlacements,
+        traffic: dict[int, dict[int, _Traffic]],
+        heavy: HeavyFlows,
     ) -> list[SocketTraffic]:
         """Add the sockets' traffic by process and target; return the sockets whose process is not known."""
         unknown = []
         ports = self._ports
         pid_of = self._owners.pid
         target_of = placements.target
+        least = heavy.least
         for one in moved:
             tcp, flow, sent, received, idle_ms = one
             pid = pid_of(tcp.inode)
@@ -286,6 +293,8 @@ class FlowReader:
             part.sent += sent
             if idle_ms < part.idle_ms:  # noqa: PLR1730 - for each socket; min() costs three times as much
                 part.idle_ms = idle_ms
+            if received > least:
+                heavy.add(pid, received, tcp, flow, target)
             if flow.port in ports:
                 if (served := self._served.get(pid)) is None:
                     served = self._served[pid] = _ServedTraffic()
@@ -294,7 +303,9 @@ class FlowReader:
                     served.clients[flow.peer] = served.clients.get(flow.peer, 0) + sent + received
         return unknown
 
-    def _tasks(self, traffic: dict[int, dict[int, _Traffic]], elapsed_s: float, now_s: float) -> list[NetTask]:
+    def _tasks(
+        self, traffic: dict[int, dict[int, _Traffic]], heavy: HeavyFlows, elapsed_s: float, now_s: float
+    ) -> list[NetTask]:
         moved = {}
         for pid, targets in traffic.items():
             moved[pid] = sum(part.received + part.sent for part in targets.values())
@@ -321,7 +332,7 @@ class FlowReader:
                 continue
             process.started_ticks = facts.started_ticks
             placements = [_rx_placement(part, elapsed_s) for part in traffic.get(pid, {}).values()]
-            tasks.append(_task(pid, facts, process, now_s, placements))
+            tasks.append(_task(pid, facts, process, now_s, placements=placements, flows=heavy.take(pid)))
         return tasks
 
     def _update_listeners(self) -> None:
@@ -352,10 +363,19 @@ def _rx_placement(part: _Traffic, elapsed_s: float) -> RxPlacement:
         sockets=part.sockets,
         rx_bytes_per_s=part.received / elapsed_s,
         tx_bytes_per_s=part.sent / elapsed_s,
+        rfs=target.rfs,
     )
 
 
-def _task(pid: int, facts: TaskFacts, process: _Process, now_s: float, placements: list[RxPlacement]) -> NetTask:
+def _task(
+    pid: int,
+    facts: TaskFacts,
+    process: _Process,
+    now_s: float,
+    *,
+    placements: list[RxPlacement],
+    flows: list[HeavyFlow],
+) -> NetTask:
     identity, scheduling = facts.identity, facts.scheduling
     active_s = process.active_s
     if active_s is None:  # no traffic was observed since its start
@@ -384,4 +404,5 @@ def _task(pid: int, facts: TaskFacts, process: _Process, now_s: float, placement
         kernel=scheduling.kernel,
         realtime=scheduling.realtime,
         agent=pid == os.getpid(),
+        flows=flows,
     )

@@ -1,16 +1,18 @@
 """Determines where a flow's received packets are handled: netdev, queue, interrupt, CPU.
 
-Uncertain parts are None. They are certain if the NIC reports its RSS and nothing else steers flows: the hash with its
-key selects the queue in its indirection table, the queue's interrupt the CPU; RPS passes packets on to another CPU
-(kernel: net/core/dev.c get_rps_cpu).
+Uncertain parts are None. They are certain if the NIC reports its RSS and its flow rules: a rule that matches selects
+the queue, else the hash with the NIC's key in its indirection table; the queue's interrupt selects the CPU that polls.
+RPS passes packets on to another CPU, RFS to the one on which the process reads them; RFS precedes RPS (kernel:
+net/core/dev.c get_rps_cpu). With accelerated RFS the kernel itself adds rules, so the queue is unknown.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.collect.files import names, read_bytes, read_cpus, read_int, read_text
 from coresteer_agent.collect.netdev import NETDEV_FOLDER
@@ -18,6 +20,7 @@ from coresteer_agent.collect.tcp_sockets import Flow, TcpSocket
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.ethtool import Rss, read_rss
 from coresteer_agent.linux.flow_steering import Steering, read_steering
+from coresteer_agent.observe.flow_rules import RuleTargets
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.rates import Rates
@@ -46,13 +49,15 @@ class RxTarget(Struct, frozen=True):
     irq: int | None = None
     cpu: int | None = None
     how: str | None = None
+    rfs: bool = False
 
 
 class _Spreading(Struct):
     """How a netdev distributes flows: all to one target (single), or by hash if toeplitz is set.
 
     tcp_4, tcp_6: whether the hash includes ports, None where it is unknown. targets: by entry of the indirection table.
-    rps: by entry of the table, the targets among which RPS selects by the hash over ports; often none.
+    rps: by entry of the table, the targets among which RPS selects by the hash over ports; often none. rules: the
+    targets of flows that a flow rule matches, None without rules.
     """
 
     single: RxTarget
@@ -61,6 +66,7 @@ class _Spreading(Struct):
     tcp_6: bool | None = None
     targets: list[RxTarget] = []
     rps: list[list[RxTarget]] = []
+    rules: RuleTargets[RxTarget] | None = None
 
 
 def softirq_cpu(rates: Iterable[Rates]) -> int | None:
@@ -109,6 +115,8 @@ class RxPlacements:
         spreading = self._spreadings.get(netdev)
         if spreading is None:
             spreading = self._spreadings[netdev] = self._read_spreading(netdev)
+        if spreading.rules is not None and (matched := spreading.rules.find(flow)) is not None:
+            return matched
         if spreading.toeplitz is None:
             return spreading.single
         ports = spreading.tcp_4 if len(flow.local) == 4 else spreading.tcp_6
@@ -123,6 +131,16 @@ class RxPlacements:
             return target
         return reciprocal_scale(flow_hash, choices)
 
+    def rss_entry(self, tcp: TcpSocket, flow: Flow) -> int | None:
+        """Return the entry of the NIC's RSS table that a TCP flow's hash selects; None where the hash is not known.
+
+        The hash is that of the last target(); a flow that a rule matched has none.
+        """
+        spreading = self._spreadings.get(self._addresses.netdev(flow.local, flow.peer, flow.ifindex))
+        if spreading is None or tcp.rss is None or tcp.rss[0] is not spreading.toeplitz:
+            return None
+        return indirection_entry(tcp.rss[2], range(len(spreading.targets)))
+
     def _read_spreading(self, name: str) -> _Spreading:
         unknown = _Spreading(RxTarget(name))
         lower = self._lower_netdev(name)
@@ -133,20 +151,31 @@ class RxPlacements:
             queues = [queue for queue in netdev.queues if queue.name.startswith("rx-")]
             if netdev.virtual:
                 return _Spreading(self._virtual(netdev.name, queues))
-            steering = self._steering_of(netdev.name)
-            rfs = self._flow_steered(netdev.name, queues)
-            if steering.rules or (steering.ntuple and rfs):
-                return _Spreading(RxTarget(netdev.name))
-            threaded = bool(read_int(self._root, f"{NETDEV_FOLDER}/{netdev.name}/threaded"))
-            targets = [self._queue(netdev.name, queue, threaded or queue.name in rfs) for queue in queues]
-            if len(targets) == 1:
-                target = targets[0]
-                how = target.how and ("queue" if target.how == "rss" else target.how)
-                return _Spreading(RxTarget(target.netdev, target.queue, target.irq, target.cpu, how))
-            return self._spread(netdev, steering, queues, targets, rfs)
+            return self._read_nic(netdev, queues)
         except (OSError, CpuListError) as error:
             _log.debug("The distribution of flows by netdev %s cannot be determined: %s", name, error)
             return unknown
+
+    def _read_nic(self, netdev: Netdev, queues: list[Queue]) -> _Spreading:
+        steering = self._steering_of(netdev.name)
+        rfs = self._flow_steered(netdev.name, queues)
+        single = _Spreading(RxTarget(netdev.name, rfs=len(rfs) == len(queues) > 0))
+        if steering.ntuple and rfs:
+            return single
+        threaded = bool(read_int(self._root, f"{NETDEV_FOLDER}/{netdev.name}/threaded"))
+        targets = {
+            queue.name: self._queue(netdev.name, queue, threaded=threaded, rfs=queue.name in rfs) for queue in queues
+        }
+        if len(targets) == 1:
+            [target] = targets.values()
+            return _Spreading(replace(target, how="queue") if target.how == "rss" else target)
+        if not steering.rules:
+            return self._spread(netdev, steering, queues, targets) or single
+        by_rule = {n: replace(target, how="rule") if target.how == "rss" else target for n, target in targets.items()}
+        rules = RuleTargets.of(netdev.flow_rules, steering.rules, by_rule)
+        return (
+            single if rules is None else replace(self._spread(netdev, steering, queues, targets) or single, rules=rules)
+        )
 
     def _lower_netdev(self, name: str) -> str | None:
         """Return the netdev that receives the packets: the lower one of a VLAN, the active one of a bond."""
@@ -165,54 +194,55 @@ class RxPlacements:
         return None
 
     def _virtual(self, name: str, queues: list[Queue]) -> RxTarget:
+        if rfs := self._flow_steered(name, queues):
+            return RxTarget(name, queues[0].name if len(queues) == 1 else None, rfs=len(rfs) == len(queues))
         if len(queues) == 1 and (cpus := self._rps(queues[0])):
             return (
                 RxTarget(name, queues[0].name, None, cpus[0], "rps")
                 if len(cpus) == 1
                 else RxTarget(name, queues[0].name)
             )
-        if any(self._rps(queue) for queue in queues) or self._flow_steered(name, queues) or self._softirq_cpu is None:
+        if any(self._rps(queue) for queue in queues) or self._softirq_cpu is None:
             return RxTarget(name)
         return RxTarget(name, None, None, self._softirq_cpu, "softirq")
 
-    def _queue(self, name: str, queue: Queue, steered: bool) -> RxTarget:
-        """Return where a queue's packets are handled. steered: per flow or by a kernel thread, not by interrupt."""
-        cpus = self._rps(queue)
-        if steered or len(cpus) > 1:
-            return RxTarget(name, queue.name, queue.irq)
+    def _queue(self, name: str, queue: Queue, *, threaded: bool, rfs: bool) -> RxTarget:
+        """Return where a queue's packets are handled. threaded: by a kernel thread, not by interrupt."""
+        cpus = [] if rfs else self._rps(queue)
+        if threaded or len(cpus) > 1:
+            return RxTarget(name, queue.name, queue.irq, rfs=rfs)
         if cpus:
             return RxTarget(name, queue.name, queue.irq, cpus[0], "rps")
         irq = self._inventory.irq(queue.irq) if queue.irq is not None else None
         cpus_of_irq = parse_cpu_list((irq.effective or irq.requested or "") if irq is not None else "")
         cpu = next(iter(cpus_of_irq)) if len(cpus_of_irq) == 1 else None
-        return RxTarget(name, queue.name, queue.irq, cpu, None if cpu is None else "rss")
+        return RxTarget(name, queue.name, queue.irq, cpu, None if cpu is None else "rss", rfs)
 
     def _spread(
-        self, netdev: Netdev, steering: Steering, queues: list[Queue], targets: list[RxTarget], rfs: frozenset[str]
-    ) -> _Spreading:
+        self, netdev: Netdev, steering: Steering, queues: list[Queue], targets: Mapping[str, RxTarget]
+    ) -> _Spreading | None:
+        """Return how the NIC's hash distributes flows, None where that is not known. targets: by queue."""
         nic_rss = self._rss_of(netdev.name)
-        single = RxTarget(netdev.name)
         if nic_rss is None or nic_rss.hash_function not in ("toeplitz", "") or not nic_rss.table:
-            return _Spreading(single)
+            return None
         key = nic_rss.key
         if not any(key) and netdev.driver in _KERNEL_KEY_DRIVERS:
             key = self._kernel_key()
-        numbers = {queue.name: number for number, queue in enumerate(queues)}
-        if len(key) < _KEY_BYTES or not any(key) or any(f"rx-{entry}" not in numbers for entry in nic_rss.table):
-            return _Spreading(single)
-        entries = [numbers[f"rx-{entry}"] for entry in nic_rss.table]
-        rps: list[list[RxTarget]] = [[] for _ in queues]
+        names = [f"rx-{entry}" for entry in nic_rss.table]
+        if len(key) < _KEY_BYTES or not any(key) or any(name not in targets for name in names):
+            return None
+        rps: dict[str, list[RxTarget]] = {}
         if netdev.driver in _RPS_USES_NIC_HASH:
-            for number, queue in enumerate(queues):
-                if queue.name not in rfs and len(cpus := self._rps(queue)) > 1:
-                    rps[number] = [RxTarget(netdev.name, queue.name, queue.irq, cpu, "rps") for cpu in cpus]
+            for queue in queues:
+                if not targets[queue.name].rfs and len(cpus := self._rps(queue)) > 1:
+                    rps[queue.name] = [RxTarget(netdev.name, queue.name, queue.irq, cpu, "rps") for cpu in cpus]
         return _Spreading(
-            single,
+            RxTarget(netdev.name, rfs=all(target.rfs for target in targets.values())),
             _toeplitz(key[:_KEY_BYTES]),
             steering.tcp_4,
             steering.tcp_6,
-            [targets[entry] for entry in entries],
-            [rps[entry] for entry in entries],
+            [targets[name] for name in names],
+            [rps.get(name, []) for name in names],
         )
 
     def _kernel_key(self) -> bytes:

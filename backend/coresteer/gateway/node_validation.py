@@ -11,7 +11,7 @@ from coresteer.gateway.setting_validation import invalid_params, invalid_value
 from coresteer_core.node import nic
 from coresteer_core.node.inventory import MAX_QUEUES, Inventory
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
-from coresteer_core.node.tasks import MAX_CLIENTS, MAX_PORTS, MAX_RX_PLACEMENTS
+from coresteer_core.node.tasks import MAX_CLIENTS, MAX_HEAVY_FLOWS, MAX_PORTS, MAX_RX_PLACEMENTS
 from coresteer_core.protocol import (
     ClassesMessage,
     FlowsMessage,
@@ -128,10 +128,11 @@ def too_many_points(message: LearnedMessage) -> str | None:
 
 
 def too_many_flows(message: FlowsMessage) -> str | None:
-    """Return that the tasks have too many RX placements, ports or clients in total, else None."""
+    """Return that the tasks have too many RX placements, flows, ports or clients in total, else None."""
     tasks = message.tasks
     return (
         _too_many("RX placements", sum(len(task.rx_placements) for task in tasks), MAX_RX_PLACEMENTS)
+        or _too_many("flows", sum(len(task.flows) for task in tasks), MAX_HEAVY_FLOWS)
         or _too_many("ports", sum(len(task.listens) for task in tasks), MAX_PORTS)
         or _too_many("clients", sum(len(task.clients) for task in tasks), MAX_CLIENTS)
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.polling import PATIENCE_S
 from tests.support.rates import make_rates, pack
 from tests.support.views import make_netdev
@@ -27,11 +28,13 @@ from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_
 from coresteer_agent.linux.ethtool import Rss
 from coresteer_agent.linux.flow_steering import Steering
 from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.observe.heavy_flows import MAX_FLOWS_OF_TASK, HeavyFlows
 from coresteer_agent.observe.net_tasks import TaskReader, read_cgroup_ids
 from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget, softirq_cpu
 from coresteer_agent.observe.socket_owners import SocketOwners
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.tasks import MAX_HEAVY_FLOWS, HeavyFlow
 
 ROOT = Path("/")
 
@@ -184,7 +187,7 @@ FLOW = Flow(memoryview(message(1, 0, 0, local="161.142.100.80", peer="66.9.149.1
 FLOW.ports = struct.pack("!HH", 2794, 1766)
 
 
-PLAIN = Steering(tcp_4=True, tcp_6=True, ntuple=False, rules=False)
+PLAIN = Steering(tcp_4=True, tcp_6=True, ntuple=False, rules=0)
 
 
 SPREAD = Rss(KEY, [3, 1, 2, 0] * 2, "toeplitz")
@@ -204,6 +207,7 @@ def target(
     virtual: bool = False,
     flow: Flow = FLOW,
     softirqs: list[int] | None = None,
+    rules: FlowRuleTable | None = None,
 ) -> RxTarget:
     online = root / "sys/devices/system/cpu/online"
     online.parent.mkdir(parents=True, exist_ok=True)
@@ -214,6 +218,7 @@ def target(
         driver=driver,
         virtual=virtual,
     )
+    device = replace(device, flow_rules=rules)
     irqs = [Irq(40 + n, f"eth0-{n}", "PCI", "0-7", str(n + 4), None, True, None, "eth0") for n in range(queues)]
     placements = RxPlacements(
         Inventory([device, netdev("veth0", [Queue("rx-0", rps="")], virtual=True)], irqs),
@@ -223,7 +228,13 @@ def target(
         steering_of=lambda _: steering,
         root=root,
     )
-    return placements.target(TcpSocket(1), flow)
+    tcp = TcpSocket(1)
+    found = placements.target(tcp, flow)
+    if found.how == "rss":
+        assert placements.rss_entry(tcp, flow) == 0
+    elif found.queue is None:
+        assert placements.rss_entry(tcp, flow) is None
+    return found
 
 
 def test_the_hash_selects_the_queue_and_its_interrupt_the_cpu(tmp_path: Path) -> None:
@@ -247,8 +258,8 @@ def test_rps_selects_an_online_cpu_by_the_nics_hash_where_the_kernel_uses_it(tmp
 @pytest.mark.parametrize(
     "steering",
     [
-        Steering(None, None, False, False),
-        Steering(True, True, False, True),
+        Steering(None, None, False, 0),
+        Steering(True, True, False, 1),
     ],
     ids=["unknown hash fields", "steering rules"],
 )
@@ -280,15 +291,81 @@ def test_a_driver_that_does_not_report_its_key_uses_the_kernels(tmp_path: Path) 
     assert target(tmp_path, rss=untold, driver="ixgbe") == RxTarget("eth0")
 
 
-def test_flow_steering_by_the_kernel_hides_the_cpu_and_by_the_nic_also_the_queue(tmp_path: Path) -> None:
-    entries = tmp_path / "proc/sys/net/core/rps_sock_flow_entries"
-    entries.parent.mkdir(parents=True)
+def steer_flows(root: Path, *queues: str, netdev: str = "eth0") -> None:
+    """Let the kernel apply RFS to queues."""
+    entries = root / "proc/sys/net/core/rps_sock_flow_entries"
+    entries.parent.mkdir(parents=True, exist_ok=True)
     entries.write_text("32768\n")
-    count = tmp_path / "sys/class/net/eth0/queues/rx-3/rps_flow_cnt"
-    count.parent.mkdir(parents=True)
-    count.write_text("2048\n")
-    assert target(tmp_path) == RxTarget("eth0", "rx-3", 43)
-    assert target(tmp_path, steering=Steering(True, True, True, False)) == RxTarget("eth0")
+    for queue in queues:
+        count = root / f"sys/class/net/{netdev}/queues/{queue}/rps_flow_cnt"
+        count.parent.mkdir(parents=True)
+        count.write_text("2048\n")
+
+
+def test_with_rfs_the_cpu_of_the_interrupt_polls_and_rps_does_not_apply(tmp_path: Path) -> None:
+    steer_flows(tmp_path, "rx-3")
+    assert target(tmp_path) == RxTarget("eth0", "rx-3", 43, 7, "rss", rfs=True)
+    assert target(tmp_path, rps="2") == RxTarget("eth0", "rx-3", 43, 7, "rss", rfs=True)
+    assert target(tmp_path, rps="1-2") == RxTarget("eth0", "rx-3", 43, 7, "rss", rfs=True)
+
+
+def test_accelerated_rfs_hides_the_queue(tmp_path: Path) -> None:
+    steer_flows(tmp_path, "rx-3")
+    accelerated = Steering(True, True, True, 0)
+    assert target(tmp_path, steering=accelerated) == RxTarget("eth0")
+    steer_flows(tmp_path, "rx-0", "rx-1", "rx-2")
+    assert target(tmp_path, steering=accelerated) == RxTarget("eth0", rfs=True)
+
+
+def test_rfs_applies_to_an_unknown_queue_where_it_applies_to_every_queue(tmp_path: Path) -> None:
+    steer_flows(tmp_path, "rx-0", "rx-1", "rx-2", "rx-3")
+    assert target(tmp_path, rss=None) == RxTarget("eth0", rfs=True)
+
+
+def test_with_rfs_on_a_virtual_netdev_the_cpu_that_polls_is_unknown(tmp_path: Path) -> None:
+    steer_flows(tmp_path, "rx-0")
+    assert target(tmp_path, virtual=True, queues=1, softirqs=[0, 9]) == RxTarget("eth0", "rx-0", rfs=True)
+
+
+def rule_table(*values: str, complete: bool = True) -> FlowRuleTable:
+    return FlowRuleTable(1024, [FlowRule(place, value) for place, value in enumerate(values)], complete)
+
+
+BY_HASH = RxTarget("eth0", "rx-3", 43, 7, "rss")
+BY_RULE = RxTarget("eth0", "rx-1", 41, 5, "rule")
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        (rule_table("flow-type tcp4 dst-port 1766 action 1"), BY_RULE),
+        (rule_table("flow-type tcp4 src-ip 66.9.149.187 dst-ip 161.142.100.80 src-port 2794 dst-port 1766 action 1"),
+         BY_RULE),
+        (rule_table("flow-type tcp4 dst-port 1766 action 1", "flow-type tcp4 src-ip 66.9.149.187 action 2"), BY_RULE),
+        (rule_table("flow-type tcp4 dst-port 80 action 1"), BY_HASH),
+        (rule_table("flow-type tcp4 src-ip 66.9.149.188 dst-port 1766 action 1"), BY_HASH),
+        (rule_table("flow-type udp4 dst-port 1766 action 1"), BY_HASH),
+        (rule_table("flow-type tcp6 dst-port 1766 action 1"), BY_HASH),
+        (rule_table("flow-type tcp6 dst-ip ::1 dst-port 1766 action 1"), BY_HASH),
+        (rule_table("flow-type tcp4 dst-port 80 action 1", ""), RxTarget("eth0")),
+        (rule_table("flow-type tcp4 dst-port 80 action 9"), RxTarget("eth0")),
+        (rule_table("flow-type tcp4 dst-port 80 action 1", complete=False), RxTarget("eth0")),
+        (rule_table(), RxTarget("eth0")),
+        (None, RxTarget("eth0")),
+    ],
+    ids=["a port", "the whole flow", "the lowest location", "another port", "another address", "UDP", "IPv6",
+         "an IPv6 address", "an unknown rule", "a missing queue", "an incomplete table", "a new rule", "no table"],
+)  # fmt: skip
+def test_a_flow_rule_that_matches_selects_the_queue_and_the_hash_that_of_other_flows(
+    tmp_path: Path, table: FlowRuleTable | None, found: RxTarget
+) -> None:
+    steering = Steering(True, True, False, len(table.rules) or 1 if table is not None else 1)
+    assert target(tmp_path, steering=steering, rules=table) == found
+
+
+def test_a_flow_rule_selects_the_queue_even_where_the_hash_is_unknown(tmp_path: Path) -> None:
+    table = rule_table("flow-type tcp4 dst-port 1766 action 1")
+    assert target(tmp_path, steering=Steering(None, None, False, 1), rss=None, rules=table) == BY_RULE
 
 
 def test_a_threaded_napi_does_not_run_on_the_cpu_of_its_interrupt(tmp_path: Path) -> None:
@@ -555,7 +632,36 @@ def test_bytes_over_loopback_are_attributed_to_their_process(pair: tuple[socket.
     assert [rx_placement.netdev for rx_placement in task.rx_placements] == ["lo"]
     assert task.rx_placements[0].sockets == 2
     assert task.rx_placements[0].cpu is None
+    [flow] = task.flows
+    assert (flow.protocol, flow.netdev, flow.rss_entry) == ("tcp", "lo", None)
+    assert (flow.local_port, flow.peer_port) == (pair[1].getsockname()[1], pair[0].getsockname()[1])
+    assert flow.rx_bytes_per_s > 1000
     reader.close()
+
+
+class SomePlacements(RxPlacements):
+    """Every flow has one target."""
+
+    def __init__(self) -> None:
+        pass
+
+    def rss_entry(self, tcp: TcpSocket, flow: Flow) -> int | None:
+        return tcp.inode
+
+
+def test_the_heaviest_flows_of_a_process_are_reported_within_their_limits() -> None:
+    heavy = HeavyFlows(SomePlacements(), 5.0)
+    assert heavy.least == 5000
+    for pid in range(MAX_HEAVY_FLOWS // MAX_FLOWS_OF_TASK + 1):
+        for number in range(MAX_FLOWS_OF_TASK + 4):
+            heavy.add(pid, 5000 * number, TcpSocket(number), FLOW, BY_HASH)
+    first = heavy.take(0)
+    assert [flow.rss_entry for flow in first] == list(range(MAX_FLOWS_OF_TASK + 3, 3, -1))
+    assert first[0] == HeavyFlow("tcp", "161.142.100.80", 80, "66.9.149.187", 2794, "eth0", "rx-3", 7, 19, 19_000.0)
+    rest = [len(heavy.take(pid)) for pid in range(1, MAX_HEAVY_FLOWS // MAX_FLOWS_OF_TASK + 1)]
+    assert sum(rest) + len(first) == MAX_HEAVY_FLOWS
+    assert rest[-1] == 0
+    assert heavy.take(10_000) == []
 
 
 def test_a_listening_process_is_reported_with_ports_and_clients_even_without_traffic() -> None:

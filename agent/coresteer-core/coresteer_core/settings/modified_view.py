@@ -199,7 +199,7 @@ class _Shift:
         target = self._moved_to.get(rx_placement.irq) if rx_placement.irq is not None else None
         return (
             replace(rx_placement, cpu=target)
-            if target is not None and rx_placement.how in ("rss", "queue")
+            if target is not None and rx_placement.how in ("rss", "rule", "queue")
             else rx_placement
         )
 

@@ -97,7 +97,7 @@ class IrqMover:
         number, cpu = next(iter(numbers)), next(iter(cpus))
         if len(numbers) != 1 or number is None:
             return "Its packets do not all arrive by one known interrupt, so no interrupt is moved to it."
-        if any(rx_placement.how not in ("rss", "queue") for rx_placement in rx_placements):
+        if any(rx_placement.how not in ("rss", "rule", "queue") for rx_placement in rx_placements):
             return f"Its packets are not handled on the CPU of IRQ {number}, so moving IRQ {number} would not help."
         irq = self.view.inventory.irq(number)
         if irq is None or irq.requested is None or len(cpus) != 1 or cpu is None:
