@@ -42,6 +42,7 @@ def view(
     return make_view(netdevs=[netdev], learned=NicKnowledge(records))
 
 
+RFS = "netdev/eth0/rx-0/rps_flow_cnt"
 DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": "256", "gro_flush_timeout": "0"}
 
 
@@ -51,6 +52,15 @@ DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": 
         (RX_USECS, "10001", "bounds", "rx-usecs of eth0 can be from 0 to 10000 µs, not 10001."),
         ("netdev/eth0/ring/rx", "0", "bounds", "rx ring of eth0 can be from 1 to 4096 descriptors, not 0."),
         ("netdev/eth0/ring/rx", "4097", "bounds", "rx ring of eth0 can be from 1 to 4096 descriptors, not 4097."),
+        ("netdev/eth0/threaded", "2", "bounds", "threaded of eth0 can be from 0 to 1, not 2."),
+        (
+            RFS,
+            "3000",
+            "bounds",
+            "rps_flow_cnt of eth0 rx-0 has to be 0 or a power of two, to which the kernel rounds up: "
+            "2048 or 4096, not 3000.",
+        ),
+        (RFS, "2097152", "bounds", "rps_flow_cnt of eth0 rx-0 can be from 0 to 1048576 flows, not 2097152."),
         ("netdev/eth0/gro_flush_timeout", "10000001", "bounds", "gro_flush_timeout of eth0 can be from 0 to 10000000"),
         ("netdev/eth0/rx-0/coalesce/rx-usecs", "20000", "bounds", "rx-usecs of eth0 rx-0 can be from 0 to 10000 µs"),
         (RX_USECS, "4", "learned", "igb refused rx-usecs 4 µs before. Its answer: Invalid argument."),
@@ -160,6 +170,15 @@ def test_a_queue_with_its_own_parameters_is_checked_against_them() -> None:
     )
 
 
+def test_ntuple_that_the_driver_has_fixed_is_refused_with_the_reason() -> None:
+    [refused] = preview(view(DEFAULTS), [DesiredValue("netdev/eth0/ntuple", "on")], reason="test").refused
+    assert refused.sentence == (
+        "ntuple of eth0 cannot be changed: its driver has it fixed, so it has no flow rules and no accelerated RFS."
+    )
+    shown = preview(view({"ntuple": "off"}), [DesiredValue("netdev/eth0/ntuple", "on")], reason="test")
+    assert (shown.refused, shown.commands) == ([], ["ethtool -K eth0 ntuple on"])
+
+
 def test_a_preview_shows_the_values_with_their_units() -> None:
     shown = preview(
         view(DEFAULTS), [DesiredValue(RX_USECS, "50"), DesiredValue("netdev/eth0/ring/rx", "512")], reason="test"
@@ -172,7 +191,12 @@ def test_a_preview_shows_the_values_with_their_units() -> None:
 
 def values(name: str) -> st.SearchStrategy[str]:
     param = PARAMS[name]
-    return st.sampled_from(["on", "off"]) if param.is_switch else st.integers(param.least, param.most).map(str)
+    if param.is_switch:
+        return st.sampled_from(["on", "off"])
+    numbers = (
+        st.sampled_from([0, *(1 << n for n in range(21))]) if param.powers else st.integers(param.least, param.most)
+    )
+    return numbers.map(str)
 
 
 PAIRS = st.sampled_from(sorted(PARAMS)).flatmap(lambda name: st.tuples(st.just(name), values(name), values(name)))
@@ -182,7 +206,7 @@ PAIRS = st.sampled_from(sorted(PARAMS)).flatmap(lambda name: st.tuples(st.just(n
 def test_the_inverse_of_a_plan_restores_the_previous_parameters(
     pairs: list[tuple[str, str, str]], of_queue: bool
 ) -> None:
-    pairs = [pair for pair in pairs if not of_queue or PARAMS[pair[0]].queue == "rx"]
+    pairs = [pair for pair in pairs if (PARAMS[pair[0]].queue == "rx" if of_queue else PARAMS[pair[0]].of_netdev)]
     stands = {name: was for name, was, _ in pairs}
     node = replace(view(stands, stands, learned=[]))
     netdevs = [replace(netdev, params_max={}) for netdev in node.inventory.netdevs]

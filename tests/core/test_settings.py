@@ -92,7 +92,11 @@ ANY_SETTING = st.one_of(
     st.builds(Xps, st.just("eth0"), st.integers(0, 99_999)),
     st.builds(RssTable, st.just("eth0")),
     st.builds(Channels, st.just("eth0")),
-    st.builds(NetdevParam, st.sampled_from(["eth0", "enp3s0f1np1"]), st.sampled_from(sorted(PARAMS))),
+    st.builds(
+        NetdevParam,
+        st.sampled_from(["eth0", "enp3s0f1np1"]),
+        st.sampled_from(sorted(name for name, param in PARAMS.items() if param.of_netdev)),
+    ),
     st.builds(KernelParameter, st.sampled_from(sorted(PARAMETERS))),
     st.builds(
         lambda param, queue: QueueParam("eth0", param.name, f"{param.queue}-{queue}"),
@@ -112,6 +116,7 @@ def test_parsing_the_key_of_any_setting_returns_the_setting(setting: Setting) ->
     ["netdev/../rss", "netdev/./rss", "netdev/eth0;reboot/rss", "netdev/-eth0/rss", "netdev/a/b/rss", "netdev//rss",
      "netdev/abcdefghijklmnop/rss", "netdev/eth0/tx-0/rps", "netdev/eth0/rx-0/xps", "netdev/eth0/rx-00/rps",
      "netdev/eth0/coalesce/rx-msecs", "netdev/eth0/rx-0/coalesce/tx-usecs", "netdev/eth0/rx-0/ring/rx",
+     "netdev/eth0/rps_flow_cnt", "netdev/eth0/tx-0/rps_flow_cnt", "netdev/eth0/rx-0/threaded", "kernel/somaxconn",
      "netdev/eth0/tx-0/gro_flush_timeout", "netdev/eth0/rx-00/coalesce/rx-usecs", "netdev/eth0/ring/rx\n",
      "task/0/affinity", "task/-1/affinity", "task/812/nicer", "task/0/nice", "cgroup/cpu.weight", "cgroup//cpu.weight",
      "cgroup/web.slice/../../x/cpu.weight", "cgroup/./cpu.weight", "cgroup/web.slice//cpu.weight",
@@ -182,6 +187,7 @@ def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonica
         (NetdevParam("eth0", "coalesce/rx-usecs"), "٣", "not a number of µs"),
         (NetdevParam("eth0", "ring/rx"), "on", "not a number of descriptors"),
         (NetdevParam("eth0", "gro_flush_timeout"), "18446744073709551616", "not a number of ns"),
+        (NetdevParam("eth0", "threaded"), "on", "not a number; write for example 1."),
         (NetdevParam("eth0", "coalesce/adaptive-rx"), "yes", "neither on nor off, the only values of adaptive-rx"),
     ],
 )
@@ -228,6 +234,13 @@ def test_an_rss_table_is_shown_as_its_shortest_pattern_with_a_possibly_cut_last_
         (NetdevParam("eth0", "coalesce/rx-usecs"), "90", "ethtool -C eth0 rx-usecs 90"),
         (NetdevParam("eth0", "coalesce/adaptive-rx"), "on", "ethtool -C eth0 adaptive-rx on"),
         (NetdevParam("eth0", "ring/rx"), "512", "ethtool -G eth0 rx 512"),
+        (NetdevParam("eth0", "threaded"), "1", "echo 1 > /sys/class/net/eth0/threaded"),
+        (
+            QueueParam("eth0", "rps_flow_cnt", "rx-3"),
+            "4096",
+            "echo 4096 > /sys/class/net/eth0/queues/rx-3/rps_flow_cnt",
+        ),
+        (KernelParameter("busy_poll"), "50", "sysctl net.core.busy_poll=50"),
         (
             NetdevParam("eth0", "gro_flush_timeout"),
             "20000",

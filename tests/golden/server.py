@@ -32,8 +32,11 @@ _LEARNED = NicKnowledge(
 
 def view(controllers: tuple[str, ...] = ()) -> View:
     """The server. eth0 is an mlx5 with all parameters, eth1 an igb that carries the agent's connection."""
-    params = {name: "off" if param.is_switch else str(max(8, param.least)) for name, param in PARAMS.items()}
+    params = {
+        name: "off" if param.is_switch else str(min(max(8, param.least), param.most)) for name, param in PARAMS.items()
+    }
     params |= {"coalesce/adaptive-rx": "on", "ring/rx": "1024", "ring/tx": "1024", "napi_defer_hard_irqs": "0"}
+    whole = {name: value for name, value in params.items() if PARAMS[name].of_netdev}
     queues = [
         queue
         for n in range(4)
@@ -43,7 +46,7 @@ def view(controllers: tuple[str, ...] = ()) -> View:
         )
     ]
     eth0 = Netdev("eth0", "mlx5_core", 10**11, 1500, 0, True, False, False, queues, "combined 4", "combined 16",
-                  "0,1,2,3", params, {"ring/rx": "8192", "ring/tx": "8192"})  # fmt: skip
+                  "0,1,2,3", whole, {"ring/rx": "8192", "ring/tx": "8192"})  # fmt: skip
     eth1 = Netdev("eth1", "igb", 10**9, 1500, 1, True, False, True, [Queue("rx-0", 50, "name", None, "0-3")],
                   params={"coalesce/rx-usecs": "3", "gro_flush_timeout": "0"})  # fmt: skip
     irqs = [
@@ -71,8 +74,10 @@ def view(controllers: tuple[str, ...] = ()) -> View:
         "small.slice": Cpuset("0-1", "", "0-1", "0-1"),
         "small.slice/1": Cpuset("1", "", "1", "0-1"),
     }
+    settings = {"kernel/rps_sock_flow_entries": "0", "kernel/netdev_budget": "300"}
+    inventory = Inventory([eth0, eth1], irqs, list(controllers), settings)
     return View(
-        TOPOLOGY, Inventory([eth0, eth1], irqs, list(controllers)), tasks=tasks, learned=_LEARNED, cgroups=cgroups,
+        TOPOLOGY, inventory, tasks=tasks, learned=_LEARNED, cgroups=cgroups,
         cpusets=cpusets,
     )  # fmt: skip
 

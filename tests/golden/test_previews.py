@@ -43,7 +43,10 @@ DESIRED: dict[str, list[tuple[str, str]]] = {
     "packet steering": [
         ("netdev/eth0/rx-0/rps", "0-3"), ("netdev/eth1/rx-0/rps", "none"), ("netdev/eth0/rx-9/rps", "1"),
         ("netdev/eth0/rx-0/rps", "15"), ("netdev/eth0/tx-1/xps", "0,8"), ("netdev/eth0/tx-1/xps", "none"),
-        ("netdev/eth1/tx-0/xps", "1"), ("netdev/eth9/tx-0/xps", "1"),
+        ("netdev/eth1/tx-0/xps", "1"), ("netdev/eth9/tx-0/xps", "1"), ("netdev/eth0/rx-0/rps_flow_cnt", "4096"),
+        ("netdev/eth0/rx-0/rps_flow_cnt", "5000"), ("netdev/eth1/rx-0/rps_flow_cnt", "4096"),
+        ("netdev/eth1/ntuple", "on"), ("kernel/rps_sock_flow_entries", "32768"),
+        ("kernel/rps_sock_flow_entries", "40000"), ("kernel/netdev_budget", "600"), ("kernel/busy_poll", "50"),
     ],
     "RSS table and channels": [
         ("netdev/eth0/rss", "0,1"), ("netdev/eth0/rss", "0,9"), ("netdev/eth0/rss", "a"), ("netdev/eth1/rss", "0"),
@@ -52,7 +55,7 @@ DESIRED: dict[str, list[tuple[str, str]]] = {
         ("netdev/eth1/channels", "combined 1"),
     ],
     "parameters of a netdev": [
-        *((f"netdev/eth0/{name}", "on" if param.is_switch else "16") for name, param in PARAMS.items()),
+        *((f"netdev/eth0/{p.name}", "on" if p.is_switch else "16") for p in PARAMS.values() if p.of_netdev),
         *(("netdev/eth0/coalesce/rx-usecs", value) for value in ("77", "78", "79", "5000", "99999", "long")),
         ("netdev/eth0/coalesce/rx-usecs", "0"), ("netdev/eth0/coalesce/adaptive-rx", "perhaps"),
         ("netdev/eth0/ring/rx", "16384"), ("netdev/eth1/coalesce/rx-usecs", "100"), ("netdev/eth1/ring/rx", "64"),
@@ -117,6 +120,7 @@ def test_plans_of_several_actions_are_previewed_as_before() -> None:
     everything = [
         (f"netdev/eth0/{whose}{name}", "off" if name.endswith("adaptive-rx") else "on" if param.is_switch else "16")
         for name, param in PARAMS.items()
+        if param.of_netdev
         for whose in ("", *(f"{param.queue}-{n}/" for n in range(4) if param.queue))
     ]
     everything += [("irq/40/affinity", "9")]

@@ -334,7 +334,7 @@ class Executor:
                 return None
         except OSError as error:
             return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be accessed: {error.strerror}.")
-        return _result(setting, Outcome.UNSUPPORTED, f"{setting.describe()} does not exist on this node (any more).")
+        return _result(setting, Outcome.UNSUPPORTED, f"{setting.describe()} {setting.absence}.")
 
     def _read(self, setting: Setting) -> str | Result:
         try:

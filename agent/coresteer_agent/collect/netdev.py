@@ -12,7 +12,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_int, read_non_negative, read_text, real_path
 from coresteer_agent.collect.rows import parse_rows, split_lines, value_or_none
 from coresteer_core.node.derive import NetdevTotals
-from coresteer_core.settings.params import NAPI_PARAMS
+from coresteer_core.settings.params import NETDEV_FILES
 
 PATH = "proc/net/dev"
 ROUTE_PATH = "proc/net/route"
@@ -62,7 +62,7 @@ def read_default_routes(root: Path) -> frozenset[str]:
 class Device(Struct, frozen=True):
     """Properties of a netdev without its queues.
 
-    bus_names: its device and the devices that this one is attached to, innermost first. polling: when the kernel polls
+    bus_names: its device and the devices that this one is attached to, innermost first. polling: how the kernel polls
     it, by name of coresteer_core.settings.params.
     """
 
@@ -115,7 +115,7 @@ def read_device(root: Path, name: str) -> Device:
         bus_names=buses,
         polling={
             file: text
-            for file in sorted(NAPI_PARAMS)
+            for file in sorted(NETDEV_FILES)
             if (text := read_text(root, f"{folder}/{file}")) is not None and _DECIMAL.match(text)
         },
     )

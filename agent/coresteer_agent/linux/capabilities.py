@@ -9,7 +9,7 @@ from types import MappingProxyType
 NEEDED: Mapping[str, int] = MappingProxyType(
     {
         "CAP_DAC_OVERRIDE": 1,  # weights of cgroups that are delegated to a user; files of other users' processes
-        "CAP_NET_ADMIN": 12,  # ethtool's settings; sockets' owners and cgroups; the eBPF programs
+        "CAP_NET_ADMIN": 12,  # ethtool's settings; net.core, rps_flow_cnt; sockets' owners and cgroups; eBPF programs
         "CAP_SYS_PTRACE": 19,  # /proc/PID/fd and pagemap of other users' processes; moving their pages
         "CAP_SYS_ADMIN": 21,  # sockets in other network namespaces; kernel.numa_balancing; eBPF before Linux 5.8
         "CAP_SYS_NICE": 23,  # affinity, nice and pages of other users' processes

@@ -77,7 +77,7 @@ class InventoryReader:
         self._effective: dict[int, frozenset[int]] = {}
         self._devices: dict[str, netdev.Device] = {}
         self._maps: dict[str, queues.DeviceIrqs] = {}
-        self._steering: dict[tuple[str, str], str | None] = {}
+        self._steering: dict[tuple[str, str], queues.QueueFiles] = {}
         self._scaling: dict[str, netdev_settings.EthtoolSettings] = {}
         self._machine_settings: dict[str, str] = {}
         self._conditions: dict[str, str] = {}
@@ -221,6 +221,8 @@ class InventoryReader:
         ifindex = value_or_none(netdev.read_ifindex, self._root, name)
         netlink_queues = (value_or_none(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
         mapped = self._maps[name]
+        for queue in mapped.queues:
+            self._reread_steering(name, queue)
         served = {
             queue: replace(found, params=netlink_queues[queue].params if queue in netlink_queues else {})
             for queue, found in mapped.queues.items()
@@ -247,7 +249,7 @@ class InventoryReader:
         return True
 
     def _reread_steering(self, name: str, queue: str) -> bool:
-        current = value_or_none(queues.read_steering, self._root, name, queue)
+        current = value_or_none(queues.read_steering, self._root, name, queue) or queues.QueueFiles()
         changed = (name, queue) not in self._steering or current != self._steering[name, queue]
         self._steering[name, queue] = current
         return changed
@@ -310,11 +312,12 @@ class InventoryReader:
                     irq=found.irq,
                     source=found.source,
                     napi_id=found.napi_id,
-                    rps=self._steering.get((device.name, queue)) if queue.startswith("rx-") else None,
-                    xps=self._steering.get((device.name, queue)) if queue.startswith("tx-") else None,
-                    params=scaling.queues.get(queue, {}) | found.params,
+                    rps=steering.cpus if queue.startswith("rx-") else None,
+                    xps=steering.cpus if queue.startswith("tx-") else None,
+                    params=scaling.queues.get(queue, {}) | found.params | steering.params,
                 )
                 for queue, found in self._maps[device.name].queues.items()
+                for steering in (self._steering.get((device.name, queue), queues.QueueFiles()),)
             ],
             channels=scaling.channels,
             channels_max=scaling.channels_max,

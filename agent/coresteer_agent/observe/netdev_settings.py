@@ -1,4 +1,4 @@
-"""Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes and firmware."""
+"""Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes, ntuple and firmware."""
 
 import logging
 from collections.abc import Callable, Container
@@ -12,7 +12,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes, real_path
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import NETDEV_FOLDER
-from coresteer_agent.linux import ethtool, ethtool_params
+from coresteer_agent.linux import ethtool, ethtool_params, features
 from coresteer_agent.observe.queues import ParamValue, queue_names
 from coresteer_core.bounds import Name
 from coresteer_core.settings import Channels, RssTable
@@ -57,11 +57,12 @@ def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
     has_several_queues = real_path(root, f"{NETDEV_FOLDER}/{netdev}/queues/rx-1") is not None
     rss = _read_or_none(netdev, lambda: ethtool.read_rss(netdev)) if has_several_queues else None
     params = _read_or_none(netdev, lambda: ethtool_params.read_params(netdev)) or ethtool_params.Params({}, {})
+    ntuple = _read_or_none(netdev, lambda: features.read_ntuple(netdev))
     return EthtoolSettings(
         Channels.value(channels.counts) or None if channels is not None else None,
         Channels.value(channels.maxima) or None if channels is not None else None,
         RssTable.pattern(rss.table) if rss is not None else None,
-        params.values,
+        params.values | ({"ntuple": ntuple} if ntuple is not None else {}),
         params.maxima,
         _read_queue_params(root, netdev, params.values) if params.values else {},
         _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),

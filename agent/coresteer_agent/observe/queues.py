@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import list_numbered, names, read_bytes, read_mask_as_list
+from coresteer_agent.collect.files import list_numbered, names, read_bytes, read_mask_as_list, read_non_negative
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import NETDEV_FOLDER, Device
 from coresteer_agent.linux.napi import NAPI_ATTRIBUTES
@@ -28,6 +28,7 @@ from coresteer_agent.linux.netlink import (
     parse_attributes,
     parse_number,
 )
+from coresteer_core.settings.params import QUEUE_FILES
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +70,22 @@ def queue_names(root: Path, netdev: str) -> list[str]:
     return [f"{kind}-{number}" for kind in ("rx", "tx") for number in list_numbered(root, folder, f"{kind}-")]
 
 
-def read_steering(root: Path, netdev: str, queue: str) -> str | None:
-    """Return a queue's CPU list: RPS of a receive queue, XPS of a transmit queue; None if it has none."""
-    file = "rps_cpus" if queue.startswith("rx-") else "xps_cpus"
-    return read_mask_as_list(root, f"{NETDEV_FOLDER}/{netdev}/queues/{queue}/{file}")
+class QueueFiles(Struct, frozen=True):
+    """A queue's files: its CPU list (RPS or XPS), None if it has none, and its parameters in files, by name."""
+
+    cpus: str | None = None
+    params: dict[str, ParamValue] = {}
+
+
+def read_steering(root: Path, netdev: str, queue: str) -> QueueFiles:
+    """Return a queue's steering: RPS and RFS of a receive queue, XPS of a transmit queue."""
+    folder = f"{NETDEV_FOLDER}/{netdev}/queues/{queue}"
+    if queue.startswith("tx-"):
+        return QueueFiles(read_mask_as_list(root, f"{folder}/xps_cpus"))
+    params = {
+        name: str(number) for name in QUEUE_FILES if (number := read_non_negative(root, f"{folder}/{name}")) is not None
+    }
+    return QueueFiles(read_mask_as_list(root, f"{folder}/rps_cpus"), params)
 
 
 def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tuple[bool, list[str]]:

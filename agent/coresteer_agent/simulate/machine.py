@@ -169,7 +169,9 @@ def _nic(
         virtual=False,
         management=False,
         queues=[
-            Queue(f"{way}-{queue}", number, "msi_irqs", None, "" if way == "rx" else None, None if way == "rx" else "")
+            Queue(f"rx-{queue}", number, "msi_irqs", None, "", None, {"rps_flow_cnt": "0"})
+            if way == "rx"
+            else Queue(f"tx-{queue}", number, "msi_irqs", None, None, "")
             for way in ("rx", "tx")
             for queue, number in enumerate(mine)
         ],

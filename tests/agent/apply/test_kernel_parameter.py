@@ -1,4 +1,4 @@
-"""kernel/numa_balancing: preview, write, read back, refuse and restore on a tree of files."""
+"""kernel/PARAMETER: preview, write, read back, refuse and restore on a tree of files."""
 
 import errno
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, pre
 from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, Rollback
-from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings import MACHINE_SETTINGS, SettingError, parse_setting
 from coresteer_core.settings.base import NUMA_BALANCING
 from coresteer_core.settings.overlay import overlay
 
@@ -83,6 +83,33 @@ def test_a_value_out_of_its_range_is_refused(executor: Executor, root: Path, tex
     result = executor.apply(Action(KEY, "1", text, "test"), change_id="c")
     assert (result.outcome, value(root)) == (Outcome.REFUSED, "1")
     assert result.sentence == f"kernel.numa_balancing can be from 0 to 1, not {text}."
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("rps_sock_flow_entries", ("0", "32768", "40000"), "the kernel rounds up: 32768 or 65536, not 40000."),
+        ("netdev_budget", ("300", "600", "63"), "net.core.netdev_budget can be from 64 to 65536, not 63."),
+        ("netdev_budget_usecs", ("8000", "2000", "0"), "can be from 1 to 100000, not 0."),
+        ("busy_poll", ("0", "50", "10001"), "net.core.busy_poll can be from 0 to 10000, not 10001."),
+        ("busy_read", ("0", "50", "10001"), "net.core.busy_read can be from 0 to 10000, not 10001."),
+    ],
+)
+def test_parameters_of_the_network_are_written_in_their_bounds_and_restored(
+    executor: Executor, root: Path, name: str, values: tuple[str, str, str], says: str
+) -> None:
+    found, value, refused = values
+    file = root / f"proc/sys/net/core/{name}"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{found}\n")
+    result = executor.apply(Action(f"kernel/{name}", found, value, "test"), change_id="c")
+    assert result.sentence == f"net.core.{name} was changed from {found} to {value}."
+    assert file.read_text().strip() == value
+    result = executor.apply(Action(f"kernel/{name}", value, refused, "test"), change_id="c")
+    assert result.outcome is Outcome.REFUSED
+    assert says in result.sentence
+    restored = executor.undo(Action(f"kernel/{name}", value, found, "test"))
+    assert (restored.outcome, file.read_text().strip()) == (Outcome.APPLIED, found)
 
 
 @pytest.mark.parametrize("text", ["", "on", "-1", "٣", "1 0"])
@@ -150,6 +177,7 @@ def test_a_simulated_node_has_the_parameter() -> None:
     changes = SimulatedChanges(node)
     changes.handle(Apply("c", Plan([Action(KEY, "1", "0", "test")]), 60))
     assert changes.drain_messages()[-1].state is ChangeState.UNCONFIRMED
-    assert (node.inventory.settings, node.inventory.controllers) == ({KEY: "0"}, [])
+    assert (node.inventory.settings[KEY], node.inventory.controllers) == ("0", [])
     changes.handle(Rollback("c"))
-    assert (node.inventory.settings, node.inventory.controllers) == ({KEY: "1"}, [NUMA_BALANCING])
+    assert (node.inventory.settings[KEY], node.inventory.controllers) == ("1", [NUMA_BALANCING])
+    assert node.inventory.settings.keys() == MACHINE_SETTINGS.keys()

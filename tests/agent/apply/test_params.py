@@ -30,6 +30,7 @@ from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
 FLUSH = "netdev/eth0/gro_flush_timeout"
+FLOW_CNT = "netdev/eth0/rx-0/rps_flow_cnt"
 RX_USECS = "netdev/eth0/coalesce/rx-usecs"
 
 
@@ -38,7 +39,8 @@ def root(tmp_path: Path) -> Path:
     """A tree with a netdev as in sysfs: its folder is a link."""
     root = tmp_path / "root"
     (root / DEVICE / "queues/rx-0").mkdir(parents=True)
-    for file, text in {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0", "ifindex": "2"}.items():
+    files = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0", "ifindex": "2", "threaded": "0"}
+    for file, text in (files | {"queues/rx-0/rps_flow_cnt": "0"}).items():
         (root / DEVICE / file).write_text(f"{text}\n")
     (root / "sys/class/net").mkdir(parents=True)
     (root / "sys/class/net/eth0").symlink_to("../../devices/pci0000:00/0000:00:03.0/net/eth0")
@@ -65,8 +67,35 @@ def test_gro_flush_timeout_is_written_read_back_and_restored(executor: Executor,
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "file"),
+    [("netdev/eth0/threaded", "1", "threaded"), (FLOW_CNT, "4096", "queues/rx-0/rps_flow_cnt")],
+)
+def test_threaded_and_rps_flow_cnt_are_written_read_back_and_restored(
+    executor: Executor, root: Path, key: str, value: str, file: str
+) -> None:
+    result = executor.apply(Action(key, "0", value, "test"), change_id="c")
+    assert (result.outcome, (root / DEVICE / file).read_text().strip()) == (Outcome.APPLIED, value), result
+    back = executor.undo(Action(key, value, "0", "test"))
+    assert (back.outcome, (root / DEVICE / file).read_text().strip()) == (Outcome.APPLIED, "0")
+
+
+def test_the_inventory_reads_rps_flow_cnt_again_after_a_write(root: Path) -> None:
+    reader = InventoryReader(root)
+    assert [queue.params for queue in reader.read().netdevs[0].queues] == [{"rps_flow_cnt": "0"}]
+    (root / DEVICE / "queues/rx-0/rps_flow_cnt").write_text("4096\n")
+    reader.reread([parse_setting(FLOW_CNT)])
+    assert [queue.params for queue in reader.read().netdevs[0].queues] == [{"rps_flow_cnt": "4096"}]
+
+
+@pytest.mark.parametrize(
     ("asked", "outcome", "says"),
     [
+        (
+            Action("netdev/eth0/ntuple", "off", "on", ""),
+            "unsupported",
+            "ntuple of eth0 cannot be changed: its driver has",
+        ),
+        (Action(FLOW_CNT, "0", "3000", ""), "refused", "to which the kernel rounds up: 2048 or 4096, not 3000."),
         (Action(FLUSH, "0", "10000001", ""), "refused", "can be from 0 to 10000000 ns, not 10000001."),
         (
             Action("netdev/eth9/gro_flush_timeout", "0", "1", ""),
@@ -214,7 +243,12 @@ def test_after_a_write_only_the_written_netdev_is_read_again(root: Path) -> None
     )
     reader.reread([parse_setting(FLUSH), parse_setting("netdev/eth9/ring/rx")])
     [netdev] = reader.read().netdevs
-    assert netdev.params == {"coalesce/rx-usecs": "8", "gro_flush_timeout": "20000", "napi_defer_hard_irqs": "0"}
+    assert netdev.params == {
+        "coalesce/rx-usecs": "8",
+        "gro_flush_timeout": "20000",
+        "napi_defer_hard_irqs": "0",
+        "threaded": "0",
+    }
     assert netdev.queues[0].params == {"napi_defer_hard_irqs": "2"}
 
 
@@ -283,6 +317,7 @@ print(json.dumps(told))
 def test_rx_frames_of_a_tap_are_rounded_and_the_polling_of_a_veth_is_set_and_restored(tmp_path: Path) -> None:
     desired = ["netdev/t0/coalesce/rx-frames=500", "netdev/t0/coalesce/rx-frames=16", "netdev/t0/coalesce/rx-usecs=5"]
     desired += ["netdev/va/gro_flush_timeout=20000", "netdev/va/napi_defer_hard_irqs=2", "netdev/va/ring/rx=64"]
+    desired += ["netdev/va/rx-0/rps_flow_cnt=256", "netdev/va/ntuple=on"]
     script = (
         "mount -t sysfs none /sys && ip tuntap add t0 mode tap && ip link add va type veth peer name vb && "
         'ip link set va up && ip link set vb up && exec "$0" -c "$@"'
@@ -301,13 +336,16 @@ def test_rx_frames_of_a_tap_are_rounded_and_the_polling_of_a_veth_is_set_and_res
         [[], [["applied", "gro_flush_timeout of va was changed from 0 to 20000."]]],
         [[], [["applied", "napi_defer_hard_irqs of va was changed from 0 to 2."]]],
         [["unsupported"], []],
+        [[], [["applied", "rps_flow_cnt of va rx-0 was changed from 0 to 256."]]],
+        [["unknown"], []],
     ], told
     assert restored == [
+        "rps_flow_cnt of va rx-0 was restored to 0.",
         "napi_defer_hard_irqs of va was restored to 0.",
         "gro_flush_timeout of va was restored to 0.",
         "rx-frames of t0 was restored to 0.",
     ]
-    of_kernel = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
+    of_kernel = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0", "threaded": "0"}
     assert stands == {"t0": {"coalesce/rx-frames": "0", **of_kernel}, "va": of_kernel}
     if not of_napi:
         pytest.skip("The rest needs Linux 6.13, whose NAPIs have values of their own.")

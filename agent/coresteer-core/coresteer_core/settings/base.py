@@ -118,6 +118,11 @@ class Setting(Struct, frozen=True):
         return None
 
     @property
+    def absence(self) -> str:
+        """The end of a sentence about the setting on a node that lacks it."""
+        return "does not exist on this node (any more)"
+
+    @property
     def unit(self) -> str:
         """The unit of the setting's value (``µs``); empty for text and for numbers without a unit."""
         return ""
@@ -231,6 +236,18 @@ def whole_number(value: str, name: str, example: int) -> str:
 def bounds_refusals(name: str, value: str, least: int, most: int) -> list[tuple[str, str]]:
     """Return code ``bounds`` and a sentence for a number out of bounds; an empty list for one within them."""
     return [] if least <= int(value) <= most else [("bounds", f"{name} can be from {least} to {most}, not {value}.")]
+
+
+def power_refusals(name: str, value: str) -> list[tuple[str, str]]:
+    """Return code ``bounds`` and a sentence for a number that is neither 0 nor a power of two, else an empty list."""
+    number = int(value)
+    if number & (number - 1) == 0:
+        return []
+    above = 1 << number.bit_length()
+    sentence = (
+        f"{name} has to be 0 or a power of two, to which the kernel rounds up: {above // 2} or {above}, not {value}."
+    )
+    return [("bounds", sentence)]
 
 
 def number_schema(minimum: int, maximum: int, unit: str = "") -> dict[str, object]:

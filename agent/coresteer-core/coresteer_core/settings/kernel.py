@@ -1,7 +1,9 @@
-"""sysctl parameters of the whole machine in /proc/sys/kernel (Documentation/admin-guide/sysctl/kernel.rst)."""
+"""sysctl parameters of the whole machine (Documentation/admin-guide/sysctl/kernel.rst and net.rst)."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
+
+from msgspec import Struct
 
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import (
@@ -10,13 +12,57 @@ from coresteer_core.settings.base import (
     Setting,
     bounds_refusals,
     number_schema,
+    power_refusals,
     whole_number,
 )
 from coresteer_core.settings.location import MachineLocation
 from coresteer_core.settings.modified_view import ModifiedView
 
-PARAMETERS = {"numa_balancing": (0, 1, 1)}
-"""Minimum, maximum and default of each parameter, by the name of its file in /proc/sys/kernel."""
+
+class Parameter(Struct, frozen=True):
+    """Declaration of a sysctl parameter: bounds, the kernel's default, folder below /proc/sys, unit and help text.
+
+    powers: only 0 and powers of two, to which the kernel rounds other values up.
+    """
+
+    least: int
+    most: int
+    usual: int
+    folder: str
+    help: str
+    unit: str = ""
+    powers: bool = False
+
+
+_MAX_WAIT_US = 10_000
+PARAMETERS = {
+    "numa_balancing": Parameter(
+        0, 1, 1, "kernel", "1: the kernel moves memory to the NUMA node of the tasks that use it."
+    ),
+    "rps_sock_flow_entries": Parameter(
+        0,
+        1 << 20,
+        0,
+        "net/core",
+        "Size of the table of CPUs on which sockets are read (RFS), a power of two; 0: RFS is off. A queue also needs "
+        "rps_flow_cnt.",
+        "flows",
+        powers=True,
+    ),
+    "netdev_budget": Parameter(
+        64, 65_536, 300, "net/core", "Packets from all queues that one softirq of a CPU processes at most.", "packets"
+    ),
+    "netdev_budget_usecs": Parameter(
+        1, 100_000, 2000, "net/core", "Time that one softirq of a CPU spends on packets at most.", "µs"
+    ),
+    "busy_poll": Parameter(
+        0, _MAX_WAIT_US, 0, "net/core", "Time for which poll and select poll the NIC instead of sleeping.", "µs"
+    ),
+    "busy_read": Parameter(
+        0, _MAX_WAIT_US, 0, "net/core", "Time for which reads of new sockets poll the NIC instead of sleeping.", "µs"
+    ),
+}
+"""Every parameter by the name of its file. A NAPI poll processes 64 packets, so a lower netdev_budget saves nothing."""
 
 
 def kernel_controllers(settings: Mapping[str, str]) -> list[str]:
@@ -25,10 +71,10 @@ def kernel_controllers(settings: Mapping[str, str]) -> list[str]:
 
 
 class KernelParameter(Setting, frozen=True):
-    """``kernel/numa_balancing``: 1 lets the kernel move memory to the NUMA node of the tasks that use it, 0 does not.
+    """``kernel/numa_balancing``, ``kernel/rps_sock_flow_entries``: a sysctl parameter.
 
-    Other values, such as 2 for memory tiering, are restored as originals but never set (kernel:
-    include/linux/sched/sysctl.h). parameter: a name of PARAMETERS.
+    A value out of bounds, such as numa_balancing 2 for memory tiering (kernel: include/linux/sched/sysctl.h), is
+    restored as an original but never set. parameter: a name of PARAMETERS.
     """
 
     parameter: str
@@ -61,8 +107,8 @@ class KernelParameter(Setting, frozen=True):
 
     @property
     def title(self) -> str:
-        """The parameter's name as sysctl spells it: ``kernel.numa_balancing``."""
-        return f"kernel.{self.parameter}"
+        """The parameter's name as sysctl spells it: ``kernel.numa_balancing``, ``net.core.busy_poll``."""
+        return f"{self._declared.folder.replace('/', '.')}.{self.parameter}"
 
     @property
     def subject(self) -> str:
@@ -72,7 +118,12 @@ class KernelParameter(Setting, frozen=True):
     @property
     def path(self) -> str:
         """The path of the parameter's file without the leading slash: ``proc/sys/kernel/numa_balancing``."""
-        return f"proc/sys/kernel/{self.parameter}"
+        return f"proc/sys/{self._declared.folder}/{self.parameter}"
+
+    @property
+    def unit(self) -> str:
+        """The unit of the parameter's value (``µs``); empty for a switch."""
+        return self._declared.unit
 
     @property
     def location(self) -> MachineLocation:
@@ -82,8 +133,8 @@ class KernelParameter(Setting, frozen=True):
     @property
     def schema(self) -> dict[str, object]:
         """JSON Schema of the parameter's value, an integer with its bounds and default."""
-        least, most, usual = PARAMETERS[self.parameter]
-        return number_schema(least, most) | {"default": usual}
+        form = self._declared
+        return number_schema(form.least, form.most, form.unit) | {"default": form.usual, "description": form.help}
 
     def canonical(self, value: str) -> str:
         """Return a number without leading zeros. Raises SettingError for text that is not a number."""
@@ -100,9 +151,10 @@ class KernelParameter(Setting, frozen=True):
         return view.inventory.settings.get(self.key)
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return code ``bounds`` and a sentence for a value out of bounds."""
-        least, most, _ = PARAMETERS[self.parameter]
-        return bounds_refusals(self.title, value, least, most)
+        """Return code ``bounds`` and a sentence for a value out of bounds, or one that the kernel would round."""
+        form = self._declared
+        found = bounds_refusals(self.title, value, form.least, form.most)
+        return found or (power_refusals(self.title, value) if form.powers else [])
 
     def describe(self, view: View | None = None) -> str:
         """Return the parameter's name as sysctl spells it, for use in a sentence."""
@@ -115,3 +167,7 @@ class KernelParameter(Setting, frozen=True):
     def overlay(self, view: ModifiedView, value: str) -> None:
         """Set the parameter's value in a modified View; its effect on memory and load is not modelled."""
         view.set_machine_value(self.key, value)
+
+    @property
+    def _declared(self) -> Parameter:
+        return PARAMETERS[self.parameter]

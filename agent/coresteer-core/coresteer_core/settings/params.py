@@ -1,7 +1,7 @@
-"""Parameters of a network device or one of its queues: interrupt coalescing, ring sizes, NAPI polling.
+"""Parameters of a network device or one of its queues: interrupt coalescing, ring sizes, NAPI polling, steering.
 
 PARAMS declares each once. Kernel: Documentation/networking/ethtool-netlink.rst (COALESCE, RINGS),
-Documentation/networking/napi.rst, Documentation/netlink/specs/netdev.yaml (napi-set).
+Documentation/networking/napi.rst, scaling.rst (RFS), Documentation/netlink/specs/netdev.yaml (napi-set).
 """
 
 import re
@@ -13,7 +13,7 @@ from msgspec import Struct
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import RETRY_AFTER_S, Verdict, interrupt_timer
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import KeyForm, Setting, SettingError, number_schema
+from coresteer_core.settings.base import KeyForm, Setting, SettingError, number_schema, power_refusals
 from coresteer_core.settings.latency import latency_warnings
 from coresteer_core.settings.location import ParamsLocation
 from coresteer_core.settings.modified_view import ModifiedView
@@ -31,10 +31,11 @@ _ON_OFF = {"on": "on", "1": "on", "off": "off", "0": "off"}
 class Param(Struct, frozen=True):
     """Declaration of one parameter of network devices: name in keys, unit, bounds and help text.
 
-    name: ``coalesce/rx-usecs``, the last part of a key. unit: empty for a switch (on or off).
+    name: ``coalesce/rx-usecs``, the last part of a key. unit: empty for a switch and for a number without a unit.
     group, help: the part of a form that shows it, and its effect in one sentence. least, most: bounds for any device; a
-    device's own bounds apply in addition. queue: the kind of queue that may have its own value, ``rx`` or ``tx``; None
-    where only the netdev has it.
+    device's own bounds apply in addition; a switch (on or off) has none. queue: the kind of queue that may have its own
+    value, ``rx`` or ``tx``; None where only the netdev has it. of_netdev: the netdev as a whole has it. powers: only 0
+    and powers of two, to which the kernel rounds other values up.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Param(Struct, frozen=True):
     most: int = 0
     least: int = 0
     queue: str | None = None
+    of_netdev: bool = True
+    powers: bool = False
 
     @property
     def title(self) -> str:
@@ -54,7 +57,7 @@ class Param(Struct, frozen=True):
     @property
     def is_switch(self) -> bool:
         """Whether the parameter is a switch (on or off) instead of a number."""
-        return not self.unit
+        return not self.most
 
 
 _DELAY = "Time that the NIC waits for more packets before it raises an interrupt."
@@ -64,6 +67,16 @@ _ADAPTIVE = "On: the driver adapts the delay and the number of packets to the lo
 _CQE = "On: the delay restarts with each packet (completion queue entry), instead of each interrupt."
 _KERNEL = "Kernel (software coalescing)"
 _GRO = "Time until the kernel polls the queue again without an interrupt; requires napi_defer_hard_irqs > 0."
+_THREADED = (
+    "1: a kernel thread for each queue polls it, placed by the scheduler; 0: a softirq of the interrupt's CPU does."
+)
+NO_NTUPLE = "cannot be changed: its driver has it fixed, so it has no flow rules and no accelerated RFS"
+_STEERING = "Flow steering"
+_NTUPLE = "On: the NIC follows flow rules, and the kernel's own (accelerated RFS)."
+_FLOW_CNT = (
+    "Number of flows of this queue that follow their sockets (RFS), a power of two; 0: none. "
+    "It also needs rps_sock_flow_entries."
+)
 _DEFER = "Number of polls without packets before the interrupt is enabled again."
 
 
@@ -85,6 +98,9 @@ PARAMS = {
         *_coalesce("tx", "NIC, transmit"),
         Param("gro_flush_timeout", "ns", _KERNEL, _GRO, _MAX_WAIT_US * 1000, queue="rx"),
         Param("napi_defer_hard_irqs", "polls", _KERNEL, _DEFER, 1000, queue="rx"),
+        Param("threaded", "", _KERNEL, _THREADED, 1),
+        Param("ntuple", "", _STEERING, _NTUPLE),
+        Param("rps_flow_cnt", "flows", _STEERING, _FLOW_CNT, 1 << 20, queue="rx", of_netdev=False, powers=True),
         Param(
             "ring/rx", "descriptors", "Rings", "Received packets that the NIC can buffer before it drops.", 65_536, 1
         ),
@@ -95,6 +111,10 @@ PARAMS = {
 
 NAPI_PARAMS = frozenset({"gro_flush_timeout", "napi_defer_hard_irqs"})
 """Parameters of packet polling (NAPI): in sysfs for a netdev, by netlink for one queue."""
+NETDEV_FILES = NAPI_PARAMS | {"threaded"}
+"""Parameters in the files of /sys/class/net/NAME."""
+QUEUE_FILES = frozenset({"rps_flow_cnt"})
+"""Parameters in the files of /sys/class/net/NAME/queues/rx-N."""
 _TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
 """Parameters that the model of a NIC's receive interrupts reads."""
 
@@ -143,7 +163,8 @@ class _OfParam(NetdevSetting, frozen=True):
             raise SettingError(f"“{text[:40]}” is neither on nor off, the only values of {self._param.title}.")
         if _DECIMAL.match(text) and (number := int(text)) < _U64:
             return str(number)
-        raise SettingError(f"“{text[:40]}” is not a number of {self._param.unit}; write for example 64.")
+        unit = f" of {self._param.unit}" if self._param.unit else ""
+        raise SettingError(f"“{text[:40]}” is not a number{unit}; write for example {min(64, self._param.most)}.")
 
     def current(self, view: View) -> str | None:
         """Return the parameter's present value from a View of the node; None where it is unknown."""
@@ -160,6 +181,7 @@ class _OfParam(NetdevSetting, frozen=True):
         if netdev is None:
             return []
         found = [("bounds", sentence)] if (sentence := self._out_of_bounds(netdev, value)) else []
+        found += power_refusals(self.describe(), value) if self._param.powers and not found else []
         return found + [("learned", sentence) for sentence in self._learned(view, netdev, value)]
 
     def combined_warnings(self, view: View, values: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -186,10 +208,10 @@ class _OfParam(NetdevSetting, frozen=True):
 
     @property
     def direction(self) -> str | None:
-        """Direction (``rx``, ``tx``) of the packets that the parameter delays; None for a ring size."""
+        """Direction (``rx``, ``tx``) of the packets that the parameter delays; None for other parameters."""
         if self.param in NAPI_PARAMS:
             return "rx"
-        return None if self.param.startswith("ring/") else "rx" if "rx" in self.param else "tx"
+        return ("rx" if "rx" in self.param else "tx") if self.param.startswith("coalesce/") else None
 
     @property
     def _param(self) -> Param:
@@ -237,7 +259,7 @@ class NetdevParam(_OfParam, frozen=True):
     forms: ClassVar[Sequence[KeyForm]] = (
         KeyForm(
             "netdev/NAME/PARAM",
-            rf"netdev/{NETDEV_PATTERN}/({'|'.join(PARAMS)})",
+            rf"netdev/{NETDEV_PATTERN}/({'|'.join(p.name for p in PARAMS.values() if p.of_netdev)})",
             lambda m: NetdevParam(m[1], m[2]),
             subject="$1",
             name="$2",
@@ -248,12 +270,23 @@ class NetdevParam(_OfParam, frozen=True):
     @classmethod
     def examples(cls) -> Sequence[Setting]:
         """Return one example setting for each parameter of a network device."""
-        return [cls("eth0", name) for name in PARAMS]
+        return [cls("eth0", param.name) for param in PARAMS.values() if param.of_netdev]
 
     @property
     def path(self) -> str:
-        """The name of the parameter's file in /sys/class/net/NAME, for those in NAPI_PARAMS."""
+        """The name of the parameter's file in /sys/class/net/NAME, for those in NETDEV_FILES."""
         return self.param
+
+    def missing_reason(self, view: View) -> str | None:
+        """Return a sentence that says why a node lacks the parameter; None where it has it or that is unknown."""
+        if (missing := super().missing_reason(view)) is not None:
+            return missing
+        return f"{self.describe()} {NO_NTUPLE}." if self.param == "ntuple" and self.current(view) is None else None
+
+    @property
+    def absence(self) -> str:
+        """The end of a sentence that says that a node lacks the parameter; a driver may have ntuple fixed."""
+        return NO_NTUPLE if self.param == "ntuple" else super().absence
 
     @property
     def interrupts_traffic(self) -> bool:
@@ -274,6 +307,8 @@ class NetdevParam(_OfParam, frozen=True):
                 return f"ethtool -C {self.netdev} {name} {value}"
             case "ring":
                 return f"ethtool -G {self.netdev} {name} {value}"
+        if self.param == "ntuple":
+            return f"ethtool -K {self.netdev} ntuple {value}"
         return f"echo {value} > /sys/class/net/{self.netdev}/{self.param}"
 
 
@@ -305,8 +340,15 @@ class QueueParam(_OfParam, frozen=True):
         """The number of the queue: 3 for ``rx-3``."""
         return int(self.queue_name.partition("-")[2])
 
+    @property
+    def path(self) -> str:
+        """The path of the parameter's file in /sys/class/net/NAME, for those in QUEUE_FILES."""
+        return f"queues/{self.queue_name}/{self.param}"
+
     def shell_command(self, value: str) -> str:
         """Return a shell command (ethtool, sysfs or ynl) that gives the parameter a value."""
+        if self.param in QUEUE_FILES:
+            return f"echo {value} > /sys/class/net/{self.netdev}/{self.path}"
         if self.param not in NAPI_PARAMS:
             name = self.param.rpartition("/")[2]
             mask = f"{1 << self.queue:#x}"
