@@ -38,20 +38,24 @@ def inventory(params: dict[str, str], queue: dict[str, str], params_max: dict[st
 
 def test_coalescing_rings_and_polling_are_accepted() -> None:
     values = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "gro_flush_timeout": str(2**64 - 1)}
-    accepted = inventory(values | {"ring/rx": "256"}, values, {"ring/rx": "4096"})
+    accepted = inventory(
+        values | {"ring/rx": "256", "ntuple": "on", "threaded": "0"},
+        values | {"rps_flow_cnt": "4096"},
+        {"ring/rx": "4096"},
+    )
     assert rejection(InventoryMessage(accepted)) == ""
 
 
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("coalesce/rx-msecs", "3", "'netdev/eth0/coalesce/rx-msecs' is not a setting."),
+        ("coalesce/rx-msecs", "3", "coalesce/rx-msecs' is not a setting."),
         ("x" * 1000, "3", "Expected `str` of length <= 256"),
         ("coalesce/rx-usecs", "-3", "not a number of µs"),
         ("coalesce/rx-usecs", "9" * 40, "not a number of µs"),
         ("coalesce/rx-usecs", "9" * 4000, "Expected `str` of length <= 256"),
         ("coalesce/adaptive-rx", "maybe", "neither on nor off"),
-        ("ring/rx", str(2**64), "not a number of descriptors"),
+        ("gro_flush_timeout", str(2**64), "not a number of ns"),
     ],
 )
 @pytest.mark.parametrize("where", range(3))

@@ -4,12 +4,12 @@ Each function returns a sentence that says what is wrong, or None.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from coresteer.gateway.setting_validation import invalid_params, invalid_value
 from coresteer_core.node import nic
-from coresteer_core.node.inventory import MAX_QUEUES, Inventory
+from coresteer_core.node.inventory import MAX_QUEUES
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
 from coresteer_core.node.tasks import MAX_CLIENTS, MAX_HEAVY_FLOWS, MAX_PORTS, MAX_RX_PLACEMENTS
 from coresteer_core.protocol import (
@@ -88,7 +88,16 @@ def invalid_netdev_settings(message: InventoryMessage) -> str | None:
         for name, value in values:
             if value is not None and (wrong := invalid_value(f"netdev/eth0/{name}", value)):
                 return wrong
-    return invalid_params("netdev/eth0", _netdev_params(message.inventory))
+        for rule in netdev.flow_rules.rules if netdev.flow_rules is not None else []:
+            if rule.value and (wrong := invalid_value("netdev/eth0/flow-rule/0", rule.value)):
+                return wrong
+    netdevs = message.inventory.netdevs
+    queues = [queue for netdev in netdevs for queue in netdev.queues if queue.params]
+    return (
+        invalid_params("netdev/eth0", (params for netdev in netdevs for params in (netdev.params, netdev.params_max)))
+        or invalid_params("netdev/eth0/rx-0", (queue.params for queue in queues if queue.name.startswith("rx-")))
+        or invalid_params("netdev/eth0/tx-0", (queue.params for queue in queues if queue.name.startswith("tx-")))
+    )
 
 
 def invalid_machine_settings(message: InventoryMessage) -> str | None:
@@ -110,13 +119,6 @@ def invalid_addresses(message: InventoryMessage) -> str | None:
     except ValueError as error:
         return f"{error}."
     return message.inventory.limits.invalid()
-
-
-def _netdev_params(inventory: Inventory) -> Iterator[dict[str, str]]:
-    for netdev in inventory.netdevs:
-        yield netdev.params
-        yield netdev.params_max
-        yield from (queue.params for queue in netdev.queues)
 
 
 def too_many_points(message: LearnedMessage) -> str | None:

@@ -249,7 +249,7 @@ def test_after_a_write_only_the_written_netdev_is_read_again(root: Path) -> None
         "napi_defer_hard_irqs": "0",
         "threaded": "0",
     }
-    assert netdev.queues[0].params == {"napi_defer_hard_irqs": "2"}
+    assert netdev.queues[0].params == {"napi_defer_hard_irqs": "2", "rps_flow_cnt": "0"}
 
 
 @given(text=st.text(max_size=30))
