@@ -38,6 +38,7 @@ FAMILIES = [
     "rx-usecs",
     "rx-frames",
     "rps",
+    "steering",
     "service-classes",
     "unas",
     "contention-factor",
@@ -55,14 +56,14 @@ def card(
         Irq(first + n, f"{name}-{n}", "PCI-MSI", "0", "0", node, True, None, name, [f"rx-{n}", f"tx-{n}"])
         for n in range(queues)
     ]
-    names = [Queue(f"rx-{n}", irq.irq, "name", rps="") for n, irq in enumerate(irqs)]
+    names = [Queue(f"rx-{n}", irq.irq, "name", rps="", params={"rps_flow_cnt": "0"}) for n, irq in enumerate(irqs)]
     known = {key.replace("_usecs", "-usecs").replace("_frames", "-frames"): value for key, value in params.items()}
     told = POLLING | {f"coalesce/{key}": value for key, value in known.items()}
     return Netdev(name, driver, 10**9, 1500, node, True, False, management, names, params=told), irqs
 
 
 def facts(topology: Topology, *cards: tuple[Netdev, list[Irq]], peer: bool = False, **more: object) -> NodeFacts:
-    settings = {"kernel/numa_balancing": "1"}
+    settings = {"kernel/numa_balancing": "1", "kernel/rps_sock_flow_entries": "0"}
     irqs = [irq for _, irqs in cards for irq in irqs]
     inventory = Inventory([netdev for netdev, _ in cards], irqs, settings=settings)
     made = NodeFacts(
@@ -160,7 +161,8 @@ def test_local_traffic_changes_no_network_card() -> None:
         assert each.unavailable_because is None or each.slug in ("rx-frames", "unas", "contention-factor")
         for level in (level for factor in each.spec.factors for level in factor.levels) if each.spec else ():
             assert all(
-                desired_value.key.startswith(f"netdev/{NETDEV_PLACEHOLDER}/") for desired_value in level.settings
+                desired_value.key.startswith((f"netdev/{NETDEV_PLACEHOLDER}/", "kernel/"))
+                for desired_value in level.settings
             )
 
 
@@ -368,6 +370,25 @@ def test_rps_needs_a_second_cpu_and_a_card_for_a_peers_traffic() -> None:
     assert "0 receive queues" in str(found.unavailable_because)
 
 
+def test_steering_compares_processes_at_their_packets_with_packets_at_their_processes() -> None:
+    spec = spec_of(THIS, "steering")
+    assert (spec.kind, spec.primary) == ("sweep", "cpu_s_per_gbit")
+    levels = spec.factors[0].levels
+    assert [level.role for level in levels] == ["neither", "process", "packets", "both"]
+    assert [level.workload.get("server_cpus") for level in levels] == [None, "0", None, "0"]
+    flows = [{each.key: each.value for each in level.settings} for level in levels]
+    assert [each["kernel/rps_sock_flow_entries"] for each in flows] == ["0", "0", "32768", "32768"]
+    assert [each[f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps_flow_cnt"] for each in flows] == ["0", "0", "32768", "32768"]
+    assert {each[f"netdev/{NETDEV_PLACEHOLDER}/rx-0/rps"] for each in flows} == {"0"}
+
+
+def test_the_queues_of_a_card_share_the_entries_of_the_machine_in_powers_of_two() -> None:
+    node = facts(cpus(8), card("management", "igb", management=True), card("eth0", "igb", queues=6), peer=True)
+    packets = spec_of(node, "steering").factors[0].levels[2].settings
+    assert [each.value for each in packets if each.key.endswith("rps_flow_cnt")] == ["4096"] * 6
+    assert [each.value for each in packets if each.key.startswith("irq/")] == ["0"] * 6
+
+
 def test_unas_compares_kernel_automatic_balancing_pins_and_policy() -> None:
     spec = spec_of(TWO_SOCKET, "unas")
     assert isinstance(spec.workload, Memory)
@@ -412,6 +433,8 @@ def test_contention_is_swept_over_cores_of_one_numa_node() -> None:
     ]
 
 
+WITHOUT_RFS = replace(THIS, inventory=replace(THIS.inventory, settings={}))
+MANY_QUEUES = facts(cpus(64), card("eth0", "igb", queues=32), peer=True)
 WITHOUT_BALANCING = replace(TWO_SOCKET, inventory=replace(TWO_SOCKET.inventory, settings={}))
 SMALL = replace(
     TWO_SOCKET.topology, numa_nodes=[replace(n, memory_bytes=64 << 20) for n in TWO_SOCKET.topology.numa_nodes]
@@ -424,6 +447,10 @@ SMALL = replace(
         (THIS, "unas", "web-1 has a single NUMA node"),
         (THIS, "contention-factor", "web-1 has a single NUMA node"),
         (NODES["one CPU"], "coscheduling", "web-1 has one usable CPU"),
+        (NODES["one CPU"], "steering", "web-1 has one usable CPU"),
+        (NODES["no card"], "steering", "no network card"),
+        (WITHOUT_RFS, "steering", "no RFS"),
+        (MANY_QUEUES, "steering", "65 settings"),
         (replace(THIS, coscheduling=None), "coscheduling", "no policy of the kind coscheduling with reordering"),
         (replace(THIS, periodic_boost=None), "coscheduling", "no policy of the kind coscheduling without reordering"),
         (replace(TWO_SOCKET, numa=None), "unas", "no policy of the kind numa"),
@@ -432,7 +459,7 @@ SMALL = replace(
         (replace(TWO_SOCKET, topology=cpus(4, packages=2)), "contention-factor", "2 usable cores"),
     ],
 )
-def test_a_numa_template_says_why_it_is_not_available(node: NodeFacts, slug: str, part: str) -> None:
+def test_a_template_says_why_it_is_not_available(node: NodeFacts, slug: str, part: str) -> None:
     assert part in str(of(node, slug).unavailable_because)
 
 

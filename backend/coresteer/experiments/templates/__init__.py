@@ -11,6 +11,7 @@ from coresteer.experiments.templates.parts import NodeFacts
 from coresteer.experiments.templates.placement import FEW_INTERRUPT_CORES, M_N
 from coresteer.experiments.templates.rps import RPS
 from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
+from coresteer.experiments.templates.steering import STEERING
 from coresteer.experiments.templates.tune import TUNE
 from coresteer.localization.text import BilingualText
 
@@ -33,6 +34,7 @@ TEMPLATES = (
     RX_USECS,
     RX_FRAMES,
     RPS,
+    STEERING,
     SERVICE_CLASSES,
     UNAS,
     CONTENTION_FACTOR,

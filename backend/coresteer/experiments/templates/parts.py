@@ -18,7 +18,8 @@ from coresteer_core.node.topology import Topology
 _MBIT_PER_S_A_CLIENT = 1000
 _MOST_CLIENTS = 8
 """The authors' eight clients of 1 Gbit/s each."""
-_MAX_SETTINGS = 64
+MAX_SETTINGS = 64
+"""Of one level."""
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
@@ -90,9 +91,9 @@ def receive_settings(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue
         keys = [f"netdev/{NETDEV_PLACEHOLDER}/{queue.name}/rps" for queue in queues]
     else:
         raise TemplateUnavailable(f"The interrupts of {wire.name} cannot be moved, and its queues have no RPS.")
-    if len(keys) > _MAX_SETTINGS:
+    if len(keys) > MAX_SETTINGS:
         raise TemplateUnavailable(
-            f"{wire.name} has {len(keys)} queues; one change has at most {_MAX_SETTINGS} settings."
+            f"{wire.name} has {len(keys)} queues; one change has at most {MAX_SETTINGS} settings."
         )
     return [DesiredValue(key, str(cpus[turn % len(cpus)])) for turn, key in enumerate(keys)]
 

@@ -51,9 +51,9 @@ def _m_n(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
 
     The baseline is the interrupt's CPU itself, as in the paper: ⟨0-0⟩.
     """
-    home = _home(facts)
+    home = home_cpu(facts)
     row = cpu_distances(facts.topology, Smt.LAST).rows[home]
-    clients = [] if facts.peer_id is not None else _client_cpus(facts)
+    clients = [] if facts.peer_id is not None else client_cpus(facts)
     servers = sorted((cpu for cpu in facts.usable_cpus if cpu not in clients), key=lambda cpu: (row[cpu], cpu))
     if len(servers) < 2:
         raise TemplateUnavailable(f"{facts.name} has one usable CPU; the process cannot run elsewhere.")
@@ -142,7 +142,7 @@ def _few(facts: NodeFacts, count: int, *, near: bool) -> list[int]:
             f"{facts.name} has {len(facts.usable_cpus)} usable CPUs; {count} interrupt CPUs need at least {2 * count}."
         )
     distances = cpu_distances(facts.topology, Smt.LAST).rows
-    found = [_home(facts)]
+    found = [home_cpu(facts)]
     for cpu in facts.usable_cpus:
         apart = [distances[other][cpu] for other in found]
         if len(found) < count and all((each in _CACHE) if near else each >= DISTANCE[Locality.NUMA] for each in apart):
@@ -162,7 +162,7 @@ def _distance(facts: NodeFacts, distance: int) -> str:
     return _DISTANCE_TEXT[distance if len(facts.topology.numa_nodes) > 1 else min(distance, DISTANCE[Locality.NUMA])]
 
 
-def _home(facts: NodeFacts) -> int:
+def home_cpu(facts: NodeFacts) -> int:
     """Return the first usable CPU, near the network card if a peer sends. Raises TemplateUnavailable."""
     if not facts.usable_cpus:
         raise TemplateUnavailable(f"The CPUs of {facts.name} are unknown.")
@@ -171,7 +171,7 @@ def _home(facts: NodeFacts) -> int:
     return (near or facts.usable_cpus)[0]
 
 
-def _client_cpus(facts: NodeFacts) -> list[int]:
+def client_cpus(facts: NodeFacts) -> list[int]:
     """Return the last quarter of the cores for the senders, which then disturb no measured CPU; none below 4 cores."""
     cores = facts.topology.cores
     whole = list(dict.fromkeys(frozenset(cores[cpu]) & frozenset(facts.usable_cpus) for cpu in facts.usable_cpus))
