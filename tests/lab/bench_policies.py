@@ -18,17 +18,16 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from tests.lab.fleet import Backend, BackendError, backend, join
 from tests.lab.machines import TWO_SOCKET
 from tests.lab.provision import provide
-from tests.lab.rig import Guest, GuestError, boot
+from tests.lab.rig import BOOTS, Guest, GuestError, boot
 from tests.lab.steering.measured import Measured, Readings, measured
 from tests.lab.steering.mixes import MIXES, Mix, answered_p99_us, ask, traffic
-from tests.lab.steering.readings import Settings, cells, changed, counters, napi_irqs, settings
+from tests.lab.steering.readings import Reading, await_readings, begin_watch, cells, changed, napi_irqs, read_once
 from tests.lab.steering.regimes import REGIMES
 from tests.lab.steering.table import print_table
 
@@ -36,8 +35,10 @@ ISOLATED = 7
 MACHINE = replace(TWO_SOCKET, memory_mib=2048, kernel_arguments=(f"isolcpus={ISOLATED}",))
 RESTORED_S = 40
 """Within which the end of a regime must have restored all settings."""
-LOOKS = 4
-"""Readings of the settings while a run is measured."""
+BOOT_S = 120
+"""A machine that is busy with other work boots slowly."""
+EVERY_S = 3
+"""Between two readings of settings and counters."""
 
 
 def main() -> None:
@@ -67,51 +68,53 @@ def main() -> None:
 
 def run_all(host: Backend, left: list[tuple[str, str]], settle_s: float, seconds: float) -> Iterator[Measured]:
     """Yield a measurement for each regime and mix; one during which the guest hung is left out."""
-    while left:
-        with suppress(GuestError), boot(provide(), MACHINE, backend_port=host.port) as [guest]:
-            join(guest, host)
-            host.await_live(guest.machine.name, 60)
-            irqs = napi_irqs(guest)
-            while left:
-                regime, mix = left.pop(0)
-                try:
-                    yield run_one(guest, host, regime, MIXES[mix], irqs=irqs, settle_s=settle_s, seconds=seconds)
-                except BackendError as error:  # a policy that this version does not have
-                    print(f"{regime}: {error}", file=sys.stderr, flush=True)
+    hung = 0
+    while left and hung < BOOTS:
+        try:
+            with boot(provide(), MACHINE, backend_port=host.port, boot_s=BOOT_S) as [guest]:
+                join(guest, host)
+                host.await_live(guest.machine.name, 60)
+                irqs = napi_irqs(guest)
+                while left:
+                    regime, mix = left.pop(0)
+                    try:
+                        yield run_one(guest, host, regime, MIXES[mix], irqs=irqs, settle_s=settle_s, seconds=seconds)
+                    except BackendError as error:  # a policy that this version does not have
+                        print(f"{regime}: {error}", file=sys.stderr, flush=True)
+        except GuestError as error:
+            hung += 1
+            print(f"The guest hung: {error}", file=sys.stderr, flush=True)
 
 
 def run_one(
-    guest: Guest, host: Backend, regime: str, mix: Mix, *, irqs: dict[int, int], settle_s: float, seconds: float
+    guest: Guest, host: Backend, regime: str, mix: Mix, *, irqs: dict[int, str], settle_s: float, seconds: float
 ) -> Measured:
     """Measure one regime with one mix, and restore all settings."""
-    originals = settings(guest)
+    originals = read_once(guest)
     with REGIMES[regime](guest, host), traffic(guest, mix, settle_s + seconds + 120):
-        time.sleep(settle_s)
+        begin_watch(guest, EVERY_S, settle_s + seconds + 60)
+        await_readings(guest, settle_s)
         ask(guest, seconds)
-        first, known = counters(guest), [settings(guest)]
-        for _ in range(LOOKS):
-            time.sleep(max(seconds / LOOKS - 1, 0))
-            known.append(settings(guest))
-        last = counters(guest)
-        run = Readings(cells(guest, mix), irqs, known, first, last, answered_p99_us(guest))
+        moments = await_readings(guest, settle_s + seconds)
+        within = [each for each in moments if each.at_s >= moments[0].at_s + settle_s]
+        run = Readings(cells(guest, mix), irqs, within, answered_p99_us(guest))
     restore(guest, originals, regime)
     return measured(regime, mix.name, run, MACHINE, ISOLATED)
 
 
-def restore(guest: Guest, originals: Settings, regime: str) -> None:
-    """Wait until the agent has restored all settings; what others left is written back."""
+def restore(guest: Guest, originals: Reading, regime: str) -> None:
+    """Wait until the agent has restored all settings, and write back what irqbalance left. Raises GuestError."""
     end = time.monotonic() + RESTORED_S
-    while changed(originals, now := settings(guest)) and time.monotonic() < end and regime != "irqbalance":
-        time.sleep(2)
-    different = [key for key, value in now.values.items() if value != originals.values.get(key, value)]
-    if different and regime != "irqbalance":
-        print(f"{regime} left {', '.join(different)}", file=sys.stderr, flush=True)
-    written = (
-        f"echo {originals.values[key]} > /proc/irq/{key.partition('/')[2]}/smp_affinity_list"
-        for key in different
-        if key.startswith("irq/")
-    )
-    guest.run("sh", "-c", "\n".join([*written, "true"]), check=False)
+    while left := changed(originals, read_once(guest)):
+        if regime == "irqbalance":
+            commands = (
+                f"echo {originals.settings[key]} > /proc/{key.removesuffix('affinity')}smp_affinity_list"
+                for key in left
+            )
+            guest.run("sh", "-c", "\n".join([*commands, "true"]), check=False)
+            return
+        if time.monotonic() > end:
+            raise GuestError(f"{regime} left {', '.join(left)}.")
 
 
 if __name__ == "__main__":

@@ -133,6 +133,7 @@ class _Start:
     machine: Machine
     taps: list[int]
     backend_port: int | None
+    boot_s: float
 
     def begin(self, attempt: int) -> Guest:
         folder = Path(tempfile.mkdtemp(prefix="coresteer-lab-"))
@@ -170,7 +171,7 @@ class _Start:
         while True:
             began = time.monotonic()
             try:
-                guest.connect(BOOT_S)
+                guest.connect(self.boot_s)
             except GuestError as error:
                 guest.close()
                 if guest.attempts == BOOTS:
@@ -192,15 +193,17 @@ class _Start:
 
 
 @contextlib.contextmanager
-def boot(kit: Kit, *machines: Machine, backend_port: int | None = None) -> Iterator[list[Guest]]:
+def boot(
+    kit: Kit, *machines: Machine, backend_port: int | None = None, boot_s: float = BOOT_S
+) -> Iterator[list[Guest]]:
     """Yield running machines; several are connected by a bridge. Ends all of them.
 
-    backend_port: of a backend on this host for the guests. Raises GuestError.
+    backend_port: of a backend on this host for the guests. boot_s: how long a boot may take. Raises GuestError.
     """
     with contextlib.ExitStack() as stack:
         queues = [sum(nic.queues for nic in machine.nics) for machine in machines]
         taps = stack.enter_context(bridge(kit, queues)) if len(machines) > 1 else [[] for _ in machines]
-        starts = [_Start(kit, machine, own, backend_port) for machine, own in zip(machines, taps, strict=True)]
+        starts = [_Start(kit, machine, own, backend_port, boot_s) for machine, own in zip(machines, taps, strict=True)]
         begun = [(start, start.begin(1)) for start in starts]
         guests: list[Guest] = []
         try:

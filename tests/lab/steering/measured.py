@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.lab.machines import Machine
-from tests.lab.steering.readings import Cell, Counters, Settings, changed
+from tests.lab.steering.readings import Cell, Reading, changed
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Readings:
-    """Of one run. napi_irqs: interrupt by NAPI. known: the settings at several moments between first and last."""
+    """Of one run: at several moments, the first and the last of which are its ends. napi_irqs: interrupt by NAPI."""
 
     cells: Sequence[Cell]
-    napi_irqs: dict[int, int]
-    known: Sequence[Settings]
-    first: Counters
-    last: Counters
+    napi_irqs: dict[int, str]
+    moments: Sequence[Reading]
     rtt_p99_us: float | None
 
 
 def measured(regime: str, mix: str, run: Readings, machine: Machine, isolated: int) -> Measured:
-    """Return the figures between the two readings of counters. isolated: a CPU on which nothing may run."""
-    first, last = run.first, run.last
+    """Return the figures of a run. isolated: a CPU on which nothing may run."""
+    first, last = run.moments[0], run.moments[-1]
     within = [cell for cell in run.cells if first.at_s < cell.at_s <= last.at_s + 1]
     polled = [(cell, _polling_cpu(cell, run)) for cell in within]
     total = sum(cell.bytes for cell in within) or 1
@@ -73,8 +71,7 @@ def measured(regime: str, mix: str, run: Readings, machine: Machine, isolated: i
     seconds = last.at_s - first.at_s
     busy = [new - old for new, old in zip(last.busy, first.busy, strict=True)]
     there = sum(cell.bytes for cell, cpu in polled if isolated in (cell.protocol_cpu, cell.task_cpu, cpu))
-    moves = sum(changed(before, after) for before, after in pairwise(run.known))
-    ipis = last.call_ipis + last.reschedule_ipis - first.call_ipis - first.reschedule_ipis
+    moves = sum(len(changed(before, after)) for before, after in pairwise(run.moments))
     return Measured(
         regime=regime,
         mix=mix,
@@ -89,9 +86,9 @@ def measured(regime: str, mix: str, run: Readings, machine: Machine, isolated: i
         rtt_p99_us=run.rtt_p99_us,
         out_of_order_per_s=(last.out_of_order - first.out_of_order) / seconds,
         retransmitted_per_s=(last.retransmitted - first.retransmitted) / seconds,
-        ipis_per_s=ipis / seconds,
+        ipis_per_s=(last.ipis - first.ipis) / seconds,
         received_rps_per_s=(last.received_rps - first.received_rps) / seconds,
-        moves_per_min=moves * 60 / (run.known[-1].at_s - run.known[0].at_s),
+        moves_per_min=moves * 60 / seconds,
         busiest=max(busy) / (seconds * 100),
         isolated=there / total,
     )
@@ -100,5 +97,5 @@ def measured(regime: str, mix: str, run: Readings, machine: Machine, isolated: i
 def _polling_cpu(cell: Cell, run: Readings) -> int | None:
     """Return the CPU of the interrupt of a cell's NAPI by the last reading before it; None if it is unknown."""
     irq = run.napi_irqs.get(cell.napi)
-    before = [each for each in run.known if each.at_s <= cell.at_s]
-    return None if irq is None else (before or run.known)[-1 if before else 0].effective.get(irq)
+    before = [each for each in run.moments if each.at_s <= cell.at_s]
+    return None if irq is None else (before[-1] if before else run.moments[0]).irq_cpus.get(irq)

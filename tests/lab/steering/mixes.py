@@ -73,11 +73,17 @@ MIXES = {
 @contextmanager
 def traffic(guest: Guest, mix: Mix, seconds: float) -> Iterator[None]:
     """Run a mix's consumers and senders for at most some seconds; their lines go to the consumers' logs."""
+    programs = [_programs(mix, each, _SOURCE_PORT + 100 * n, seconds) for n, each in enumerate(mix.consumers)]
+    served = ("--seconds", str(seconds))
     try:
-        guest.start("python", "-m", "tests.lab.traffic", "serve", "--seconds", str(seconds), output="serve.log")
-        for number, each in enumerate(mix.consumers):
-            _start(guest, mix, each, _SOURCE_PORT + 100 * number, seconds)
-        await_said(guest, "serve.log", "ready")
+        guest.start("python", "-m", "tests.lab.traffic", "serve", *served, output="serve.log")
+        for each, (receive, _) in zip(mix.consumers, programs, strict=True):
+            guest.start("python", "-m", "tests.lab.consumer", *receive, output=each.log)
+        for log in ["serve.log", *(each.log for each in mix.consumers)]:
+            await_said(guest, log, "ready")
+        for each, (_, send) in zip(mix.consumers, programs, strict=True):
+            program = ("python", "-m", "tests.lab.traffic", *send)
+            guest.start("ip", "netns", "exec", PEER, *program, output=f"sender-{each.port}")
         yield
     finally:
         guest.run("pkill", "-f", "tests.lab.(traffic|consumer)", check=False)
@@ -97,7 +103,8 @@ def answered_p99_us(guest: Guest) -> float | None:
     return found or None
 
 
-def _start(guest: Guest, mix: Mix, each: Consumer, source_port: int, seconds: float) -> None:
+def _programs(mix: Mix, each: Consumer, source_port: int, seconds: float) -> tuple[list[str], list[str]]:
+    """Return the arguments of a consumer's program and of its sender's."""
     peer = ".".join([*each.address.split(".")[:3], "9"])
     receive = ["--port", str(each.port), "--seconds", str(seconds), "--life", str(mix.life_s)]
     send = ["--to", each.address, "--port", str(each.port), "--flows", str(each.flows)]
@@ -105,11 +112,7 @@ def _start(guest: Guest, mix: Mix, each: Consumer, source_port: int, seconds: fl
     if mix.udp:
         receive += ["--udp-from", peer, "--flows", str(each.flows), "--source-port", str(source_port)]
         rate = max(each.kib_per_s * 1024 // _UDP_BYTES, 1)
-        send = ["flood", *send, "--source-port", str(source_port), "--size", str(_UDP_BYTES), "--rate", str(rate)]
-    else:
-        send = ["stream", *send, "--kib-per-s", str(each.kib_per_s), "--chunk", str(mix.chunk)]
-        send += ["--life", str(mix.life_s)]
-    guest.start("python", "-m", "tests.lab.consumer", *receive, output=each.log)
-    await_said(guest, each.log, "ready")
-    program = ("python", "-m", "tests.lab.traffic", *send)
-    guest.start("ip", "netns", "exec", PEER, *program, output=f"sender-{each.port}")
+        send += ["--source-port", str(source_port), "--size", str(_UDP_BYTES), "--rate", str(rate)]
+        return receive, ["flood", *send]
+    send += ["--kib-per-s", str(each.kib_per_s), "--chunk", str(mix.chunk), "--life", str(mix.life_s)]
+    return receive, ["stream", *send]
