@@ -7,17 +7,21 @@ import pytest
 from msgspec.structs import replace
 from tests.core.nic_plant import ADAPTIVE, DRIVERS, FRAMES, USECS, Plant, Traffic, run
 from tests.core.policy_machines import Machine, captured
+from tests.core.test_flow_steering import few, many, nic
 from tests.golden.store import check
 
 from coresteer_core.node.nic import Timer
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import Evaluation, Mode, Ownership
+from coresteer_core.policies.base import Evaluation, Mode, Ownership, Scope
 from coresteer_core.policies.coalescing.spec import Coalescing
 from coresteer_core.policies.coscheduling.spec import Coscheduling
 from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
+from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
+from coresteer_core.policies.flow_steering.policy import decide as steer
+from coresteer_core.policies.flow_steering.spec import FlowSteering
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.policies.ownership import restore_actions
@@ -42,6 +46,10 @@ SPECS: dict[str, Spec] = {
     "network-process": NetworkProcess(move_irq=True),
     "service-class": CLASSES,
     "coscheduling": Coscheduling(match=Match(commands=["nginx", "redis-*"])),
+}
+STEERED = {
+    "rules and table": lambda: few([nic(slots=8)]),
+    "rfs": lambda: many([nic()]),
 }
 ROUNDS = 5
 _MOST = 4
@@ -154,6 +162,24 @@ def _disturbed(number: int, machine: Machine) -> Machine:
     irqs = [replace(irq, requested=last, effective=last) for irq in machine.view.inventory.irqs]
     inventory = replace(machine.view.inventory, irqs=irqs)
     return replace(machine, view=replace(machine.view, inventory=inventory)).loaded()
+
+
+@pytest.mark.parametrize("name", STEERED)
+def test_flows_are_steered_as_before(name: str) -> None:
+    made, memory = STEERED[name](), FlowSteeringMemory()
+    told: list[dict[str, object]] = []
+    for _ in range(26):
+        decision = steer(made.view(), FlowSteering(), Scope(), memory)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = decision.memory
+        writes = [f"{each.key}: {each.value}. {each.subject}: {each.reason}" for each in decision.proposals]
+        skipped = [f"{each.subject}: {each.why}" for each in decision.skipped]
+        said: dict[str, object] = {"sentence": decision.sentence, "writes": writes[:_MOST], "skipped": skipped}
+        if not told or said != told[-1]:
+            told.append(said)
+        made.apply((proposal.key, proposal.value) for proposal in decision.proposals)
+    kept = msgspec.to_builtins(memory)
+    check(f"decisions/flow-steering/{name}", {"rounds": told, "memory": {**kept, "first_seen": len(memory.first_seen)}})
 
 
 def test_weights_are_steered_as_before() -> None:

@@ -5962,6 +5962,46 @@ export interface components {
                 allow_isolated: boolean;
             } | {
                 /** @enum {string} */
+                type: "flow-steering";
+                /**
+                 * Minimum traffic
+                 * @description Processes that receive less are skipped.
+                 * @default 1000000
+                 */
+                min_bytes_per_s: number;
+                /**
+                 * Maximum flow rules
+                 * @description For each network device that has flow rules, for the flows that receive most. Rules of others stay as they are. 0: none.
+                 * @default 64
+                 */
+                max_rules: number;
+                /**
+                 * RSS table
+                 * @description Give entries of the RSS table with heavy flows to the queue nearest to their process.
+                 * @default true
+                 */
+                rss_table: boolean;
+                /**
+                 * RFS
+                 * @description The kernel passes each packet on to the CPU on which its process last read.
+                 * @default try
+                 * @enum {string}
+                 */
+                rfs: "off" | "try" | "on";
+                /**
+                 * Minimum age of a flow
+                 * @description A flow must last this long before it is steered, and it moves at most once in this time.
+                 * @default 30
+                 */
+                dwell_s: number;
+                /**
+                 * Maximum load of a CPU
+                 * @description No flow is steered to a CPU whose load would be higher with it.
+                 * @default 0.8
+                 */
+                max_load: number;
+            } | {
+                /** @enum {string} */
                 type: "numa";
                 /**
                  * Minimum speed-up

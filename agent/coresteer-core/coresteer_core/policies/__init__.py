@@ -9,6 +9,7 @@ from coresteer_core.policies.base import Decision, PolicySpec, Scope
 from coresteer_core.policies.coalescing import policy as coalescing
 from coresteer_core.policies.coscheduling import policy as coscheduling
 from coresteer_core.policies.fixed_settings import policy as fixed_settings
+from coresteer_core.policies.flow_steering import policy as flow_steering
 from coresteer_core.policies.irq_spread import policy as irq_spread
 from coresteer_core.policies.network_process import policy as network_process
 from coresteer_core.policies.numa import policy as numa
@@ -17,6 +18,7 @@ from coresteer_core.policies.service_class import policy as service_class
 KINDS = (
     irq_spread.KIND,
     network_process.KIND,
+    flow_steering.KIND,
     numa.KIND,
     coalescing.KIND,
     service_class.KIND,

@@ -124,7 +124,7 @@ class RssTable(_OfNetdev, frozen=True):
     @staticmethod
     def pattern(table: Sequence[int]) -> str:
         """Return the shortest pattern that repeats in an indirection table; its last repetition may be incomplete."""
-        period = next(n for n in range(1, len(table) + 1) if all(q == table[i % n] for i, q in enumerate(table)))
+        period = next(n for n in range(1, len(table) + 1) if table[n:] == table[: len(table) - n])
         return ",".join(map(str, table[:period]))
 
     @staticmethod

@@ -1,0 +1,74 @@
+"""Memory of the policy ``flow-steering`` between two rounds. Times are those of views."""
+
+from msgspec import Struct
+
+
+class HeldRule(Struct, frozen=True, gc=False):
+    """A flow rule that the policy wants. flow, pid: whose it is. moved_s: its value is since then; seen_s: the flow's
+    last appearance among the heavy ones of the process.
+    """
+
+    flow: str
+    pid: int
+    value: str
+    moved_s: float
+    seen_s: float
+
+
+class HeldEntry(Struct, frozen=True, gc=False):
+    """An RSS entry that the policy gave to another queue, at moved_s. seen_s: when it last had a heavy flow."""
+
+    queue: int
+    moved_s: float
+    seen_s: float
+
+
+class HeldTable(Struct, frozen=True):
+    """The RSS table of a netdev: its pattern from before the policy, and the entries that the policy moved."""
+
+    original: str
+    entries: dict[int, HeldEntry] = {}
+
+
+class SettledConsumer(Struct, frozen=True, gc=False):
+    """The affinity of a process that receives much, and since when it has that."""
+
+    started_ticks: int
+    affinity: str
+    since_s: float
+
+
+class RfsMemory(Struct, frozen=True):
+    """RFS: the values that it wants, by key, with those from before; empty while it is off.
+
+    before, after: CPU time per gigabit received, seconds, in rounds without and with it. judged: it was compared.
+    wanted_s: when it last was worth its cost. until_s: it is not tried before this time, as it cost more; why: the
+    sentence that says so, or how the comparison ended.
+    """
+
+    originals: dict[str, str] = {}
+    values: dict[str, str] = {}
+    before: list[float] = []
+    after: list[float] = []
+    judged: bool = False
+    settling: int = 0
+    wanted_s: float = 0.0
+    until_s: float = 0.0
+    why: str = ""
+
+
+class FlowSteeringMemory(Struct, frozen=True, tag="flow-steering"):
+    """Memory of the policy for the next round.
+
+    first_seen: of heavy flows that may be steered, by flow. consumers: by PID. rules: by key of their setting. tables:
+    by netdev. barred: flows whose rule had no effect, until when they get none. restoring: by key the values from
+    before the policy of settings that it gave up and that do not have them yet.
+    """
+
+    first_seen: dict[str, float] = {}
+    consumers: dict[int, SettledConsumer] = {}
+    rules: dict[str, HeldRule] = {}
+    tables: dict[str, HeldTable] = {}
+    barred: dict[str, float] = {}
+    rfs: RfsMemory = RfsMemory()
+    restoring: dict[str, str] = {}

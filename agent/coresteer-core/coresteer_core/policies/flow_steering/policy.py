@@ -1,0 +1,236 @@
+"""Policy ``flow-steering``: bring packets to the process that reads them, the other half of ``network-process``.
+
+Which of the two moves: ``network-process`` places a process near its main queue, then what arrives at other queues is
+steered to it. So here the affinity of a process is given, and only flows of processes that stay on their CPUs for
+dwell_s get a rule or an RSS entry; a process that may run on any CPU is followed by RFS alone. Mechanisms, in order:
+
+1. A flow rule for each of the heaviest flows, in slots that nothing else uses (rules.py).
+2. RSS entries with heavy flows to the nearest queue; the rest of the table stays (table.py).
+3. RFS for all others: protocol work only, measured, and off for an hour where it costs more than it saves (rfs.py).
+
+Stability: a flow, and an RSS entry, is steered after dwell_s, only to a clearly nearer queue, and again only after
+dwell_s; its CPU has room for it, so that no other policy moves work away from there. Packets that a rule brought to a
+process do not attract that process (network-process).
+"""
+
+from coresteer_core.node.tasks import HeavyFlow
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import Decision, PolicyKind, Proposal, Scope
+from coresteer_core.policies.flow_steering.cost import REORDERING_NS
+from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
+from coresteer_core.policies.flow_steering.rfs import RfsRound, decide_rfs
+from coresteer_core.policies.flow_steering.rules import (
+    Rules,
+    SteerableFlow,
+    Wish,
+    decide_rules,
+    find_rule,
+    why_no_rules,
+)
+from coresteer_core.policies.flow_steering.spec import FlowSteering
+from coresteer_core.policies.flow_steering.table import EntryFlow, Tables, decide_tables
+from coresteer_core.policies.flow_steering.traffic import MIN_GAIN, MOST_TRACKED, Consumer, Traffic, flow_key
+from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate, name_tasks
+
+_FREE = ReasonText(
+    "{0:.0f} % of its {1:rate} are polled within its L2; it may run on any CPU, so only RFS follows it.",
+    "{0:.0f} % of the {1:rate} of each are polled within its L2; they may run on any CPU, so only RFS follows them.",
+)
+_FIXED = ReasonText(
+    "{0:.0f} % of its {1:rate} are polled within its L2; no heavy flow of it has a clearly nearer queue with room.",
+    "{0:.0f} % of the {1:rate} of each are polled within its L2; no heavy flow has a clearly nearer queue with room.",
+)
+_YOUNG = ReasonText(
+    "{0:.0f} % of its {1:rate} are polled within its L2; it has been on these CPUs for less than {2} s.",
+    "{0:.0f} % of the {1:rate} of each are polled within its L2; they have been on their CPUs for less than {2} s.",
+)
+
+
+def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> Decision:
+    """Return proposals that steer flows to their processes or end that, and why other processes are skipped."""
+    traffic = Traffic(view, spec, scope, memory)
+    steerable = _Steerable(traffic, memory)
+    rules = decide_rules(traffic, memory, steerable.held, steerable.candidates)
+    for_tables = [
+        each
+        for each in steerable.candidates
+        if each.key not in rules.steered and (each.flow.netdev not in rules.open or each.key in rules.barred)
+    ]
+    tables = decide_tables(traffic, memory, for_tables, steerable.by_entry)
+    rfs = decide_rfs(traffic, memory.rfs, memory.restoring)
+    wanted = {wish.key for wish in (*rules.wishes, *tables.wishes)} | rfs.values.keys()
+    restores = {
+        key: wish
+        for key, wish in _restores(memory, rules, tables, rfs).items()
+        if key not in wanted and key not in rules.held and _is_restorable(view, key, wish.value)
+    }
+    after = FlowSteeringMemory(
+        steerable.first_seen,
+        traffic.settled,
+        rules.held,
+        tables.held,
+        rules.barred,
+        rfs.memory,
+        {key: wish.value for key, wish in restores.items()},
+    )
+    proposals = [
+        *(Proposal(wish.key, wish.value, _subject(wish), wish.why) for wish in restores.values()),
+        *(Proposal(wish.key, wish.value, _subject(wish), _reason(traffic, rules, wish)) for wish in rules.wishes),
+        *(Proposal(wish.key, wish.value, _subject(wish), _reason(traffic, rules, wish)) for wish in tables.wishes),
+        *(
+            Proposal(key, value, "RFS", rfs.sentence)
+            for key, value in rfs.values.items()
+            if rfs.present.get(key) != value
+        ),
+    ]
+    return Decision(
+        _sentence(traffic, rules, tables, rfs),
+        after,
+        proposals,
+        _skipped(traffic).skipped(),
+        frozenset(restores),
+    )
+
+
+class _Steerable:
+    """The heavy flows of processes that stay on their CPUs.
+
+    held: those that have rules, by key; candidates: others that are old enough, the greatest gain first; by_entry: all
+    without a rule, by netdev and RSS entry. first_seen: of the MOST_TRACKED others with the greatest gain.
+    """
+
+    def __init__(self, traffic: Traffic, memory: FlowSteeringMemory) -> None:
+        self.first_seen: dict[str, float] = {}
+        self.held: dict[str, SteerableFlow] = {}
+        self.candidates: list[SteerableFlow] = []
+        self.by_entry: dict[str, dict[int, list[EntryFlow]]] = {name: {} for name in _steerable_netdevs(traffic)}
+        held_keys = {rule.flow for rule in memory.rules.values()}
+        held_pids = {rule.pid for rule in memory.rules.values()}
+        waiting: list[tuple[int, int, EntryFlow]] = []
+        for consumer in traffic.consumers:
+            may_hold, reach = consumer.task.pid in held_pids, consumer.reach
+            if not consumer.fixed and not may_hold:
+                continue
+            for flow in consumer.task.flows:
+                entries = self.by_entry.get(flow.netdev)
+                if entries is None:
+                    continue
+                if may_hold and (key := flow_key(flow)) in held_keys:
+                    self.held[key] = SteerableFlow(key, flow, consumer, 0.0)
+                    continue
+                if flow.rx_bytes_per_s < traffic.least_flow or not consumer.fixed:
+                    continue
+                if flow.rss_entry is not None:
+                    entries.setdefault(flow.rss_entry, []).append((flow, consumer))
+                cpu = traffic.cpus_by_queue[flow.netdev].get(flow.queue or "", flow.cpu)
+                if cpu is None or cpu >= len(reach) or not reach[cpu]:
+                    continue
+                gain = min(reach[cpu], 10.0) - traffic.nearest(consumer, flow.netdev)
+                if gain >= MIN_GAIN:  # a coarse rank, so that fluctuations do not change who waits
+                    rank = int(gain * flow.rx_bytes_per_s).bit_length()
+                    waiting.append((-rank, len(waiting), (flow, consumer)))
+        waiting.sort()
+        for _, _, (flow, consumer) in waiting[:MOST_TRACKED]:
+            key = flow_key(flow)
+            since_s = self.first_seen[key] = memory.first_seen.get(key, traffic.now)
+            if consumer.settled and traffic.now - since_s >= traffic.spec.dwell_s:
+                self.candidates.append(SteerableFlow(key, flow, consumer, _gain_ns(traffic, flow, consumer)))
+        self.candidates.sort(key=lambda each: (-each.gain_ns, each.key))
+
+
+def _steerable_netdevs(traffic: Traffic) -> list[str]:
+    spec = traffic.spec
+    return [
+        name
+        for name, netdev in traffic.netdevs.items()
+        if (spec.rss_table and netdev.rss and netdev.rss_entries) or why_no_rules(netdev, spec.max_rules) is None
+    ]
+
+
+def _gain_ns(traffic: Traffic, flow: HeavyFlow, consumer: Consumer) -> float:
+    """Return the CPU time in ns per second that the nearest queue saves, less than a reordering costs in dwell_s."""
+    cpu = traffic.polled_on(flow)
+    gain = 0.0 if cpu is None else min(consumer.reach[cpu], 10.0) - traffic.nearest(consumer, flow.netdev)
+    return traffic.costs.distance_ns(flow.rx_bytes_per_s, gain) - REORDERING_NS / traffic.spec.dwell_s
+
+
+def _subject(wish: Wish) -> str:
+    return wish.key.split("/")[1] if wish.consumer is None else wish.consumer.name
+
+
+def _reason(traffic: Traffic, rules: Rules, wish: Wish) -> str:
+    """Return a wish's reason with the share and the costs of its process, and the slots that are left."""
+    if wish.consumer is None:
+        return f"{wish.why}."
+    name = wish.key.split("/")[1]
+    if "/flow-rule/" in wish.key:
+        table = traffic.netdevs[name].flow_rules
+        size = table.size if table is not None else 0
+        slots = f" {rules.free.get(name, 0)} of {size} slots of {name} stay free."
+    else:
+        slots = ""
+    return f"{wish.consumer.shares()}: {wish.why}.{slots} Estimated cost: {traffic.describe(wish.consumer)}."
+
+
+def _restores(memory: FlowSteeringMemory, rules: Rules, tables: Tables, rfs: RfsRound) -> dict[str, Wish]:
+    """Return by key the values from before the policy that this round and earlier ones restore."""
+    earlier = [Wish(key, value, None, "The policy gave it up.") for key, value in memory.restoring.items()]
+    of_rfs = [Wish(key, value, None, rfs.sentence) for key, value in rfs.originals.items()]
+    return {wish.key: wish for wish in (*earlier, *rules.restores, *tables.restores, *of_rfs)}
+
+
+def _is_restorable(view: View, key: str, original: str) -> bool:
+    """Return whether a setting still has another value than its original, which nothing else has written since."""
+    if "/flow-rule/" in key:
+        rule = find_rule(view.inventory.netdev(key.split("/")[1]), key)
+        return rule is not None and rule.ours
+    present = _current(view, key)
+    return present is not None and present != original
+
+
+def _current(view: View, key: str) -> str | None:
+    """Return the present value of a setting of RFS, or of an RSS table; None where the node does not have it."""
+    match key.split("/"):
+        case ["netdev", name, "rss"]:
+            netdev = view.inventory.netdev(name)
+            return None if netdev is None else netdev.rss
+        case ["netdev", name, queue_name, param]:
+            netdev = view.inventory.netdev(name)
+            queues = [] if netdev is None else netdev.queues
+            return next((queue.params.get(param) for queue in queues if queue.name == queue_name), None)
+    return view.inventory.settings.get(key)
+
+
+def _sentence(traffic: Traffic, rules: Rules, tables: Tables, rfs: RfsRound) -> str:
+    many, total = len(traffic.consumers), traffic.bytes_per_s
+    least = format_rate(traffic.spec.min_bytes_per_s)
+    if not many:
+        return f"No process in scope receives {least} or more."
+    near = sum(consumer.near for consumer in traffic.consumers)
+    moved = sum(consumer.moved for consumer in traffic.consumers)
+    shares = f"{100 * near / total:.0f} % → {100 * (near + moved) / total:.0f} %"
+    parts = [
+        f"{many} of {len(traffic.view.tasks)} processes receive {least} or more: {shares} of their bytes polled within "
+        f"their L2; {len(rules.held)} flow rules, {tables.moved} RSS entries moved."
+    ]
+    return " ".join([*parts, rfs.sentence]).strip()
+
+
+def _skipped(traffic: Traffic) -> SkippedGroups:
+    """Return why no flow of a process changes its queue in this round."""
+    groups = SkippedGroups(name_tasks)
+    for consumer in traffic.consumers:
+        if consumer.moved:
+            continue
+        figures = (100 * consumer.near / consumer.rx_bytes_per_s, consumer.rx_bytes_per_s)
+        if not consumer.fixed:
+            why = Reason(_FREE, figures)
+        elif not consumer.settled:
+            why = Reason(_YOUNG, figures, (f"{traffic.spec.dwell_s:.0f}",))
+        else:
+            why = Reason(_FIXED, figures)
+        groups.add(consumer.task.name, consumer.task.pid, why)
+    return groups
+
+
+KIND = PolicyKind(FlowSteering, FlowSteeringMemory, decide)

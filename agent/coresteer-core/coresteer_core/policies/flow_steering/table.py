@@ -1,0 +1,148 @@
+"""The RSS table: entries with heavy flows go to the queue nearest to the processes of these; the others stay."""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.tasks import HeavyFlow
+from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory, HeldEntry, HeldTable
+from coresteer_core.policies.flow_steering.rules import SteerableFlow, Wish
+from coresteer_core.policies.flow_steering.traffic import MAX_MOVES, MIN_GAIN, Consumer, Traffic
+from coresteer_core.settings.base import SettingError
+from coresteer_core.settings.netdev import RssTable
+
+EntryFlow: TypeAlias = tuple[HeavyFlow, Consumer]
+
+
+class Tables(Struct):
+    """What a round decides about RSS tables. moved: number of entries that the policy gave to other queues."""
+
+    held: dict[str, HeldTable]
+    wishes: list[Wish]
+    restores: list[Wish]
+    moved: int = 0
+
+
+def decide_tables(
+    traffic: Traffic,
+    memory: FlowSteeringMemory,
+    flows: Iterable[SteerableFlow],
+    by_entry: Mapping[str, Mapping[int, list[EntryFlow]]],
+) -> Tables:
+    """Return the tables of this round. flows: those that are to be steered; by_entry: all heavy ones without a rule."""
+    found = Tables({}, [], [])
+    gains: dict[str, dict[int, float]] = {}
+    for each in flows:
+        if each.flow.rss_entry is not None and each.gain_ns > 0:
+            of_netdev = gains.setdefault(each.flow.netdev, {})
+            of_netdev[each.flow.rss_entry] = of_netdev.get(each.flow.rss_entry, 0.0) + each.gain_ns
+    for name in {**memory.tables, **gains}:
+        netdev = traffic.netdevs.get(name)
+        if netdev is None or netdev.rss is None or not netdev.rss_entries:
+            continue
+        before = memory.restoring.get(f"netdev/{name}/rss", netdev.rss)
+        was = memory.tables.get(name) or HeldTable(before)
+        has = {queue.name for queue in netdev.queues}
+        if any(f"rx-{queue}" not in has for queue in was.original.split(",")):
+            was = HeldTable(netdev.rss)  # its number of queues has changed, and its table with it
+        _decide_table(_TableRound(traffic, netdev, was, gains.get(name, {}), by_entry.get(name, {})), found)
+    return found
+
+
+class _TableRound(Struct):
+    """One table in one round. gains: CPU time in ns per second that entries may save; flows: heavy ones by entry."""
+
+    traffic: Traffic
+    netdev: Netdev
+    was: HeldTable
+    gains: Mapping[int, float]
+    flows: Mapping[int, list[EntryFlow]]
+
+
+def _decide_table(one: _TableRound, found: Tables) -> None:
+    traffic, netdev, was = one.traffic, one.netdev, one.was
+    now, name, entries = traffic.now, netdev.name, netdev.rss_entries or 0
+    try:
+        original, present = RssTable.table(was.original, entries), RssTable.table(netdev.rss or "0", entries)
+    except SettingError:
+        return  # the table became shorter
+    cpus = {queue: traffic.queues[name][queue] for queue in set(original) if queue in traffic.queues[name]}
+    held = {
+        entry: replace(each, seen_s=now) if entry in one.flows else each
+        for entry, each in was.entries.items()
+        if each.queue in cpus and (entry in one.flows or now - each.seen_s <= traffic.spec.dwell_s)
+    }
+    if not traffic.spec.rss_table:
+        held = {}
+    wishes = _moves(one, original, held, cpus) if held or one.gains else []
+    table = list(original)
+    for entry, each in held.items():
+        table[entry] = each.queue
+    if held:
+        found.held[name] = HeldTable(was.original, held)
+        found.moved += len(held)
+    if table == present:
+        return
+    key = f"netdev/{name}/rss"
+    if table == original:
+        found.restores.append(Wish(key, was.original, None, "Its entries have no heavy flows any more."))
+        return
+    first = wishes[0] if wishes else Wish(key, "", None, f"{len(held)} of its {entries} entries go elsewhere")
+    more = f", and {len(wishes) - 1} entries more" if len(wishes) > 1 else ""
+    found.wishes.append(replace(first, value=RssTable.pattern(table), why=f"{first.why}{more}"))
+
+
+def _moves(one: _TableRound, original: list[int], held: dict[int, HeldEntry], cpus: dict[int, int]) -> list[Wish]:
+    """Give entries to nearer queues, those that save most first; at most MAX_MOVES. Changes held."""
+    traffic, name, now = one.traffic, one.netdev.name, one.traffic.now
+    if not traffic.spec.rss_table:
+        return []
+    waiting = sorted(
+        (-gain_ns, entry)
+        for entry, gain_ns in one.gains.items()
+        if entry < len(original) and (entry not in held or now - held[entry].moved_s >= traffic.spec.dwell_s)
+    )
+    wishes: list[Wish] = []
+    for _, entry in traffic.turns(waiting):
+        if len(wishes) == MAX_MOVES:
+            break
+        flows = one.flows[entry]
+        queue = held[entry].queue if entry in held else original[entry]
+        best = _best(traffic, flows, cpus, cpus.get(queue))
+        if best is None:
+            continue
+        held[entry] = HeldEntry(best, now, now)
+        _, consumer = max(flows, key=lambda each: each[0].rx_bytes_per_s)
+        why = f"entry {entry} of the RSS table of {name} goes to rx-{best} on CPU {cpus[best]} instead of rx-{queue}"
+        wishes.append(Wish(f"netdev/{name}/rss", "", consumer, why))
+    return wishes
+
+
+def _best(traffic: Traffic, flows: list[EntryFlow], cpus: dict[int, int], present: int | None) -> int | None:
+    """Return the queue with the least mean distance from the processes of these flows that has room, and takes it.
+
+    None where none is clearly nearer than the CPU that polls the entry now (present).
+    """
+    total = sum([flow.rx_bytes_per_s for flow, _ in flows])
+    need = traffic.room.need(present, total)
+    weights = [(flow.rx_bytes_per_s / total, consumer.reach) for flow, consumer in flows]
+
+    def distance(cpu: int) -> float:
+        return sum([weight * reach[cpu] for weight, reach in weights])
+
+    limit = float("inf") if present is None else distance(present) - MIN_GAIN
+    found = [
+        (mean, traffic.room.load(cpu) or 0.0, queue)
+        for queue, cpu in cpus.items()
+        if (mean := distance(cpu)) <= limit and traffic.room.fits(cpu, need)
+    ]
+    if not found:
+        return None
+    *_, queue = min(found)
+    traffic.room.take(present, cpus[queue], need)
+    for flow, consumer in flows:
+        consumer.move(flow.rx_bytes_per_s, traffic.polled_on(flow), cpus[queue])
+    return queue

@@ -1,0 +1,261 @@
+"""What one round of ``flow-steering`` reads from a view: processes that receive much, queues, and room on CPUs."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.node.distance import DISTANCE, CpuDistances, Locality, Smt, cpu_distances
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.locality import polling_cpu
+from coresteer_core.node.tasks import HeavyFlow, NetTask
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import ROUND_PERIOD_S, Scope
+from coresteer_core.policies.flow_steering.cost import SOFTIRQ_S_PER_BYTE, Choice, Costs
+from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory, SettledConsumer
+from coresteer_core.policies.flow_steering.spec import FlowSteering
+from coresteer_core.policies.scope import in_scope, matches
+from coresteer_core.policies.skipped import format_rate, name_tasks
+
+T = TypeVar("T")
+
+NEAR = DISTANCE[Locality.L2]
+"""Distance up to which packets count as handled next to their process."""
+MIN_GAIN = 1.0
+"""Least gain in distance for which a flow changes its queue."""
+MAX_MOVES = 8
+"""Most flows, and most RSS entries, that start to be steered in one round, on each netdev."""
+MOST_TRIED = 32
+"""Most flows, and most RSS entries, for which a queue is searched in one round; those that find none take turns."""
+MOST_TRACKED = 256
+"""Most flows that wait for their minimum age: more than become rules and RSS entries in that time."""
+_HEAVY_SHARE = 0.1
+"""Least traffic of a flow that is steered by itself, relative to min_bytes_per_s of a process."""
+_HELD_RATE = 0.5
+"""Share of min_bytes_per_s below which a process with steered flows is skipped."""
+_MAX_S_PER_BYTE = 5 * SOFTIRQ_S_PER_BYTE
+
+
+class Consumer(Struct, gc=False):
+    """A process that receives much. reach: the distance of each CPU from its CPUs. near, moved: bytes/s that are polled
+    next to it now, and by how much that changes.
+
+    fixed: it may run on some CPUs only. settled: these have been the same for dwell_s.
+    """
+
+    task: NetTask
+    reach: Sequence[float]
+    fixed: bool
+    settled: bool
+    rx_bytes_per_s: float
+    near: float = 0.0
+    moved: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The process for a sentence: ``nginx (812)``."""
+        return name_tasks([(self.task.name, self.task.pid)])
+
+    def move(self, bytes_per_s: float, before: int | None, after: int) -> None:
+        """Count bytes/s that another CPU polls from now on. before: None where unknown."""
+        was_near = before is not None and self.reach[before] <= NEAR
+        self.moved += bytes_per_s * ((self.reach[after] <= NEAR) - was_near)
+
+    def shares(self) -> str:
+        """Return which share of its bytes is polled next to it, now and expected, for a sentence."""
+        now, then = (100 * each / self.rx_bytes_per_s for each in (self.near, self.near + self.moved))
+        return (
+            f"{self.name}: {max(0.0, now):.0f} % → {min(100.0, max(0.0, then)):.0f} % of its bytes polled within its L2"
+        )
+
+
+class CpuRoom:
+    """Load of the usable CPUs in one round, in which each steered flow takes room."""
+
+    def __init__(self, view: View, usable: frozenset[int], max_load: float, bytes_at: Mapping[int, float]) -> None:
+        self._max_load, self._usable = max_load, usable
+        self._busy = view.load.busy
+        self._softirq = view.load.softirq
+        self._bytes_at = bytes_at
+        self._added: dict[int, float] = {}
+
+    def need(self, cpu: int | None, bytes_per_s: float) -> float:
+        """Return the share of a CPU that polling this traffic takes, by its part of the softirq time of its CPU."""
+        per_byte = SOFTIRQ_S_PER_BYTE
+        softirq = self._softirq[cpu] if cpu is not None and cpu < len(self._softirq) else None
+        total = self._bytes_at.get(cpu, 0.0) if cpu is not None else 0.0
+        if softirq is not None and total > 0:
+            per_byte = min(softirq / total, _MAX_S_PER_BYTE)
+        return bytes_per_s * per_byte
+
+    def load(self, cpu: int) -> float | None:
+        """Return the load of a CPU with what is steered to it in this round; None where unknown."""
+        busy = self._busy[cpu] if cpu < len(self._busy) else None
+        return None if busy is None else busy + self._added.get(cpu, 0.0)
+
+    def fits(self, cpu: int, need: float) -> bool:
+        """Return whether a CPU may handle packets, and its load stays within max_load with this share more."""
+        load = self.load(cpu)
+        return cpu in self._usable and load is not None and load + need <= self._max_load
+
+    def take(self, before: int | None, after: int, need: float) -> None:
+        """Move this share of a CPU from one to another."""
+        for cpu, part in ((before, -need), (after, need)):
+            if cpu is not None:
+                self._added[cpu] = self._added.get(cpu, 0.0) + part
+
+
+class Traffic:
+    """The processes in scope that receive much, and the queues by which they receive.
+
+    queues: by netdev in scope, the CPU that polls each of its receive queues, by their numbers; those whose CPU is not
+    known are missing. bytes_per_s: what the processes receive.
+    """
+
+    def __init__(self, view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> None:
+        self.view, self.spec, self.now = view, spec, view.time_s
+        self.usable = view.topology.online() - view.topology.isolated_cpus
+        self.distances = cpu_distances(view.topology, Smt.FIRST)
+        self.netdevs = {
+            netdev.name: netdev
+            for netdev in view.inventory.netdevs
+            if matches(netdev.name, scope.netdevs) and matches(netdev.driver or "", scope.drivers)
+        }
+        self.queues = {name: self._queue_cpus(netdev) for name, netdev in self.netdevs.items()}
+        self.cpus_by_queue = {
+            name: {f"rx-{number}": cpu for number, cpu in cpus.items()} for name, cpus in self.queues.items()
+        }
+        self._best: dict[tuple[int, str], float] = {}
+        bytes_at: dict[int, float] = {}
+        held = {rule.pid for rule in memory.rules.values()}
+        self.consumers: list[Consumer] = []
+        self.settled: dict[int, SettledConsumer] = {}
+        for task in view.tasks:
+            per_s = 0.0
+            for each in task.rx_placements:
+                if each.rx_bytes_per_s and each.cpu is not None:
+                    bytes_at[each.cpu] = bytes_at.get(each.cpu, 0.0) + each.rx_bytes_per_s
+                if each.netdev in self.netdevs:
+                    per_s += each.rx_bytes_per_s
+            least = max(spec.min_bytes_per_s * (_HELD_RATE if task.pid in held else 1.0), 1.0)
+            if per_s >= least and in_scope(scope, task.name, task.cgroup):
+                self.consumers.append(self._consumer(task, per_s, memory.consumers.get(task.pid)))
+        self.bytes_per_s = sum(consumer.rx_bytes_per_s for consumer in self.consumers)
+        self.room = CpuRoom(view, self.usable, spec.max_load, bytes_at)
+        self.costs = _costs(view)
+        self.least_flow = spec.min_bytes_per_s * _HEAVY_SHARE
+
+    def polled_on(self, flow: HeavyFlow) -> int | None:
+        """Return the CPU that polls a flow's queue; None where unknown."""
+        return self.cpus_by_queue[flow.netdev].get(flow.queue or "", flow.cpu)
+
+    def turns(self, waiting: Sequence[T]) -> Sequence[T]:
+        """Return those of what waits, the most urgent first, for which a queue is searched in this round."""
+        if len(waiting) <= MOST_TRIED:
+            return waiting
+        first, rest = waiting[:MAX_MOVES], waiting[MAX_MOVES:]
+        step = MOST_TRIED - MAX_MOVES
+        start = int(self.now / ROUND_PERIOD_S) * step % len(rest)
+        return [*first, *[*rest, *rest][start : start + step]]
+
+    def nearest(self, consumer: Consumer, netdev: str) -> float:
+        """Return the least distance of a queue of a netdev from a process; infinite without a known queue."""
+        key = id(consumer.reach), netdev
+        if key not in self._best:
+            cpus = set(self.queues[netdev].values()) & self.usable
+            self._best[key] = min(map(consumer.reach.__getitem__, cpus), default=float("inf"))
+        return self._best[key]
+
+    def describe(self, consumer: Consumer) -> str:
+        """Return the costs of the choices for a process, for a sentence."""
+        by_cpu: dict[int, float] = {}
+        irqs: set[int | None] = set()
+        for each in consumer.task.rx_placements:
+            if each.rx_bytes_per_s and each.cpu is not None:
+                by_cpu[each.cpu] = by_cpu.get(each.cpu, 0.0) + each.rx_bytes_per_s
+                irqs.add(each.irq)
+        rows, cost = self.distances.rows, self.costs.distance_ns
+        own = self.view.inventory.irq(next(iter(irqs)) or -1) if len(irqs) == 1 else None
+        movable = {cpu for cpu in by_cpu if cpu in self.usable and cpu in parse_cpu_list(consumer.task.allowed)}
+        stay = sum(cost(per_s, consumer.reach[cpu]) for cpu, per_s in by_cpu.items())
+        process = min(
+            (sum(cost(per_s, rows[to][cpu]) for cpu, per_s in by_cpu.items()) for to in movable), default=None
+        )
+        unsteered = sum(by_cpu.values()) - consumer.near - consumer.moved
+        flows = stay * max(0.0, unsteered) / (sum(by_cpu.values()) - consumer.near or 1.0)
+        return str(Choice(stay, process, 0.0 if own is not None and own.movable else None, flows))
+
+    def _consumer(self, task: NetTask, per_s: float, was: SettledConsumer | None) -> Consumer:
+        online = self.view.topology.online()
+        affinity = parse_cpu_list(task.affinity) & online
+        fixed = bool(affinity) and not affinity >= self.usable
+        since_s = self.now
+        if was is not None and (was.started_ticks, was.affinity) == (task.started_ticks, task.affinity):
+            since_s = was.since_s
+        self.settled[task.pid] = SettledConsumer(task.started_ticks, task.affinity, since_s)
+        if not fixed or len(affinity) == 1:
+            at = min(affinity) if fixed else task.cpu
+            reach: Sequence[float] = self.distances.rows[at] if at in online else _far(self.distances)
+        else:
+            reach = _reach(self.distances, affinity, nearest=len(affinity) <= task.threads)
+        settled = self.now - since_s >= self.spec.dwell_s
+        consumer = Consumer(task, reach, fixed, settled, per_s)
+        for each in task.rx_placements:
+            cpu = each.cpu if each.how != "rps" else polling_cpu(each, self.view.inventory)
+            if each.rx_bytes_per_s and cpu is not None and cpu < len(reach) and reach[cpu] <= NEAR:
+                consumer.near += each.rx_bytes_per_s
+        return consumer
+
+    def _queue_cpus(self, netdev: Netdev) -> dict[int, int]:
+        found = {}
+        for queue in netdev.queues:
+            irq = self.view.inventory.irq(queue.irq) if queue.irq is not None else None
+            number = queue_number(queue.name)
+            if irq is None or number is None:
+                continue
+            cpus = parse_cpu_list(irq.effective or irq.requested or "")
+            if len(cpus) == 1:
+                cpu = min(cpus)
+                if cpu < self.distances.cpu_count:
+                    found[number] = cpu
+        return found
+
+
+@lru_cache(maxsize=4096)  # a node has the same few thousand queues in every round
+def queue_number(name: str | None) -> int | None:
+    """Return the number of a receive queue, 3 for ``rx-3``; None for other queues, and where it is unknown."""
+    return int(name[3:]) if name is not None and name.startswith("rx-") and name[3:].isdecimal() else None
+
+
+def flow_key(flow: HeavyFlow) -> str:
+    """Return what identifies a flow on its node."""
+    return f"{flow.protocol} {flow.peer} {flow.peer_port} {flow.local} {flow.local_port} {flow.netdev}"
+
+
+def name_flow(flow: HeavyFlow) -> str:
+    """Return a flow for a sentence: its peer and rate."""
+    peer = f"[{flow.peer}]" if ":" in flow.peer else flow.peer
+    return f"the {flow.protocol.upper()} flow from {peer}:{flow.peer_port} ({format_rate(flow.rx_bytes_per_s)})"
+
+
+@lru_cache(maxsize=256)  # the same affinities in every round
+def _reach(distances: CpuDistances, cpus: frozenset[int], *, nearest: bool) -> tuple[float, ...]:
+    """Return each CPU's distance from the nearest of these CPUs, or the mean of the distances from all of them."""
+    rows = [distances.rows[cpu] for cpu in cpus if cpu < distances.cpu_count]
+    columns = zip(*rows, strict=True)
+    return tuple(float(min(c)) if nearest else sum(c) / len(c) for c in columns)
+
+
+@lru_cache(maxsize=8)
+def _far(distances: CpuDistances) -> tuple[float, ...]:
+    """Return the distances from a CPU that is offline: none is near."""
+    return (float("inf"),) * distances.cpu_count
+
+
+def _costs(view: View) -> Costs:
+    physical = view.inventory.physical_netdevs()
+    loads = [load for load in view.load.netdevs if load.name in physical]
+    packets = sum(load.rx_packets_per_s for load in loads)
+    return Costs(sum(load.rx_bytes_per_s for load in loads) / packets) if packets > 0 else Costs()

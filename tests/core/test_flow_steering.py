@@ -1,0 +1,449 @@
+"""Which flows are steered to their process, by what, and that this settles, is undone, and costs no CPU time."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.core.policy_machines import CAPTURED, captured_topology, topologies
+from tests.core.steering_plant import Flow, Nic, Plant, Process, spread_flows
+from tests.support.views import make_netdev, make_topology
+
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable
+from coresteer_core.node.locality import bytes_by_distance
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
+from coresteer_core.policies.flow_steering.policy import decide
+from coresteer_core.policies.flow_steering.rfs import MIN_FIGURES
+from coresteer_core.policies.flow_steering.rules import rule_value
+from coresteer_core.policies.flow_steering.spec import FlowSteering
+
+TOPOLOGY = make_topology(packages=2, nodes_per_package=1, cores_per_node=4, threads=1)
+"""CPUs 0-3 on node 0, 4-7 on node 1, each with an L2 of its own."""
+PIDS = list(range(100, 108))
+ANYWHERE = "0-7"
+STEERING = FlowSteering()
+SETTLED = 24
+"""Rounds after which steady traffic is steered."""
+
+
+def seeded(seed: int | str) -> Random:
+    return Random(seed)  # noqa: S311 - a machine, not a secret
+
+
+def nic(slots: int | None = None, **fields: object) -> Nic:
+    made = Nic("eth0", list(range(8)), [n % 8 for n in range(128)], slots)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def plant(flows: list[Flow], nics: list[Nic], affinity: Callable[[int], str] = str) -> Plant:
+    return Plant(TOPOLOGY, nics, [Process(pid, pid - 100, affinity(pid - 100)) for pid in PIDS], flows)
+
+
+def few(nics: list[Nic]) -> Plant:
+    """Eight processes, each on a CPU of its own, with three heavy flows each."""
+    return plant(spread_flows(seeded(1), PIDS, 24, 3e6), nics)
+
+
+def many(nics: list[Nic]) -> Plant:
+    """2,000 small connections to eight processes that may run anywhere."""
+    return plant(spread_flows(seeded(1), PIDS, 2000, 3e4), nics, lambda _: ANYWHERE)
+
+
+def round_of(machine: Plant, spec: FlowSteering, memory: FlowSteeringMemory) -> tuple[Decision, FlowSteeringMemory]:
+    decision = decide(machine.view(), spec, Scope(), memory)
+    assert isinstance(decision.memory, FlowSteeringMemory)
+    machine.apply((proposal.key, proposal.value) for proposal in decision.proposals)
+    return decision, decision.memory
+
+
+def run(
+    machine: Plant, rounds: int = SETTLED, spec: FlowSteering = STEERING, memory: FlowSteeringMemory | None = None
+) -> tuple[list[Decision], FlowSteeringMemory]:
+    memory, decisions = memory or FlowSteeringMemory(), []
+    for _ in range(rounds):
+        decision, memory = round_of(machine, spec, memory)
+        decisions.append(decision)
+    return decisions, memory
+
+
+def near(machine: Plant) -> tuple[float, float]:
+    """Shares of bytes that are polled, and processed, within the L2 of their process."""
+    view = machine.view()
+    found = bytes_by_distance(view.tasks, view.topology, view.inventory)
+    return found.polling.shared_l2 or 0.0, found.protocol.shared_l2 or 0.0
+
+
+# Steady traffic
+
+
+@pytest.mark.parametrize(
+    ("machine", "polling", "protocol"),
+    [
+        (lambda: few([nic()]), 0.95, 0.95),
+        (lambda: few([nic(slots=64)]), 1.0, 1.0),
+        (lambda: few([nic(slots=8)]), 0.95, 0.95),
+        (lambda: few([nic(slots=64, rss_writable=False)]), 1.0, 1.0),
+        (lambda: few([nic(rss_writable=False)]), 0.0, 1.0),
+        (lambda: many([nic()]), 0.0, 1.0),
+        (lambda: many([nic(slots=64)]), 0.0, 1.0),
+        (lambda: plant([Flow(100, 9, 2e8, 77, protocol="udp")], [nic(slots=4)]), 1.0, 1.0),
+    ],
+    ids=["table", "rules", "both", "rules only", "neither", "many", "many, rules", "udp elephant"],
+)
+def test_steady_traffic_is_brought_to_its_processes_and_then_nothing_moves(
+    machine: Callable[[], Plant], polling: float, protocol: float
+) -> None:
+    made = machine()
+    _, memory = run(made)
+    assert near(made)[0] >= polling
+    assert near(made)[1] >= protocol
+    decisions, _ = run(made, 30, memory=memory)
+    assert [
+        proposal for decision in decisions[4:] for proposal in decision.proposals if "rps" not in proposal.key
+    ] == []
+    assert all(len(times) == 1 for times in made.moved.values())
+
+
+def test_a_flow_is_steered_once_it_and_its_process_have_stayed_for_the_dwell_time() -> None:
+    made = few([nic(slots=64)])
+    decisions, memory = run(made, 6, FlowSteering(rfs="off"))
+    assert [decision.proposals for decision in decisions] == [[]] * 6
+    decision, memory = round_of(made, FlowSteering(rfs="off"), memory)
+    assert len(decision.proposals) == 8
+    made.processes[0].affinity = made.processes[0].affinity.replace("0", "1")
+    made.processes[0].cpu = 1
+    decisions, _ = run(made, 5, FlowSteering(rfs="off"), memory)
+    moved = {proposal.subject for decision in decisions for proposal in decision.proposals}
+    assert "nginx (100)" not in moved
+
+
+def test_a_process_that_may_run_on_any_cpu_gets_no_rule_and_no_entry() -> None:
+    made = plant(spread_flows(seeded(1), PIDS, 24, 3e6), [nic(slots=64)], lambda _: ANYWHERE)
+    run(made)
+    assert set(made.settings()) == {
+        "kernel/rps_sock_flow_entries",
+        "netdev/eth0/rss",
+        *(f"netdev/eth0/rx-{n}/rps_flow_cnt" for n in range(8)),
+    }
+
+
+def test_short_flows_that_come_and_go_are_followed_by_rfs_alone() -> None:
+    made, random, memory = plant([], [nic(slots=64)]), seeded(1), FlowSteeringMemory()
+    moves = []
+    for number in range(60):
+        if number % 2 == 0:
+            made.flows = [
+                Flow(pid, random.randrange(10_000, 60_000), 3e6, random.getrandbits(31)) for pid in PIDS for _ in "abc"
+            ]
+        decision, memory = round_of(made, FlowSteering(), memory)
+        moves += [proposal.key for proposal in decision.proposals if "rps" not in proposal.key]
+    assert moves == []
+    assert near(made)[1] == 1.0
+
+
+def test_flows_that_end_free_their_slots_and_their_entries() -> None:
+    made = few([nic(slots=8)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    assert len(made.nics[0].rules) == 8
+    assert made.settings()["netdev/eth0/rss"] != "0,1,2,3,4,5,6,7"
+    made.flows = []
+    _, memory = run(made, 12, FlowSteering(rfs="off"), memory)
+    assert made.settings() == few([nic(slots=8)]).settings()
+    assert (memory.rules, memory.tables, memory.restoring) == ({}, {}, {})
+
+
+def test_the_reason_names_the_shares_the_slots_and_the_costs() -> None:
+    made = few([nic(slots=9)])
+    decisions, _ = run(made, 7, FlowSteering(rfs="off"))
+    reason = decisions[-1].proposals[0].reason
+    for part in ("nginx (", "→", "of its bytes polled within its L2", "3 MB/s", "1 of 9 slots", "Estimated cost"):
+        assert part in reason
+    assert "→" in decisions[-1].sentence
+
+
+# What is never done
+
+
+def test_rules_of_others_are_not_changed_and_their_flows_get_no_rule() -> None:
+    foreign = "flow-type tcp4 src-port 20001 action 3"
+    made = few([nic(slots=4, rules={3: foreign}, foreign=frozenset({3}))])
+    run(made)
+    assert made.nics[0].rules[3] == foreign
+    assert len(made.nics[0].rules) == 4
+    assert not any("src-port 20001 " in rule and at != 3 for at, rule in made.nics[0].rules.items())
+
+
+def test_a_slot_that_another_program_takes_is_given_up() -> None:
+    made = few([nic(slots=8, rss_writable=False)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    made.nics[0].rules = {**made.nics[0].rules, 7: "flow-type udp4 dst-port 53 action 0"}
+    made.nics[0].foreign = frozenset({7})
+    _, memory = run(made, 3, FlowSteering(rfs="off"), memory)
+    made.flows = []
+    run(made, 12, FlowSteering(rfs="off"), memory)
+    assert set(made.nics[0].rules) == {7}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"flow_rules": FlowRuleTable(8, [FlowRule(0, "")], complete=False)},
+        {"params": {"ntuple": "off"}},
+        {"flow_rules": FlowRuleTable(0)},
+        {"flow_rules": None},
+    ],
+)
+def test_without_a_slot_that_is_known_to_be_free_there_are_no_rules(changes: dict[str, object]) -> None:
+    view, memory = few([nic(slots=8)]).view(), FlowSteeringMemory()
+    view = replace(view, inventory=replace(view.inventory, netdevs=[replace(view.inventory.netdevs[0], **changes)]))
+    for number in range(10):
+        decision = decide(replace(view, time_s=5.0 * number), FlowSteering(rfs="off"), Scope(), memory)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = decision.memory
+    assert memory.rules == {}
+
+
+def test_an_elephant_flow_stays_where_its_process_has_no_room_for_it() -> None:
+    heavy = Flow(100, 9, 8e8, 77, protocol="udp")
+    made = plant([heavy], [nic(slots=4)])
+    made.processes[0].cpu_share = 0.6
+    _, _ = run(made, spec=FlowSteering(rfs="off"))
+    view = made.view()
+    at = made.nics[0].irq_cpus[made.queue(heavy)[0]]
+    assert at in (1, 2, 3)  # the nearest CPUs with room share the L3
+    assert (view.load.busy[at] or 0.0) <= 0.8
+    full = plant([heavy], [nic(slots=4)])
+    for process in full.processes:
+        process.cpu_share = 0.7
+    run(full, spec=FlowSteering(rfs="off"))
+    assert full.moved == {}
+
+
+def test_a_rule_without_effect_is_removed_and_not_tried_again_for_an_hour() -> None:
+    made = few([nic(slots=64, rss_writable=False)])
+    made.queue = lambda flow: (made.nics[0].table[flow.hash % 128], "rss")  # type: ignore[method-assign]  # a NIC that ignores rules
+    _, memory = run(made, 60, FlowSteering(rfs="off"))
+    assert made.nics[0].rules == {}
+    assert len(memory.barred) == len({key for key in made.written if "flow-rule" in key})
+
+
+# RFS
+
+
+def test_rfs_sets_powers_of_two_that_add_up_to_the_entries() -> None:
+    made = many([nic()])
+    run(made, MIN_FIGURES)
+    assert made.entries == 32_768
+    assert set(made.nics[0].flow_cnt.values()) == {4096}
+    larger = plant(spread_flows(seeded(1), PIDS, 30_000, 3e4), [nic()], lambda _: ANYWHERE)
+    for process in larger.processes:
+        process.cpu_share = 0.0
+    run(larger, MIN_FIGURES)
+    assert (larger.entries, set(larger.nics[0].flow_cnt.values())) == (65_536, {8192})
+
+
+def test_rfs_is_switched_off_for_an_hour_where_it_costs_cpu_time_and_the_sentence_has_the_figures() -> None:
+    made = many([nic()])
+    made.rfs_s = 1e-9
+    before = made.settings()
+    decisions, memory = run(made, 2 * MIN_FIGURES + 10)
+    assert "RFS cost more than it saved here, 0.2" in decisions[-1].sentence
+    assert "per gigabit received" in decisions[-1].sentence
+    assert made.settings() == before
+    made.time_s += 3000
+    assert run(made, 2, memory=memory)[0][-1].proposals == []
+    made.time_s += 1000
+    _, memory = run(made, MIN_FIGURES + 1, memory=memory)
+    assert made.entries > 0
+
+
+def test_rfs_stays_on_whatever_it_costs_if_that_is_wanted() -> None:
+    made = many([nic()])
+    made.rfs_s = 1e-9
+    run(made, 60, FlowSteering(rfs="on"))
+    assert near(made)[1] == 1.0
+
+
+def test_without_known_cpu_time_rfs_is_not_tried() -> None:
+    made = many([nic()])
+    view = made.view()
+    memory = FlowSteeringMemory()
+    for number in range(20):
+        one = replace(view, load=replace(view.load, system=[]), time_s=5.0 * number)
+        decision = decide(one, FlowSteering(), Scope(), memory)
+        memory = decision.memory  # type: ignore[assignment]  # its own
+    assert decision.proposals == []
+    assert "the CPU time is not known" in decision.sentence
+
+
+def test_rfs_that_was_on_before_is_left_alone() -> None:
+    made = many([nic(flow_cnt=dict.fromkeys(range(8), 4096))])
+    made.entries = 32_768
+    decisions, memory = run(made)
+    assert made.written == []
+    assert "this policy did not switch it on" in decisions[-1].sentence
+    assert memory.rfs.values == {}
+
+
+def test_rfs_ends_with_the_traffic_and_everything_is_as_before() -> None:
+    made = many([nic()])
+    before = made.settings()
+    _, memory = run(made)
+    made.flows = []
+    run(made, 15, memory=memory)
+    assert made.settings() == before
+
+
+# Machines of other shapes
+
+
+def test_a_driver_reset_loses_rules_and_table_and_both_are_asserted_again_once() -> None:
+    made = few([nic(slots=8)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    rules, table = made.nics[0].rules, made.nics[0].table
+    made.nics[0].reset()
+    decisions, memory = run(made, 6, FlowSteering(rfs="off"), memory)
+    assert (made.nics[0].rules, made.nics[0].table) == (rules, table)
+    assert [len(decision.proposals) for decision in decisions] == [9, 0, 0, 0, 0, 0]
+
+
+def test_a_hot_plugged_cpu_and_queue_are_taken_into_account() -> None:
+    made = few([nic(slots=64)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    made.nics[0].irq_cpus = list(range(4))
+    made.nics[0].table = [n % 4 for n in range(128)]
+    made.nics[0].rules = {}
+    _, memory = run(made, 30, FlowSteering(rfs="off"), memory)
+    assert all(int(rule.split()[-1]) < 4 for rule in made.nics[0].rules.values())
+    assert set(made.nics[0].table) <= set(range(4))
+
+
+def test_rfs_of_a_bond_is_set_on_its_nics_and_its_flows_get_no_rules() -> None:
+    made = many([nic(), nic(name="eth1", first_irq=60)])
+    view = made.view()
+    bond = make_netdev("bond0", "bonding", virtual=True)
+    tasks = [
+        replace(
+            task,
+            rx_placements=[replace(each, netdev="bond0") for each in task.rx_placements],
+            flows=[replace(flow, netdev="bond0") for flow in task.flows],
+        )
+        for task in view.tasks
+    ]
+    load = replace(view.load, netdevs=[replace(each, name="bond0") for each in view.load.netdevs[:1]])
+    inventory = replace(view.inventory, netdevs=[*view.inventory.netdevs, bond])
+    memory = FlowSteeringMemory()
+    for number in range(MIN_FIGURES):
+        one = replace(view, tasks=tasks, load=load, inventory=inventory, time_s=5.0 * number)
+        decision = decide(one, FlowSteering(), Scope(), memory)
+        memory = decision.memory  # type: ignore[assignment]  # its own
+    assert {proposal.key.split("/")[1] for proposal in decision.proposals} == {"eth0", "eth1", "rps_sock_flow_entries"}
+
+
+def test_an_sriov_function_without_rules_and_table_uses_rfs() -> None:
+    made = few([nic(rss_writable=False)])
+    run(made)
+    assert near(made)[0] < 0.3
+    assert near(made)[1] == 1.0
+
+
+# Properties
+
+
+@st.composite
+def plants(draw: st.DrawFn) -> Plant:
+    """Machines of every shape with up to two NICs, foreign rules, and flows of every size."""
+    return _furnished(draw(topologies(max_cpus=32)), draw(st.randoms(use_true_random=True)))
+
+
+def _furnished(topology: Topology, random: Random) -> Plant:
+    online = sorted(topology.online())
+    nics = []
+    for n in range(random.randint(1, 2)):
+        queues = random.randint(1, 8)
+        slots = random.choice([None, 0, 2, 16])
+        foreign = {0: "flow-type udp4 dst-port 53 action 0"} if slots else {}
+        made = Nic(f"eth{n}", [random.choice(online) for _ in range(queues)], [e % queues for e in range(64)], slots)
+        made.first_irq, made.rules, made.foreign = 40 + 100 * n, foreign, frozenset(foreign)
+        made.rss_writable = random.random() < 0.7
+        nics.append(made)
+    usable = sorted(topology.online() - topology.isolated_cpus) or online
+    processes = []
+    for pid in range(100, 100 + random.randint(1, 6)):
+        cpu = random.choice(usable)
+        processes.append(Process(pid, cpu, random.choice([str(cpu), f"0-{max(online)}"]), random.uniform(0, 0.6)))
+    flows = [
+        Flow(
+            random.choice(processes).pid, 10_000 + n, random.choice([1e4, 1e6, 1e7, 1e8]), random.getrandbits(31),
+            random.choice(nics).name, random.choice(["tcp", "udp"]),
+        )
+        for n in range(random.randint(0, 30))
+    ]  # fmt: skip
+    return Plant(topology, nics, processes, flows)
+
+
+def check_round(made: Plant, view: View, decision: Decision) -> None:
+    """What must hold for the proposals of every round."""
+    usable = view.topology.online() - view.topology.isolated_cpus
+    alive = {rule_value(flow, 0).rpartition(" ")[0] for task in view.tasks for flow in task.flows}
+    for proposal in decision.proposals:
+        if "/flow-rule/" in proposal.key and proposal.value != "none":
+            fields, _, queue = proposal.value.rpartition(" ")
+            assert fields in alive, "a rule for a flow that does not exist"
+            assert made.nics[int(proposal.key[len("netdev/eth")])].irq_cpus[int(queue)] in usable
+
+
+@settings(max_examples=60)
+@given(made=plants())
+def test_every_machine_settles_within_the_bounds_and_is_restored(made: Plant) -> None:
+    before = made.settings()
+    memory = FlowSteeringMemory()
+    for _ in range(40):
+        view = made.view()
+        decision = decide(view, FlowSteering(), Scope(), memory)
+        check_round(made, view, decision)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = msgspec.json.decode(msgspec.json.encode(decision.memory), type=FlowSteeringMemory)
+        made.apply((proposal.key, proposal.value) for proposal in decision.proposals)
+        assert all(nic.slots is None or len(nic.rules) <= nic.slots for nic in made.nics)
+    for times in made.moved.values():
+        assert all(later - earlier >= 30.0 for earlier, later in pairwise(times))
+    decisions, memory = run(made, 8, memory=memory)
+    moves = [p.key for decision in decisions for p in decision.proposals if "rps" not in p.key]
+    assert moves == []
+    made.flows = []
+    run(made, 30, memory=memory)
+    assert made.settings() == before
+
+
+@settings(max_examples=60)
+@given(made=plants())
+def test_the_same_input_gives_the_same_output_and_the_input_is_not_changed(made: Plant) -> None:
+    _, memory = run(made, 8)
+    frozen = msgspec.json.encode(memory)
+    view = made.view()
+    assert decide(view, FlowSteering(), Scope(), memory) == decide(view, FlowSteering(), Scope(), memory)
+    assert msgspec.json.encode(memory) == frozen
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_on_captured_machines_no_cpu_is_isolated_or_offline_and_it_settles(name: str) -> None:
+    made = _furnished(captured_topology(name), Random(name))  # noqa: S311, a machine, not a secret
+    memory, spec = FlowSteeringMemory(), FlowSteering(rfs="on", dwell_s=5.0)
+    for _ in range(12):
+        view = made.view()
+        decision = decide(view, spec, Scope(), memory)
+        check_round(made, view, decision)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = decision.memory
+        made.apply((proposal.key, proposal.value) for proposal in decision.proposals)
+    assert decide(made.view(), spec, Scope(), memory).proposals == []
