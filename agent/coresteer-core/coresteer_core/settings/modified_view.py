@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.receive import predict_received, receive_irqs, received_traffic, timer_params
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
-from coresteer_core.settings.steered_flows import RFS_TABLE, steer_flows
+from coresteer_core.settings.steered_flows import RFS_TABLE, steer_flows, with_rules
 
 _PACKETS = 300
 """Packets to simulate for a ratio of interrupt rates; few, as a backtest simulates once for each view."""
@@ -111,16 +111,8 @@ class ModifiedView:
             netdev,
             params=netdev.params | self._params.get((netdev.name, None), {}),
             queues=queues,
-            flow_rules=_with_rules(netdev.flow_rules, self._rules.get(netdev.name, {})),
+            flow_rules=with_rules(netdev.flow_rules, self._rules.get(netdev.name, {})),
         )
-
-
-def _with_rules(table: FlowRuleTable | None, values: Mapping[int, str]) -> FlowRuleTable | None:
-    if table is None or not values:
-        return table
-    rules = [rule for rule in table.rules if rule.location not in values]
-    rules += [FlowRule(location, value, ours=True) for location, value in values.items() if value]
-    return replace(table, rules=sorted(rules, key=lambda rule: rule.location))
 
 
 def _rate_factors(view: View, netdevs: list[Netdev]) -> dict[int, float]:

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Netdev, Queue
 from coresteer_core.node.tasks import HeavyFlow, NetTask, RxPlacement
 from coresteer_core.settings.flow_rule_text import Rule, parse_rule
 
@@ -18,6 +18,15 @@ def rfs_queues(inventory: Inventory, netdev: Netdev) -> frozenset[str]:
     if inventory.settings.get(RFS_TABLE, "0") == "0":
         return frozenset()
     return frozenset(queue.name for queue in netdev.queues if queue.params.get("rps_flow_cnt", "0") != "0")
+
+
+def with_rules(table: FlowRuleTable | None, values: Mapping[int, str]) -> FlowRuleTable | None:
+    """Return a NIC's table after Coresteer has set these rules (by location, empty: deleted)."""
+    if table is None or not values:
+        return table
+    rules = [rule for rule in table.rules if rule.location not in values]
+    rules += [FlowRule(location, value, ours=True) for location, value in values.items() if value]
+    return replace(table, rules=sorted(rules, key=lambda rule: rule.location))
 
 
 def steer_flows(tasks: list[NetTask], inventory: Inventory, netdevs: Mapping[str, Netdev]) -> list[NetTask]:
