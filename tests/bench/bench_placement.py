@@ -23,7 +23,7 @@ from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_core.node.distance import Locality
-from coresteer_core.policies.base import Mode, Scope
+from coresteer_core.policies.base import Mode, PolicySpec, Scope
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.network_process.policy import NetworkProcess
 
@@ -109,27 +109,36 @@ def command_prefix(namespace: str) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def enforcing() -> Iterator[None]:
-    """Run the agent in the receiver's namespace with network-process in force and without a backend."""
-    spec = NetworkProcess(max_distance=Locality.CPU, max_load=1.0)
-    policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=Scope(netdevs=["veth*"]))
+def agent_enforcing(spec: PolicySpec, scope: Scope, prefix: Sequence[str] = ()) -> Iterator[Path]:
+    """Run the agent with a policy in force and without a backend; yield its state folder, which has its log.
+
+    prefix: of its command.
+    """
+    policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=scope)
     with tempfile.TemporaryDirectory() as state_dir:
         PoliciesFile(Path(state_dir, "agent/policies.json"), Path("/")).write(PolicyState([policy]))
         key = NodeKey("http://127.0.0.1:1", 1, "bench", "csk_bench")
         Path(state_dir, "agent/key.json").write_bytes(msgspec.json.encode(key))
         options = ("--backend", key.backend, "--state-dir", state_dir)
         with Path(state_dir, "log").open("w") as log:
-            agent = subprocess.Popen(
-                [*command_prefix(RECEIVER), sys.executable, "-m", "coresteer_agent", "run", *options], stderr=log
-            )
+            agent = subprocess.Popen([*prefix, sys.executable, "-m", "coresteer_agent", "run", *options], stderr=log)
         try:
-            yield
+            yield Path(state_dir)
         finally:
             agent.terminate()
             agent.wait()
-            said = Path(state_dir, "log").read_text()
-            if "Applied and read back" not in said:
-                print(f"The policy changed nothing in this run. The agent said:\n{said}", file=sys.stderr)
+            restore = [*prefix, sys.executable, "-m", "coresteer_agent", "restore", "--state-dir", state_dir]
+            subprocess.run(restore, check=False, stdout=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def enforcing() -> Iterator[None]:
+    """Run the agent in the receiver's namespace with network-process in force."""
+    spec = NetworkProcess(max_distance=Locality.CPU, max_load=1.0)
+    with agent_enforcing(spec, Scope(netdevs=["veth*"]), command_prefix(RECEIVER)) as state_dir:
+        yield
+        if "Applied and read back" not in (said := Path(state_dir, "log").read_text()):
+            print(f"The policy changed nothing in this run. The agent said:\n{said}", file=sys.stderr)
 
 
 def interval(values: Sequence[float]) -> str:

@@ -2,15 +2,16 @@
 
     python -m tests.bench.bench_steering [--blocks 12] [--seconds 3] [--traffic NAME ...] [--regimes NAME ...]
 
-As root. Two network namespaces of the bench's own, joined by a veth pair. A block measures every regime once, in a
-shuffled order, with both processes running throughout, and divides each by the default of the same block. CPU time is
-that of the two processes and of the machine's interrupts (irq and softirq of /proc/stat), so other programs of the
-machine count only with their interrupts. RFS needs rps_sock_flow_entries, a setting of the whole machine, which is 0
-unless an administrator set it: it is written within the bench's blocks and restored at the end, also after Ctrl-C.
+As root. The traffic comes from a network namespace of the bench's own, over a veth pair that carries packets as a wire
+does (coresteer_agent.workloads.netns). First an agent runs with flow-steering in force, and what it decides for the
+traffic becomes a regime. Then a block measures every regime once, in a shuffled order, with both processes running
+throughout, and divides each by the default of the same block. RFS needs rps_sock_flow_entries, a setting of the whole
+machine: it is restored at the end, also after Ctrl-C.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import signal
@@ -21,22 +22,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.bench_placement import CPUS, RECEIVER, SENDER, command_prefix, interval, namespaces
+from tests.bench.bench_placement import CPUS, agent_enforcing, interval
+from tests.support.polling import poll
 
-ADDRESS, PORT = "10.99.0.2", 9100
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.workloads.traffic_protocol import READY
+from coresteer_core.policies.base import Scope
+from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
+from coresteer_core.policies.flow_steering.spec import FlowSteering
+
+PORT = 9100
 ENTRIES = Path("/proc/sys/net/core/rps_sock_flow_entries")
 FLOW_ENTRIES = 4096
 SETTLE_S = 0.5
-_QUEUE = "/sys/class/net/veth1/queues/rx-0"
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _LIFE_S = 1200
 """After which both programs end by themselves."""
 
 _RECEIVE = """
 import selectors, socket, sys, time
-small, end = int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+small, end = int(sys.argv[3]), time.monotonic() + float(sys.argv[4])
 ready, buffer = selectors.DefaultSelector(), bytearray(256 * 1024)
-listener = socket.create_server(("", int(sys.argv[1])))
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
 ready.register(listener, selectors.EVENT_READ)
 print("ready", flush=True)
 while time.monotonic() < end:
@@ -72,54 +79,105 @@ while (now := time.monotonic()) < end:
 class Traffic:
     """Four connections. message: bytes of a message that is answered, 0 for a stream. CPUs: None is any.
 
-    bytes_per_s: well below what the machine can carry, so that CPU time is compared at the same rate.
+    bytes_per_s: well below what the machine can carry, so that CPU time is compared at the same rate. arrival: the CPU
+    to which RPS hands all packets, in place of an interrupt; None: they stay on the CPU that sends them.
     """
 
     message: int
     bytes_per_s: float
     sender: int | None
     receiver: int | None
+    arrival: int | None = None
 
 
 @dataclass(frozen=True)
 class Steering:
-    """Settings of the veth's one receive queue, and of the machine."""
+    """Settings of the veth pair's one receive queue, and of the machine."""
 
-    rps: int = 0
+    rps: int
     flow_count: int = 0
     entries: int = 0
 
-    def write(self) -> None:
-        _write(f"{_QUEUE}/rps_cpus", f"{self.rps:x}")
-        _write(f"{_QUEUE}/rps_flow_cnt", str(self.flow_count))
+    def write(self, netdev: str) -> None:
+        """Write the settings."""
+        _queue(netdev, "rps_cpus").write_text(f"{self.rps:x}")
+        _queue(netdev, "rps_flow_cnt").write_text(str(self.flow_count))
         ENTRIES.write_text(str(self.entries))
 
 
+def read_steering(netdev: str) -> Steering:
+    """Return the present settings."""
+    rps = int(_queue(netdev, "rps_cpus").read_text().replace(",", ""), 16)
+    return Steering(rps, int(_queue(netdev, "rps_flow_cnt").read_text()), int(ENTRIES.read_text()))
+
+
+def _queue(netdev: str, name: str) -> Path:
+    return Path(f"/sys/class/net/{netdev}/queues/rx-0/{name}")
+
+
+_FIRST, _LAST = CPUS[0], CPUS[-1]
 TRAFFIC = {
-    "stream, a CPU each": Traffic(0, 200e6, CPUS[-1], CPUS[0]),
+    "stream, a CPU each": Traffic(0, 200e6, _FIRST, _LAST, arrival=_FIRST),
     "stream, placed by the kernel": Traffic(0, 200e6, None, None),
-    "requests of 256 B, a CPU each": Traffic(256, 1.5e6, CPUS[-1], CPUS[0]),
+    "requests of 256 B, a CPU each": Traffic(256, 1.5e6, _FIRST, _LAST, arrival=_FIRST),
     "requests of 256 B, placed by the kernel": Traffic(256, 1.5e6, None, None),
+    "requests of 256 B, placed by the kernel, arriving on one CPU": Traffic(256, 1.5e6, None, None, arrival=_FIRST),
 }
-DEFAULT = Steering()
-REGIMES = {
-    "default": DEFAULT,
-    "RPS on all CPUs": Steering(rps=sum(1 << cpu for cpu in CPUS)),
-    "RFS": Steering(flow_count=FLOW_ENTRIES, entries=FLOW_ENTRIES),
-}
+
+
+def regimes_of(traffic: Traffic) -> dict[str, Steering]:
+    """Return the settings of each regime; the first is what the others are compared with."""
+    arrival = 0 if traffic.arrival is None else 1 << traffic.arrival
+    return {
+        "default": Steering(rps=arrival),
+        "RPS on all CPUs": Steering(rps=sum(1 << cpu for cpu in CPUS)),
+        "RFS": Steering(arrival, FLOW_ENTRIES, FLOW_ENTRIES),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=3, help="measured in each run")
+    parser.add_argument("--decide", type=float, default=90, help="seconds that flow-steering has; 0: it is left out")
     parser.add_argument("--traffic", nargs="+", choices=TRAFFIC, default=list(TRAFFIC))
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that settings are restored then as well
-    with restored(), namespaces():
+    with restored(), veth() as (netdev, address, namespace):
         for name in args.traffic:
-            with running(TRAFFIC[name]) as pids:
-                report(name, blocks(pids, REGIMES, args.blocks, args.seconds))
+            with running(TRAFFIC[name], address, namespace) as pids:
+                regimes = regimes_of(TRAFFIC[name])
+                regimes["default"].write(netdev)
+                if args.decide:
+                    regimes["flow-steering"], why = decided(netdev, args.decide)
+                    print(f"\nflow-steering, {name}: {regimes['flow-steering']}. {why}", flush=True)
+                report(name, blocks(netdev, pids, regimes, args.blocks, args.seconds))
+
+
+@contextlib.contextmanager
+def veth() -> Iterator[tuple[str, str, str]]:
+    """Yield the receiving netdev, its address and the path of the sender's namespace; all end with this process."""
+    command = [sys.executable, "-m", "coresteer_agent.workloads.netns", json.dumps({"parent": os.getpid()})]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready, *rest = process.stdout.readline().split()
+            if ready != READY:
+                sys.exit(" ".join([ready, *rest]))
+            yield rest[0], rest[1], rest[2]
+        finally:
+            process.kill()
+
+
+def decided(netdev: str, seconds: float) -> tuple[Steering, str]:
+    """Return the settings that an agent has made after some seconds of flow-steering, and why; it restores them."""
+    before = read_steering(netdev)
+    with agent_enforcing(FlowSteering(), Scope(netdevs=[netdev])) as state_dir:
+        time.sleep(seconds)
+        found = read_steering(netdev)
+        memory = PoliciesFile(state_dir / "agent/policies.json", Path("/")).read().memory.memories.get("bench")
+    poll(lambda: read_steering(netdev) == before)
+    return found, memory.rfs.why if isinstance(memory, FlowSteeringMemory) else ""
 
 
 @contextlib.contextmanager
@@ -133,12 +191,11 @@ def restored() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running(traffic: Traffic) -> Iterator[list[int]]:
+def running(traffic: Traffic, address: str, namespace: str) -> Iterator[list[int]]:
     """Run the two programs, before other programs of the machine (nice); yield their PIDs, the receiver's first."""
-    receive = _program(RECEIVER, traffic.receiver, _RECEIVE, str(PORT), str(traffic.message), str(_LIFE_S))
-    arguments = (ADDRESS, str(PORT), str(traffic.message), str(_LIFE_S), str(traffic.bytes_per_s))
-    send = _program(SENDER, traffic.sender, _SEND, *arguments)
-    with subprocess.Popen(receive, stdout=subprocess.PIPE) as receiver:
+    arguments = (address, str(PORT), str(traffic.message), str(_LIFE_S), str(traffic.bytes_per_s))
+    send = ["nsenter", f"--net={namespace}", *_program(traffic.sender, _SEND, *arguments)]
+    with subprocess.Popen(_program(traffic.receiver, _RECEIVE, *arguments), stdout=subprocess.PIPE) as receiver:
         try:
             assert receiver.stdout is not None
             receiver.stdout.readline()
@@ -151,40 +208,38 @@ def running(traffic: Traffic) -> Iterator[list[int]]:
             receiver.kill()
 
 
-def _program(namespace: str, cpu: int | None, code: str, *arguments: str) -> list[str]:
+def _program(cpu: int | None, code: str, *arguments: str) -> list[str]:
     pinned = () if cpu is None else ("taskset", "-c", str(cpu))
-    return [*command_prefix(namespace), "nice", "-n", "-20", *pinned, sys.executable, "-c", code, *arguments]
+    return ["nice", "-n", "-5", *pinned, sys.executable, "-c", code, *arguments]
 
 
 def blocks(
-    pids: list[int], regimes: dict[str, Steering], count: int, seconds: float
+    netdev: str, pids: list[int], regimes: dict[str, Steering], count: int, seconds: float
 ) -> dict[str, list[tuple[float, float]]]:
     """Return Gbit/s and CPU seconds per gigabit of each regime, one pair for each block."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in regimes}
     order = random.Random(7)  # noqa: S311 - an order of runs, not a secret
     for _ in range(count):
         for name in order.sample(list(regimes), len(regimes)):
-            regimes[name].write()
+            regimes[name].write(netdev)
             time.sleep(SETTLE_S)
-            found[name].append(measure(pids, seconds))
-    DEFAULT.write()
+            found[name].append(measure(netdev, pids, seconds))
     return found
 
 
-def measure(pids: list[int], seconds: float) -> tuple[float, float]:
+def measure(netdev: str, pids: list[int], seconds: float) -> tuple[float, float]:
     """Return Gbit/s, and CPU seconds per gigabit."""
-    before = (time.monotonic(), received_bytes(pids[0]), cost_s(pids))
+    before = (time.monotonic(), received_bytes(netdev), cost_s(pids))
     time.sleep(seconds)
-    after = (time.monotonic(), received_bytes(pids[0]), cost_s(pids))
+    after = (time.monotonic(), received_bytes(netdev), cost_s(pids))
     took_s, received, cost = (new - old for new, old in zip(after, before, strict=True))
     gigabits = received * 8 / 1e9
     return gigabits / took_s, cost / gigabits
 
 
-def received_bytes(pid: int) -> int:
-    """Return the bytes that the receiving end of the veth pair has received."""
-    rows = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
-    return next(int(row.split()[1]) for row in rows if row.lstrip().startswith("veth1:"))
+def received_bytes(netdev: str) -> int:
+    """Return the bytes that a netdev has received."""
+    return int(Path(f"/sys/class/net/{netdev}/statistics/rx_bytes").read_text())
 
 
 def cost_s(pids: list[int]) -> float:
@@ -202,10 +257,6 @@ def cost_s(pids: list[int]) -> float:
             if int(path.parent.name) not in pids and not name.startswith("ksoftirqd"):
                 others += sum(map(int, rest.split()[11:15]))  # of its ended children, too
     return (busy - others) * _TICK_S
-
-
-def _write(path: str, value: str) -> None:
-    subprocess.run([*command_prefix(RECEIVER), "sh", "-c", f"echo {value} > {path}"], check=True)
 
 
 def report(name: str, found: dict[str, list[tuple[float, float]]]) -> None:

@@ -12,7 +12,7 @@ from tests.lab.rig import Guest
 _SOURCE_PORT = 20_000
 _UDP_BYTES = 1_400
 _REQUEST_PAUSE_MS = 20
-_REQUESTS = "requests.log"
+_REQUESTS, _SERVER = "requests.log", "serve.log"
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,22 @@ MIXES = {
 @contextmanager
 def traffic(guest: Guest, mix: Mix, seconds: float) -> Iterator[None]:
     """Run a mix's consumers and senders for at most some seconds; their lines go to the consumers' logs."""
-    programs = [_programs(mix, each, _SOURCE_PORT + 100 * n, seconds) for n, each in enumerate(mix.consumers)]
-    served = ("--seconds", str(seconds))
+    arguments = [_arguments(mix, each, _SOURCE_PORT + 100 * n, seconds) for n, each in enumerate(mix.consumers)]
+    logs = [each.log for each in mix.consumers]
+    receivers = [("tests.lab.consumer", log, receive) for log, (receive, _) in zip(logs, arguments, strict=True)]
+    receivers.append(("tests.lab.traffic", _SERVER, ["serve", "--seconds", str(seconds)]))
+    senders = [("tests.lab.traffic", f"{log}-sender", send) for log, (_, send) in zip(logs, arguments, strict=True)]
+    launch = ("python", "-m", "tests.lab.steering.launch")
     try:
-        guest.start("python", "-m", "tests.lab.traffic", "serve", *served, output="serve.log")
-        for each, (receive, _) in zip(mix.consumers, programs, strict=True):
-            guest.start("python", "-m", "tests.lab.consumer", *receive, output=each.log)
-        for log in ["serve.log", *(each.log for each in mix.consumers)]:
+        for log in (*logs, _SERVER):
+            (guest.share / log).write_text("")
+        guest.start(*launch, json.dumps(receivers), output="receivers.log")
+        for log in (*logs, _SERVER):
             await_said(guest, log, "ready")
-        for each, (_, send) in zip(mix.consumers, programs, strict=True):
-            program = ("python", "-m", "tests.lab.traffic", *send)
-            guest.start("ip", "netns", "exec", PEER, *program, output=f"sender-{each.port}")
+        guest.start("ip", "netns", "exec", PEER, *launch, json.dumps(senders), output="senders.log")
         yield
     finally:
-        guest.run("pkill", "-f", "tests.lab.(traffic|consumer)", check=False)
+        guest.run("pkill", "-f", "tests.lab.(steering|traffic|consumer)", check=False)
 
 
 def ask(guest: Guest, seconds: float) -> None:
@@ -103,8 +105,8 @@ def answered_p99_us(guest: Guest) -> float | None:
     return found or None
 
 
-def _programs(mix: Mix, each: Consumer, source_port: int, seconds: float) -> tuple[list[str], list[str]]:
-    """Return the arguments of a consumer's program and of its sender's."""
+def _arguments(mix: Mix, each: Consumer, source_port: int, seconds: float) -> tuple[list[str], list[str]]:
+    """Return the arguments of a consumer and of its sender."""
     peer = ".".join([*each.address.split(".")[:3], "9"])
     receive = ["--port", str(each.port), "--seconds", str(seconds), "--life", str(mix.life_s)]
     send = ["--to", each.address, "--port", str(each.port), "--flows", str(each.flows)]
