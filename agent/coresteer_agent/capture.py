@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.collect import controllers, files, irq, netdev
 from coresteer_agent.collect.tasks import TaskScanner
@@ -95,7 +96,8 @@ def capture(root: Path, folder: Path) -> Captured:
     if netlink := _guarded(lambda: queues.read_netlink_queues(root)):
         (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(netlink))
     if scaling := _guarded(lambda: netdev_settings.read_ethtool_settings(root, netdev.netdev_names(root))):
-        (folder / netdev_settings.ETHTOOL_PATH).write_bytes(msgspec.json.encode(scaling))
+        private = {name: replace(each, flow_rules=None) for name, each in scaling.items()}  # rules name addresses
+        (folder / netdev_settings.ETHTOOL_PATH).write_bytes(msgspec.json.encode(private))
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
         manifest.write(

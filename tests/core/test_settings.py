@@ -12,6 +12,7 @@ from coresteer_core.settings import (
     Channels,
     CpusetCpus,
     CpusetMems,
+    FlowRuleSlot,
     IrqAffinity,
     KernelParameter,
     NetdevParam,
@@ -92,6 +93,7 @@ ANY_SETTING = st.one_of(
     st.builds(Xps, st.just("eth0"), st.integers(0, 99_999)),
     st.builds(RssTable, st.just("eth0")),
     st.builds(Channels, st.just("eth0")),
+    st.builds(FlowRuleSlot, st.sampled_from(["eth0", "enp3s0f1np1"]), st.integers(0, 99_999)),
     st.builds(
         NetdevParam,
         st.sampled_from(["eth0", "enp3s0f1np1"]),
@@ -116,6 +118,7 @@ def test_parsing_the_key_of_any_setting_returns_the_setting(setting: Setting) ->
     ["netdev/../rss", "netdev/./rss", "netdev/eth0;reboot/rss", "netdev/-eth0/rss", "netdev/a/b/rss", "netdev//rss",
      "netdev/abcdefghijklmnop/rss", "netdev/eth0/tx-0/rps", "netdev/eth0/rx-0/xps", "netdev/eth0/rx-00/rps",
      "netdev/eth0/coalesce/rx-msecs", "netdev/eth0/rx-0/coalesce/tx-usecs", "netdev/eth0/rx-0/ring/rx",
+     "netdev/eth0/flow-rule", "netdev/eth0/flow-rule/", "netdev/eth0/flow-rule/07", "netdev/eth0/rx-0/flow-rule/7",
      "netdev/eth0/rps_flow_cnt", "netdev/eth0/tx-0/rps_flow_cnt", "netdev/eth0/rx-0/threaded", "kernel/somaxconn",
      "netdev/eth0/tx-0/gro_flush_timeout", "netdev/eth0/rx-00/coalesce/rx-usecs", "netdev/eth0/ring/rx\n",
      "task/0/affinity", "task/-1/affinity", "task/812/nicer", "task/0/nice", "cgroup/cpu.weight", "cgroup//cpu.weight",

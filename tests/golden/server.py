@@ -5,7 +5,7 @@ from tests.golden.samples import made
 from tests.support.views import make_topology
 
 from coresteer_core.node.cpusets import Cpuset
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.nic import DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, RxPlacement
@@ -45,8 +45,13 @@ def view(controllers: tuple[str, ...] = ()) -> View:
             Queue(f"tx-{n}", 40 + n, "netlink", 100 + n, None, "none", _own(params, "tx")),
         )
     ]
+    rules = [
+        FlowRule(2, "flow-type udp4 dst-port 53 action 1"),
+        FlowRule(3, "flow-type tcp4 dst-port 22 action 0", ours=True),
+    ]
     eth0 = Netdev("eth0", "mlx5_core", 10**11, 1500, 0, True, False, False, queues, "combined 4", "combined 16",
-                  "0,1,2,3", whole, {"ring/rx": "8192", "ring/tx": "8192"})  # fmt: skip
+                  "0,1,2,3", whole, {"ring/rx": "8192", "ring/tx": "8192"},
+                  flow_rules=FlowRuleTable(16, rules))  # fmt: skip
     eth1 = Netdev("eth1", "igb", 10**9, 1500, 1, True, False, True, [Queue("rx-0", 50, "name", None, "0-3")],
                   params={"coalesce/rx-usecs": "3", "gro_flush_timeout": "0"})  # fmt: skip
     irqs = [

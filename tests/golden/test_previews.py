@@ -46,6 +46,10 @@ DESIRED: dict[str, list[tuple[str, str]]] = {
         ("netdev/eth1/tx-0/xps", "1"), ("netdev/eth9/tx-0/xps", "1"), ("netdev/eth0/rx-0/rps_flow_cnt", "4096"),
         ("netdev/eth0/rx-0/rps_flow_cnt", "5000"), ("netdev/eth1/rx-0/rps_flow_cnt", "4096"),
         ("netdev/eth1/ntuple", "on"), ("kernel/rps_sock_flow_entries", "32768"),
+        ("netdev/eth0/flow-rule/7", "flow-type tcp4 dst-ip 10.0.0.1 dst-port 80 action 3"),
+        ("netdev/eth0/flow-rule/7", "flow-type tcp4 dst-port 80 action 9"), ("netdev/eth0/flow-rule/2", "none"),
+        ("netdev/eth0/flow-rule/3", "none"), ("netdev/eth0/flow-rule/99", "none"), ("netdev/eth1/flow-rule/7", "none"),
+        ("netdev/eth0/flow-rule/7", "flow-type tcp6 dst-ip 10.0.0.1 dst-port 80 action 3"),
         ("kernel/rps_sock_flow_entries", "40000"), ("kernel/netdev_budget", "600"), ("kernel/busy_poll", "50"),
     ],
     "RSS table and channels": [

@@ -5,7 +5,7 @@ value, and workloads of experiments write to objects that they created.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -114,6 +114,8 @@ class Executor:
         found = self._read(setting)
         if isinstance(found, Result):
             return found
+        if (foreign := self._foreign(setting, found)) is not None:
+            return foreign
         if self._has_value(setting, found, value):
             sentence = f"{setting.describe()} is already set to {shorten_value(value)}."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
@@ -208,6 +210,11 @@ class Executor:
         """Return the keys of the settings whose original value is journaled, as of the journal's last use."""
         return self._journal.changed_settings
 
+    @property
+    def own_values(self) -> Mapping[str, Collection[str]]:
+        """Return the values that are Coresteer's, by key, of settings that keep others' values (Setting.unowned)."""
+        return self._journal.own
+
     def original_actions(self) -> list[Action]:
         """Return actions that restore every original, moves of memory last. Raises OSError or JournalError."""
         actions = [Action(key, "", original, "") for key, original in reversed(self._journal.originals().items())]
@@ -257,11 +264,39 @@ class Executor:
         )
         return _result(setting, Outcome.FAILED, sentence, found, found)
 
+    def _foreign(self, setting: Setting, found: str) -> Result | None:
+        """Return a Result that refuses to overwrite another program's value of a setting; None if it is Coresteer's."""
+        if setting.unowned is None or found in (setting.unowned, *self._journal.own_values(setting.key)):
+            return None
+        return _result(setting, Outcome.REFUSED, setting.foreign_sentence(found), found, found)
+
+    def _claim(self, setting: Setting, value: str) -> Result | None:
+        """Read a setting that keeps others' values just before its write, and journal that the value is Coresteer's.
+
+        Returns a Result if the setting must not be written. Deleting needs no record, so that undo needs no disk.
+        """
+        if setting.unowned is None:
+            return None
+        found = self._read(setting)
+        if isinstance(found, Result):
+            return found
+        if (foreign := self._foreign(setting, found)) is None and value != setting.unowned:
+            try:
+                self._journal.record_own(setting.key, [*({found} - {setting.unowned, value}), value])
+            except OSError as error:
+                sentence = (
+                    f"The journal cannot be written ({journal_error_text(error)}), so {setting.describe()} stays."
+                )
+                return _result(setting, Outcome.FAILED, sentence, found, found)
+        return foreign
+
     def _restore(self, setting: Setting, value: str, was: str) -> Steps[Result]:
         if (unsupported := self._unsupported(setting)) is not None:
             return unsupported
         now = self._read(setting)
         found = None if isinstance(now, Result) else now
+        if found is not None and (foreign := self._foreign(setting, found)) is not None:
+            return replace(foreign, outcome=Outcome.UNSUPPORTED)  # Coresteer's rule is gone, so nothing is to be undone
         if found is not None and self._has_value(setting, found, value):
             sentence = f"{setting.describe()} is {shorten_value(value)}, as before."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
@@ -346,6 +381,8 @@ class Executor:
         return _result(setting, Outcome.FAILED, sentence)
 
     def _write(self, setting: Setting, value: str, found: str | None, done: str) -> Steps[Result]:
+        if (unclaimed := self._claim(setting, value)) is not None:
+            return unclaimed
         try:
             for _ in self._tunable(setting).write_in_steps(value):
                 yield
@@ -367,6 +404,9 @@ class Executor:
                 setting, Outcome.FAILED, f"{done} But its value could not be read back: {after.sentence}", found
             )
         accepted = self._has_value(setting, after, value)
+        if setting.unowned is not None and not accepted and after != setting.unowned:
+            with suppress(OSError):  # the driver altered the rule, which is Coresteer's nevertheless
+                self._journal.record_own(setting.key, [value, after])
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:
             sentence = (

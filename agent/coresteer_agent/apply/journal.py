@@ -67,13 +67,20 @@ class Restored(Struct, frozen=True, tag="restored"):
     key: str
 
 
+class Own(Struct, frozen=True, tag="own"):
+    """Journal record before a setting that keeps others' values is written. values: those that may be Coresteer's."""
+
+    key: str
+    values: list[str]
+
+
 class Changed(Struct, frozen=True, tag="change"):
     """Journal record of a change's state; the last record of a change is valid."""
 
     change: Change
 
 
-Record: TypeAlias = Opened | Writing | Restored | Changed
+Record: TypeAlias = Opened | Writing | Restored | Own | Changed
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
@@ -186,6 +193,19 @@ class Journal:
         """Record a setting's value before its first write; it is on disk (fsync) on return. Raises OSError."""
         self._append(Writing(change_id, key, found, owners))
 
+    def own_values(self, key: str) -> list[str]:
+        """Return which values of a setting that keeps others' values are Coresteer's; empty if none is."""
+        return self._own.get(key, [])
+
+    @property
+    def own(self) -> dict[str, list[str]]:
+        """Return own_values() by key, as of the journal's last use."""
+        return self._own
+
+    def record_own(self, key: str, values: list[str]) -> None:
+        """Record which values of a setting are Coresteer's, present or about to be written. Raises OSError."""
+        self._append(Own(key, values))
+
     def record_delegated(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
         """Record the values and owners of settings that another program may write from now on. Raises OSError."""
         self._append(*(Writing(change_id, key, value, owners) for key, (value, owners) in found.items()))
@@ -209,6 +229,7 @@ class Journal:
         self._header: Opened | None = None
         self._originals: dict[str, str] = {}
         self._owners: dict[str, list[str]] = {}
+        self._own: dict[str, list[str]] = {}
         self._written: dict[str, set[str]] = {}
         self._changes: dict[str, Change] = {}
         self._foreign: set[str] = set()
@@ -302,8 +323,11 @@ class Journal:
             case Restored():
                 self._originals.pop(record.key, None)
                 self._owners.pop(record.key, None)
+                self._own.pop(record.key, None)
                 for begun in self._written.values():
                     begun.discard(record.key)
+            case Own():
+                self._own[record.key] = record.values
             case Changed():
                 self._changes[record.change.change_id] = record.change
 
@@ -324,6 +348,7 @@ class Journal:
         unreported = changes_after_reboot([self._with_undo(change) for change in self._changes.values()])
         self._originals = {}
         self._owners = {}
+        self._own = {}
         self._written = {}
         self._changes = {change.change_id: change for change in unreported}
         self._rewrite()
@@ -346,6 +371,7 @@ class Journal:
             if self._changes[change_id].state is ChangeState.APPLYING
             for key in sorted(keys)
         ]
+        records += [Own(key, values) for key, values in self._own.items()]
         records += [Changed(change) for change in retained]
         self._copies.replace(msgspec.json.encode(record) for record in records)
         self._grown = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.netdev_common import NetdevHandler
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.linux import ethtool_params, features
+from coresteer_agent.linux import ethtool_params, features, flow_rules
 from coresteer_core.settings import NetdevParam
 from coresteer_core.settings.params import NETDEV_FILES
 
@@ -41,6 +41,9 @@ class NetdevParamHandler(NetdevHandler[NetdevParam]):
         if setting.param in NETDEV_FILES:
             rooted.write_text(root, _path(root, setting), f"{value}\n")
         elif setting.param == "ntuple":
+            found = flow_rules.read_locations(setting.netdev) if value == "off" else None
+            if found is not None and found[1]:  # off removes them, also those of others
+                raise OSError(errno.EBUSY, "the NIC has flow rules, which this would remove; delete them first")
             features.set_ntuple(setting.netdev, on=value == "on")
         else:
             ethtool_params.set_param(setting.netdev, setting.param, value)

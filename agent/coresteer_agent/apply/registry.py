@@ -7,6 +7,7 @@ from typing import Any  # Any: a handler takes only settings of its own kind
 from coresteer_agent.apply.cgroup_weight import CgroupWeightHandler
 from coresteer_agent.apply.channels import ChannelsHandler
 from coresteer_agent.apply.cpuset_file import CpusetHandler
+from coresteer_agent.apply.flow_rule import FlowRuleHandler
 from coresteer_agent.apply.handler import Error, Explanation, Handler
 from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
 from coresteer_agent.apply.kernel_parameter import KernelParameterHandler
@@ -33,6 +34,7 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
     settings.Xps: QueueCpusHandler(),
     settings.RssTable: RssTableHandler(),
     settings.Channels: ChannelsHandler(),
+    settings.FlowRuleSlot: FlowRuleHandler(),
     settings.NetdevParam: NetdevParamHandler(),
     settings.QueueParam: QueueParamHandler(),
     settings.KernelParameter: KernelParameterHandler(),

@@ -2,7 +2,7 @@
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from coresteer_agent.collect.rows import dropped_rows, value_or_none
 from coresteer_agent.linux.addresses import read_addresses_by_netdev
 from coresteer_agent.observe import netdev_settings, queues
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import MAX_ADDRESSES, Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import MAX_ADDRESSES, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.limits import Limits
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
-from coresteer_core.settings import MACHINE_SETTINGS, Setting, SettingError
+from coresteer_core.settings import MACHINE_SETTINGS, FlowRuleSlot, Setting, SettingError
 from coresteer_core.settings.kernel import kernel_controllers
 from coresteer_core.settings.location import (
+    FlowRuleLocation,
     IrqLocation,
     MachineLocation,
     ParamsLocation,
@@ -53,6 +54,7 @@ class InventoryReader:
 
     management: set it to the netdevs that carry the agent's connection, none for a backend on the same machine; until
     then, the netdev of the default route stands in. limits, changed_settings: set them to those of the node.
+    own: set it to the flow rules that Coresteer added, values by key.
     """
 
     def __init__(self, root: Path) -> None:
@@ -60,11 +62,12 @@ class InventoryReader:
         self.management: frozenset[str] | None = None
         self.limits = Limits()
         self.changed_settings: int | None = None
+        self.own: Mapping[str, Collection[str]] = {}
         self._calls = 0
         self._rescan = True
         self._changed_params: set[str] = set()
         self._inventory: Inventory | None = None
-        self._composed_for: tuple[frozenset[str] | None, Limits, int | None] = None, self.limits, None
+        self._composed_for: tuple[object, ...] = ()
         self._sweep: deque[Callable[[], bool]] = deque()
         self._dropped_rows: dict[str, str] = {}
         self._controllers: list[str] = []
@@ -103,7 +106,7 @@ class InventoryReader:
                 return self._reread_steering(name, queue)
             case QueuesLocation():
                 self._rescan = True  # queues and interrupts may have changed
-            case ParamsLocation(name):
+            case ParamsLocation(name) | FlowRuleLocation(name):
                 self._changed_params.add(name)
             case MachineLocation(key):
                 return self._reread_machine_setting(key)
@@ -128,7 +131,7 @@ class InventoryReader:
                     self._inventory = None
         self._changed_params.clear()
         self._calls += 1
-        composed_for, dropped = (self.management, self.limits, self.changed_settings), dropped_rows()
+        composed_for, dropped = (self.management, self.limits, self.changed_settings, dict(self.own)), dropped_rows()
         if self._inventory is None or self._composed_for != composed_for or dropped != self._dropped_rows:
             self._composed_for, self._dropped_rows = composed_for, dropped
             self._inventory = self._compose()
@@ -327,7 +330,16 @@ class InventoryReader:
             addresses=self._addresses.get(device.name, [])[:MAX_ADDRESSES],
             firmware=scaling.firmware,
             rss_entries=scaling.rss_entries,
+            flow_rules=None if scaling.flow_rules is None else self._with_owners(device.name, scaling.flow_rules),
         )
+
+    def _with_owners(self, name: str, table: FlowRuleTable) -> FlowRuleTable:
+        rules = [
+            replace(rule, ours=bool(rule.value) and rule.value in own) if own else rule
+            for rule in table.rules
+            for own in (self.own.get(FlowRuleSlot(name, rule.location).key),)
+        ]
+        return replace(table, rules=rules)
 
 
 def _read_machine_setting(root: Path, setting: Setting) -> str | None:

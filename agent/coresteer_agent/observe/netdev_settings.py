@@ -1,4 +1,4 @@
-"""Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes, ntuple and firmware."""
+"""Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes, ntuple, flow rules and firmware."""
 
 import logging
 from collections.abc import Callable, Container
@@ -12,9 +12,10 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes, real_path
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import NETDEV_FOLDER
-from coresteer_agent.linux import ethtool, ethtool_params, features
+from coresteer_agent.linux import ethtool, ethtool_params, features, flow_rules
 from coresteer_agent.observe.queues import ParamValue, queue_names
 from coresteer_core.bounds import Name
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable
 from coresteer_core.settings import Channels, RssTable
 from coresteer_core.settings.params import PARAMS
 
@@ -37,6 +38,7 @@ class EthtoolSettings(Struct, frozen=True):
     queues: dict[str, dict[str, ParamValue]] = {}
     firmware: Name | None = None
     rss_entries: int | None = None
+    flow_rules: FlowRuleTable | None = None
 
 
 def read_ethtool_settings(root: Path, netdevs: list[str]) -> dict[str, EthtoolSettings]:
@@ -67,7 +69,16 @@ def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
         _read_queue_params(root, netdev, params.values) if params.values else {},
         _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),
         len(rss.table) if rss is not None else None,
+        _read_or_none(netdev, lambda: _read_flow_rules(netdev)),
     )
+
+
+def _read_flow_rules(netdev: str) -> FlowRuleTable | None:
+    table = flow_rules.read_table(netdev)
+    if table is None:
+        return None
+    rules = [FlowRule(location, "" if rule is None else str(rule)) for location, rule in table.rules.items()]
+    return FlowRuleTable(table.size, rules, table.complete)
 
 
 def _read_queue_params(root: Path, netdev: str, names: Container[str]) -> dict[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -152,6 +152,11 @@ class ChangeRunner:
     def changed_settings(self) -> frozenset[str]:
         """Return the keys of the settings that have not their original value."""
         return frozenset() if self._actions is None else self._actions.changed_settings
+
+    @property
+    def own_values(self) -> Mapping[str, Collection[str]]:
+        """Return the values that are Coresteer's, by key, of settings that keep others' values (Setting.unowned)."""
+        return {} if self._actions is None else self._actions.own_values
 
     def restore_all(self) -> frozenset[str]:
         """Begin to restore every original value; return the keys of settings that were restored at once."""

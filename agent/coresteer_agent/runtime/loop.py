@@ -349,6 +349,7 @@ class Agent:
     def _read_inventory(self) -> None:
         self._inventory_reader.limits = limits = self._limits.read()
         self._inventory_reader.changed_settings = len(self._changes.changed_settings)
+        self._inventory_reader.own = self._changes.own_values
         if limits != self._inventory.limits:  # in force even if the rest cannot be read
             self._inventory = replace(self._inventory, limits=limits)
             self._link.send_state(self._inventory)

@@ -7,11 +7,12 @@ import os
 from coresteer_core.node.nic import Timer, selects_adaptive_mode
 from coresteer_core.node.nic_model import TimerParams
 
-_POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
+_POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0", "threaded": "0"}
 DEFAULT_PARAMS = {
     "igb": {
         "coalesce/rx-usecs": "3",
         "coalesce/tx-usecs": "0",
+        "ntuple": "off",
         "ring/rx": "256",
         "ring/tx": "256",
         **_POLLING,
@@ -25,6 +26,7 @@ DEFAULT_PARAMS = {
         "coalesce/tx-frames": "32",
         "coalesce/adaptive-tx": "on",
         "coalesce/cqe-mode-tx": "off",
+        "ntuple": "on",
         "ring/rx": "1024",
         "ring/tx": "1024",
         **_POLLING,

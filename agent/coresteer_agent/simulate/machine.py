@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from coresteer_agent.simulate.coalescing import DEFAULT_PARAMS, PARAM_MAXIMA
 from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.topology import NumaNode, Topology
 from coresteer_core.settings import MACHINE_SETTINGS
 from coresteer_core.settings.kernel import kernel_controllers
@@ -37,7 +37,7 @@ class Fault(StrEnum):
 class Nic(Struct, frozen=True):
     """A model of NIC. queue_name, other_name: names of its interrupts. max_packets_per_s: at full load.
 
-    firmware: its version; older_firmware: that of a failing one.
+    firmware: its version; older_firmware: that of a failing one. flow_rules: its table, None where it has none.
     """
 
     netdev: str
@@ -49,9 +49,21 @@ class Nic(Struct, frozen=True):
     other_name: str
     firmware: str
     older_firmware: str
+    flow_rules: FlowRuleTable | None = None
 
 
-IGB = Nic("eno1", "igb", _GBIT, 8, 160_000, "eno1-TxRx-{}", "eno1", "1.63, 0x800009fa", "1.52, 0x80000765")
+IGB = Nic(
+    "eno1",
+    "igb",
+    _GBIT,
+    8,
+    160_000,
+    "eno1-TxRx-{}",
+    "eno1",
+    "1.63, 0x800009fa",
+    "1.52, 0x80000765",
+    FlowRuleTable(16),
+)
 MLX5 = Nic(
     "enp59s0f0np0",
     "mlx5_core",
@@ -62,6 +74,7 @@ MLX5 = Nic(
     "mlx5_async0@pci:0000:3b:00.0",
     "22.41.1000 (MT_0000000359)",
     "22.31.1014 (MT_0000000359)",
+    FlowRuleTable(64, [FlowRule(63, "flow-type udp4 dst-port 319 action 0")]),  # of others: a PTP daemon's
 )
 ENA = Nic("ens5", "ena", 25 * _GBIT, 8, 2_500_000, "ens5-Tx-Rx-{}", "ena-mgmnt@pci:0000:00:05.0", "0.9.2", "0.9.1")
 NICS = (MLX5, IGB, ENA)
@@ -177,6 +190,7 @@ def _nic(
         ],
         params=DEFAULT_PARAMS[nic.driver],
         params_max=PARAM_MAXIMA[nic.driver],
+        flow_rules=nic.flow_rules,
         firmware=nic.older_firmware if fault is Fault.FAILING_NIC else nic.firmware,
     )
     return netdev, rows

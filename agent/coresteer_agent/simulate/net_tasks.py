@@ -9,14 +9,15 @@ from coresteer_agent.simulate.load import (
     busiest_tasks,
     peak_packets_per_s,
 )
-from coresteer_agent.simulate.machine import Machine
+from coresteer_agent.simulate.machine import ADDRESS, Machine
 from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.tasks import HeavyFlow, NetTask, RxPlacement
 
 _NETWORK_PROGRAMS = frozenset(("nginx", "memcached", "postgres", "envoy", "java"))
 _MAX_QUEUES = 3
+_FIRST_PEER_PORT = 40_000
 _PORTS = {"nginx": [80, 443], "memcached": [11211], "postgres": [5432], "envoy": [10000], "java": [8080]}
 _USERS = {"nginx": "www-data", "memcached": "memcache", "postgres": "postgres"}
 
@@ -36,8 +37,8 @@ def net_tasks(
 ) -> list[NetTask]:
     """Return the processes that use the network at a load level, the busiest first.
 
-    Each uses a few fixed queues of the first NIC. affinities: by PID, all online CPUs where missing. params: values by
-    PID and name that differ from the defaults.
+    Each uses a few fixed queues of the first NIC, with half of the bytes in one flow. affinities: by PID, all online
+    CPUs where missing. params: values by PID and name that differ from the defaults.
     """
     queues = [irq for irq in inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
     if not queues:
@@ -83,6 +84,21 @@ def net_tasks(
                 listens=_PORTS[task.name],
                 clients=[f"10.{place}.0.{1 + task.pid % 250}" for place in range(2)],
                 params={"nice": "0", **params.get(task.pid, {})},
+                flows=[
+                    HeavyFlow(
+                        protocol="tcp",
+                        local=ADDRESS,
+                        local_port=_PORTS[task.name][0],
+                        peer=f"10.0.0.{1 + task.pid % 250}",
+                        peer_port=_FIRST_PEER_PORT + place,
+                        netdev=machine.nic.netdev,
+                        queue=irq.queues[0],
+                        cpu=min(parse_cpu_list(irq.effective or "0")),
+                        rss_entry=None,
+                        rx_bytes_per_s=rx_bytes_per_s / 2,
+                    )
+                    for place, irq in enumerate(its_queues)
+                ],
             )
         )
     return tasks

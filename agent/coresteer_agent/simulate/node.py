@@ -39,9 +39,11 @@ from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 from coresteer_core.protocol import PROTOCOL_VERSION, Hello
 from coresteer_core.settings import Setting
+from coresteer_core.settings.flow_rule import EMPTY
 from coresteer_core.settings.kernel import kernel_controllers
 from coresteer_core.settings.location import (
     CgroupLocation,
+    FlowRuleLocation,
     IrqLocation,
     MachineLocation,
     ParamsLocation,
@@ -49,6 +51,7 @@ from coresteer_core.settings.location import (
     TaskLocation,
 )
 from coresteer_core.settings.memory_nodes import target_shares
+from coresteer_core.settings.steered_flows import rfs_queues, steer_flows, with_rules
 
 _BUFFER_S = 300
 _AGENT_RSS_BYTES = 26 * 1024 * 1024
@@ -181,7 +184,11 @@ class SimulatedNode:
 
     def net_tasks(self) -> list[NetTask]:
         """Return the processes that use the network, at the load of the last interval."""
-        return self._cache.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.task_params)
+        tasks = self._cache.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.task_params)
+        first = self.inventory.netdevs[0]
+        if first.flow_rules == self.machine.nic.flow_rules and not rfs_queues(self.inventory, first):
+            return tasks
+        return steer_flows(tasks, self.inventory, {first.name: first})
 
     def numa(self) -> NumaState | None:
         """Return the memory of NUMA nodes and processes at the load of the last interval; None with a single node."""
@@ -285,6 +292,10 @@ class SimulatedNode:
                 self._set_cgroup_value(path, name, value)
             case ParamsLocation(netdev, None, name):
                 self._set_param(netdev, name, value)
+            case ParamsLocation(netdev, queue_name, name) if queue_name is not None:
+                self._set_queue_param(netdev, queue_name, name, value)
+            case FlowRuleLocation(netdev, location):
+                self._set_flow_rule(netdev, location, value)
             case QueueCpusLocation(netdev, queue_name) if queue_name.startswith("rx-"):
                 self._set_rps(netdev, queue_name, format_cpu_list(setting.cpus(value)))
             case MachineLocation(key):
@@ -324,6 +335,18 @@ class SimulatedNode:
         read_back = driver_response(nic.driver, name, value, nic.params[name])
         self._replace_netdev(netdev, params={**nic.params, name: read_back})
         self._coalescing = self._first_nic_params()
+
+    def _set_queue_param(self, netdev: str, queue_name: str, name: str, value: str) -> None:
+        queues = self._netdev(netdev).queues
+        queues = [replace(q, params={**q.params, name: value}) if q.name == queue_name else q for q in queues]
+        self._replace_netdev(netdev, queues=queues)
+
+    def _set_flow_rule(self, netdev: str, location: int, value: str) -> None:
+        """Insert a flow rule, or delete it. The flows that it matches follow it, the load of interrupts does not."""
+        table = self._netdev(netdev).flow_rules
+        if table is None or location >= table.size:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._replace_netdev(netdev, flow_rules=with_rules(table, {location: "" if value == EMPTY else value}))
 
     def _set_rps(self, netdev: str, queue_name: str, cpus: str) -> None:
         """Set the RPS CPUs of a receive queue; the simulated load does not follow them."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 from coresteer_core.settings.base import KeyForm, Setting, SettingError
 from coresteer_core.settings.cgroup import CgroupWeight
 from coresteer_core.settings.cpusets import CpusetCpus, CpusetMems
+from coresteer_core.settings.flow_rule import FlowRuleSlot
 from coresteer_core.settings.irq import IrqAffinity
 from coresteer_core.settings.kernel import KernelParameter
 from coresteer_core.settings.location import MachineLocation
@@ -25,6 +26,7 @@ __all__ = [
     "Channels",
     "CpusetCpus",
     "CpusetMems",
+    "FlowRuleSlot",
     "IrqAffinity",
     "KernelParameter",
     "NetdevParam",
@@ -52,6 +54,7 @@ KINDS: tuple[type[Setting], ...] = (
     Xps,
     RssTable,
     Channels,
+    FlowRuleSlot,
     NetdevParam,
     QueueParam,
     KernelParameter,

@@ -62,7 +62,8 @@ class Setting(Struct, frozen=True):
     forms: the keys of the kind. placeholders: in capitals in a form's syntax, with what may stand for each.
     complete_in_view: a View lists all of them that the node has; one of a process that does not communicate at the
     moment is not in it. moves_pages: a write moves memory, which takes about a second for each GiB. Settings whose
-    write does that or interrupts traffic stay in force while a policy is held out.
+    write does that or interrupts traffic stay in force while a policy is held out. unowned: of a kind whose values
+    belong to who wrote them, the value that belongs to nobody: the executor overwrites only it and Coresteer's own.
 
     Every kind defines the members that raise NotImplementedError here.
     """
@@ -71,6 +72,7 @@ class Setting(Struct, frozen=True):
     placeholders: ClassVar[Mapping[str, Sequence[str]]] = {}
     complete_in_view: ClassVar[bool] = True
     moves_pages: ClassVar[bool] = False
+    unowned: ClassVar[str | None] = None
 
     @classmethod
     def examples(cls) -> "Sequence[Setting]":
@@ -171,6 +173,10 @@ class Setting(Struct, frozen=True):
     def affected_netdev(self, view: View) -> str | None:
         """Return the network device whose packets the setting affects; None where that is not a single one."""
         return None
+
+    def foreign_sentence(self, value: str) -> str:
+        """Return a sentence that says that the setting has a value of another program, which is not overwritten."""
+        return f"{self.describe()} ({value}) was set by others, so Coresteer never changes it."
 
     def describe(self, view: View | None = None) -> str:
         """Return the setting's name for use in a sentence, with more detail when a View of the node is given."""

@@ -32,6 +32,13 @@ class QueuesLocation(Struct, frozen=True):
     netdev: str
 
 
+class FlowRuleLocation(Struct, frozen=True):
+    """Place of a flow rule in a View: ``Netdev.flow_rules``. location: its slot."""
+
+    netdev: str
+    location: int
+
+
 class TaskLocation(Struct, frozen=True):
     """Place of a process's affinity or nice value in a View: ``View.tasks``."""
 
@@ -54,5 +61,12 @@ class MachineLocation(Struct, frozen=True):
 
 
 Location: TypeAlias = (
-    IrqLocation | QueueCpusLocation | ParamsLocation | QueuesLocation | TaskLocation | CgroupLocation | MachineLocation
+    IrqLocation
+    | QueueCpusLocation
+    | ParamsLocation
+    | QueuesLocation
+    | FlowRuleLocation
+    | TaskLocation
+    | CgroupLocation
+    | MachineLocation
 )

@@ -11,6 +11,7 @@ from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.receive import predict_received, receive_irqs, received_traffic, timer_params
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
+from coresteer_core.settings.steered_flows import RFS_TABLE, steer_flows, with_rules
 
 _PACKETS = 300
 """Packets to simulate for a ratio of interrupt rates; few, as a backtest simulates once for each view."""
@@ -32,6 +33,7 @@ class ModifiedView:
         self._params: dict[tuple[str, str | None], dict[str, str]] = {}
         self._machine: dict[str, str] = {}
         self._memory: dict[int, Mapping[int, float]] = {}
+        self._rules: dict[str, dict[int, str]] = {}
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
         """Set the affinity of an interrupt. cpus: a CPU list."""
@@ -53,6 +55,10 @@ class ModifiedView:
         """Set the value of a setting of the machine as a whole, such as ``kernel/numa_balancing``."""
         self._machine[key] = value
 
+    def set_flow_rule(self, netdev: str, location: int, value: str) -> None:
+        """Set the flow rule in a slot of a netdev, or delete it (an empty value)."""
+        self._rules.setdefault(netdev, {})[location] = value
+
     def build(self) -> View:
         """Return the View with the new values, and with the load that interrupts and processes take along."""
         inventory = self._view.inventory
@@ -62,6 +68,8 @@ class ModifiedView:
         tasks = [shift.task(task, self._tasks.get(task.pid)) for task in self._view.tasks]
         settings = inventory.settings | self._machine
         inventory = replace(inventory, irqs=irqs, netdevs=netdevs, settings=settings)
+        if steered := self._steered(inventory):
+            tasks = steer_flows(tasks, inventory, steered)
         numa = self._numa(shift)
         return replace(self._view, inventory=inventory, tasks=tasks, load=shift.load(), numa=numa)
 
@@ -82,8 +90,14 @@ class ModifiedView:
             tasks.append(task)
         return replace(numa, tasks=tasks)
 
+    def _steered(self, inventory: Inventory) -> dict[str, Netdev]:
+        """Return the netdevs whose flow rules or RFS change."""
+        rfs = {netdev for (netdev, _), params in self._params.items() if "rps_flow_cnt" in params}
+        every = RFS_TABLE in self._machine
+        return {n.name: n for n in inventory.netdevs if every or n.name in rfs or n.name in self._rules}
+
     def _netdevs(self, inventory: Inventory) -> list[Netdev]:
-        names = {name for name, _ in self._params}
+        names = {name for name, _ in self._params} | self._rules.keys()
         return [self._netdev(netdev) if netdev.name in names else netdev for netdev in inventory.netdevs]
 
     def _netdev(self, netdev: Netdev) -> Netdev:
@@ -93,7 +107,12 @@ class ModifiedView:
             else queue
             for queue in netdev.queues
         ]
-        return replace(netdev, params=netdev.params | self._params.get((netdev.name, None), {}), queues=queues)
+        return replace(
+            netdev,
+            params=netdev.params | self._params.get((netdev.name, None), {}),
+            queues=queues,
+            flow_rules=with_rules(netdev.flow_rules, self._rules.get(netdev.name, {})),
+        )
 
 
 def _rate_factors(view: View, netdevs: list[Netdev]) -> dict[int, float]:

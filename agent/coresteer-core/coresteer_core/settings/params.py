@@ -181,6 +181,8 @@ class _OfParam(NetdevSetting, frozen=True):
         if netdev is None:
             return []
         found = [("bounds", sentence)] if (sentence := self._out_of_bounds(netdev, value)) else []
+        if self.param == "ntuple" and value == "off" and netdev.flow_rules is not None and netdev.flow_rules.rules:
+            found.append(("rules", f"{self.netdev} has flow rules, which ntuple off would remove; delete them first."))
         found += power_refusals(self.describe(), value) if self._param.powers and not found else []
         return found + [("learned", sentence) for sentence in self._learned(view, netdev, value)]
 
