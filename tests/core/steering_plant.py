@@ -81,16 +81,18 @@ class Plant:
         self.written: list[str] = []
         self.moved: dict[Flow, list[float]] = {}
         """When each flow changed its queue."""
+        self._by_port: dict[str, tuple[dict[int, str] | None, dict[tuple[str, str], int]]] = {}
         self._queue_of = {flow: self.queue(flow)[0] for flow in flows}
 
     def queue(self, flow: Flow) -> tuple[int, str]:
         """The queue that a flow arrives at, and by which mechanism."""
         nic = self._nic(flow.netdev)
-        for location in sorted(nic.rules):
-            words = nic.rules[location].split()
-            fields = dict(zip(words[::2], words[1::2], strict=True))
-            if fields["flow-type"].startswith(flow.protocol) and fields.get("src-port", "") == str(flow.peer_port):
-                return int(fields["action"]), "rule"
+        rules, by_port = self._by_port.get(nic.name, (None, {}))
+        if rules is not nic.rules:
+            by_port = _by_port(nic)
+            self._by_port[nic.name] = nic.rules, by_port
+        if (queue := by_port.get((flow.protocol, str(flow.peer_port)))) is not None:
+            return queue, "rule"
         return nic.table[flow.hash % len(nic.table)], "rss"
 
     def apply(self, writes: Iterable[tuple[str, str]]) -> None:
@@ -230,6 +232,16 @@ class Plant:
             Irq(nic.first_irq + n, f"{nic.name}-rx-{n}", "PCI", str(c), str(c), 0, True, None, nic.name, [f"rx-{n}"])
             for n, c in enumerate(nic.irq_cpus)
         ]
+
+
+def _by_port(nic: Nic) -> dict[tuple[str, str], int]:
+    """The queue of the rule with the lowest location by protocol and port of the peer."""
+    found: dict[tuple[str, str], int] = {}
+    for location in sorted(nic.rules, reverse=True):
+        words = nic.rules[location].split()
+        fields = dict(zip(words[::2], words[1::2], strict=True))
+        found[fields["flow-type"][:3], fields.get("src-port", "")] = int(fields["action"])
+    return found
 
 
 def spread_flows(random: Random, pids: list[int], count: int, bytes_per_s: float, **fields: str) -> list[Flow]:

@@ -160,6 +160,7 @@ class _Round:
         self.active_s: dict[tuple[int, int], float] = {}
         """View time of the last traffic of communicating processes, by PID and started_ticks."""
         self.covers = _netdev_filter(view, scope)
+        self.following = _following_rules(view)
         self._allowed: dict[str, tuple[frozenset[int] | None, frozenset[int]]] = {}
 
     def decide(self) -> Decision:
@@ -233,7 +234,10 @@ class _Round:
         self.candidates.append(candidate)
 
     def _bytes_per_s(self, task: NetTask) -> tuple[float, dict[int, float]]:
-        """Return a process's bytes/s on netdevs in scope: the total, and by each known CPU that handles them."""
+        """Return a process's bytes/s on netdevs in scope: the total, and by each known CPU that handles them.
+
+        Packets that a rule of flow-steering brings to the process follow it, so they count where it runs.
+        """
         per_s, by_cpu = 0.0, dict[int, float]()
         covers, online = self.covers, self.online
         for rx_placement in task.rx_placements:
@@ -241,6 +245,8 @@ class _Round:
             if bytes_per_s > 0.0 and (covers is None or covers(rx_placement.netdev)):
                 per_s += bytes_per_s
                 cpu = rx_placement.cpu
+                if rx_placement.how == "rule" and rx_placement.netdev in self.following:
+                    cpu = task.cpu
                 if cpu is not None and cpu in online:
                     by_cpu[cpu] = by_cpu.get(cpu, 0.0) + bytes_per_s
         return per_s, by_cpu
@@ -350,6 +356,15 @@ class _Round:
 
 def _subject(task: NetTask) -> str:
     return name_tasks([(task.name, task.pid)])
+
+
+def _following_rules(view: View) -> frozenset[str]:
+    """Return the netdevs whose flow rules are all Coresteer's: packets that these steer follow their process."""
+    return frozenset(
+        netdev.name
+        for netdev in view.inventory.netdevs
+        if netdev.flow_rules is not None and all(rule.ours for rule in netdev.flow_rules.rules)
+    )
 
 
 def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
