@@ -32,11 +32,11 @@ export function tunableName(end: string): string {
   return NAMES[end]?.title ?? end;
 }
 
-/** Every tunable with its unit (null unless it is a number), and its group and help text in forms. */
+/** Every tunable with its unit (null unless it is a number, empty for one without a unit), and its group and help text in forms. */
 export function tunables(): { name: string; unit: string | null; group: string | null; help: string }[] {
   return Object.entries(NAMES).map(([name, { schema }]) => ({
     name,
-    unit: schema["x-unit"] ?? null,
+    unit: schema["x-unit"] ?? (schema.type === "integer" ? "" : null),
     group: schema["x-group"] ?? null,
     help: schema.description ?? "",
   }));

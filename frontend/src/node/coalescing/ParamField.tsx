@@ -23,7 +23,7 @@ export function ParamField({ name, param: { unit, help }, current, value, max, e
   return (
     <div className={styles.param} data-changed={changed || undefined}>
       <label htmlFor={`param-${name}`} title={help}>
-        {tunableName(name)} <small className="muted">{notes.filter((note) => note !== null).join(", ")}</small>
+        {tunableName(name)} <small className="muted">{notes.filter(Boolean).join(", ")}</small>
       </label>
       {unit === null ? (
         <Checkbox

@@ -4,10 +4,11 @@ import { ParamsEditor } from "../coalescing/ParamsEditor";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { type NodeView, useFrames } from "../nodeView";
 import type { Netdev } from "../types";
+import { FlowRules } from "./FlowRules";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 import styles from "./panel.module.css";
 
-/** Panel of a network device: properties, rates, coalescing parameters, and its queues with their IRQs and CPUs. */
+/** Panel of a network device: properties, rates, parameters, flow rules, and its queues with their IRQs and CPUs. */
 export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
   const netdev = view.inventory?.netdevs.find((candidate) => candidate.name === name);
   if (netdev === undefined)
@@ -33,8 +34,10 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
         ]}
       />
       <Rates view={view} name={name} />
-      <h3>Interrupt coalescing</h3>
+      <h3>Coalescing and steering</h3>
       <ParamsEditor view={view} netdev={netdev} />
+      <h3>Flow rules</h3>
+      <FlowRules view={view} netdev={netdev} />
       <h3>Queues</h3>
       <Queues view={view} netdev={netdev} />
     </PanelFrame>
@@ -80,6 +83,7 @@ function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
             <th>IRQ</th>
             <th>CPUs</th>
             <th>RPS · XPS</th>
+            <th>RFS</th>
             <th>source</th>
           </tr>
         </thead>
@@ -100,6 +104,7 @@ function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
                 </td>
                 <td className="mono">{irq === undefined ? "" : formatCpuList(targetCpus(irq))}</td>
                 <td className="mono">{(queue.name.startsWith("tx") ? queue.xps : queue.rps) || "off"}</td>
+                <td className="mono">{queue.params.rps_flow_cnt ?? ""}</td>
                 <td>{queue.source ?? ""}</td>
               </tr>
             );
