@@ -15,6 +15,7 @@ from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable
 from coresteer_core.node.locality import bytes_by_distance
+from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
@@ -447,3 +448,31 @@ def test_on_captured_machines_no_cpu_is_isolated_or_offline_and_it_settles(name:
         memory = decision.memory
         made.apply((proposal.key, proposal.value) for proposal in decision.proposals)
     assert decide(made.view(), spec, Scope(), memory).proposals == []
+
+
+def test_a_view_with_values_that_are_none_is_judged_without_an_error() -> None:
+    made = few([nic(slots=8)])
+    view, memory = made.view(), FlowSteeringMemory()
+    queues = [replace(queue, params={"rps_flow_cnt": "many"}) for queue in view.inventory.netdevs[0].queues]
+    netdev = replace(view.inventory.netdevs[0], rss="a,b", queues=queues)
+    inventory = replace(view.inventory, netdevs=[netdev], settings={"kernel/rps_sock_flow_entries": "-"})
+    tasks = [replace(each, flows=[replace(flow, peer="somewhere") for flow in each.flows]) for each in view.tasks]
+    for number in range(10):
+        one = replace(view, inventory=inventory, tasks=tasks, time_s=5.0 * number)
+        decision = decide(one, FlowSteering(), Scope(), memory)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = decision.memory
+    assert decision.proposals == []
+
+
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [
+        ("10.0.0.1", "flow-type tcp4 src-ip 10.0.0.2 dst-ip 10.0.0.1 src-port 9 dst-port 80 action 3"),
+        ("::ffff:10.0.0.1", "flow-type tcp4 src-ip 10.0.0.2 dst-ip 10.0.0.1 src-port 9 dst-port 80 action 3"),
+        ("fd00::1", "flow-type tcp6 src-ip fd00::2 dst-ip fd00::1 src-port 9 dst-port 80 action 3"),
+    ],
+)
+def test_a_rule_names_exactly_the_flow(local: str, expected: str) -> None:
+    flow = HeavyFlow("tcp", local, 80, f"{local[:-1]}2", 9, "eth0", "rx-0", 0, 5, 1e6)
+    assert rule_value(flow, 3) == expected

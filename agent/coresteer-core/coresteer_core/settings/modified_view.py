@@ -34,6 +34,7 @@ class ModifiedView:
         self._machine: dict[str, str] = {}
         self._memory: dict[int, Mapping[int, float]] = {}
         self._rules: dict[str, dict[int, str]] = {}
+        self._tables: dict[str, str] = {}
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
         """Set the affinity of an interrupt. cpus: a CPU list."""
@@ -58,6 +59,10 @@ class ModifiedView:
     def set_flow_rule(self, netdev: str, location: int, value: str) -> None:
         """Set the flow rule in a slot of a netdev, or delete it (an empty value)."""
         self._rules.setdefault(netdev, {})[location] = value
+
+    def set_rss(self, netdev: str, value: str) -> None:
+        """Set the RSS table of a netdev. value: its pattern of queues."""
+        self._tables[netdev] = value
 
     def build(self) -> View:
         """Return the View with the new values, and with the load that interrupts and processes take along."""
@@ -91,13 +96,13 @@ class ModifiedView:
         return replace(numa, tasks=tasks)
 
     def _steered(self, inventory: Inventory) -> dict[str, Netdev]:
-        """Return the netdevs whose flow rules or RFS change."""
+        """Return the netdevs whose flow rules, RSS table or RFS change."""
         rfs = {netdev for (netdev, _), params in self._params.items() if "rps_flow_cnt" in params}
-        every = RFS_TABLE in self._machine
-        return {n.name: n for n in inventory.netdevs if every or n.name in rfs or n.name in self._rules}
+        names = rfs | self._rules.keys() | self._tables.keys()
+        return {n.name: n for n in inventory.netdevs if RFS_TABLE in self._machine or n.name in names}
 
     def _netdevs(self, inventory: Inventory) -> list[Netdev]:
-        names = {name for name, _ in self._params} | self._rules.keys()
+        names = {name for name, _ in self._params} | self._rules.keys() | self._tables.keys()
         return [self._netdev(netdev) if netdev.name in names else netdev for netdev in inventory.netdevs]
 
     def _netdev(self, netdev: Netdev) -> Netdev:
@@ -111,6 +116,7 @@ class ModifiedView:
             netdev,
             params=netdev.params | self._params.get((netdev.name, None), {}),
             queues=queues,
+            rss=self._tables.get(netdev.name, netdev.rss),
             flow_rules=with_rules(netdev.flow_rules, self._rules.get(netdev.name, {})),
         )
 

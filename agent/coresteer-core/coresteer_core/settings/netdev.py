@@ -8,6 +8,7 @@ from coresteer_core.node.inventory import Queue
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import KeyForm, Setting, SettingError
 from coresteer_core.settings.location import QueuesLocation
+from coresteer_core.settings.modified_view import ModifiedView
 
 NETDEV_PATTERN = r"([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
 """Regular expression of a network device's name in a key."""
@@ -158,6 +159,10 @@ class RssTable(_OfNetdev, frozen=True):
             return f"ethtool -X {self.netdev} start {queues[0]} equal {len(queues)}"
         weights = [str(queues.count(queue)) for queue in range(max(queues) + 1)]
         return f"ethtool -X {self.netdev} weight {' '.join(weights)}"
+
+    def overlay(self, view: ModifiedView, value: str) -> None:
+        """Set the table in a modified View; heavy flows move to the queues of their entries."""
+        view.set_rss(self.netdev, value)
 
 
 class Channels(_OfNetdev, frozen=True):

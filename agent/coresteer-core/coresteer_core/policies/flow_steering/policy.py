@@ -31,6 +31,7 @@ from coresteer_core.policies.flow_steering.spec import FlowSteering
 from coresteer_core.policies.flow_steering.table import EntryFlow, Tables, decide_tables
 from coresteer_core.policies.flow_steering.traffic import MIN_GAIN, MOST_TRACKED, Consumer, Traffic, flow_key
 from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate, name_tasks
+from coresteer_core.settings import SettingError, parse_setting
 
 _FREE = ReasonText(
     "{0:.0f} % of its {1:rate} are polled within its L2; it may run on any CPU, so only RFS follows it.",
@@ -184,21 +185,11 @@ def _is_restorable(view: View, key: str, original: str) -> bool:
     if "/flow-rule/" in key:
         rule = find_rule(view.inventory.netdev(key.split("/")[1]), key)
         return rule is not None and rule.ours
-    present = _current(view, key)
+    try:
+        present = parse_setting(key).current(view)
+    except SettingError:
+        return False
     return present is not None and present != original
-
-
-def _current(view: View, key: str) -> str | None:
-    """Return the present value of a setting of RFS, or of an RSS table; None where the node does not have it."""
-    match key.split("/"):
-        case ["netdev", name, "rss"]:
-            netdev = view.inventory.netdev(name)
-            return None if netdev is None else netdev.rss
-        case ["netdev", name, queue_name, param]:
-            netdev = view.inventory.netdev(name)
-            queues = [] if netdev is None else netdev.queues
-            return next((queue.params.get(param) for queue in queues if queue.name == queue_name), None)
-    return view.inventory.settings.get(key)
 
 
 def _sentence(traffic: Traffic, rules: Rules, tables: Tables, rfs: RfsRound) -> str:

@@ -60,10 +60,11 @@ def decide_rfs(  # noqa: PLR0911 - one return for each state
     """Return what to do about RFS in this round. restoring: originals of settings that are not restored yet."""
     spec, now = traffic.spec, traffic.now
     saving = _saving(traffic)
-    if spec.rfs != "off" and saving.saved_ns > saving.cost_ns * (_STILL_WORTH if was.values else _WORTH):
+    worth = spec.rfs != "off" and saving.saved_ns > saving.cost_ns * (_STILL_WORTH if was.values else _WORTH)
+    if worth:
         was = replace(was, wanted_s=now)
     rejected = spec.rfs == "try" and now < was.until_s
-    wanted = was.wanted_s == now and not rejected
+    wanted = worth and not rejected
     present = _present(traffic, was)
     if was.values and (spec.rfs == "off" or now - was.wanted_s > _QUIET_S):
         return _restored(was, present, RfsMemory(), "RFS is no longer worth its cost.")
@@ -142,12 +143,16 @@ def _estimate(saving: Saving) -> str:
 def _present(traffic: Traffic, was: RfsMemory) -> dict[str, str]:
     """Return the present values of the settings of RFS by key, of those that the node has."""
     entries = traffic.view.inventory.settings.get(ENTRIES_KEY)
-    found = {} if entries is None else {ENTRIES_KEY: entries}
+    found = {ENTRIES_KEY: entries} if entries is not None and _is_number(entries) else {}
     for netdev in _concerned(traffic, {key.split("/")[1] for key in was.values if key != ENTRIES_KEY}):
         for queue in netdev.queues:
-            if (count := queue.params.get(_COUNT)) is not None:
+            if (count := queue.params.get(_COUNT)) is not None and _is_number(count):
                 found[f"netdev/{netdev.name}/{queue.name}/{_COUNT}"] = count
     return found
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) < 20
 
 
 def _wanted_values(traffic: Traffic, was: RfsMemory, present: dict[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Flow rules: the heaviest long-lived flows get a slot of their NIC each, while slots are free."""
 
 from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,8 +10,9 @@ from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Netdev
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory, HeldRule
 from coresteer_core.policies.flow_steering.traffic import MAX_MOVES, MIN_GAIN, Consumer, Traffic, name_flow
+from coresteer_core.settings.flow_rule import EMPTY
+from coresteer_core.settings.flow_rule_text import Rule, parse_rule
 
-NO_RULE = "none"
 _BARRED_S = 3600.0
 _SATURATED = 0.98
 """Load of a CPU from which on a flow that was steered there gets its own hash's queue again."""
@@ -49,12 +51,28 @@ class Rules(Struct):
 
 
 def rule_value(flow: HeavyFlow, queue: int) -> str:
-    """Return the value of a setting netdev/NAME/flow-rule/LOCATION that brings exactly this flow to a queue."""
-    version = 6 if ":" in flow.local else 4
-    return (
-        f"flow-type {flow.protocol}{version} src-ip {flow.peer} dst-ip {flow.local} "
-        f"src-port {flow.peer_port} dst-port {flow.local_port} action {queue}"
-    )
+    """Return the value of a setting netdev/NAME/flow-rule/LOCATION that brings exactly this flow to a queue.
+
+    Raises ValueError for a flow whose addresses are none.
+    """
+    peer, local = _address(flow.peer), _address(flow.local)
+    flow_type = f"{flow.protocol}{local.version}"
+    return str(Rule(flow_type, queue, peer, local, flow.peer_port, flow.local_port))
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    """Return an IP address as it is in packets: one of IPv4 where a socket of IPv6 receives it."""
+    address = ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def _is_expressible(flow: HeavyFlow) -> bool:
+    try:
+        parse_rule(rule_value(flow, 0))
+    except ValueError:
+        return False
+    return True
 
 
 def find_rule(netdev: Netdev | None, key: str) -> FlowRule | None:
@@ -104,7 +122,7 @@ def decide_rules(
     waiting = [each for each in candidates if left.get(each.flow.netdev, 0) > 0 and each.key not in barred]
     for each in traffic.turns(waiting):
         flow, name = each.flow, each.flow.netdev
-        if left[name] <= 0 or _is_matched(foreign[name], flow):
+        if left[name] <= 0 or _is_matched(foreign[name], flow) or not _is_expressible(flow):
             continue
         queue = _queue_for(traffic, each)
         if queue is None:
@@ -130,12 +148,12 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
     now, dwell_s = traffic.now, traffic.spec.dwell_s
     name = _place(key)[0]
     rule = find_rule(traffic.netdevs[name], key)
-    present = NO_RULE if rule is None else rule.value
+    present = EMPTY if rule is None else rule.value
     queue = int(held.value.rpartition(" ")[2])
     cpu = traffic.queues[name].get(queue)
     why, harmful = _why_freed(traffic, held, found, in_force=present == held.value)
     if why:
-        rules.restores.append(Wish(key, NO_RULE, None, why))
+        rules.restores.append(Wish(key, EMPTY, None, why))
         if harmful:
             rules.barred[held.flow] = now + _BARRED_S
         return
@@ -147,7 +165,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
             better = _queue_for(traffic, found, None if away else cpu)
             if away and better is None:
                 why = f"rx-{queue} is gone or on a CPU that must not handle packets, and no other queue has room."
-                rules.restores.append(Wish(key, NO_RULE, None, why))
+                rules.restores.append(Wish(key, EMPTY, None, why))
                 return
             if better is not None:
                 held, queue = replace(held, value=rule_value(found.flow, better), moved_s=now), better

@@ -11,7 +11,6 @@ from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory, HeldEntry, HeldTable
 from coresteer_core.policies.flow_steering.rules import SteerableFlow, Wish
 from coresteer_core.policies.flow_steering.traffic import MAX_MOVES, MIN_GAIN, Consumer, Traffic
-from coresteer_core.settings.base import SettingError
 from coresteer_core.settings.netdev import RssTable
 
 EntryFlow: TypeAlias = tuple[HeavyFlow, Consumer]
@@ -67,8 +66,8 @@ def _decide_table(one: _TableRound, found: Tables) -> None:
     now, name, entries = traffic.now, netdev.name, netdev.rss_entries or 0
     try:
         original, present = RssTable.table(was.original, entries), RssTable.table(netdev.rss or "0", entries)
-    except SettingError:
-        return  # the table became shorter
+    except ValueError:
+        return  # the table became shorter, or is none
     cpus = {queue: traffic.queues[name][queue] for queue in set(original) if queue in traffic.queues[name]}
     held = {
         entry: replace(each, seen_s=now) if entry in one.flows else each
