@@ -415,6 +415,9 @@ def test_policies_do_not_use_old_rates_where_none_can_be_read(
     look()
     look()
     assert views[-1].tasks == [talker]
+    agent._sample()
+    assert agent._rates is not None
+    assert agent._rates.counters["rx_bytes_remote"] == 0, "bytes by distance are of the processes read last"
     assert views[-1].load.seconds > 0
 
     def fail(*_: object) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from coresteer_core.metrics import COUNTER_SOURCES
+from coresteer_core.node.locality import ByDistance, TrafficDistance, distance_counters
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
 
 _COUNTS = {"tcp_out_segments": 9000, "numa_local": 9000, "numa_other": 0, "pages_moved": 0}
@@ -53,6 +54,9 @@ def machine(
             ]
         )
         moved = values > 0
+        flows = np.random.default_rng((seed, second // 5))  # they are read every 5 s
+        core, l3, remote, unknown = (float(part) for part in flows.poisson((500_000, 900_000, 300_000, 4_000)))
+        by_distance = ByDistance(core=core, l3=l3, remote=remote, unknown=unknown)
         rx = int(rng.poisson(net_rx.sum()))
         made.append(
             Rates(
@@ -69,7 +73,12 @@ def machine(
                 tcp=TcpLatency(40 + second % 3, 200 + second % 7, 900, 2000 + second % 90),
                 agent_cpu_s=float(rng.integers(4000, 6000)) * 1e-6,
                 agent_rss_bytes=28_000_000,
-                counters={name: int(rng.poisson(_COUNTS.get(name, 2))) for name in COUNTER_SOURCES},
+                counters={
+                    name: int(rng.poisson(_COUNTS.get(name, 2)))
+                    for name, source in COUNTER_SOURCES.items()
+                    if source.path
+                }
+                | distance_counters(TrafficDistance(by_distance, by_distance), 1.0),
             )
         )
     return made

@@ -75,6 +75,7 @@ async def test_a_past_minute_has_the_figures_of_each_node_with_data_from_all_par
     assert answer["metrics"]["rtt_p99_us"] == [2059, 2059]
     assert all(0 < busy <= 100 for busy in answer["metrics"]["busiest_cpu_percent"])
     assert all(cpu in range(4) for cpu in answer["busiest_cpu"])
+    assert answer["metrics"]["wrong_node_percent"] == pytest.approx([300 / 17] * 2, rel=0.01)
 
 
 async def test_a_minute_without_data_has_no_nodes_rather_than_zeros(

@@ -117,10 +117,10 @@ def test_cells_come_back_in_order_without_zeros() -> None:
     assert np.frombuffer(decoded.irq_counts or b"", "<u4").tolist() == [6, 5]
 
 
-def test_a_minute_of_a_quiet_64_cpu_machine_takes_at_most_250_bytes_a_sample() -> None:
+def test_a_minute_of_a_quiet_64_cpu_machine_takes_at_most_255_bytes_a_sample() -> None:
     chunk = chunks.encode(machine(60, busy_cpus=12))
     size = len(chunk.scalars) + sum(len(column or b"") for column in chunk.columns.values())
-    assert size / 60 <= 250
+    assert size / 60 <= 255
 
 
 def test_minutes_split_at_the_minute_and_add_up() -> None:

@@ -6,8 +6,9 @@ from msgspec import to_builtins
 from tests.core.policy_machines import Machine, machines
 from tests.support.views import make_topology
 
+from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.inventory import Inventory, Irq
-from coresteer_core.node.locality import TrafficDistance, bytes_by_distance
+from coresteer_core.node.locality import TrafficDistance, bytes_by_distance, distance_counters
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Cache
 
@@ -74,6 +75,16 @@ def test_the_shared_l2_is_of_the_known_bytes_only() -> None:
     assert bytes_by_distance([mixed], TOPOLOGY).protocol.shared_l2 == 0.5
     assert bytes_by_distance([reader(received(None, None))], TOPOLOGY).protocol.shared_l2 is None
     assert bytes_by_distance([], TOPOLOGY).protocol.shared_l2 is None
+
+
+def test_the_bytes_of_an_interval_are_counters_of_metrics() -> None:
+    found = bytes_by_distance([reader(received(5, rfs=True), cpu=2)], TOPOLOGY, sent=False)
+    counters = distance_counters(found, 2.0)
+    assert {name: count for name, count in counters.items() if count} == {
+        "rx_bytes_core": 180,
+        "polled_bytes_remote": 180,
+    }
+    assert counters.keys() == {name for name, source in COUNTER_SOURCES.items() if not source.path}
 
 
 @given(machine=machines(max_cpus=16))

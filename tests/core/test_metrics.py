@@ -12,6 +12,7 @@ from coresteer_core.metrics import (
     SCALAR_SOURCES,
     cpu_s_per_gbit,
     gbit_per_cpu_s,
+    wrong_node_percent,
 )
 from coresteer_core.node.metric_values import (
     SCALAR_READERS,
@@ -42,7 +43,7 @@ def test_every_source_names_a_field_that_is_there() -> None:
     for field, source in SCALAR_SOURCES.items():
         fields = {"cpu": CPU_COUNTS, "tcp": TcpLatency.__struct_fields__, "agent": Rates.__struct_fields__}
         assert (source.column if source.kind == "cpu" else field) in fields.get(source.kind, (field,)), field
-    assert all(source.path and source.column for source in COUNTER_SOURCES.values())
+    assert all(bool(source.path) == bool(source.column) for source in COUNTER_SOURCES.values())
     assert SCALAR_READERS.keys() == SCALAR_SOURCES.keys()
 
 
@@ -104,3 +105,16 @@ def test_cpu_seconds_for_a_gigabit(percent: float | None, bits: float, expected:
 @pytest.mark.parametrize(("percent", "bits", "expected"), [(50.0, 2e9, 4.0), (None, 1.0, None), (0.0, 1e9, None)])
 def test_gigabits_for_a_cpu_second(percent: float | None, bits: float, expected: float | None) -> None:
     assert gbit_per_cpu_s(percent, bits) == expected
+
+
+@pytest.mark.parametrize(
+    ("counters", "percent"),
+    [
+        ({"rx_bytes_core": 60, "rx_bytes_node": 20, "rx_bytes_remote": 20, "rx_bytes_unknown": 900}, 20.0),
+        ({"rx_bytes_core": 10, "rx_bytes_remote": 0}, 0.0),
+        ({"rx_bytes_core": 0, "rx_bytes_remote": 0, "rx_bytes_unknown": 7}, None),
+        ({}, None),
+    ],
+)
+def test_wrong_node_bytes_are_of_those_whose_cpu_is_known(counters: dict[str, int], percent: float | None) -> None:
+    assert wrong_node_percent(counters.get) == percent

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { openDetails, page, setUpStack, violations } from "./stack";
+import { NODE, openDetails, page, setUpStack, stack, violations } from "./stack";
 
 setUpStack();
 
@@ -49,4 +49,32 @@ test("heatmap, matrix and trade-off are exported, too", async () => {
   await openDetails(page, "Coalescing");
   const surface = (await exported(/^Export .* coalescing$/, "CSV")).toString();
   expect(surface).toMatch(/^rx-usecs \(µs\),rx-frames,interrupts \(1\/s\),/);
+});
+
+test("received bytes are stacked by distance, for protocol work and for polling", async () => {
+  await page.getByRole("button", { name: "Received by distance", exact: true }).click();
+  await page.waitForURL(/chart=distance/);
+  const large = page.getByRole("region", { name: "Received by distance, large" });
+  await large.locator(".recharts-area-area").first().waitFor({ state: "attached" }); // an area of 0 is hidden
+  expect(await large.getByRole("listitem").allInnerTexts()).toHaveLength(6);
+  await large
+    .getByRole("listitem")
+    .filter({ hasText: "another NUMA node" })
+    .getByText(/bit\/s$/)
+    .waitFor();
+  expect(await violations(page)).toEqual([]);
+  await large.getByRole("button", { name: "polling" }).focus();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/chart=polling/);
+  expect(await large.getByRole("button", { name: "polling" }).getAttribute("aria-pressed")).toBe("true");
+  await large.locator(".recharts-area-area").first().waitFor({ state: "attached" });
+});
+
+test("the fleet's table has wrong-node bytes of each node, and the figures name the worst node", async () => {
+  await page.goto(`${stack.url}/fleet?view=table&sort=-wrong-node&columns=wrong-node`);
+  const figures = page.getByRole("region", { name: "Figures of the shown nodes" });
+  await figures.getByText("Wrong-node bytes").waitFor();
+  const row = page.getByRole("row").filter({ hasText: NODE });
+  await row.getByText(/^[\d.]+\s%$/).waitFor();
+  expect(await violations(page)).toEqual([]);
 });

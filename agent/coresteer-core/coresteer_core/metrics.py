@@ -5,14 +5,16 @@ API, live frames, the fleet's figures, guardrails, the metrics of experiments an
 src/api/metrics.ts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 SourceKind: TypeAlias = Literal["netdev", "cpu", "irq", "tcp", "agent", "counter"]
-Chart: TypeAlias = Literal["", "throughput", "packets", "interrupts", "softirq", "round-trip", "losses", "agent"]
+Chart: TypeAlias = Literal[
+    "", "throughput", "packets", "interrupts", "softirq", "round-trip", "losses", "distance", "polling", "agent"
+]
 
 SNMP_PATH, NETSTAT_PATH, VMSTAT_PATH = "proc/net/snmp", "proc/net/netstat", "proc/vmstat"
 
@@ -24,7 +26,7 @@ class Source(Struct, frozen=True):
     summed over the CPUs; ``irq``: interrupts of devices, without architecture rows such as LOC; ``tcp``: the field of
     TcpLatency; ``agent``: the field of Rates; ``counter``: the entry of Rates.counters, which the agent reads from a
     column of a table in a file in the format of /proc/net/snmp (kernel: net/ipv4/proc.c), or without a table from the
-    line of that name, as in /proc/vmstat (kernel: mm/vmstat.c).
+    line of that name, as in /proc/vmstat (kernel: mm/vmstat.c), or computes, without a path.
     level: a value at a moment, whose roll-up is the maximum. Otherwise an increment: its roll-up is the sum, and its
     metric is a rate.
     """
@@ -83,6 +85,19 @@ CLASS_NAMES = ("c1", "c2", "c3", "c4", "c5")
 """The service classes of the workload ``classes``, the most preferred first."""
 _LOAD = "measured by the load, from its own requests"
 _LOAD_ITSELF = "measured by the load itself"
+DISTANCES = {
+    "core": ("the same core", "같은 코어"),
+    "l2": ("a shared L2", "공유 L2"),
+    "l3": ("a shared L3", "공유 L3"),
+    "node": ("the same NUMA node", "같은 NUMA 노드"),
+    "remote": ("another NUMA node", "다른 NUMA 노드"),
+    "unknown": ("unknown CPUs", "알 수 없는 CPU"),
+}
+"""Classes of the distance between the CPU that handles received bytes and their process, by field of ByDistance."""
+_RECEIVED: tuple[tuple[str, str, str, Chart], ...] = (
+    ("rx", "Received, protocol work on", "프로토콜 처리된", "distance"),
+    ("polled", "Received, polled on", "폴링된", "polling"),
+)
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {
@@ -301,6 +316,19 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "longest_wait_us": Metric(
             "Longest wait for a CPU", "µs", "less", label_ko="CPU 최장 대기 시간", formula=_LOAD, experiment=True
         ),
+        **{
+            f"{kind}_bytes_{unit}_per_s": Metric(
+                f"{label} {where}", "B/s", label_ko=f"{where_ko}에서 {label_ko} 수신 속도",
+                source=Source("counter", f"{kind}_bytes_{unit}"), short=where, history=True, chart=chart,
+            )
+            for kind, label, label_ko, chart in _RECEIVED
+            for unit, (where, where_ko) in DISTANCES.items()
+        },
+        "wrong_node_percent": Metric(
+            "Wrong-node bytes", "%", "less", label_ko="다른 NUMA 노드에서 처리된 수신 바이트 비율",
+            formula="received bytes whose protocol work is on another NUMA node than their process, of those whose CPU "
+            "is known (coresteer_core.metrics.wrong_node_percent)", short="wrong-node bytes", fleet=True,
+        ),
         "agent_cpu_percent": Metric(
             "CPU of the agent", _CPU_UNIT, "less", label_ko="에이전트 CPU 사용률",
             source=Source("agent", "agent_cpu_s"), factor=100, short="of one CPU", history=True, chart="agent",
@@ -333,7 +361,7 @@ SCALAR_SOURCES: Mapping[str, Source] = MappingProxyType(
 COUNTER_SOURCES: Mapping[str, Source] = MappingProxyType(
     {name: one for name, one in SCALAR_SOURCES.items() if one.kind == "counter"}
 )
-"""Sources that the agent reads from a file that holds counters by name, such as /proc/net/snmp, by field."""
+"""Sources of Rates.counters, by field: read from a file such as /proc/net/snmp, or computed by the agent."""
 
 
 def cpu_s_per_gbit(cpu_percent: float | None, bit_per_s: float | None) -> float | None:
@@ -360,3 +388,14 @@ def packets_per_interrupt(packets: float | None, interrupts: float | None) -> fl
 def remote_numa_share(local: float | None, other: float | None) -> float | None:
     """Return the share of pages allocated on another NUMA node than the CPU's, None where either is unknown or 0."""
     return other / (local + other) if local is not None and other else None
+
+
+def wrong_node_percent(amount: Callable[[str], float | None]) -> float | None:
+    """Return the percentage of received bytes whose protocol work is on another NUMA node than their process.
+
+    Of the bytes whose CPU is known; None without any. amount: of an entry of Rates.counters in some time.
+    """
+    placed = [amount(f"rx_bytes_{unit}") for unit in DISTANCES if unit != "unknown"]
+    total = sum(bytes_ for bytes_ in placed if bytes_ is not None)
+    remote = amount("rx_bytes_remote")
+    return 100 * remote / total if remote is not None and total else None

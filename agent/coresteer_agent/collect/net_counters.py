@@ -9,7 +9,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.rows import parse_rows
 from coresteer_core.metrics import COUNTER_SOURCES
 
-PATHS = tuple(dict.fromkeys(source.path for source in COUNTER_SOURCES.values()))
+PATHS = tuple(dict.fromkeys(source.path for source in COUNTER_SOURCES.values() if source.path))
 """The files that hold a counter."""
 
 

@@ -1,11 +1,12 @@
 """Determines by which of a NIC's flow rules a TCP flow is received (ethtool -n; kernel: net/ethtool/ioctl.c)."""
 
 from collections.abc import Mapping
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Generic, TypeAlias, TypeVar
 
 from coresteer_agent.collect.tcp_sockets import Flow
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable
+from coresteer_core.settings.flow_rule_text import FlowRuleError, parse_rule
 
 T = TypeVar("T")
 _Key: TypeAlias = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
@@ -34,20 +35,16 @@ class RuleTargets(Generic[T]):
         return found
 
     def _add(self, rule: FlowRule, targets: Mapping[str, T]) -> bool:
-        words = rule.value.split()
-        fields = dict(zip(words[::2], words[1::2], strict=False))
-        target = targets.get(f"rx-{fields.get('action')}")
+        try:
+            parsed = parse_rule(rule.value)
+        except FlowRuleError:
+            return False
+        target = targets.get(f"rx-{parsed.action}")
         if target is None:
             return False
-        kind = fields["flow-type"]
-        if kind in _ADDRESS_BYTES:
-            key = (
-                _address(fields.get("src-ip")),
-                _address(fields.get("dst-ip")),
-                _port(fields.get("src-port")),
-                _port(fields.get("dst-port")),
-            )
-            shape = _ADDRESS_BYTES[kind], tuple(part is not None for part in key)
+        if parsed.flow_type.startswith("tcp"):
+            key = _address(parsed.src_ip), _address(parsed.dst_ip), _port(parsed.src_port), _port(parsed.dst_port)
+            shape = _ADDRESS_BYTES[parsed.flow_type], tuple(part is not None for part in key)
             self._by_shape.setdefault(shape, {}).setdefault(key, (rule.location, target))
         return True
 
@@ -67,9 +64,9 @@ class RuleTargets(Generic[T]):
         return None if found is None else found[1]
 
 
-def _address(text: str | None) -> bytes | None:
-    return None if text is None else ip_address(text).packed
+def _address(address: IPv4Address | IPv6Address | None) -> bytes | None:
+    return None if address is None else address.packed
 
 
-def _port(text: str | None) -> bytes | None:
-    return None if text is None else int(text).to_bytes(2, "big")
+def _port(port: int | None) -> bytes | None:
+    return None if port is None else port.to_bytes(2, "big")

@@ -39,6 +39,7 @@ from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
 from coresteer_core.node.derive import Sample, derive_rates
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.load import mean_load
+from coresteer_core.node.locality import distance_counters
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
@@ -291,6 +292,8 @@ class Agent:
 
     def _report_rates(self, before: Sample, now: Sample) -> Rates:
         rates = derive_rates(before, now, self._seq + 1)
+        if (distance := self._processes.distance) is not None:
+            rates = replace(rates, counters=rates.counters | distance_counters(distance, rates.duration_s))
         self._link.send_rates(rates)
         return rates
 

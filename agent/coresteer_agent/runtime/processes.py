@@ -11,6 +11,7 @@ from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.observe.numa_tasks import NumaReader
 from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.locality import TrafficDistance, bytes_by_distance
 from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask
@@ -28,7 +29,10 @@ class Attempt(Protocol):
 
 
 class Processes:
-    """Reads the processes of a machine. Its attributes are fields of a View, as of the last read(). Not thread-safe."""
+    """Reads the processes of a machine. Not thread-safe.
+
+    Its attributes are of the last read(), fields of a View except distance: received bytes, None where unknown.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Processes:
         self.cgroups: dict[str, dict[str, str]] = {}
         self.numa: NumaState | None = None
         self.cpusets: dict[str, Cpuset] = {}
+        self.distance: TrafficDistance | None = None
         self._reported = False
 
     def scan(self) -> TasksMessage:
@@ -59,8 +64,10 @@ class Processes:
         recent: rates since the last read.
         """
         # what cannot be read is unknown: policies must not use old values
-        self.tasks, self.cgroups, self.numa, self.cpusets = [], {}, None, {}
+        self.tasks, self.cgroups, self.numa, self.cpusets, self.distance = [], {}, None, {}, None
         self.tasks = self._annotate(self.flows.read(inventory, recent))
+        if self.tasks:
+            self.distance = bytes_by_distance(self.tasks, topology, inventory, sent=False)
         self.cgroups = self.flows.cgroups(self.tasks)
         self.numa = self._attempt("NUMA state", lambda: self._read_numa(topology))
         self.cpusets = self._attempt("cpusets", self._read_cpusets) or {}

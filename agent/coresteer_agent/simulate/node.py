@@ -25,6 +25,7 @@ from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import mean_load
+from coresteer_core.node.locality import TrafficDistance, bytes_by_distance, distance_counters
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.numa import NumaState
@@ -102,6 +103,7 @@ class SimulatedNode:
         )
         self._max_unacknowledged = max(60, int(_BUFFER_S / cache.duration_s))
         self._first_s: float | None = None
+        self._distance: TrafficDistance | None = None
 
     def hello(self) -> Hello:
         """Return the Hello message that opens each connection."""
@@ -130,6 +132,8 @@ class SimulatedNode:
             self._first_s = now_s
         self.seq += 1
         self._level = load_level(now_s, self._profile, self.machine.fault)
+        if self._distance is None or self.seq % (self._recent.maxlen or 1) == 0:
+            self._distance = bytes_by_distance(self.net_tasks(), self.machine.topology, self.inventory, sent=False)
         rates = self.rates_at(now_s, (self.seq * 5 + self._index) % NOISE_VARIANTS)
         if len(self.unacknowledged) == self._max_unacknowledged:
             self.unacknowledged.popleft()
@@ -164,8 +168,11 @@ class SimulatedNode:
             tcp=interval.tcp,
             agent_cpu_s=_AGENT_CPU_S,
             agent_rss_bytes=_AGENT_RSS_BYTES,
-            counters=interval.counters,
+            counters=interval.counters | self._distance_counters(),
         )
+
+    def _distance_counters(self) -> dict[str, int]:
+        return {} if self._distance is None else distance_counters(self._distance, self._cache.duration_s)
 
     def update_link_state(self, now_s: float) -> bool:
         """Update the link state of a failing NIC in the inventory; return whether it changed. now_s: Unix time."""

@@ -15,7 +15,7 @@ from coresteer.telemetry.history import TimeRange, checked_ms
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer.telemetry.rollup import Rollup, merge_rollups
 from coresteer.telemetry.schemas import Resolution
-from coresteer_core.metrics import FLEET_METRICS
+from coresteer_core.metrics import FLEET_METRICS, SCALAR_SOURCES, wrong_node_percent
 from coresteer_core.node.metric_values import largest_share, netdevs_counted
 from coresteer_core.node.rates import CPU_SHARES
 
@@ -170,5 +170,9 @@ def _of(parts: Sequence[Rollup], physical: frozenset[str] | None) -> _Of:
             continue
         values[name] = metric.value(amount, rollup.duration_s)
     busiest, softirq = (largest_share(rollup.means[row].tobytes()) or (None, None) for row in _SHARE_ROWS)
-    values |= {"busiest_cpu_percent": busiest[1], "softirq_cpu_percent": softirq[1]}
+    values |= {
+        "busiest_cpu_percent": busiest[1],
+        "softirq_cpu_percent": softirq[1],
+        "wrong_node_percent": wrong_node_percent(lambda field: rollup.amount(SCALAR_SOURCES[field], counted)),
+    }
     return _Of(busiest[0], softirq[0], values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import from_unix_ms
-from coresteer_core.metrics import FLEET_METRICS
+from coresteer_core.metrics import FLEET_METRICS, wrong_node_percent
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.metric_values import largest_share, metric_values
 from coresteer_core.node.rates import Rates
@@ -131,5 +131,9 @@ def fleet_figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
     busiest_cpu, busiest = largest_share(rates.shares.get("busy")) or (None, None)
     softirq_cpu, softirq = largest_share(rates.shares.get("softirq")) or (None, None)
     values = metric_values(rates, FLEET_METRICS, physical)
-    values |= {"busiest_cpu_percent": busiest, "softirq_cpu_percent": softirq}
+    values |= {
+        "busiest_cpu_percent": busiest,
+        "softirq_cpu_percent": softirq,
+        "wrong_node_percent": wrong_node_percent(rates.counters.get),
+    }
     return Figures(time=from_unix_ms(rates.time_ms), busiest_cpu=busiest_cpu, softirq_cpu=softirq_cpu, metrics=values)

@@ -10450,7 +10450,7 @@ export interface operations {
     series: {
         parameters: {
             query: {
-                metric: ("rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "tcp_segments_sent_per_s" | "agent_cpu_percent" | "agent_rss_bytes")[];
+                metric: ("rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_listen_overflows_per_s" | "tcp_segments_sent_per_s" | "rx_bytes_core_per_s" | "rx_bytes_l2_per_s" | "rx_bytes_l3_per_s" | "rx_bytes_node_per_s" | "rx_bytes_remote_per_s" | "rx_bytes_unknown_per_s" | "polled_bytes_core_per_s" | "polled_bytes_l2_per_s" | "polled_bytes_l3_per_s" | "polled_bytes_node_per_s" | "polled_bytes_remote_per_s" | "polled_bytes_unknown_per_s" | "agent_cpu_percent" | "agent_rss_bytes")[];
                 from_time: string;
                 to_time: string;
                 points?: number;

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { micros } from "../lib/format";
 import { Cursor } from "./cursor";
 import type { Point } from "./seriesRing";
-import { axisEnd, gapsOf, TimeChart, valueAt } from "./TimeChart";
+import { axisEnd, gapsOf, heights, TimeChart, valueAt } from "./TimeChart";
 
 test.each([
   [0, 1],
@@ -27,6 +27,15 @@ test("ranges without any value are gaps; a value of one line suffices", () => {
     { from: 10, to: 30 },
     { from: 40, to: 50 },
   ]);
+});
+
+test("stacked areas reach the sum of the values", () => {
+  const points: Point[] = [
+    { t: 0, a: 1, b: 2 },
+    { t: 1, a: null },
+  ];
+  expect(points.map((point) => heights(["a", "b"], point, true))).toEqual([[3], [0]]);
+  expect(heights(["a", "b"], points[0] as Point, false)).toEqual([1, 2]);
 });
 
 test("stale lines keep their values, except under the crosshair", () => {

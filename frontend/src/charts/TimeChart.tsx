@@ -1,5 +1,5 @@
 import { memo, useMemo, useRef } from "react";
-import { CartesianGrid, Line, LineChart, ReferenceLine, XAxis, YAxis } from "recharts";
+import { Area, AreaChart, CartesianGrid, Line, LineChart, ReferenceLine, XAxis, YAxis } from "recharts";
 import { ExportMenu } from "../components/ExportMenu";
 import { seriesCsv } from "../lib/csv";
 import { type Figure, formatFigure } from "../lib/format";
@@ -108,6 +108,10 @@ export type PlotProps = {
   level?: number;
   /** The end of the value axis; by the largest value when absent. */
   end?: number;
+  /** Areas on top of each other instead of lines. */
+  isStacked?: boolean;
+  /** The lines whose values a small chart's title shows; all when absent. */
+  readout?: readonly string[];
 };
 
 type ChartProps = PlotProps & { title: string };
@@ -143,11 +147,22 @@ export function SmallTimeChart({ title, kept, isOpen, onOpen, ...plot }: SmallPr
         <button type="button" aria-expanded={isOpen} onClick={onOpen} title="Show this chart large">
           {title}
         </button>{" "}
-        <SmallReadout {...plot} kept={kept} cursor={plot.axis.cursor} />
+        <SmallReadout
+          {...plot}
+          lines={plot.lines.filter(({ key }) => plot.readout?.includes(key) ?? true)}
+          kept={kept}
+          cursor={plot.axis.cursor}
+        />
       </h2>
       <Plot {...plot} size={SMALL} onClick={onOpen} {...(kept !== null && { keptMs: kept.timeMs })} />
     </section>
   );
+}
+
+/** How high a chart draws at a point: each line, or all areas together. */
+export function heights(keys: string[], point: Point, isStacked: boolean): number[] {
+  const values = keys.map((key) => point[key] ?? 0);
+  return isStacked ? [values.reduce((sum, value) => sum + value, 0)] : values;
 }
 
 /** keptMs: the time of the values that stale lines keep. */
@@ -162,6 +177,7 @@ export function Plot({
   absent,
   level,
   end,
+  isStacked = false,
   size,
   isDrawn = true,
   keptMs,
@@ -171,8 +187,8 @@ export function Plot({
   const width = useWidth(box);
   const keys = useMemo(() => lines.map(({ key }) => key), [lines]);
   const largest = useMemo(
-    () => points.reduce((most, point) => Math.max(most, ...keys.map((key) => point[key] ?? 0)), level ?? 0),
-    [points, keys, level],
+    () => points.reduce((most, point) => Math.max(most, ...heights(keys, point, isStacked)), level ?? 0),
+    [points, keys, level, isStacked],
   );
   const known = useMemo(
     () => points.some((point) => keys.some((key) => typeof point[key] === "number")),
@@ -191,6 +207,7 @@ export function Plot({
           top={known ? (end ?? axisEnd(largest)) : null}
           width={width}
           size={size}
+          isStacked={isStacked}
           {...(level !== undefined && { level })}
         />
       )}
@@ -223,6 +240,7 @@ type LinesProps = {
   top: number | null;
   width: number;
   size: Size;
+  isStacked: boolean;
   level?: number;
 };
 
@@ -233,7 +251,7 @@ function tickText({ value, unit }: Figure, isSmall: boolean): string {
 }
 
 /** Recharts lines without animation and interaction; redrawn only when the data changes. */
-const Lines = memo(function Lines({ lines, points, format, range, top, width, size, level }: LinesProps) {
+const Lines = memo(function Lines({ lines, points, format, range, top, width, size, isStacked, level }: LinesProps) {
   const isSmall = size === SMALL;
   const x = useMemo<[number, number]>(() => [range.from, range.to], [range.from, range.to]);
   const xTicks = useMemo(() => {
@@ -246,8 +264,9 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width, si
     if (top === null) return [];
     return isSmall ? [0, top] : [0, top / 2, top];
   }, [top, isSmall]);
+  const Chart = isStacked ? AreaChart : LineChart;
   return (
-    <LineChart width={width} height={size.height} data={points} margin={size.margin} accessibilityLayer={false}>
+    <Chart width={width} height={size.height} data={points} margin={size.margin} accessibilityLayer={false}>
       <CartesianGrid vertical={false} stroke="var(--line)" />
       <XAxis
         dataKey="t"
@@ -272,20 +291,36 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width, si
         tickFormatter={(value: number) => tickText(format(value), isSmall)}
       />
       {level !== undefined && <ReferenceLine y={level} stroke="var(--muted)" strokeDasharray="4 4" />}
-      {lines.map(({ key, colour, dash }) => (
-        <Line
-          key={key}
-          dataKey={key}
-          type="linear"
-          stroke={colour}
-          strokeWidth={1.4}
-          strokeDasharray={dash ?? "0"}
-          dot={false}
-          activeDot={false}
-          isAnimationActive={false}
-          connectNulls={false}
-        />
-      ))}
-    </LineChart>
+      {lines.map(({ key, colour, dash }) =>
+        isStacked ? (
+          <Area
+            key={key}
+            dataKey={key}
+            stackId="all"
+            type="linear"
+            stroke="none"
+            fill={colour}
+            fillOpacity={0.85}
+            dot={false}
+            activeDot={false}
+            isAnimationActive={false}
+            connectNulls={false}
+          />
+        ) : (
+          <Line
+            key={key}
+            dataKey={key}
+            type="linear"
+            stroke={colour}
+            strokeWidth={1.4}
+            strokeDasharray={dash ?? "0"}
+            dot={false}
+            activeDot={false}
+            isAnimationActive={false}
+            connectNulls={false}
+          />
+        ),
+      )}
+    </Chart>
   );
 });

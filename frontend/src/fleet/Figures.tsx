@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import type { Schemas } from "../api/client";
 import { Unknown } from "../components/Unknown";
-import { bitRate, type Figure, formatCount, perSecond, UNKNOWN } from "../lib/format";
+import { bitRate, type Figure, formatCount, formatFigure, percent, perSecond, UNKNOWN } from "../lib/format";
 import { type FleetMetric, HOT_PERCENT, isHot } from "../lib/metrics";
 import { clock } from "../lib/time";
 import { difference } from "./compare";
@@ -66,6 +66,17 @@ function hotBefore(nodes: Schemas["NodeSummary"][], before: FleetFigures): React
   return softirq.length === 0 ? <UnknownBefore /> : <em>{softirq.filter(isHot).length} before</em>;
 }
 
+/** The node with the largest share of received bytes whose protocol work is on the wrong NUMA node. */
+function worstNode(nodes: Schemas["NodeSummary"][], of: (nodeId: number) => number) {
+  const known = nodes.map(({ id, name }) => ({ name, value: of(id) })).filter(({ value }) => !Number.isNaN(value));
+  return known.toSorted((a, b) => b.value - a.value)[0];
+}
+
+function worstBefore(nodes: Schemas["NodeSummary"][], before: FleetFigures): ReactNode {
+  const worst = worstNode(nodes, (id) => before.get(id, "wrong_node_percent"));
+  return worst === undefined ? <UnknownBefore /> : <em>{formatFigure(percent(worst.value))} before</em>;
+}
+
 type Props = {
   nodes: Schemas["NodeSummary"][];
   /** How many nodes the fleet has. */
@@ -100,6 +111,11 @@ export function Figures({ nodes, total, changes }: Props) {
   const softirq = known("softirq_cpu_percent");
   const hot = softirq.filter(isHot).length;
   const drops = sum("softnet_dropped_per_s");
+  const worst = worstNode(nodes, (id) =>
+    at === undefined
+      ? figures.get(id, "wrong_node_percent")
+      : (figures.last(id, "wrong_node_percent")?.value ?? Number.NaN),
+  );
   const ofAll = `of ${total.toLocaleString("en")}`;
   const isFiltered = nodes.length < total;
   const others = [
@@ -146,6 +162,13 @@ export function Figures({ nodes, total, changes }: Props) {
         tone={tone(drops ? "warn" : undefined)}
         more={at}
         compared={compared("softnet_dropped_per_s")}
+      />
+      <Kpi
+        label="Wrong-node bytes"
+        figure={percent(worst?.value)}
+        tone={tone(worst !== undefined && worst.value >= 25 ? "warn" : undefined)}
+        more={at ?? worst?.name}
+        compared={compare((then) => worstBefore(nodes, then))}
       />
       {isPast ? (
         <Kpi

@@ -28,6 +28,7 @@ export const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[
   { sort: "dropped", column: "softnet_dropped_per_s" },
   { sort: "squeezed", column: "squeezed_per_s" },
   { sort: "rtt", column: "rtt_p99_us" },
+  { sort: "wrong-node", column: "wrong_node_percent" },
 ];
 
 const figuresOf = (columns: readonly Column[]) => FIGURES.filter(({ sort }) => columns.some((one) => one === sort));

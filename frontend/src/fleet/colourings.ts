@@ -42,4 +42,10 @@ export const COLOURINGS: Record<ColorBy, Colouring> = {
     ends: ["≤ 10 µs", "100 ms"],
     position: decades(10, 100_000),
   },
+  "wrong-node": {
+    explanation: "received bytes handled on another NUMA node than their process",
+    column: "wrong_node_percent",
+    ends: ["0", "100 %"],
+    position: share,
+  },
 };

@@ -11,6 +11,7 @@ export const COLUMNS = [
   "dropped",
   "squeezed",
   "rtt",
+  "wrong-node",
   "kernel",
   "drivers",
   "labels",

@@ -25,6 +25,7 @@ const FIGURES: Record<string, Figure> = {
   drops: column("softnet_dropped_per_s"),
   squeezed: column("squeezed_per_s"),
   rtt: column("rtt_p99_us"),
+  "wrong-node": column("wrong_node_percent"),
   cpus: (node) => node.cpus ?? Number.NaN,
   changes: (node) => node.open_changes,
 };

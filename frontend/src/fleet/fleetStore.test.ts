@@ -27,6 +27,17 @@ const NODES = [
 const FIGURES = new FleetFigures(frameOfNodes(NODES));
 const names = (nodes: Node[]) => nodes.map(({ name }) => name);
 
+test("wrong-node bytes are told of nodes that are hot spots for another reason", () => {
+  const figures = new FleetFigures(
+    frameOfNodes([
+      node(1, "hot", { softirq_cpu_percent: 94, wrong_node_percent: 60 }),
+      node(2, "cool", { softirq_cpu_percent: 4, wrong_node_percent: 90 }),
+    ]),
+  );
+  expect(hotSpotReasons(1, figures)).toEqual(["softirq 94\u00a0%", "wrong-node bytes 60\u00a0%"]);
+  expect(hotSpotReasons(2, figures)).toEqual([]);
+});
+
 test("figures are looked up by node; unknown ones are NaN, not zero", () => {
   expect(FIGURES.get(9, "softirq_cpu_percent")).toBe(94);
   expect(FIGURES.get(9, "softirq_cpu")).toBe(7);

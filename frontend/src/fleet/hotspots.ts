@@ -6,6 +6,7 @@ const MAX_HOT_SPOTS = 15;
 const SOFTIRQ_PERCENT = 60;
 const BUSY_PERCENT = 95;
 const SQUEEZED_PER_S = 10;
+const WRONG_NODE_PERCENT = 25;
 
 /** The reasons why a node is a hot spot, each with its figure; empty if it is none. */
 export function hotSpotReasons(nodeId: number, figures: FleetFigures): string[] {
@@ -18,6 +19,9 @@ export function hotSpotReasons(nodeId: number, figures: FleetFigures): string[] 
     found.push(`softirq ${formatFigure(percent(get("softirq_cpu_percent")))}`);
   else if (get("busiest_cpu_percent") >= BUSY_PERCENT)
     found.push(`busy, softirq ${formatFigure(percent(get("softirq_cpu_percent")))}`);
+  // no reason by itself: a node may be far from overloaded
+  if (found.length > 0 && get("wrong_node_percent") >= WRONG_NODE_PERCENT)
+    found.push(`wrong-node bytes ${formatFigure(percent(get("wrong_node_percent")))}`);
   return found;
 }
 

@@ -4,10 +4,22 @@ import type { FleetFrame } from "../live/frames";
 import { isColumns } from "./columns";
 
 /** Figures of the fleet frame that the map can be coloured by. */
-export const COLORS = ["softirq", "busiest", "drops", "rtt"] as const;
+export const COLORS = ["softirq", "busiest", "drops", "rtt", "wrong-node"] as const;
 export type ColorBy = (typeof COLORS)[number];
 
-const SORTS = ["name", "health", "busiest", "softirq", "rx", "tx", "interrupts", "dropped", "squeezed", "rtt"] as const;
+const SORTS = [
+  "name",
+  "health",
+  "busiest",
+  "softirq",
+  "rx",
+  "tx",
+  "interrupts",
+  "dropped",
+  "squeezed",
+  "rtt",
+  "wrong-node",
+] as const;
 export type SortBy = (typeof SORTS)[number];
 
 export type FigureColumn = Exclude<keyof FleetFrame, "type" | "time_ms" | "node_id" | "health">;

@@ -83,9 +83,9 @@ def polling_cpu(rx_placement: RxPlacement, inventory: Inventory | None) -> int |
 
 
 def bytes_by_distance(
-    tasks: Iterable[NetTask], topology: Topology, inventory: Inventory | None = None
+    tasks: Iterable[NetTask], topology: Topology, inventory: Inventory | None = None, *, sent: bool = True
 ) -> TrafficDistance:
-    """Return the received and sent bytes/s of these processes by their distance from the processes.
+    """Return the received and, unless sent is False, sent bytes/s of these processes by their distance from these.
 
     Sent bytes count because their acknowledgements are received. inventory: tells which CPU polls a queue with RPS;
     None leaves that unknown. A process with threads on several CPUs counts from the nearest of these.
@@ -96,13 +96,27 @@ def bytes_by_distance(
     for task in tasks:
         consumers = consumer_cpus(task, online) & online
         for each in task.rx_placements:
+            bytes_per_s = each.bytes_per_s if sent else each.rx_bytes_per_s
             protocol = task.cpu if each.rfs else each.cpu
             for at, sums in ((polling_cpu(each, inventory), found.polling), (protocol, found.protocol)):
                 unknown = at is None or at not in online or not consumers
                 field = "unknown" if at is None or unknown else _nearest_unit(rows[at], consumers)
-                setattr(sums, field, getattr(sums, field) + each.bytes_per_s)
+                setattr(sums, field, getattr(sums, field) + bytes_per_s)
     return found
 
 
 def _nearest_unit(row: bytes, consumers: frozenset[int]) -> str:
     return _FIELD.get(min([row[cpu] for cpu in consumers]), "remote")
+
+
+def distance_counters(found: TrafficDistance, duration_s: float) -> dict[str, int]:
+    """Return the bytes in an interval by distance, as entries of Rates.counters (coresteer_core.metrics).
+
+    They are exact to 0.1 s: equal ones until flows are read again need nearly no storage.
+    """
+    duration_s = round(duration_s, 1) or duration_s
+    return {
+        f"{kind}_bytes_{field}": round(getattr(sums, field) * duration_s)
+        for kind, sums in (("rx", found.protocol), ("polled", found.polling))
+        for field in ByDistance.__struct_fields__
+    }

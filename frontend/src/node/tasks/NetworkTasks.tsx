@@ -256,7 +256,12 @@ function Row({ view, paths, hasPanel, isCoscheduled, isPart = false, isOpen, onT
       </td>
       <td>{irqs.length === 0 ? <Unknown why={why.irq} /> : <Numbers view={view} kind="irq" numbers={irqs} />}</td>
       <td title={methodText(placement.how)}>
-        <Numbers view={view} kind="cpu" numbers={cpus} />
+        <Numbers view={view} kind="cpu" numbers={cpus} />{" "}
+        {paths.some((path) => path.placement.rfs) && (
+          <span className="tag" title="RFS passes the packets on to the CPU on which the task reads them">
+            RFS
+          </span>
+        )}
       </td>
       <td>
         <Numbers view={view} kind="cpu" numbers={[task.cpu]} />{" "}

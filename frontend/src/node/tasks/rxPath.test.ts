@@ -103,6 +103,45 @@ test("a virtual device's missing queue has its own reason", () => {
   });
 });
 
+const flow = (over: Partial<NetTask["flows"][number]> = {}): NetTask["flows"][number] => ({
+  ...{ protocol: "tcp", local: "10.0.0.1", local_port: 80, peer: "10.0.0.2", peer_port: 4242 },
+  ...{ netdev: "eth0", queue: "rx-41", cpu: 0, rss_entry: 17, rx_bytes_per_s: 1000, ...over },
+});
+const WITH_RULES = {
+  ...INVENTORY,
+  netdevs: INVENTORY.netdevs.map((netdev) => ({
+    ...netdev,
+    flow_rules: {
+      size: 8,
+      complete: true,
+      rules: [
+        { location: 2, value: "flow-type tcp4 dst-port 443 action 41", ours: false },
+        { location: 3, value: "flow-type tcp4 src-ip 10.0.0.2 dst-port 80 action 41", ours: true },
+        { location: 4, value: "", ours: false },
+      ],
+    },
+  })),
+};
+
+test.each([
+  [placement(), [flow()], "RSS table entry 17"],
+  [placement(), [17, 9, 3, 25].map((rss_entry) => flow({ rss_entry })), "RSS table entries 3, 9, 17 and others"],
+  [placement(), [flow({ queue: "rx-9" })], "RSS table"],
+  [placement({ how: "rule" }), [flow({ rss_entry: null })], "flow rule 3"],
+  [placement({ how: "rule" }), [], "flow rule"],
+  [placement({ how: "rps" }), [flow()], "RPS"],
+  [placement({ rfs: true }), [flow()], "RSS table entry 17 · RFS: CPU 5, where nginx reads it"],
+  [placement({ how: null, cpu: null, rfs: true }), [], "RFS: CPU 5, where nginx reads it"],
+  [placement({ how: null, cpu: null }), [], ""],
+])("what brought packets to %o is told", (where, flows, mechanism) => {
+  expect(rxPathsOf([{ ...task(5, where), flows }], PLACES, WITH_RULES)[0]?.mechanism).toBe(mechanism);
+});
+
+test("with RFS the protocol work is where the task runs, while the polling CPU is off the NIC's node", () => {
+  const [path] = rxPathsOf([task(0, placement({ cpu: 5, rfs: true }))], PLACES, INVENTORY);
+  expect([path?.hop?.label, path?.nodes.softirq, path?.offNode]).toEqual(["same CPU", 0, true]);
+});
+
 test("locality is weighted by received bytes", () => {
   const links = rxPathsOf(
     [task(0, placement({ rx_bytes_per_s: 3000 }), placement({ cpu: 4, rx_bytes_per_s: 1000 }))],

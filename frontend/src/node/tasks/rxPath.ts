@@ -46,20 +46,26 @@ export function hopBetween({ of, cachesKnown }: TopologyIndex, softirq: number, 
   return cachesKnown ? { distance: "numa", label: "share no cache", crosses: "cache" } : null;
 }
 
-/** One RX placement of a task with its hop. why: by column, the reason for an unknown value. */
+/**
+ * One RX placement of a task with its hop, from the CPU of the protocol work: with RFS the task's own, else the softirq
+ * CPU, which polls. nodes.softirq: of the former. why: by column, the reason for an unknown value.
+ */
 export type RxPath = {
   key: string;
   task: NetTask;
   placement: RxPlacement;
   hop: Hop | null;
   nodes: { nic: number | null; softirq: number | null; task: number | null };
-  /** Whether the softirq CPU and the NIC are on different NUMA nodes. */
+  /** Whether the CPU that polls and the NIC are on different NUMA nodes. */
   offNode: boolean;
+  /** What brought the packets there: `RSS table entry 17`, `flow rule 3`; empty where unknown. */
+  mechanism: string;
   why: { queue?: string; irq?: string; cpu?: string; hop?: string };
 };
 
 const HOW: Record<string, string> = {
   rss: "computed from the NIC's RSS hash and indirection table",
+  rule: "selected by one of the NIC's flow rules",
   rps: "computed from the flow hash and the queue's RPS CPUs",
   queue: "the device has a single receive queue",
   softirq: "virtual device: the CPU that handles its packets",
@@ -67,6 +73,42 @@ const HOW: Record<string, string> = {
 
 /** The method by which the softirq CPU was determined. */
 export const methodText = (how: string | null): string => (how === null ? "" : (HOW[how] ?? how));
+
+/** Whether a flow rule, in ethtool's words, matches a flow. */
+function matches(rule: string, { protocol, local, local_port, peer, peer_port }: NetTask["flows"][number]): boolean {
+  const words = rule.split(" ");
+  const wanted = { "src-ip": peer, "dst-ip": local, "src-port": `${peer_port}`, "dst-port": `${local_port}` };
+  return (
+    words[1] === `${protocol}${local.includes(":") ? 6 : 4}` &&
+    Object.entries(wanted).every(([name, value]) => !words.includes(name) || words[words.indexOf(name) + 1] === value)
+  );
+}
+
+/** `RSS table entries 3 and 17` of the heaviest flows, at most three. */
+function entriesText(flows: NetTask["flows"]): string {
+  const entries = [...new Set(flows.flatMap(({ rss_entry }) => rss_entry ?? []))];
+  if (entries.length === 0) return "RSS table";
+  const shown = entries.slice(0, 3).sort((a, b) => a - b);
+  const more = entries.length > shown.length ? " and others" : "";
+  return `RSS table ${entries.length === 1 ? "entry" : "entries"} ${shown.join(", ")}${more}`;
+}
+
+/** What brought a task's packets to their queue and CPU; empty where unknown. */
+function mechanismOf(task: NetTask, placement: RxPlacement, inventory: Inventory | null): string {
+  const { netdev, queue, how, rfs } = placement;
+  const flows = task.flows.filter((flow) => flow.netdev === netdev && flow.queue === queue);
+  const rules = inventory?.netdevs.find(({ name }) => name === netdev)?.flow_rules?.rules ?? [];
+  const used = rules.filter(({ value }) => value !== "" && flows.some((flow) => matches(value, flow)));
+  const by =
+    how === "rule"
+      ? `flow rule ${used.map(({ location }) => location).join(", ")}`.trim()
+      : how === "rss"
+        ? entriesText(flows)
+        : how === "rps"
+          ? "RPS"
+          : "";
+  return [by, rfs && `RFS: CPU ${task.cpu}, where ${task.name} reads it`].filter(Boolean).join(" · ");
+}
 
 function whyUnknown(placement: RxPlacement, inventory: Inventory | null): RxPath["why"] {
   const netdev = inventory?.netdevs.find((candidate) => candidate.name === placement.netdev);
@@ -100,8 +142,10 @@ export function rxPathsOf(tasks: NetTask[], places: TopologyIndex, inventory: In
       task.rx_placements.map((placement): RxPath => {
         const { netdev, queue, irq, cpu } = placement;
         const nic = inventory?.netdevs.find((candidate) => candidate.name === netdev)?.numa_node ?? null;
-        const hop = cpu === null ? null : hopBetween(places, cpu, task.cpu);
-        const nodes = { nic, softirq: nodeOf(cpu), task: nodeOf(task.cpu) };
+        const protocol = placement.rfs ? task.cpu : cpu;
+        const hop = protocol === null ? null : hopBetween(places, protocol, task.cpu);
+        const nodes = { nic, softirq: nodeOf(protocol), task: nodeOf(task.cpu) };
+        const polling = nodeOf(cpu);
         const why = whyUnknown(placement, inventory);
         if (hop === null)
           why.hop =
@@ -114,7 +158,8 @@ export function rxPathsOf(tasks: NetTask[], places: TopologyIndex, inventory: In
           placement,
           hop,
           nodes,
-          offNode: nodes.nic !== null && nodes.softirq !== null && nodes.nic !== nodes.softirq,
+          offNode: nic !== null && polling !== null && nic !== polling,
+          mechanism: mechanismOf(task, placement, inventory),
           why,
         };
       }),

@@ -6,6 +6,7 @@ import { useCursor } from "../../charts/cursor";
 import { type Point, pointsOf } from "../../charts/seriesRing";
 import { type ChartLine, type Kept, Plot, type PlotProps, TALL, valueAt } from "../../charts/TimeChart";
 import { ExportMenu } from "../../components/ExportMenu";
+import { Segments } from "../../components/Segments";
 import { seriesCsv } from "../../lib/csv";
 import { formatFigure } from "../../lib/format";
 import type { ChartName } from "../../lib/metrics";
@@ -20,6 +21,15 @@ import { usePoints } from "./usePoints";
 type Props = { name: ChartName; view: NodeView; pastPoints: Point[] };
 
 const NONE: Point[] = [];
+const WHOSE: { value: ChartName; label: string }[] = [
+  { value: "distance", label: "protocol work" },
+  { value: "polling", label: "polling" },
+];
+/** Whose distance from the process the charts by distance show. */
+const OF: Partial<Record<ChartName, string>> = {
+  distance: "TCP payload by the CPU of the protocol work",
+  polling: "TCP payload by the CPU that polls the queue",
+};
 
 /** One chart large: a line for each NIC and direction, interrupt or CPU, or for each of its metrics. */
 export function LargeChart({ name, view, pastPoints }: Props) {
@@ -47,8 +57,16 @@ export function LargeChart({ name, view, pastPoints }: Props) {
   return (
     <section ref={frame} className={`card ${styles.large}`} aria-label={`${title}, large`}>
       <h2>
-        {title} <small>{isParts ? `one line per ${PARTS[name]?.of}` : "all its metrics"}</small>
+        {title} <small>{isParts ? `one line per ${PARTS[name]?.of}` : (OF[name] ?? "all its metrics")}</small>
         <span className="grow" />
+        {name in OF && (
+          <Segments
+            label="Which CPU's distance from the process"
+            value={name}
+            options={WHOSE}
+            onChange={(chart) => navigate({ chart })}
+          />
+        )}
         <ExportMenu
           name={`${view.node.name} ${title}`}
           range={() => axis.range}

@@ -6,10 +6,12 @@ import { LargeChart } from "./LargeChart";
 import styles from "./timeseries.module.css";
 import { type PointsOf, usePoints } from "./usePoints";
 
-const SMALL = (["throughput", "packets", "interrupts", "softirq", "round-trip", "losses"] as const).map((name) => ({
-  name,
-  chart: chartOf(name, true),
-}));
+const SMALL = (["throughput", "packets", "interrupts", "softirq", "round-trip", "losses", "distance"] as const).map(
+  (name) => ({
+    name,
+    chart: chartOf(name, true),
+  }),
+);
 
 /** Counts to a number, one step a frame: what a step reveals is mounted in a task of its own. */
 function useCountPerFrame(end: number): number {
@@ -22,7 +24,7 @@ function useCountPerFrame(end: number): number {
   return count;
 }
 
-/** Six small charts on the page's time axis, and the large one that is open. */
+/** Seven small charts on the page's time axis, and the large one that is open. */
 export function MetricCharts({ view, pastPoints }: PointsOf) {
   const { chart } = view.search;
   const drawn = useCountPerFrame(SMALL.length);
@@ -33,7 +35,9 @@ export function MetricCharts({ view, pastPoints }: PointsOf) {
           <Small key={one.name} {...one} turn={turn} isDrawn={turn < drawn} view={view} pastPoints={pastPoints} />
         ))}
       </div>
-      {chart !== undefined && <LargeChart key={chart} name={chart} view={view} pastPoints={pastPoints} />}
+      {chart !== undefined && (
+        <LargeChart key={chart === "polling" ? "distance" : chart} name={chart} view={view} pastPoints={pastPoints} />
+      )}
     </>
   );
 }
@@ -43,7 +47,7 @@ type SmallProps = PointsOf & (typeof SMALL)[number] & { turn: number; isDrawn: b
 function Small({ name, chart, turn, isDrawn, ...props }: SmallProps) {
   const { points, axis, kept } = usePoints(props, turn);
   const { search, navigate } = props.view;
-  const isOpen = search.chart === name;
+  const isOpen = search.chart === name || (name === "distance" && search.chart === "polling");
   const sampled = useMemo(
     () => points.some((point) => HISTORY_METRICS.some((metric) => typeof point[metric] === "number")),
     [points],

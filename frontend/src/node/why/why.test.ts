@@ -60,6 +60,15 @@ test("a task within the cache has no broken link", () => {
   expect(found.steps.filter(({ cut, bad }) => cut || bad)).toEqual([]);
 });
 
+test("RFS is told where it passes the packets on", () => {
+  const found = explain(facts({}, [task(5, placement({ rfs: true }))]), { cpu: 2, irq: null }, false);
+  expect(found.rest).toBe(
+    "IRQ 41 causes 51 of its 92 points; RFS passes its packets on to CPU 5, where envoy reads them.",
+  );
+  expect(found.steps.find(({ name }) => name === "queue")?.detail).toBe("RSS table · RFS: CPU 5, where envoy reads it");
+  expect(found.steps.filter(({ bad }) => bad)).toEqual([]);
+});
+
 test("flows on the wrong node are others than that of the chain where this one stays within its cache", () => {
   const found = explain(
     facts({}, [task(1, placement({ rx_bytes_per_s: 3e6 })), { ...task(5, placement()), pid: 900 }]),

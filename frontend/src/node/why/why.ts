@@ -120,7 +120,9 @@ function restOf(facts: Facts, cpu: number, irq: Irq | undefined, points: number 
   else if (task !== undefined && all > 0)
     parts.push(`It is ${all} % busy, mostly with processes such as ${task.name} ${task.pid}`);
   else parts.push(`It is ${all} % busy`);
-  if (path?.hop) parts.push(`${path.task.name} reads the data ${READS[path.hop.distance]}`);
+  if (path?.placement.rfs)
+    parts.push(`RFS passes its packets on to CPU ${path.task.cpu}, where ${path.task.name} reads them`);
+  else if (path?.hop) parts.push(`${path.task.name} reads the data ${READS[path.hop.distance]}`);
   return `${parts.join("; ")}.`;
 }
 
@@ -228,6 +230,7 @@ function packetSteps(facts: Facts, cpu: number, irq: Irq | undefined, path: RxPa
     steps.push({
       name: "queue",
       text: queue === null || !netdev ? null : `${netdev} ${queue}`,
+      detail: path?.mechanism || undefined,
       sel: netdev ? `nic:${netdev}` : undefined,
       why: path?.why.queue,
     });
