@@ -33,17 +33,19 @@ from coresteer_core.policies.flow_steering.traffic import MIN_GAIN, MOST_TRACKED
 from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate, name_tasks
 from coresteer_core.settings import SettingError, parse_setting
 
+_SHARES = "{0:.0f} % of its {1:rate} are polled within its L2, {2:.0f} → {3:.0f} % processed there"
+_OF_EACH = "{0:.0f} % of the {1:rate} of each are polled within its L2, {2:.0f} → {3:.0f} % processed there"
 _FREE = ReasonText(
-    "{0:.0f} % of its {1:rate} are polled within its L2; it may run on any CPU, so only RFS follows it.",
-    "{0:.0f} % of the {1:rate} of each are polled within its L2; they may run on any CPU, so only RFS follows them.",
+    f"{_SHARES}; it may run on any CPU, so only RFS follows it.",
+    f"{_OF_EACH}; they may run on any CPU, so only RFS follows them.",
 )
 _FIXED = ReasonText(
-    "{0:.0f} % of its {1:rate} are polled within its L2; no heavy flow of it has a clearly nearer queue with room.",
-    "{0:.0f} % of the {1:rate} of each are polled within its L2; no heavy flow has a clearly nearer queue with room.",
+    f"{_SHARES}; no heavy flow of it has a clearly nearer queue with room.",
+    f"{_OF_EACH}; no heavy flow has a clearly nearer queue with room.",
 )
 _YOUNG = ReasonText(
-    "{0:.0f} % of its {1:rate} are polled within its L2; it has been on these CPUs for less than {2} s.",
-    "{0:.0f} % of the {1:rate} of each are polled within its L2; they have been on their CPUs for less than {2} s.",
+    f"{_SHARES}; it has been on these CPUs for less than {{4}} s.",
+    f"{_OF_EACH}; they have been on their CPUs for less than {{4}} s.",
 )
 
 
@@ -88,7 +90,7 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
         _sentence(traffic, rules, tables, rfs),
         after,
         proposals,
-        _skipped(traffic).skipped(),
+        _skipped(traffic, rfs).skipped(),
         frozenset(restores),
     )
 
@@ -207,13 +209,15 @@ def _sentence(traffic: Traffic, rules: Rules, tables: Tables, rfs: RfsRound) -> 
     return " ".join([*parts, rfs.sentence]).strip()
 
 
-def _skipped(traffic: Traffic) -> SkippedGroups:
+def _skipped(traffic: Traffic, rfs: RfsRound) -> SkippedGroups:
     """Return why no flow of a process changes its queue in this round."""
     groups = SkippedGroups(name_tasks)
     for consumer in traffic.consumers:
         if consumer.moved:
             continue
-        figures = (100 * consumer.near / consumer.rx_bytes_per_s, consumer.rx_bytes_per_s)
+        per_s = consumer.rx_bytes_per_s
+        near, protocol = 100 * consumer.near / per_s, 100 * consumer.near_protocol / per_s
+        figures = (near, per_s, protocol, 100.0 if rfs.values else near if rfs.originals else protocol)
         if not consumer.fixed:
             why = Reason(_FREE, figures)
         elif not consumer.settled:

@@ -40,7 +40,7 @@ _MAX_S_PER_BYTE = 5 * SOFTIRQ_S_PER_BYTE
 
 class Consumer(Struct, gc=False):
     """A process that receives much. reach: the distance of each CPU from its CPUs. near, moved: bytes/s that are polled
-    next to it now, and by how much that changes.
+    next to it now, and by how much that changes; near_protocol: whose protocol work is done next to it now.
 
     fixed: it may run on some CPUs only. settled: these have been the same for dwell_s.
     """
@@ -52,6 +52,7 @@ class Consumer(Struct, gc=False):
     rx_bytes_per_s: float
     near: float = 0.0
     moved: float = 0.0
+    near_protocol: float = 0.0
 
     @property
     def name(self) -> str:
@@ -204,8 +205,12 @@ class Traffic:
         consumer = Consumer(task, reach, fixed, settled, per_s)
         for each in task.rx_placements:
             cpu = each.cpu if each.how != "rps" else polling_cpu(each, self.view.inventory)
-            if each.rx_bytes_per_s and cpu is not None and cpu < len(reach) and reach[cpu] <= NEAR:
+            if not each.rx_bytes_per_s:
+                continue
+            if cpu is not None and cpu < len(reach) and reach[cpu] <= NEAR:
                 consumer.near += each.rx_bytes_per_s
+            if each.rfs or (each.cpu is not None and each.cpu < len(reach) and reach[each.cpu] <= NEAR):
+                consumer.near_protocol += each.rx_bytes_per_s
         return consumer
 
     def _queue_cpus(self, netdev: Netdev) -> dict[int, int]:
