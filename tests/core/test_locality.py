@@ -6,11 +6,14 @@ from msgspec import to_builtins
 from tests.core.policy_machines import Machine, machines
 from tests.support.views import make_topology
 
+from coresteer_core.changes.distance_effect import predict_distance
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.locality import TrafficDistance, bytes_by_distance, distance_counters
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Cache
+from coresteer_core.node.view import View
 
 TOPOLOGY = make_topology(packages=2, nodes_per_package=1, cores_per_node=4, threads=2)
 """CPUs 0-3 and their siblings 8-11 on node 0, 4-7 and 12-15 on node 1."""
@@ -85,6 +88,19 @@ def test_the_bytes_of_an_interval_are_counters_of_metrics() -> None:
         "polled_bytes_remote": 180,
     }
     assert counters.keys() == {name for name, source in COUNTER_SOURCES.items() if not source.path}
+
+
+def test_a_preview_tells_how_near_each_process_gets_its_packets() -> None:
+    irq = Irq(41, "eth0-rx-0", "PCI-MSI", "4", "4", 1, True)
+    far, near = reader(received(4)), reader(received(None, None))
+    view = View(TOPOLOGY, Inventory([], [irq]), tasks=[near, far])
+    assert predict_distance(Plan([Action("irq/41/affinity", "4", "8", "")]), view) == [
+        "nginx (812): 0 % → 100 % of its received bytes get their protocol work on a core or L2 that it shares; "
+        "polling 0 % → 100 %."
+    ]
+    assert predict_distance(Plan([Action("irq/41/affinity", "4", "4-5", "")]), view) == []
+    many = View(TOPOLOGY, Inventory([], [irq]), tasks=[far] * 10)
+    assert predict_distance(Plan([Action("irq/41/affinity", "4", "8", "")]), many)[8:] == ["And 2 more processes."]
 
 
 @given(machine=machines(max_cpus=16))

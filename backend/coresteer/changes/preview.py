@@ -9,6 +9,7 @@ from coresteer.auth.dependencies import Identity
 from coresteer.changes import repository, validation
 from coresteer.changes.records import find_node
 from coresteer.changes.schemas import PreviewRequest, PreviewResponse
+from coresteer_core.changes.distance_effect import predict_distance
 from coresteer_core.changes.effect import predict_effect
 from coresteer_core.changes.plan import DesiredValue, Plan
 from coresteer_core.changes.plan import preview as preview_plan
@@ -62,4 +63,4 @@ async def preview(
 
 
 def _expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
-    return predict_effect(plan, view, rates) + predict_locality(plan, view)
+    return predict_effect(plan, view, rates) + predict_distance(plan, view) + predict_locality(plan, view)
