@@ -35,7 +35,7 @@ def standing(key: str) -> str:
     try:
         return Tunable(ROOT, setting).read()
     except OSError:
-        return "combined 1" if isinstance(setting, Channels) else "0"
+        return "combined 1" if isinstance(setting, Channels) else setting.unowned or "0"
 
 
 def main() -> None:

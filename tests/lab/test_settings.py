@@ -81,6 +81,55 @@ def test_packets_follow_the_rss_table_and_it_is_restored(two_socket: Guest) -> N
     assert scaling(two_socket, "eth0") == (channels, most, rss)
 
 
+STEERING = {
+    "kernel/rps_sock_flow_entries": ("0", "32768", "/proc/sys/net/core/rps_sock_flow_entries"),
+    "kernel/netdev_budget": ("300", "600", "/proc/sys/net/core/netdev_budget"),
+    "kernel/busy_read": ("0", "50", "/proc/sys/net/core/busy_read"),
+    "netdev/eth0/rx-0/rps_flow_cnt": ("0", "4096", "/sys/class/net/eth0/queues/rx-0/rps_flow_cnt"),
+    "netdev/eth0/threaded": ("0", "1", "/sys/class/net/eth0/threaded"),
+}
+"""Value before, another one, and the kernel's file of it."""
+
+
+def test_rfs_napi_threads_and_limits_of_the_softirq_are_set_and_restored(two_socket: Guest) -> None:
+    results = write_settings(two_socket, *(f"{key}={value}" for key, (_, value, _) in STEERING.items()))
+    found = [(result["outcome"], result["found"], result["read_back"]) for result in results]
+    assert found == [("applied", was, value) for was, value, _ in STEERING.values()], results
+    assert [two_socket.read(file).strip() for _, _, file in STEERING.values()] == [v for _, v, _ in STEERING.values()]
+    assert len(restored(two_socket)) == len(STEERING)
+    assert [two_socket.read(file).strip() for _, _, file in STEERING.values()] == [v for v, _, _ in STEERING.values()]
+
+
+def test_the_kernel_rounds_sizes_of_rfs_tables_up_so_others_are_refused(two_socket: Guest) -> None:
+    refused = "kernel/rps_sock_flow_entries=40000", "netdev/eth0/rx-0/rps_flow_cnt=3000"
+    assert [result["outcome"] for result in write_settings(two_socket, *refused)] == ["refused"] * 2
+    for file in ("/proc/sys/net/core/rps_sock_flow_entries", "/sys/class/net/eth0/queues/rx-0/rps_flow_cnt"):
+        two_socket.run("sh", "-c", f"echo 3000 > {file}")
+        assert two_socket.read(file).strip() == "4096"
+        two_socket.run("sh", "-c", f"echo 0 > {file}")
+
+
+def test_xps_selects_the_queue_and_is_restored(two_socket: Guest) -> None:
+    file = "/sys/class/net/eth0/queues/tx-3/xps_cpus"
+    was = two_socket.read(file)
+    [result] = write_settings(two_socket, "netdev/eth0/tx-3/xps=6")
+    assert (result["outcome"], result["read_back"]) == ("applied", "6"), result
+    assert int(two_socket.read(file).replace(",", ""), 16) == 1 << 6
+    [said] = restored(two_socket)
+    assert said.startswith("XPS of eth0 tx-3 was restored to "), said
+    assert two_socket.read(file) == was
+
+
+def test_a_rule_for_a_flow_is_refused_by_a_nic_that_has_none_and_nothing_is_left(two_socket: Guest) -> None:
+    """The emulated igb states the size of a table, but has ntuple fixed; e1000e, vmxnet3 and virtio have no table."""
+    results = write_settings(
+        two_socket, "netdev/eth0/flow-rule/3=flow-type tcp4 dst-port 80 action 3", "netdev/eth0/ntuple=on"
+    )
+    assert [result["outcome"] for result in results] == ["unsupported"] * 2, results
+    assert "its driver has it fixed" in results[1]["sentence"], results
+    assert restored(two_socket) == ["Nothing to restore: every setting has its original value."]
+
+
 def test_the_kernels_message_is_reported_and_its_default_table_is_restored(two_socket: Guest) -> None:
     """The kernel does not remove channels that a user-defined RSS table uses, until the table is reset."""
     whole = scaling(two_socket, "eth0")

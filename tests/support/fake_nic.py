@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coresteer_agent.apply import flow_rule
-from coresteer_agent.linux import flow_rules
+from coresteer_agent.linux import features, flow_rules
 
 SPEC_BYTES = 168
 _AT = 16
@@ -97,6 +97,7 @@ def _error(code: int) -> OSError:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, nic: FakeNic) -> None:
-    """Let the agent take this NIC for eth0 of the running kernel."""
+    """Let the agent take this NIC for eth0 of the running kernel, with ntuple on."""
+    monkeypatch.setattr(features, "read_ntuple", lambda _: "on")
     monkeypatch.setattr(flow_rules, "ioctl", nic.ioctl)
     monkeypatch.setattr(flow_rule, "is_running_kernel", lambda _: True)

@@ -9,6 +9,7 @@ import struct
 
 from msgspec import Struct
 
+from coresteer_agent.linux import features
 from coresteer_agent.linux.ethtool import ioctl
 from coresteer_core.node.inventory import MAX_FLOW_RULES
 from coresteer_core.settings.flow_rule_text import ADDRESSES, Rule
@@ -48,7 +49,12 @@ class Table(Struct, frozen=True):
 
 
 def read_locations(netdev: str) -> tuple[int, list[int]] | None:
-    """Return the size of a netdev's table and the slots that have rules; None if its driver has no flow rules."""
+    """Return the size of a netdev's table and the slots that have rules; None if its driver has no flow rules.
+
+    A driver that has ntuple fixed may state the size of a table (igb does for some devices), but refuses every rule.
+    """
+    if features.read_ntuple(netdev) is None:
+        return None
     try:
         [count] = struct.unpack_from("=I", ioctl(netdev, _request(_COUNT)), _COUNT_AT)
         command = bytearray(_request(_GET_ALL).ljust(_LOCATIONS_AT + 4 * count, b"\0"))

@@ -327,7 +327,16 @@ def test_a_device_without_flow_rules_has_no_table(code: int, monkeypatch: pytest
         raise OSError(code, "No")
 
     monkeypatch.setattr(flow_rules, "ioctl", refuse)
+    monkeypatch.setattr(features, "read_ntuple", lambda _: "off")
     assert flow_rules.read_table("eth0") is None
+
+
+def test_a_driver_that_has_ntuple_fixed_has_no_table_whatever_it_states(
+    executor: Executor, nic: FakeNic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "read_ntuple", lambda _: None)
+    assert flow_rules.read_table("eth0") is None
+    assert executor.undo(Action(KEY, "", "none", "test")).outcome is Outcome.UNSUPPORTED
 
 
 def test_the_loopback_device_has_no_flow_rules() -> None:
