@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.lab.fleet import Backend, await_said
+from tests.lab.fleet import HOST, Backend, await_said
 from tests.lab.machines import PEER
 from tests.lab.rig import Guest
 
@@ -88,8 +88,10 @@ def load(guest: Guest, *arguments: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def enforced(host: Backend, name: str, spec: dict[str, object], **body: object) -> Iterator[int]:
-    """Enforce a policy; yield its id and disable it at the end."""
-    made = host.request("POST", "/api/policies", {"name": name, "mode": "enforce", "spec": spec, **body})
+    """Enforce a policy on the guests, never on this host; yield its id and disable it at the end."""
+    guests = [node["name"] for node in host.request("GET", "/api/nodes") if node["name"] != HOST]
+    selected = {"name": name, "mode": "enforce", "spec": spec, "selector": {"hostnames": guests}}
+    made = host.request("POST", "/api/policies", selected | body)
     host.request("POST", f"/api/policies/{made['id']}/enable")
     try:
         yield made["id"]

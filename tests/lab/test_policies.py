@@ -6,6 +6,7 @@ import time
 
 from tests.lab.fleet import Backend, await_said
 from tests.lab.machines import PEER
+from tests.lab.nics import enforced
 from tests.lab.rig import Guest
 
 SECONDS = 90
@@ -37,21 +38,19 @@ def test_a_process_is_moved_to_its_packets_and_restored_with_the_policy(
         *("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "stream", *options), output="stream"
     )
     spec = {"type": "network-process", "min_bytes_per_s": 20_000, "max_distance": "cpu"}
-    policy = host.request("POST", "/api/policies", {"name": "near", "mode": "enforce", "spec": spec})
-    host.request("POST", f"/api/policies/{policy['id']}/enable")
-    cpu = int(await_allowed(two_socket, consumer, r"\d+"))
+    with enforced(host, "near", spec) as policy:
+        cpu = int(await_allowed(two_socket, consumer, r"\d+"))
 
-    since = len((two_socket.share / "consumer").read_text())
-    await_lines_since(two_socket, since)
-    lines = (two_socket.share / "consumer").read_text()[since:].splitlines()[1:]
-    cells = [cell for line in lines if line.endswith("}") for cell in json.loads(line)["received"]]
-    near = sum(count for protocol, task, _, count in cells if protocol == task == cpu)
-    assert near >= 0.95 * sum(count for *_, count in cells), cells
-    decisions = host.request("GET", f"/api/nodes/{node_id(host)}/decisions")
-    [decision] = [d for d in decisions if d["change_id"] and d["policy_id"] == policy["id"]]
-    assert f"CPU {cpu}" in decision["evaluation"]["actions"][0]["reason"]
+        since = len((two_socket.share / "consumer").read_text())
+        await_lines_since(two_socket, since)
+        lines = (two_socket.share / "consumer").read_text()[since:].splitlines()[1:]
+        cells = [cell for line in lines if line.endswith("}") for cell in json.loads(line)["received"]]
+        near = sum(count for protocol, task, _, count in cells if protocol == task == cpu)
+        assert near >= 0.95 * sum(count for *_, count in cells), cells
+        decisions = host.request("GET", f"/api/nodes/{node_id(host)}/decisions")
+        [decision] = [d for d in decisions if d["change_id"] and d["policy_id"] == policy]
+        assert f"CPU {cpu}" in decision["evaluation"]["actions"][0]["reason"]
 
-    host.request("POST", f"/api/policies/{policy['id']}/disable")
     assert await_allowed(two_socket, consumer, "0-7") == "0-7"
     two_socket.run("kill", str(sender), str(consumer))
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.support.polling import PATIENCE_S
+from tests.support.polling import PATIENCE_S, poll
 from tests.support.rates import make_rates, pack
 from tests.support.views import make_netdev
 
@@ -34,7 +34,7 @@ from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget, softirq
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.tasks import MAX_HEAVY_FLOWS, HeavyFlow
+from coresteer_core.node.tasks import MAX_HEAVY_FLOWS, HeavyFlow, NetTask
 
 ROOT = Path("/")
 
@@ -418,10 +418,11 @@ def inode(one: socket.socket) -> int:
 
 
 def search(owners: SocketOwners, *inodes: int) -> None:
-    for _ in range(50):
+    def all_found() -> bool:
         owners.find(inodes)
-        if all(owners.pid(number) is not None for number in inodes):
-            return
+        return all(owners.pid(number) is not None for number in inodes)
+
+    poll(all_found)
 
 
 def test_the_process_of_a_socket_is_cached_until_the_socket_is_closed(
@@ -615,18 +616,16 @@ def test_a_captured_tree_has_no_flows(tmp_path: Path) -> None:
 def test_bytes_over_loopback_are_attributed_to_their_process(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = FlowReader(ROOT)
     assert reader.read(Inventory([netdev("lo", [Queue("rx-0", rps="")], virtual=True)], [])) == []
-    pair[0].sendall(bytes(500_000)[:60_000])
-    received = 0
-    while received < 60_000:
-        received += len(pair[1].recv(65536))
-    for _ in range(50):
-        pair[0].sendall(b"x")
-        pair[1].recv(1)
-        tasks_read = reader.read(Inventory([], []))
-        own = [task for task in tasks_read if task.pid == OWN_PID]
-        if own:
-            break
-    [task] = own
+
+    def own_task() -> NetTask | None:
+        pair[0].sendall(bytes(60_000))
+        received = 0
+        while received < 60_000:
+            received += len(pair[1].recv(65536))
+        own = [task for task in reader.read(Inventory([], [])) if task.pid == OWN_PID and task.flows]
+        return own[0] if own else None
+
+    task = poll(own_task)  # the search for the sockets' process is spread over some rounds
     assert task.name
     assert task.idle_s < 60
     assert [rx_placement.netdev for rx_placement in task.rx_placements] == ["lo"]
