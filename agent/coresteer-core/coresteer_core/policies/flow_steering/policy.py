@@ -20,9 +20,9 @@ from coresteer_core.policies.flow_steering.cost import REORDERING_NS
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
 from coresteer_core.policies.flow_steering.rfs import RfsRound, decide_rfs
 from coresteer_core.policies.flow_steering.rules import (
+    DesiredValue,
     Rules,
     SteerableFlow,
-    Wish,
     decide_rules,
     find_rule,
     why_no_rules,
@@ -61,11 +61,11 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
     ]
     tables = decide_tables(traffic, memory, for_tables, steerable.by_entry)
     rfs = decide_rfs(traffic, memory.rfs, memory.restoring)
-    wanted = {wish.key for wish in (*rules.wishes, *tables.wishes)} | rfs.values.keys()
+    wanted = {each.key for each in (*rules.desired, *tables.desired)} | rfs.values.keys()
     restores = {
-        key: wish
-        for key, wish in _restores(memory, rules, tables, rfs).items()
-        if key not in wanted and key not in rules.held and _is_restorable(view, key, wish.value)
+        key: each
+        for key, each in _restores(memory, rules, tables, rfs).items()
+        if key not in wanted and key not in rules.held and _is_restorable(view, key, each.value)
     }
     after = FlowSteeringMemory(
         steerable.first_seen,
@@ -74,12 +74,12 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
         tables.held,
         rules.barred,
         rfs.memory,
-        {key: wish.value for key, wish in restores.items()},
+        {key: each.value for key, each in restores.items()},
     )
     proposals = [
-        *(Proposal(wish.key, wish.value, _subject(wish), wish.why) for wish in restores.values()),
-        *(Proposal(wish.key, wish.value, _subject(wish), _reason(traffic, rules, wish)) for wish in rules.wishes),
-        *(Proposal(wish.key, wish.value, _subject(wish), _reason(traffic, rules, wish)) for wish in tables.wishes),
+        *(Proposal(each.key, each.value, _subject(each), each.why) for each in restores.values()),
+        *(Proposal(each.key, each.value, _subject(each), _reason(traffic, rules, each)) for each in rules.desired),
+        *(Proposal(each.key, each.value, _subject(each), _reason(traffic, rules, each)) for each in tables.desired),
         *(
             Proposal(key, value, "RFS", rfs.sentence)
             for key, value in rfs.values.items()
@@ -157,29 +157,29 @@ def _gain_ns(traffic: Traffic, flow: HeavyFlow, consumer: Consumer) -> float:
     return traffic.costs.distance_ns(flow.rx_bytes_per_s, gain) - REORDERING_NS / traffic.spec.dwell_s
 
 
-def _subject(wish: Wish) -> str:
-    return wish.key.split("/")[1] if wish.consumer is None else wish.consumer.name
+def _subject(desired: DesiredValue) -> str:
+    return desired.key.split("/")[1] if desired.consumer is None else desired.consumer.name
 
 
-def _reason(traffic: Traffic, rules: Rules, wish: Wish) -> str:
-    """Return a wish's reason with the share and the costs of its process, and the slots that are left."""
-    if wish.consumer is None:
-        return f"{wish.why}."
-    name = wish.key.split("/")[1]
-    if "/flow-rule/" in wish.key:
+def _reason(traffic: Traffic, rules: Rules, desired: DesiredValue) -> str:
+    """Return the reason for a value with the share and the costs of its process, and the slots that are left."""
+    if desired.consumer is None:
+        return f"{desired.why}."
+    name = desired.key.split("/")[1]
+    if "/flow-rule/" in desired.key:
         table = traffic.netdevs[name].flow_rules
         size = table.size if table is not None else 0
         slots = f" {rules.free.get(name, 0)} of {size} slots of {name} stay free."
     else:
         slots = ""
-    return f"{wish.consumer.shares()}: {wish.why}.{slots} Estimated cost: {traffic.describe(wish.consumer)}."
+    return f"{desired.consumer.shares()}: {desired.why}.{slots} Estimated cost: {traffic.describe(desired.consumer)}."
 
 
-def _restores(memory: FlowSteeringMemory, rules: Rules, tables: Tables, rfs: RfsRound) -> dict[str, Wish]:
+def _restores(memory: FlowSteeringMemory, rules: Rules, tables: Tables, rfs: RfsRound) -> dict[str, DesiredValue]:
     """Return by key the values from before the policy that this round and earlier ones restore."""
-    earlier = [Wish(key, value, None, "The policy gave it up.") for key, value in memory.restoring.items()]
-    of_rfs = [Wish(key, value, None, rfs.sentence) for key, value in rfs.originals.items()]
-    return {wish.key: wish for wish in (*earlier, *rules.restores, *tables.restores, *of_rfs)}
+    earlier = [DesiredValue(key, value, None, "The policy gave it up.") for key, value in memory.restoring.items()]
+    of_rfs = [DesiredValue(key, value, None, rfs.sentence) for key, value in rfs.originals.items()]
+    return {each.key: each for each in (*earlier, *rules.restores, *tables.restores, *of_rfs)}
 
 
 def _is_restorable(view: View, key: str, original: str) -> bool:

@@ -27,7 +27,7 @@ class SteerableFlow(Struct, frozen=True, gc=False):
     gain_ns: float
 
 
-class Wish(Struct, frozen=True):
+class DesiredValue(Struct, frozen=True):
     """A value that the policy wants a setting to have. why: completed by the process's shares when all is decided."""
 
     key: str
@@ -42,8 +42,8 @@ class Rules(Struct):
     """
 
     held: dict[str, HeldRule]
-    wishes: list[Wish]
-    restores: list[Wish]
+    desired: list[DesiredValue]
+    restores: list[DesiredValue]
     barred: dict[str, float]
     free: dict[str, int]
     steered: set[str]
@@ -133,7 +133,7 @@ def decide_rules(
         left[name] -= 1
         rules.held[key] = HeldRule(each.key, each.consumer.task.pid, value, now, now)
         rules.steered.add(each.key)
-        rules.wishes.append(Wish(key, value, each.consumer, _describe(traffic, each, queue)))
+        rules.desired.append(DesiredValue(key, value, each.consumer, _describe(traffic, each, queue)))
     rules.free = {name: table.size - len(taken[name]) for name, table in tables.items()}
     rules.open = {name for name, free in rules.free.items() if free and _count(rules, name) < traffic.spec.max_rules}
     return rules
@@ -153,7 +153,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
     cpu = traffic.queues[name].get(queue)
     why, harmful = _why_freed(traffic, held, found, in_force=present == held.value)
     if why:
-        rules.restores.append(Wish(key, EMPTY, None, why))
+        rules.restores.append(DesiredValue(key, EMPTY, None, why))
         if harmful:
             rules.barred[held.flow] = now + _BARRED_S
         return
@@ -165,7 +165,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
             better = _queue_for(traffic, found, None if away else cpu)
             if away and better is None:
                 why = f"rx-{queue} is gone or on a CPU that must not handle packets, and no other queue has room."
-                rules.restores.append(Wish(key, EMPTY, None, why))
+                rules.restores.append(DesiredValue(key, EMPTY, None, why))
                 return
             if better is not None:
                 held, queue = replace(held, value=rule_value(found.flow, better), moved_s=now), better
@@ -175,7 +175,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
     rules.steered.add(held.flow)
     if held.value != present:
         why = "Its rule is missing" if found is None else _describe(traffic, found, queue)
-        rules.wishes.append(Wish(key, held.value, None if found is None else found.consumer, why))
+        rules.desired.append(DesiredValue(key, held.value, None if found is None else found.consumer, why))
 
 
 def _why_freed(  # noqa: PLR0911 - one return for each reason

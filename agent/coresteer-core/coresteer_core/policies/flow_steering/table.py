@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory, HeldEntry, HeldTable
-from coresteer_core.policies.flow_steering.rules import SteerableFlow, Wish
+from coresteer_core.policies.flow_steering.rules import DesiredValue, SteerableFlow
 from coresteer_core.policies.flow_steering.traffic import MAX_MOVES, MIN_GAIN, Consumer, Traffic
 from coresteer_core.settings.netdev import RssTable
 
@@ -20,8 +20,8 @@ class Tables(Struct):
     """What a round decides about RSS tables. moved: number of entries that the policy gave to other queues."""
 
     held: dict[str, HeldTable]
-    wishes: list[Wish]
-    restores: list[Wish]
+    desired: list[DesiredValue]
+    restores: list[DesiredValue]
     moved: int = 0
 
 
@@ -76,7 +76,7 @@ def _decide_table(one: _TableRound, found: Tables) -> None:
     }
     if not traffic.spec.rss_table:
         held = {}
-    wishes = _moves(one, original, held, cpus) if held or one.gains else []
+    desired = _moves(one, original, held, cpus) if held or one.gains else []
     table = list(original)
     for entry, each in held.items():
         table[entry] = each.queue
@@ -87,14 +87,16 @@ def _decide_table(one: _TableRound, found: Tables) -> None:
         return
     key = f"netdev/{name}/rss"
     if table == original:
-        found.restores.append(Wish(key, was.original, None, "Its entries have no heavy flows any more."))
+        found.restores.append(DesiredValue(key, was.original, None, "Its entries have no heavy flows any more."))
         return
-    first = wishes[0] if wishes else Wish(key, "", None, f"{len(held)} of its {entries} entries go elsewhere")
-    more = f", and {len(wishes) - 1} entries more" if len(wishes) > 1 else ""
-    found.wishes.append(replace(first, value=RssTable.pattern(table), why=f"{first.why}{more}"))
+    first = desired[0] if desired else DesiredValue(key, "", None, f"{len(held)} of its {entries} entries go elsewhere")
+    more = f", and {len(desired) - 1} entries more" if len(desired) > 1 else ""
+    found.desired.append(replace(first, value=RssTable.pattern(table), why=f"{first.why}{more}"))
 
 
-def _moves(one: _TableRound, original: list[int], held: dict[int, HeldEntry], cpus: dict[int, int]) -> list[Wish]:
+def _moves(
+    one: _TableRound, original: list[int], held: dict[int, HeldEntry], cpus: dict[int, int]
+) -> list[DesiredValue]:
     """Give entries to nearer queues, those that save most first; at most MAX_MOVES. Changes held."""
     traffic, name, now = one.traffic, one.netdev.name, one.traffic.now
     if not traffic.spec.rss_table:
@@ -104,9 +106,9 @@ def _moves(one: _TableRound, original: list[int], held: dict[int, HeldEntry], cp
         for entry, gain_ns in one.gains.items()
         if entry < len(original) and (entry not in held or now - held[entry].moved_s >= traffic.spec.dwell_s)
     )
-    wishes: list[Wish] = []
+    desired: list[DesiredValue] = []
     for _, entry in traffic.turns(waiting):
-        if len(wishes) == MAX_MOVES:
+        if len(desired) == MAX_MOVES:
             break
         flows = one.flows[entry]
         queue = held[entry].queue if entry in held else original[entry]
@@ -116,8 +118,8 @@ def _moves(one: _TableRound, original: list[int], held: dict[int, HeldEntry], cp
         held[entry] = HeldEntry(best, now, now)
         _, consumer = max(flows, key=lambda each: each[0].rx_bytes_per_s)
         why = f"entry {entry} of the RSS table of {name} goes to rx-{best} on CPU {cpus[best]} instead of rx-{queue}"
-        wishes.append(Wish(f"netdev/{name}/rss", "", consumer, why))
-    return wishes
+        desired.append(DesiredValue(f"netdev/{name}/rss", "", consumer, why))
+    return desired
 
 
 def _best(traffic: Traffic, flows: list[EntryFlow], cpus: dict[int, int], present: int | None) -> int | None:
