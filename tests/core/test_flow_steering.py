@@ -171,6 +171,54 @@ def test_the_reason_names_the_shares_the_slots_and_the_costs() -> None:
     assert "→" in decisions[-1].sentence
 
 
+def test_a_round_without_the_process_frees_no_slot_but_one_that_ended_does() -> None:
+    made = few([nic(slots=64, rss_writable=False)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    quiet = decide(replace(made.view(), tasks=[]), FlowSteering(rfs="off"), Scope(), memory)
+    assert isinstance(quiet.memory, FlowSteeringMemory)
+    assert (quiet.proposals, quiet.memory.rules.keys()) == ([], memory.rules.keys())
+    made.time_s += 3600  # the agent was not running: no view says that the flows ended in that time
+    quiet = decide(replace(made.view(), tasks=[]), FlowSteering(rfs="off"), Scope(), memory)
+    assert quiet.proposals == []
+    made.processes, made.flows = [], []
+    run(made, 8, FlowSteering(rfs="off"), memory)
+    assert made.nics[0].rules == {}
+
+
+@pytest.mark.parametrize("complete", [None, False])
+def test_rules_are_kept_while_their_table_cannot_be_read(complete: bool | None) -> None:
+    made = few([nic(slots=64, rss_writable=False)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    view = made.view()
+    unread = None if complete is None else FlowRuleTable(64, [], complete)
+    inventory = replace(view.inventory, netdevs=[replace(view.inventory.netdevs[0], flow_rules=unread)])
+    decision = decide(replace(view, inventory=inventory), FlowSteering(rfs="off"), Scope(), memory)
+    assert isinstance(decision.memory, FlowSteeringMemory)
+    assert (decision.proposals, decision.memory.rules) == ([], memory.rules)
+
+
+def test_a_later_process_with_the_same_pid_does_not_inherit_rules() -> None:
+    made = few([nic(slots=64, rss_writable=False)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    for _ in range(24):
+        view = made.view()
+        view = replace(view, tasks=[replace(task, started_ticks=2) for task in view.tasks])
+        decision = decide(view, FlowSteering(rfs="off"), Scope(), memory)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = decision.memory
+        made.apply((proposal.key, proposal.value) for proposal in decision.proposals)
+        assert len(set(made.nics[0].rules.values())) == len(made.nics[0].rules)
+    assert {rule.started_ticks for rule in memory.rules.values()} == {2}
+
+
+def test_a_table_that_became_shorter_is_steered_by_its_present_length() -> None:
+    made = few([nic()])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    made.nics[0].table = [n % 8 for n in range(16)]
+    _, memory = run(made, spec=FlowSteering(rfs="off"), memory=memory)
+    assert max(memory.tables["eth0"].entries) < 16
+
+
 # What is never done
 
 
@@ -199,6 +247,7 @@ def test_a_slot_that_another_program_takes_is_given_up() -> None:
     [
         {"flow_rules": FlowRuleTable(8, [FlowRule(0, "")], complete=False)},
         {"params": {"ntuple": "off"}},
+        {"params": {"threaded": "1"}},
         {"flow_rules": FlowRuleTable(0)},
         {"flow_rules": None},
     ],
@@ -250,6 +299,13 @@ def test_rfs_sets_powers_of_two_that_add_up_to_the_entries() -> None:
         process.cpu_share = 0.0
     run(larger, MIN_FIGURES)
     assert (larger.entries, set(larger.nics[0].flow_cnt.values())) == (65_536, {8192})
+
+
+def test_the_flows_of_a_queue_stay_within_the_bound_of_their_setting() -> None:
+    made = many([Nic("eth0", [0], [0] * 128)])
+    made.entries = 1 << 22
+    run(made, spec=FlowSteering(rfs="on"))
+    assert set(made.nics[0].flow_cnt.values()) == {1 << 20}
 
 
 def test_rfs_is_switched_off_for_an_hour_where_it_costs_cpu_time_and_the_sentence_has_the_figures() -> None:
@@ -463,6 +519,23 @@ def test_a_view_with_values_that_are_none_is_judged_without_an_error() -> None:
         assert isinstance(decision.memory, FlowSteeringMemory)
         memory = decision.memory
     assert decision.proposals == []
+
+
+def test_cpus_that_the_machine_does_not_have_are_ignored() -> None:
+    made = few([nic(slots=8)])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    view = made.view()
+    tasks = [
+        replace(
+            task,
+            flows=[replace(flow, queue=None, cpu=4095) for flow in task.flows],
+            rx_placements=[replace(each, cpu=4095) for each in task.rx_placements],
+        )
+        for task in view.tasks
+    ]
+    netdev = replace(view.inventory.netdevs[0], flow_rules=FlowRuleTable(8), rss="0,1,2,3,4,5,6,7")
+    view = replace(view, tasks=tasks, inventory=replace(view.inventory, netdevs=[netdev]))
+    assert decide(view, FlowSteering(), Scope(), memory).proposals != []
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,12 @@ def test_the_bytes_of_an_interval_are_counters_of_metrics() -> None:
     assert counters.keys() == {name for name, source in COUNTER_SOURCES.items() if not source.path}
 
 
+@pytest.mark.parametrize(("duration_s", "expected"), [(0.04, 4), (0.26, 23), (1.04, 90)])
+def test_only_durations_of_a_second_or_more_are_rounded(duration_s: float, expected: int) -> None:
+    found = bytes_by_distance([reader(received(5, rfs=True), cpu=2)], TOPOLOGY, sent=False)
+    assert distance_counters(found, duration_s)["rx_bytes_core"] == expected
+
+
 def test_a_preview_tells_how_near_each_process_gets_its_packets() -> None:
     irq = Irq(41, "eth0-rx-0", "PCI-MSI", "4", "4", 1, True)
     far, near = reader(received(4)), reader(received(None, None))

@@ -112,9 +112,9 @@ def _nearest_unit(row: bytes, consumers: frozenset[int]) -> str:
 def distance_counters(found: TrafficDistance, duration_s: float) -> dict[str, int]:
     """Return the bytes in an interval by distance, as entries of Rates.counters (coresteer_core.metrics).
 
-    They are exact to 0.1 s: equal ones until flows are read again need nearly no storage.
+    Durations of at least 1 s are rounded to 0.1 s, so that the counters repeat and compress well.
     """
-    duration_s = round(duration_s, 1) or duration_s
+    duration_s = round(duration_s, 1) if duration_s >= 1 else duration_s
     return {
         f"{kind}_bytes_{field}": round(getattr(sums, field) * duration_s)
         for kind, sums in (("rx", found.protocol), ("polled", found.polling))

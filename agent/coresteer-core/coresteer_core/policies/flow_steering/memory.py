@@ -4,15 +4,18 @@ from msgspec import Struct
 
 
 class HeldRule(Struct, frozen=True, gc=False):
-    """A flow rule that the policy wants. flow, pid: whose it is. moved_s: its value is since then; seen_s: the flow's
-    last appearance among the heavy ones of the process.
+    """A flow rule that the policy wants. flow, pid, started_ticks: whose it is. moved_s: its value is since then.
+
+    gone_s: the first view since when the flow is not among the heavy ones of the process, None while it is: neither a
+    quiet round nor the time in which no agent ran ends a flow.
     """
 
     flow: str
     pid: int
+    started_ticks: int
     value: str
     moved_s: float
-    seen_s: float
+    gone_s: float | None = None
 
 
 class HeldEntry(Struct, frozen=True, gc=False):

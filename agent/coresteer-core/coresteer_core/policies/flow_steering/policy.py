@@ -108,10 +108,11 @@ class _Steerable:
         self.candidates: list[SteerableFlow] = []
         self.by_entry: dict[str, dict[int, list[EntryFlow]]] = {name: {} for name in _steerable_netdevs(traffic)}
         held_keys = {rule.flow for rule in memory.rules.values()}
-        held_pids = {rule.pid for rule in memory.rules.values()}
+        holders = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         waiting: list[tuple[int, int, EntryFlow]] = []
         for consumer in traffic.consumers:
-            may_hold, reach = consumer.task.pid in held_pids, consumer.reach
+            may_hold = (consumer.task.pid, consumer.task.started_ticks) in holders
+            reach = consumer.reach
             if not consumer.fixed and not may_hold:
                 continue
             for flow in consumer.task.flows:
@@ -125,8 +126,8 @@ class _Steerable:
                     continue
                 if flow.rss_entry is not None:
                     entries.setdefault(flow.rss_entry, []).append((flow, consumer))
-                cpu = traffic.cpus_by_queue[flow.netdev].get(flow.queue or "", flow.cpu)
-                if cpu is None or cpu >= len(reach) or not reach[cpu]:
+                cpu = traffic.polled_on(flow)
+                if cpu is None or not reach[cpu]:
                     continue
                 gain = min(reach[cpu], 10.0) - traffic.nearest(consumer, flow.netdev)
                 if gain >= MIN_GAIN:  # a coarse rank, so that fluctuations do not change who waits

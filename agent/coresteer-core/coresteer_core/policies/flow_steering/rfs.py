@@ -17,7 +17,7 @@ from coresteer_core.policies.flow_steering.traffic import NEAR, Traffic
 ENTRIES_KEY = "kernel/rps_sock_flow_entries"
 _COUNT = "rps_flow_cnt"
 _ENTRIES, _MOST_ENTRIES = 32_768, 1 << 20
-"""scaling.rst: 32,768 for a moderately loaded server."""
+"""scaling.rst: 32,768 for a moderately loaded server. The second is the bound of both settings."""
 MIN_FIGURES, MAX_FIGURES = 8, 12
 """Rounds of 5 s with and without RFS: the least for a comparison, and the number after which it ends."""
 _SETTLING = 2
@@ -171,8 +171,8 @@ def _wanted_values(traffic: Traffic, was: RfsMemory, present: dict[str, str]) ->
 
 
 def _share(entries: int, queues: int) -> int:
-    """Return the largest power of two of which these queues together have no more than the entries; at least 1."""
-    return 1 << max(0, (entries // queues).bit_length() - 1)
+    """Return the largest power of two of which these queues together have no more than the entries; 1 to 2^20."""
+    return min(_MOST_ENTRIES, 1 << max(0, (entries // queues).bit_length() - 1))
 
 
 def _concerned(traffic: Traffic, held: set[str]) -> list[Netdev]:

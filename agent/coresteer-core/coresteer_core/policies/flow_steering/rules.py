@@ -107,8 +107,12 @@ def decide_rules(
     for key, held in memory.rules.items():
         netdev = traffic.netdevs.get(_place(key)[0])
         table = netdev.flow_rules if netdev is not None else None
-        if table is None:
-            continue  # the NIC is gone, or its driver has no rules any more
+        if netdev is None:
+            continue  # the NIC is gone
+        if table is None or not table.complete:  # a failed read, as in a driver reset, says nothing about the rules
+            rules.held[key] = held
+            rules.steered.add(held.flow)
+            continue
         present = find_rule(netdev, key)
         if present is not None and not present.ours and present.value != held.value:
             continue  # another program's rule took the slot
@@ -119,7 +123,8 @@ def decide_rules(
         name: min(MAX_MOVES, table.size - len(taken[name]), traffic.spec.max_rules - _count(rules, name))
         for name, table in tables.items()
     }
-    waiting = [each for each in candidates if left.get(each.flow.netdev, 0) > 0 and each.key not in barred]
+    without = rules.steered | barred.keys()
+    waiting = [each for each in candidates if left.get(each.flow.netdev, 0) > 0 and each.key not in without]
     for each in traffic.turns(waiting):
         flow, name = each.flow, each.flow.netdev
         if left[name] <= 0 or _is_matched(foreign[name], flow) or not _is_expressible(flow):
@@ -131,7 +136,8 @@ def decide_rules(
         key, value = f"netdev/{name}/flow-rule/{location}", rule_value(flow, queue)
         taken[name].add(location)
         left[name] -= 1
-        rules.held[key] = HeldRule(each.key, each.consumer.task.pid, value, now, now)
+        task = each.consumer.task
+        rules.held[key] = HeldRule(each.key, task.pid, task.started_ticks, value, now)
         rules.steered.add(each.key)
         rules.desired.append(DesiredValue(key, value, each.consumer, _describe(traffic, each, queue)))
     rules.free = {name: table.size - len(taken[name]) for name, table in tables.items()}
@@ -151,6 +157,8 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
     present = EMPTY if rule is None else rule.value
     queue = int(held.value.rpartition(" ")[2])
     cpu = traffic.queues[name].get(queue)
+    gone_s = None if found is not None else now if held.gone_s is None else held.gone_s
+    held = replace(held, gone_s=gone_s)
     why, harmful = _why_freed(traffic, held, found, in_force=present == held.value)
     if why:
         rules.restores.append(DesiredValue(key, EMPTY, None, why))
@@ -158,13 +166,12 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
             rules.barred[held.flow] = now + _BARRED_S
         return
     if found is not None:
-        held = replace(held, seen_s=now)
         away = cpu is None or cpu not in traffic.usable
         gain = 0.0 if cpu is None else found.consumer.reach[cpu] - traffic.nearest(found.consumer, name)
         if away or (gain >= MIN_GAIN and found.consumer.settled and now - held.moved_s >= dwell_s):
             better = _queue_for(traffic, found, None if away else cpu)
             if away and better is None:
-                why = f"rx-{queue} is gone or on a CPU that must not handle packets, and no other queue has room."
+                why = f"rx-{queue} is gone, or a CPU polls it that must not or is unknown, and no other queue has room."
                 rules.restores.append(DesiredValue(key, EMPTY, None, why))
                 return
             if better is not None:
@@ -186,9 +193,7 @@ def _why_freed(  # noqa: PLR0911 - one return for each reason
     if traffic.spec.max_rules == 0:
         return "The policy uses no flow rules.", False
     if found is None:
-        if held.pid not in traffic.settled:
-            return "Its process has ended or receives little now.", False
-        gone_s = now - held.seen_s
+        gone_s = 0.0 if held.gone_s is None else now - held.gone_s
         ended = gone_s > traffic.spec.dwell_s
         return f"Its flow has ended or was not among the heavy ones for {gone_s:.0f} s." if ended else "", False
     if not found.consumer.fixed:

@@ -72,7 +72,7 @@ def _decide_table(one: _TableRound, found: Tables) -> None:
     held = {
         entry: replace(each, seen_s=now) if entry in one.flows else each
         for entry, each in was.entries.items()
-        if each.queue in cpus and (entry in one.flows or now - each.seen_s <= traffic.spec.dwell_s)
+        if entry < entries and each.queue in cpus and (entry in one.flows or now - each.seen_s <= traffic.spec.dwell_s)
     }
     if not traffic.spec.rss_table:
         held = {}

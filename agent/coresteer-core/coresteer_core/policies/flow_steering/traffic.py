@@ -130,7 +130,7 @@ class Traffic:
         }
         self._best: dict[tuple[int, str], float] = {}
         bytes_at: dict[int, float] = {}
-        held = {rule.pid for rule in memory.rules.values()}
+        held = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         self.consumers: list[Consumer] = []
         self.settled: dict[int, SettledConsumer] = {}
         for task in view.tasks:
@@ -140,7 +140,7 @@ class Traffic:
                     bytes_at[each.cpu] = bytes_at.get(each.cpu, 0.0) + each.rx_bytes_per_s
                 if each.netdev in self.netdevs:
                     per_s += each.rx_bytes_per_s
-            least = max(spec.min_bytes_per_s * (_HELD_RATE if task.pid in held else 1.0), 1.0)
+            least = max(spec.min_bytes_per_s * (_HELD_RATE if (task.pid, task.started_ticks) in held else 1.0), 1.0)
             if per_s >= least and in_scope(scope, task.name, task.cgroup):
                 self.consumers.append(self._consumer(task, per_s, memory.consumers.get(task.pid)))
         self.bytes_per_s = sum(consumer.rx_bytes_per_s for consumer in self.consumers)
@@ -149,8 +149,9 @@ class Traffic:
         self.least_flow = spec.min_bytes_per_s * _HEAVY_SHARE
 
     def polled_on(self, flow: HeavyFlow) -> int | None:
-        """Return the CPU that polls a flow's queue; None where unknown."""
-        return self.cpus_by_queue[flow.netdev].get(flow.queue or "", flow.cpu)
+        """Return the CPU that polls a flow's queue; None where unknown, or where the machine has no such CPU."""
+        cpu = self.cpus_by_queue[flow.netdev].get(flow.queue or "", flow.cpu)
+        return cpu if cpu is not None and cpu < self.distances.cpu_count else None
 
     def turns(self, waiting: Sequence[T]) -> Sequence[T]:
         """Return those of what waits, the most urgent first, for which a queue is searched in this round."""
@@ -174,7 +175,7 @@ class Traffic:
         by_cpu: dict[int, float] = {}
         irqs: set[int | None] = set()
         for each in consumer.task.rx_placements:
-            if each.rx_bytes_per_s and each.cpu is not None:
+            if each.rx_bytes_per_s and each.cpu is not None and each.cpu < len(consumer.reach):
                 by_cpu[each.cpu] = by_cpu.get(each.cpu, 0.0) + each.rx_bytes_per_s
                 irqs.add(each.irq)
         rows, cost = self.distances.rows, self.costs.distance_ns
@@ -214,7 +215,9 @@ class Traffic:
         return consumer
 
     def _queue_cpus(self, netdev: Netdev) -> dict[int, int]:
-        found = {}
+        found: dict[int, int] = {}
+        if netdev.params.get("threaded") not in (None, "0"):
+            return found  # kernel threads poll its queues, on any CPU
         for queue in netdev.queues:
             irq = self.view.inventory.irq(queue.irq) if queue.irq is not None else None
             number = queue_number(queue.name)
