@@ -107,4 +107,4 @@ def test_a_rule_that_the_driver_altered_stays_if_the_agent_is_killed_before_it_k
         restore(path, root)
         left[instant] = sorted(nic.rules)
         assert len(left[instant]) <= 1 and set(left[instant]) <= set(inserted)
-    assert sum(map(bool, left.values())) < len(instants) / 4
+    assert 1 <= sum(map(bool, left.values())) < len(instants) / 4

@@ -12,7 +12,7 @@ from tests.support.views import make_netdev
 from coresteer.gateway.text_validation import control_characters
 from coresteer.gateway.validation import RULES
 from coresteer_core.node.cpusets import Cpuset
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.numa import NumaState, NumaTask
@@ -228,6 +228,26 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
 )
 def test_addresses_of_a_node_are_parsed(inventory: Inventory, reason: str) -> None:
     assert reason in rejection(InventoryMessage(inventory))
+
+
+@pytest.mark.parametrize("value", ["other", "none", "flow-type tcp4 dst-port 80"])
+def test_a_flow_rule_of_a_nic_is_a_rule(value: str) -> None:
+    table = FlowRuleTable(16, [FlowRule(0, ""), FlowRule(3, value)])
+    assert "write" in rejection(InventoryMessage(replace(INVENTORY, netdevs=[make_netdev(flow_rules=table)])))
+
+
+@pytest.mark.parametrize(("entries", "is_valid"), [(0, False), (128, True), (65_537, False), (1 << 52, False)])
+def test_the_length_of_an_rss_table_is_limited(entries: int, is_valid: bool) -> None:
+    message = InventoryMessage(replace(INVENTORY, netdevs=[make_netdev(rss="0,1", rss_entries=entries)]))
+    assert (rejection(message) == "") is is_valid
+
+
+@pytest.mark.parametrize("field", ["local", "peer"])
+def test_the_addresses_of_flows_are_parsed(field: str) -> None:
+    flow = HeavyFlow("tcp", "10.0.0.1", 80, "10.0.0.2", 5555, "eth0", None, None, None, 1e6)
+    assert rejection(FlowsMessage(0, [replace(NET_TASK, flows=[flow])])) == ""
+    wrong = replace(NET_TASK, flows=[replace(flow, **{field: "localhost"})])
+    assert "'localhost' does not appear to be" in rejection(FlowsMessage(0, [wrong]))
 
 
 def test_every_cpu_list_on_the_wire_is_parsed() -> None:

@@ -389,6 +389,7 @@ class Executor:
         except (OSError, ReadOnlyModeError) as error:
             outcome, why = self._tunable(setting).explain(error)
             after = self._read(setting)
+            self._disown_replaced(setting, after)
             if isinstance(error, OSError) and error.errno in REJECTED_ERRNOS:
                 self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in UNSUPPORTED_ERRNOS))
             return _result(
@@ -404,19 +405,40 @@ class Executor:
                 setting, Outcome.FAILED, f"{done} But its value could not be read back: {after.sentence}", found
             )
         accepted = self._has_value(setting, after, value)
-        if setting.unowned is not None and not accepted and after != setting.unowned:
-            with suppress(OSError):  # the driver altered the rule, which is Coresteer's nevertheless
-                self._journal.record_own(setting.key, [value, after])
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:
             sentence = (
                 f"{setting.describe()} was set to {shorten_value(value)}, "
                 f"but the kernel changed it to {shorten_value(after)}."
             )
+            if setting.unowned not in (None, after):
+                after = yield from self._withdraw(setting, setting.unowned, after)
+                removed = after == setting.unowned
+                sentence += " It was removed." if removed else f" Remove it: {setting.shell_command(setting.unowned)}."
+            self._disown_replaced(setting, after)
             return _result(setting, Outcome.FAILED, sentence, found, after)
+        self._disown_replaced(setting, after)
         if not setting.equal(after, value):  # as near as the node comes to it now: threads ended, a list not emptied
             done += f" It reads {shorten_value(after)}."
         return _result(setting, Outcome.APPLIED, done, found, after)
+
+    def _withdraw(self, setting: Setting, unowned: str, altered: str) -> Steps[str]:
+        """Remove what the kernel made of a value just written, and return the value after that.
+
+        Later, the altered value cannot be told from another program's: those that a setting cannot express read alike.
+        """
+        with suppress(OSError):
+            for _ in self._tunable(setting).write_in_steps(unowned):
+                yield
+        after = self._read(setting)
+        return altered if isinstance(after, Result) else after
+
+    def _disown_replaced(self, setting: Setting, after: str | Result) -> None:
+        """Journal that only the present value can be Coresteer's: an earlier one that returns is another program's."""
+        own = self._journal.own_values(setting.key)
+        if not isinstance(after, Result) and (replaced := {*own} - {after}):
+            with suppress(OSError, JournalError):
+                self._journal.record_own(setting.key, [value for value in own if value not in replaced])
 
 
 def _same_in_view(setting: Setting, first: str, second: str) -> bool:

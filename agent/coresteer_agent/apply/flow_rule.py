@@ -8,6 +8,7 @@ from typing import ClassVar
 from coresteer_agent.apply.handler import Error, Explanation
 from coresteer_agent.apply.netdev_common import ENOTSUPP, NetdevHandler
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.collect.netdev import read_ifindex
 from coresteer_agent.linux import flow_rules
 from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import FlowRuleSlot
@@ -21,7 +22,7 @@ _UNSUPPORTED: Explanation = (
 
 
 class FlowRuleHandler(NetdevHandler[FlowRuleSlot]):
-    """Reads and writes the rule in a slot. The executor guarantees that a rule of others is not overwritten."""
+    """Reads and writes the rule in a slot. The executor guarantees that another program's rule is not overwritten."""
 
     errors: ClassVar[Mapping[int, Explanation]] = {
         errno.ENOSPC: (
@@ -51,7 +52,12 @@ class FlowRuleHandler(NetdevHandler[FlowRuleSlot]):
         """Return whether the netdev's table of flow rules has this slot. Raises OSError."""
         if not is_running_kernel(root):
             return False
-        found = flow_rules.read_locations(setting.netdev)
+        try:
+            found = flow_rules.read_locations(setting.netdev)
+        except OSError as error:
+            if error.errno == errno.ENODEV and read_ifindex(root, setting.netdev) is None:
+                return False
+            raise  # ENODEV is also the answer of a device that restarts
         return found is not None and setting.location_number < found[0]
 
     def read(self, root: Path, setting: FlowRuleSlot) -> str:

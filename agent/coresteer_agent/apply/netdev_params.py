@@ -42,7 +42,7 @@ class NetdevParamHandler(NetdevHandler[NetdevParam]):
             rooted.write_text(root, _path(root, setting), f"{value}\n")
         elif setting.param == "ntuple":
             found = flow_rules.read_locations(setting.netdev) if value == "off" else None
-            if found is not None and found[1]:  # off removes them, also those of others
+            if found is not None and found[1]:  # off removes them, also another program's
                 raise OSError(errno.EBUSY, "the NIC has flow rules, which this would remove; delete them first")
             features.set_ntuple(setting.netdev, on=value == "on")
         else:

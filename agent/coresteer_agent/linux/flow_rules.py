@@ -16,7 +16,7 @@ from coresteer_core.settings.flow_rule_text import ADDRESSES, Rule
 
 _COUNT, _GET, _GET_ALL, _DELETE, _INSERT = 0x2E, 0x2F, 0x30, 0x31, 0x32
 _LOCATION_SPECIAL = 1 << 31
-_ABSENT = (errno.EOPNOTSUPP, 524, errno.ENODEV)
+_ABSENT = (errno.EOPNOTSUPP, 524)
 """Errors of a device without flow rules; 524 is ENOTSUPP, which some drivers return."""
 
 _HEAD = struct.Struct("=IIQ")

@@ -195,7 +195,7 @@ class InventoryReader:
         before, self._devices, self._maps = self._steering, {}, {}
         self._steering = {}
         names = netdev.netdev_names(root)
-        self._scaling = value_or_none(netdev_settings.read_ethtool_settings, root, names) or {}
+        self._scaling = value_or_none(netdev_settings.read_ethtool_settings, root, names, self._scaling) or {}
         for name in names:
             self._reread_device(name)
             device = self._devices.get(name)
@@ -220,7 +220,7 @@ class InventoryReader:
         """Read the parameters of a netdev and its queues again; a write to the netdev changes both."""
         before = self._netdev(self._devices[name])
         self._reread_device(name)
-        self._scaling |= value_or_none(netdev_settings.read_ethtool_settings, self._root, [name]) or {}
+        self._scaling |= value_or_none(netdev_settings.read_ethtool_settings, self._root, [name], self._scaling) or {}
         ifindex = value_or_none(netdev.read_ifindex, self._root, name)
         netlink_queues = (value_or_none(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
         mapped = self._maps[name]

@@ -1,12 +1,13 @@
 """Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes, ntuple, flow rules and firmware."""
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes, real_path
@@ -41,20 +42,25 @@ class EthtoolSettings(Struct, frozen=True):
     flow_rules: FlowRuleTable | None = None
 
 
-def read_ethtool_settings(root: Path, netdevs: list[str]) -> dict[str, EthtoolSettings]:
+def read_ethtool_settings(
+    root: Path, netdevs: list[str], before: Mapping[str, EthtoolSettings] | None = None
+) -> dict[str, EthtoolSettings]:
     """Return each netdev's ethtool settings; for a captured tree those at its capture.
 
-    RSS is read of netdevs with several receive queues only. Raises ParseError for an invalid file.
+    RSS is read of netdevs with several receive queues only. before: of the last read; flow rules that cannot be read,
+    as while a driver restarts its device, are those in it, incomplete. Raises ParseError for an invalid file.
     """
     if is_running_kernel(root):
-        return {netdev: _read_ethtool(root, netdev) for netdev in netdevs}
+        known = before or {}
+        tables = {netdev: known[netdev].flow_rules if netdev in known else None for netdev in netdevs}
+        return {netdev: _read_ethtool(root, netdev, tables[netdev]) for netdev in netdevs}
     try:
         return msgspec.json.decode(read_bytes(root, ETHTOOL_PATH) or b"{}", type=dict[str, EthtoolSettings])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParseError(ETHTOOL_PATH, None, f"{error}.") from None
 
 
-def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
+def _read_ethtool(root: Path, netdev: str, flow_rules_before: FlowRuleTable | None) -> EthtoolSettings:
     channels = _read_or_none(netdev, lambda: ethtool.read_channels(netdev))
     has_several_queues = real_path(root, f"{NETDEV_FOLDER}/{netdev}/queues/rx-1") is not None
     rss = _read_or_none(netdev, lambda: ethtool.read_rss(netdev)) if has_several_queues else None
@@ -69,12 +75,16 @@ def _read_ethtool(root: Path, netdev: str) -> EthtoolSettings:
         _read_queue_params(root, netdev, params.values) if params.values else {},
         _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),
         len(rss.table) if rss is not None else None,
-        _read_or_none(netdev, lambda: _read_flow_rules(netdev)),
+        _read_flow_rules(netdev, flow_rules_before),
     )
 
 
-def _read_flow_rules(netdev: str) -> FlowRuleTable | None:
-    table = flow_rules.read_table(netdev)
+def _read_flow_rules(netdev: str, before: FlowRuleTable | None = None) -> FlowRuleTable | None:
+    try:
+        table = flow_rules.read_table(netdev)
+    except OSError as error:
+        _log.debug("The flow rules of netdev %s cannot be read: %s.", netdev, error.strerror)
+        return None if before is None else replace(before, complete=False)
     if table is None:
         return None
     rules = [FlowRule(location, "" if rule is None else str(rule)) for location, rule in table.rules.items()]

@@ -23,6 +23,8 @@ _ROLES = ("web", "cache", "storage", "db")
 _NODES_PER_RACK = 20
 _KINDS = 12
 _CONDITIONS = {"governor": "performance", "idle driver": "intel_idle", "smt": "on", "vulnerable": "none"}
+_TWO_TICKS_US = 2000
+"""Default of netdev_budget_usecs in a kernel with 1,000 ticks a second."""
 
 
 class Fault(StrEnum):
@@ -74,7 +76,7 @@ MLX5 = Nic(
     "mlx5_async0@pci:0000:3b:00.0",
     "22.41.1000 (MT_0000000359)",
     "22.31.1014 (MT_0000000359)",
-    FlowRuleTable(64, [FlowRule(63, "flow-type udp4 dst-port 319 action 0")]),  # of others: a PTP daemon's
+    FlowRuleTable(64, [FlowRule(63, "flow-type udp4 dst-port 319 action 0")]),  # another program's: a PTP daemon's
 )
 ENA = Nic("ens5", "ena", 25 * _GBIT, 8, 2_500_000, "ens5-Tx-Rx-{}", "ena-mgmnt@pci:0000:00:05.0", "0.9.2", "0.9.1")
 NICS = (MLX5, IGB, ENA)
@@ -125,7 +127,7 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = F
         if len(rows) == irqs:
             break
         rows.append(_nvme_irq(next(numbers), name, queue, cpus))
-    settings = {key: str(setting.schema["default"]) for key, setting in MACHINE_SETTINGS.items()}
+    settings = {key: str(setting.schema.get("default", _TWO_TICKS_US)) for key, setting in MACHINE_SETTINGS.items()}
     if len(topology.numa_nodes) < 2:
         settings["kernel/numa_balancing"] = "0"  # the kernel turns it on at boot only with several NUMA nodes
     inventory = Inventory(netdevs, rows, kernel_controllers(settings), settings, _CONDITIONS)

@@ -21,6 +21,7 @@ from coresteer_core.protocol import (
     TopologyMessage,
 )
 from coresteer_core.settings import MACHINE_SETTINGS
+from coresteer_core.settings.flow_rule_text import FlowRuleError, parse_rule
 
 _INVALID_SHARE = bytes(set(range(256)) - set(range(SHARES_PER_UNIT + 1)) - {ABSENT_SHARE})
 _VALID_SHARE = bytes(set(range(256)) - set(_INVALID_SHARE))
@@ -89,7 +90,7 @@ def invalid_netdev_settings(message: InventoryMessage) -> str | None:
             if value is not None and (wrong := invalid_value(f"netdev/eth0/{name}", value)):
                 return wrong
         for rule in netdev.flow_rules.rules if netdev.flow_rules is not None else []:
-            if rule.value and (wrong := invalid_value("netdev/eth0/flow-rule/0", rule.value)):
+            if rule.value and (wrong := _invalid_flow_rule(rule.value)):
                 return wrong
     netdevs = message.inventory.netdevs
     queues = [queue for netdev in netdevs for queue in netdev.queues if queue.params]
@@ -140,6 +141,16 @@ def too_many_flows(message: FlowsMessage) -> str | None:
     )
 
 
+def invalid_flow_addresses(message: FlowsMessage) -> str | None:
+    """Return which address of a flow is no IP address; None if all are."""
+    try:
+        for address in {each for task in message.tasks for flow in task.flows for each in (flow.local, flow.peer)}:
+            ip_address(address)
+    except ValueError as error:
+        return f"{error}."
+    return None
+
+
 def invalid_task_settings(message: FlowsMessage) -> str | None:
     """Return which setting of a task or cgroup has an invalid value, None if none."""
     tasks = [*message.tasks, *(message.numa.tasks if message.numa is not None else ())]
@@ -151,6 +162,14 @@ def invalid_task_settings(message: FlowsMessage) -> str | None:
 def duplicate_class(message: ClassesMessage) -> str | None:
     """Return which service class a report lists twice, None if none."""
     return _duplicate("service class", (figures.name for figures in message.classes))
+
+
+def _invalid_flow_rule(value: str) -> str | None:
+    try:
+        parse_rule(value)
+    except FlowRuleError as error:
+        return str(error)
+    return None
 
 
 def _duplicate(kind: str, names: Iterable[object]) -> str | None:

@@ -148,7 +148,11 @@ RULES: Mapping[type, MessageRules[Any]] = {
     FlowsMessage: MessageRules[FlowsMessage](
         cpu_lists=_flows_cpu_lists,
         time_ms=lambda message: message.time_ms,
-        relations=(node_validation.too_many_flows, node_validation.invalid_task_settings),
+        relations=(
+            node_validation.too_many_flows,
+            node_validation.invalid_flow_addresses,
+            node_validation.invalid_task_settings,
+        ),
     ),
     ClassesMessage: MessageRules[ClassesMessage](
         time_ms=lambda message: message.time_ms, relations=(node_validation.duplicate_class,)

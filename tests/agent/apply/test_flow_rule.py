@@ -13,21 +13,24 @@ from tests.core.flow_rules import RULES
 from tests.support.fake_nic import FakeNic, install
 from tests.support.views import make_netdev, make_view
 
-from coresteer_agent.apply import netdev_params
+from coresteer_agent.apply import flow_rule, netdev_params
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
+from coresteer_agent.capture import capture
 from coresteer_agent.linux import features, flow_rules
+from coresteer_agent.observe import netdev_settings
 from coresteer_agent.observe.inventory import InventoryReader
-from coresteer_agent.observe.netdev_settings import EthtoolSettings, _read_flow_rules
+from coresteer_agent.observe.netdev_settings import EthtoolSettings, _read_flow_rules, read_ethtool_settings
 from coresteer_core.changes.plan import Action, DesiredValue, preview
 from coresteer_core.changes.report import Outcome
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Irq, Queue
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Mode, Ownership
 from coresteer_core.policies.engine import evaluate_round
-from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
+from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, record_write
 from coresteer_core.policies.fixed_settings.policy import FixedSettings
+from coresteer_core.policies.ownership import prune_memory
 from coresteer_core.settings import FlowRuleSlot
 from coresteer_core.settings.flow_rule_text import parse_rule
 
@@ -91,12 +94,12 @@ def test_a_rule_is_inserted_read_back_and_removed_in_tables_of_any_size(  # noqa
     assert "the driver has no flow rules, or a smaller table" in beyond.sentence
 
 
-def test_a_rule_of_others_is_shown_and_never_changed(executor: Executor, journal: Journal, nic: FakeNic) -> None:
+def test_another_programs_rule_is_shown_and_never_changed(executor: Executor, journal: Journal, nic: FakeNic) -> None:
     nic.put(7, spec(OTHERS, 7))
     before = nic.rules
     [refused] = preview(seen(journal), [DesiredValue(KEY, RULE)], reason="test").refused
     assert refused.sentence == (
-        f"flow rule 7 of eth0 ({OTHERS}) was added by others, so Coresteer never changes it; use another slot."
+        f"flow rule 7 of eth0 ({OTHERS}) was added by another program, so Coresteer never changes it; use another slot."
     )
     for value in (RULE, "none"):
         assert insert(executor, was=OTHERS, value=value) is Outcome.REFUSED
@@ -106,7 +109,7 @@ def test_a_rule_of_others_is_shown_and_never_changed(executor: Executor, journal
 
 
 @pytest.mark.parametrize("step", ["previewed", "journaled"])
-def test_a_rule_of_others_that_appears_before_the_write_stays(
+def test_another_programs_rule_that_appears_before_the_write_stays(
     root: Path, journal: Journal, nic: FakeNic, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     before = seen(journal)
@@ -123,14 +126,14 @@ def test_a_rule_of_others_that_appears_before_the_write_stays(
         monkeypatch.setattr(journal, "record_original", faster)
     result = executor.apply(Action(KEY, "none", RULE, "test"), change_id="c")
     assert result.outcome is Outcome.REFUSED
-    assert "was added by others" in result.sentence
+    assert "was added by another program" in result.sentence
     assert nic.rules == {7: spec(OTHERS, 7)}
     restore(journal.path, root)
     assert nic.rules == {7: spec(OTHERS, 7)}
     assert not restore(journal.path, root)
 
 
-def test_a_rule_of_others_in_the_place_of_a_lost_one_survives_undo(
+def test_another_programs_rule_in_the_place_of_a_lost_one_survives_undo(
     executor: Executor, root: Path, journal: Journal, nic: FakeNic
 ) -> None:
     assert insert(executor) is Outcome.APPLIED
@@ -149,6 +152,11 @@ def altered(value: bytes) -> bytes:
     return bytes(changed)
 
 
+def with_part_of_a_port(value: bytes) -> bytes:
+    """A driver that compares 8 bits of the sender's port, which Coresteer cannot express."""
+    return value[:84] + b"\xff\0" + value[86:]
+
+
 def test_a_rule_that_the_driver_alters_is_reported_and_removed(
     executor: Executor, root: Path, journal: Journal, nic: FakeNic
 ) -> None:
@@ -156,11 +164,59 @@ def test_a_rule_that_the_driver_alters_is_reported_and_removed(
     result = executor.apply(Action(KEY, "none", RULE, "test"), change_id="c")
     assert result.outcome is Outcome.FAILED
     assert (
-        "the kernel changed it to flow-type tcp4 src-ip 10.0.0.2 dst-ip 10.0.0.1 dst-port 80 action 3"
+        "the kernel changed it to flow-type tcp4 src-ip 10.0.0.2 dst-ip 10.0.0.1 dst-port 80 action 3. It was removed."
         in result.sentence
     )
-    [restored] = restore(journal.path, root) or []
-    assert (restored.outcome, nic.rules) == (Outcome.APPLIED, {})
+    assert (nic.rules, journal.originals(), journal.own) == ({}, {}, {})
+
+
+def test_a_rule_that_the_driver_makes_inexpressible_gives_no_claim_to_another_programs(
+    executor: Executor, root: Path, journal: Journal, nic: FakeNic
+) -> None:
+    first = RULE.replace("action 3", "action 2")
+    assert insert(executor, value=first) is Outcome.APPLIED
+    nic.alter = with_part_of_a_port
+    result = executor.apply(Action(KEY, first, RULE, "test"), change_id="c")
+    assert (result.outcome, result.read_back, nic.rules) == (Outcome.FAILED, "none", {})
+    assert "It was removed." in result.sentence
+    foreign = with_part_of_a_port(spec(OTHERS, 7))
+    nic.put(7, foreign)
+    assert insert(executor, was="other", value="none") is Outcome.REFUSED
+    restore(journal.path, root)
+    assert nic.rules == {7: foreign}
+
+
+def test_an_altered_rule_that_cannot_be_removed_is_left_with_the_command(
+    executor: Executor, nic: FakeNic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    nic.alter = altered
+    monkeypatch.setattr(flow_rules, "delete_rule", refuse)
+    result = executor.apply(Action(KEY, "none", RULE, "test"), change_id="c")
+    assert result.sentence.endswith("Remove it: ethtool -N eth0 delete 7.")
+
+
+@pytest.mark.parametrize("how", ["deleted", "not inserted", "replaced"])
+def test_a_rule_that_coresteer_gave_up_is_another_programs_if_it_returns(
+    executor: Executor, root: Path, journal: Journal, nic: FakeNic, how: str
+) -> None:
+    other = RULE.replace("action 3", "action 2")
+    assert insert(executor) is Outcome.APPLIED
+    match how:
+        case "deleted":
+            assert insert(executor, was=RULE, value="none") is Outcome.APPLIED
+        case "not inserted":
+            assert insert(executor, was=RULE, value="none") is Outcome.APPLIED
+            nic.refuse = errno.ENOSPC
+            assert insert(executor) is Outcome.REFUSED
+        case _:
+            assert insert(executor, was=RULE, value=other) is Outcome.APPLIED
+    nic.put(7, spec(RULE, 7))
+    assert insert(executor, was=RULE, value="none") is Outcome.REFUSED
+    restore(journal.path, root)
+    assert nic.rules == {7: spec(RULE, 7)}
 
 
 def test_a_rule_is_replaced_and_returns_with_the_undo(executor: Executor, journal: Journal, nic: FakeNic) -> None:
@@ -260,9 +316,13 @@ def test_ntuple_is_not_switched_off_while_rules_would_be_lost(
     assert switched == [False]
 
 
-def test_a_capture_has_no_rules_as_they_name_addresses() -> None:
-    table = FlowRuleTable(16, [FlowRule(7, RULE)])
-    assert replace(EthtoolSettings(flow_rules=table), flow_rules=None).flow_rules is None
+def test_a_capture_has_no_rules_as_they_name_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"eth0": EthtoolSettings(rss="0,1", flow_rules=FlowRuleTable(16, [FlowRule(7, RULE)]))}
+    monkeypatch.setattr(netdev_settings, "read_ethtool_settings", lambda *_: settings)
+    for folder in ("root", "captured"):
+        (tmp_path / folder).mkdir()
+    capture(tmp_path / "root", tmp_path / "captured")
+    assert read_ethtool_settings(tmp_path / "captured", []) == {"eth0": EthtoolSettings(rss="0,1")}
 
 
 SLOT = st.integers(0, 5)
@@ -279,7 +339,7 @@ STEPS = st.lists(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
-def test_no_rule_of_others_changes_and_restore_leaves_only_those(
+def test_no_rule_of_another_program_changes_and_restore_leaves_only_those(
     tmp_path_factory: pytest.TempPathFactory, root: Path, steps: list[tuple[str, int, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("nic")
@@ -321,7 +381,49 @@ def test_reading_asks_for_no_more_rules_than_an_inventory_has(nic: FakeNic, monk
     assert (len(table.rules), table.complete) == (3, False)
 
 
-@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, 524, errno.ENODEV])
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.ENODEV, errno.EMSGSIZE])
+def test_a_table_that_cannot_be_read_is_the_last_one_incomplete(
+    nic: FakeNic, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(code, "No")
+
+    nic.put(3, spec(OTHERS, 3))
+    table = _read_flow_rules("eth0")
+    assert table == FlowRuleTable(16, [FlowRule(3, OTHERS)])
+    monkeypatch.setattr(flow_rules, "ioctl", refuse)
+    assert _read_flow_rules("eth0", table) == replace(table, complete=False)
+    assert _read_flow_rules("eth0") is None
+
+
+@pytest.mark.parametrize("table", [None, FlowRuleTable(16, complete=False)])
+def test_the_engine_keeps_a_rule_while_the_table_cannot_be_read(table: FlowRuleTable | None) -> None:
+    view = make_view(8, netdevs=[make_netdev(flow_rules=table)], irqs=[Irq(40, "eth0", "PCI-MSI", "0", "0", 0, True)])
+    memory = EngineMemory(holdings={KEY: Holding("1", RULE, "none", 0.0)})
+    assert prune_memory(view, [], memory).holdings.keys() == {KEY}
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_the_undo_on_a_removed_nic_ends_and_on_one_that_restarts_is_repeated(
+    executor: Executor, root: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, present: bool
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(errno.ENODEV, "No such device")
+
+    assert insert(executor) is Outcome.APPLIED
+    monkeypatch.undo()
+    monkeypatch.setattr(flow_rule, "is_running_kernel", lambda _: True)
+    for module in (features, flow_rules):
+        monkeypatch.setattr(module, "ioctl", refuse)
+    if present:
+        (root / "sys/class/net/eth0").mkdir(parents=True, exist_ok=True)
+        (root / "sys/class/net/eth0/ifindex").write_text("2\n")
+    [result] = restore(journal.path, root) or []
+    assert result.outcome is (Outcome.FAILED if present else Outcome.UNSUPPORTED)
+    assert bool(restore(journal.path, root)) is present
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, 524])
 def test_a_device_without_flow_rules_has_no_table(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bytes:
         raise OSError(code, "No")

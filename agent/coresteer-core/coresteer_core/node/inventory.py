@@ -16,6 +16,8 @@ MAX_QUEUES = 65_536
 """Maximum number of queues of all network devices together."""
 MAX_FLOW_RULES = 4096
 """Maximum number of reported flow rules of one network device."""
+MAX_RSS_ENTRIES = 65_536
+"""Maximum length of an RSS table; those of present NICs have at most 4,096 entries."""
 
 
 class Queue(Struct, frozen=True):
@@ -48,7 +50,8 @@ class FlowRule(Struct, frozen=True):
 
 
 class FlowRuleTable(Struct, frozen=True):
-    """The flow rules of a NIC, by ascending location. size: its number of slots. complete: all rules could be read."""
+    """The flow rules of a NIC, by ascending location. size: its number of slots. complete: all rules could be read;
+    otherwise the table is partial, or as it was at the last successful read."""
 
     size: KernelInteger
     rules: Annotated[list[FlowRule], Meta(max_length=MAX_FLOW_RULES)] = []
@@ -62,8 +65,8 @@ class Netdev(Struct, frozen=True):
     device has none. params: values of its other settings by the end of their key, such as ``coalesce/rx-usecs``,
     ``ring/rx`` or ``gro_flush_timeout``; those the driver does not have are missing. params_max: maxima that the
     device reports. addresses: its IP addresses. firmware: the version that the driver states, None where it states
-    none. flow_rules: None where the driver has no flow rules. rss_entries: the length of the RSS table, in which the
-    pattern rss repeats; None where unknown.
+    none. flow_rules: None where the driver has no flow rules, or they could not be read yet. rss_entries: the length of
+    the RSS table, in which the pattern rss repeats; None where unknown.
     """
 
     name: Name
@@ -83,7 +86,7 @@ class Netdev(Struct, frozen=True):
     addresses: Annotated[list[Name], Meta(max_length=MAX_ADDRESSES)] = []
     firmware: Name | None = None
     flow_rules: FlowRuleTable | None = None
-    rss_entries: KernelInteger | None = None
+    rss_entries: Annotated[int, Meta(ge=1, le=MAX_RSS_ENTRIES)] | None = None
 
 
 class Irq(Struct, frozen=True):

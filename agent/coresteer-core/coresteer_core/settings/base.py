@@ -61,9 +61,10 @@ class Setting(Struct, frozen=True):
 
     forms: the keys of the kind. placeholders: in capitals in a form's syntax, with what may stand for each.
     complete_in_view: a View lists all of them that the node has; one of a process that does not communicate at the
-    moment is not in it. moves_pages: a write moves memory, which takes about a second for each GiB. Settings whose
-    write does that or interrupts traffic stay in force while a policy is held out. unowned: of a kind whose values
-    belong to who wrote them, the value that belongs to nobody: the executor overwrites only it and Coresteer's own.
+    moment is not in it, nor one of a device that restarts. moves_pages: a write moves memory, which takes about a
+    second for each GiB. Settings whose write does that or interrupts traffic stay in force while a policy is held out.
+    unowned: of a kind whose values belong to who wrote them, the value that belongs to nobody: the executor overwrites
+    only it and Coresteer's own.
 
     Every kind defines the members that raise NotImplementedError here.
     """
@@ -176,7 +177,7 @@ class Setting(Struct, frozen=True):
 
     def foreign_sentence(self, value: str) -> str:
         """Return a sentence that says that the setting has a value of another program, which is not overwritten."""
-        return f"{self.describe()} ({value}) was set by others, so Coresteer never changes it."
+        return f"{self.describe()} ({value}) was set by another program, so Coresteer never changes it."
 
     def describe(self, view: View | None = None) -> str:
         """Return the setting's name for use in a sentence, with more detail when a View of the node is given."""

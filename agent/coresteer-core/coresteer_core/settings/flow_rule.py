@@ -27,6 +27,7 @@ class FlowRuleSlot(NetdevSetting, frozen=True):
     location_number: int
 
     unowned: ClassVar[str | None] = EMPTY
+    complete_in_view = False  # while a driver restarts its device, the table cannot be read
     forms: ClassVar[Sequence[KeyForm]] = (
         KeyForm(
             "netdev/NAME/flow-rule/LOCATION",
@@ -133,7 +134,7 @@ class FlowRuleSlot(NetdevSetting, frozen=True):
     def foreign_sentence(self, value: str) -> str:
         """Return a sentence that says that the slot has a rule (its value) that Coresteer did not add."""
         rule = "" if value == OTHER else f" ({value})"
-        return f"{self.describe()}{rule} was added by others, so Coresteer never changes it; use another slot."
+        return f"{self.describe()}{rule} was added by another program, so Coresteer never changes it; use another slot."
 
     def describe(self, view: View | None = None) -> str:
         """Return the slot's name for use in a sentence: ``flow rule 7 of eth0``."""
@@ -141,7 +142,7 @@ class FlowRuleSlot(NetdevSetting, frozen=True):
 
     def format_value(self, value: str) -> str:
         """Return the rule for use in a sentence."""
-        return "a rule of others" if value == OTHER else value
+        return "another program's rule" if value == OTHER else value
 
     def shell_command(self, value: str) -> str:
         """Return an ``ethtool -N`` command that adds the rule, or deletes it."""

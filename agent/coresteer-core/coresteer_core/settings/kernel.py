@@ -22,12 +22,13 @@ from coresteer_core.settings.modified_view import ModifiedView
 class Parameter(Struct, frozen=True):
     """Declaration of a sysctl parameter: bounds, the kernel's default, folder below /proc/sys, unit and help text.
 
-    powers: only 0 and powers of two, to which the kernel rounds other values up.
+    usual: None where it depends on the kernel's build, as the 2 ticks of its timer for netdev_budget_usecs do. powers:
+    only 0 and powers of two, to which the kernel rounds other values up.
     """
 
     least: int
     most: int
-    usual: int
+    usual: int | None
     folder: str
     help: str
     unit: str = ""
@@ -53,7 +54,7 @@ PARAMETERS = {
         64, 65_536, 300, "net/core", "Packets from all queues that one softirq of a CPU processes at most.", "packets"
     ),
     "netdev_budget_usecs": Parameter(
-        1, 100_000, 2000, "net/core", "Time that one softirq of a CPU spends on packets at most.", "µs"
+        1, 100_000, None, "net/core", "Time that one softirq of a CPU spends on packets at most.", "µs"
     ),
     "busy_poll": Parameter(
         0, _MAX_WAIT_US, 0, "net/core", "Time for which poll and select poll the NIC instead of sleeping.", "µs"
@@ -132,9 +133,10 @@ class KernelParameter(Setting, frozen=True):
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of the parameter's value, an integer with its bounds and default."""
+        """JSON Schema of the parameter's value, an integer with its bounds and, where known, its default."""
         form = self._declared
-        return number_schema(form.least, form.most, form.unit) | {"default": form.usual, "description": form.help}
+        default = {} if form.usual is None else {"default": form.usual}
+        return number_schema(form.least, form.most, form.unit) | default | {"description": form.help}
 
     def canonical(self, value: str) -> str:
         """Return a number without leading zeros. Raises SettingError for text that is not a number."""

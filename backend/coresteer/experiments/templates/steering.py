@@ -49,7 +49,7 @@ def _make(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
         traffic_sentence(facts, workload),
         f"The NIC's packets arrive on {format_cpus({home})} in every run. “Process to packets” runs the processes "
         "there; without it the kernel places them.",
-        f"“Packets to process” is RFS with {_FLOW_ENTRIES} flows: the CPU on which the arrival is polled hands each "
+        f"“Packets to process” is RFS with {_FLOW_ENTRIES} flows: the CPU that polls the queue hands each "
         "packet to the CPU on which its process last read, by an interrupt between CPUs. Polling remains where it is.",
     ]
 

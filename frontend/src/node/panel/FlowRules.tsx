@@ -41,7 +41,7 @@ export function FlowRules({ view, netdev }: { view: NodeView; netdev: Netdev }) 
                   <td className="mono">
                     {value || <span className="muted">of a kind that Coresteer does not set</span>}
                   </td>
-                  <td>{ours ? "added by Coresteer" : "added by others, never changed"}</td>
+                  <td>{ours ? "added by Coresteer" : "added by another program, never changed"}</td>
                   <td>
                     {ours && (
                       <Button
