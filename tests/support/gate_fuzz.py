@@ -6,7 +6,7 @@ import re
 import select
 import socket
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from unittest import mock
@@ -64,33 +64,33 @@ def fuzz_gate(inputs: int, seed: int) -> Fuzzed:
         server = GateServer(Path(folder) / "gate.sock")
         server.start()
         try:
-            fuzzer = _Fuzzer(server, chance)
-            with mock.patch.object(gate_server, "peer_credentials", lambda _: (os.getpid(), fuzzer.uid())):
-                return fuzzer.run(inputs)
+            uids: deque[int] = deque()
+            with mock.patch.object(gate_server, "peer_credentials", lambda _: (os.getpid(), uids.popleft())):
+                return _Fuzzer(server, chance, uids).run(inputs)
         finally:
             server.stop()
 
 
 class _Fuzzer:
-    def __init__(self, server: GateServer, chance: random.Random) -> None:
+    """Sends messages. uids: of the accounts of connections that the gate has not accepted yet, in their order.
+
+    The probe has an account of its own, which always finds room.
+    """
+
+    def __init__(self, server: GateServer, chance: random.Random, uids: deque[int]) -> None:
         self._server = server
         self._chance = chance
-        self._uids = random.Random(chance.random())  # noqa: S311 - for the server's thread
-        self._probing = True
+        self._uids = uids
         self._workers: list[socket.socket] = []
-        self._probe = self._connected()
+        self._probe = self._connected(ACCOUNTS)
         self._found = Fuzzed(Counter(), [])
-
-    def uid(self) -> int:
-        """Return the account of a new connection. The probe has one of its own, which always finds room."""
-        return ACCOUNTS if self._probing else self._uids.randrange(ACCOUNTS)
 
     def run(self, inputs: int) -> Fuzzed:
         for number in range(inputs):
             if number % 500 == 0:
                 self._server.set_policy(self._chance.choice(POLICIES), self._classify)
             while len(self._workers) < WORKERS:
-                self._workers.append(self._connected())
+                self._workers.append(self._connected(self._chance.randrange(ACCOUNTS)))
             worker = self._chance.choice(self._workers)
             try:
                 worker.send(self._message())
@@ -114,11 +114,8 @@ class _Fuzzer:
                     return
             except OSError:
                 pass
-            finally:
-                self._probing = False
             self._probe.close()
-            self._probing = True
-            self._probe = self._connected()
+            self._probe = self._connected(ACCOUNTS)
 
     def _message(self) -> bytes:
         message = bytearray(self._chance.choice(MESSAGES))
@@ -149,9 +146,10 @@ class _Fuzzer:
             raise LookupError("a table is broken")
         return ["gold", "tin", "lead", None][(int(client) + port) % 4]
 
-    def _connected(self) -> socket.socket:
+    def _connected(self, uid: int) -> socket.socket:
         worker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         worker.settimeout(WAIT_S)
+        self._uids.append(uid)
         worker.connect(str(self._server.path))
         return worker
 
@@ -177,7 +175,7 @@ class _Fuzzer:
     def _admitted(self) -> socket.socket | None:
         """Return a connection with a slot; its account may be excluded at first."""
         for _ in range(10_000):
-            worker = self._connected()
+            worker = self._connected(self._chance.randrange(ACCOUNTS))
             worker.send(b"enter gold")
             if worker.recv(256) == b"go gold 6":
                 return worker
