@@ -39,7 +39,8 @@ class Flow(Struct, frozen=True):
 class Nic(Struct):
     """A NIC: CPU of each queue's interrupt, RSS table, and slots for rules by location (None: it has no rules).
 
-    foreign: locations of rules that are not Coresteer's.
+    foreign: locations of rules that are not Coresteer's. refused: what the rules contain that its driver refuses.
+    opaque: while RFS is on, nothing tells at which queue a flow arrives (accelerated RFS).
     """
 
     name: str
@@ -51,6 +52,8 @@ class Nic(Struct):
     flow_cnt: dict[int, int] = {}
     rss_writable: bool = True
     first_irq: int = 40
+    refused: str | None = None
+    opaque: bool = False
 
     def reset(self) -> None:
         """What a driver reset leaves: the default table, no rules."""
@@ -110,7 +113,7 @@ class Plant:
                     assert int(location) not in nic.foreign, "a rule of another program was changed"
                     assert nic.slots is not None and 0 <= int(location) < nic.slots
                     nic.rules = {at: rule for at, rule in nic.rules.items() if at != int(location)}
-                    if value != "none":
+                    if value != "none" and (nic.refused is None or nic.refused not in value):
                         nic.rules[int(location)] = value
                 case ["netdev", name, rx_queue, "rps_flow_cnt"]:
                     nic = self._nic(name)
@@ -155,7 +158,7 @@ class Plant:
             nic, process = self._nic(flow.netdev), by_pid[flow.pid]
             queue, how = self.queue(flow)
             polled = nic.irq_cpus[queue]
-            rfs = self.entries > 0 and nic.flow_cnt.get(queue, 0) > 0
+            rfs = self._rfs(nic, queue)
             protocol = process.cpu if rfs else polled
             far = _FAR_S * rows[protocol][process.cpu]
             extra = self.rfs_s if rfs and protocol != polled else 0.0
@@ -166,17 +169,21 @@ class Plant:
             ):
                 column[at] += cost * flow.rx_bytes_per_s
                 busy[at] += cost * flow.rx_bytes_per_s
+            if rfs and nic.opaque:
+                queue, how = -1, ""
             sums = summed.setdefault(flow.pid, {}).setdefault((flow.netdev, queue, how, rfs), [0, 0.0])
             sums[0] += 1
             sums[1] += flow.rx_bytes_per_s
         for flow in heaviest:
             nic = self._nic(flow.netdev)
             queue, how = self.queue(flow)
-            entry = flow.hash % len(nic.table)
+            known = not (nic.opaque and self._rfs(nic, queue))
+            entry = flow.hash % len(nic.table) if how == "rss" and known else None
             listed.setdefault(flow.pid, []).append(
                 HeavyFlow(
-                    flow.protocol, "10.0.0.1", 80, "10.0.0.2", flow.peer_port, flow.netdev, f"rx-{queue}",
-                    nic.irq_cpus[queue], entry if how == "rss" else None, flow.rx_bytes_per_s,
+                    flow.protocol, "10.0.0.1", 80, "10.0.0.2", flow.peer_port, flow.netdev,
+                    f"rx-{queue}" if known else None, nic.irq_cpus[queue] if known else None,
+                    entry, flow.rx_bytes_per_s,
                 )
             )  # fmt: skip
         everywhere = f"0-{cpus - 1}"
@@ -189,6 +196,8 @@ class Plant:
                         netdev, f"rx-{queue}", self._nic(netdev).first_irq + queue,
                         self._nic(netdev).irq_cpus[queue], how, int(count), per_s, 0.0, rfs,
                     )
+                    if how
+                    else RxPlacement(netdev, None, None, None, None, int(count), per_s, 0.0, rfs)
                     for (netdev, queue, how, rfs), (count, per_s) in sorted(summed.get(process.pid, {}).items())
                 ],
                 flows=listed.get(process.pid, []),
@@ -209,6 +218,9 @@ class Plant:
             settings={"kernel/rps_sock_flow_entries": str(self.entries)},
         )
         return View(self.topology, inventory, load, tasks, self.time_s)
+
+    def _rfs(self, nic: Nic, queue: int) -> bool:
+        return self.entries > 0 and nic.flow_cnt.get(queue, 0) > 0
 
     def _nic(self, name: str) -> Nic:
         return next(nic for nic in self.nics if nic.name == name)

@@ -96,9 +96,10 @@ def near(machine: Plant) -> tuple[float, float]:
         (lambda: few([nic(rss_writable=False)]), 0.0, 1.0),
         (lambda: many([nic()]), 0.0, 1.0),
         (lambda: many([nic(slots=64)]), 0.0, 1.0),
+        (lambda: many([nic(opaque=True)]), 0.0, 1.0),
         (lambda: plant([Flow(100, 9, 2e8, 77, protocol="udp")], [nic(slots=4)]), 1.0, 1.0),
     ],
-    ids=["table", "rules", "both", "rules only", "neither", "many", "many, rules", "udp elephant"],
+    ids=["table", "rules", "both", "rules only", "neither", "many", "many, rules", "many, opaque", "udp elephant"],
 )
 def test_steady_traffic_is_brought_to_its_processes_and_then_nothing_moves(
     machine: Callable[[], Plant], polling: float, protocol: float
@@ -108,9 +109,7 @@ def test_steady_traffic_is_brought_to_its_processes_and_then_nothing_moves(
     assert near(made)[0] >= polling
     assert near(made)[1] >= protocol
     decisions, _ = run(made, 30, memory=memory)
-    assert [
-        proposal for decision in decisions[4:] for proposal in decision.proposals if "rps" not in proposal.key
-    ] == []
+    assert [proposal for decision in decisions[4:] for proposal in decision.proposals] == []
     assert all(len(times) == 1 for times in made.moved.values())
 
 
@@ -286,6 +285,23 @@ def test_a_rule_without_effect_is_removed_and_not_tried_again_for_an_hour() -> N
     assert len(memory.barred) == len({key for key in made.written if "flow-rule" in key})
 
 
+def test_rules_that_the_driver_refuses_are_given_up_for_the_table_and_rfs() -> None:
+    made = few([nic(slots=64, refused="")])
+    _, memory = run(made, 60)
+    assert (near(made)[0] >= 0.95, made.nics[0].rules, memory.rules) == (True, {}, {})
+    written = len(made.written)
+    decisions, _ = run(made, 30, memory=memory)
+    assert made.written[written:] == []
+    assert " 0 flow rules," in decisions[-1].sentence
+
+
+def test_one_refused_rule_does_not_keep_other_flows_from_theirs() -> None:
+    made = few([nic(slots=64, refused="src-port 20001 ", rss_writable=False)])
+    _, memory = run(made, 30, FlowSteering(rfs="off"))
+    assert [key.split()[2] for key in memory.barred] == ["20001"]
+    assert len(memory.rules) == len(made.nics[0].rules) > 10
+
+
 # RFS
 
 
@@ -432,6 +448,7 @@ def _furnished(topology: Topology, random: Random) -> Plant:
         made = Nic(f"eth{n}", [random.choice(online) for _ in range(queues)], [e % queues for e in range(64)], slots)
         made.first_irq, made.rules, made.foreign = 40 + 100 * n, foreign, frozenset(foreign)
         made.rss_writable = random.random() < 0.7
+        made.opaque = random.random() < 0.3
         nics.append(made)
     usable = sorted(topology.online() - topology.isolated_cpus) or online
     processes = []
@@ -475,8 +492,7 @@ def test_every_machine_settles_within_the_bounds_and_is_restored(made: Plant) ->
     for times in made.moved.values():
         assert all(later - earlier >= 30.0 for earlier, later in pairwise(times))
     decisions, memory = run(made, 8, memory=memory)
-    moves = [p.key for decision in decisions for p in decision.proposals if "rps" not in p.key]
-    assert moves == []
+    assert [p.key for decision in decisions for p in decision.proposals] == []
     made.flows = []
     run(made, 30, memory=memory)
     assert made.settings() == before

@@ -146,6 +146,16 @@ def test_a_process_is_not_moved_after_packets_that_a_rule_of_coresteer_steers(ou
     assert [proposal.value for proposal in found] == (["2"] if ours else ["6"])
 
 
+def test_a_recommendation_of_rules_does_not_flap() -> None:
+    made, memory, changes = placed([nic(slots=8)]), EngineMemory(), []
+    for _ in range(100):
+        (evaluation,), memory = evaluate_round(made.view(), [replace(STEER, mode=Mode.RECOMMEND)], memory)
+        changes.append([(action.key, action.becomes) for action in evaluation.actions])
+        made.time_s += 5.0
+    assert changes[40] != []
+    assert all(earlier == later for earlier, later in pairwise(changes[40:]))
+
+
 def test_a_backtest_steers_heavy_flows_once_and_then_nothing_moves() -> None:
     made = placed([nic(slots=8)])
     views = [replace(made.view(), time_s=5.0 * number) for number in range(60)]

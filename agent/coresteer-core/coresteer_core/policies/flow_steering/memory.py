@@ -7,7 +7,8 @@ class HeldRule(Struct, frozen=True, gc=False):
     """A flow rule that the policy wants. flow, pid, started_ticks: whose it is. moved_s: its value is since then.
 
     gone_s: the first view since when the flow is not among the heavy ones of the process, None while it is: neither a
-    quiet round nor the time in which no agent ran ends a flow.
+    quiet round nor the time in which no agent ran ends a flow. missing_s: the first view since when the slot does not
+    have the value, None while it has; moved_s where it has never had it.
     """
 
     flow: str
@@ -16,6 +17,7 @@ class HeldRule(Struct, frozen=True, gc=False):
     value: str
     moved_s: float
     gone_s: float | None = None
+    missing_s: float | None = None
 
 
 class HeldEntry(Struct, frozen=True, gc=False):
@@ -64,8 +66,9 @@ class FlowSteeringMemory(Struct, frozen=True, tag="flow-steering"):
     """Memory of the policy for the next round.
 
     first_seen: of heavy flows that may be steered, by flow. consumers: by PID. rules: by key of their setting. tables:
-    by netdev. barred: flows whose rule had no effect, until when they get none. restoring: by key the values from
-    before the policy of settings that it gave up and that do not have them yet.
+    by netdev. barred: flows whose rule had no effect or is not in force, until when they get none; refused: those of
+    them whose rule was never written. restoring: by key the values from before the policy of settings that it gave up
+    and that do not have them yet.
     """
 
     first_seen: dict[str, float] = {}
@@ -73,5 +76,6 @@ class FlowSteeringMemory(Struct, frozen=True, tag="flow-steering"):
     rules: dict[str, HeldRule] = {}
     tables: dict[str, HeldTable] = {}
     barred: dict[str, float] = {}
+    refused: dict[str, float] = {}
     rfs: RfsMemory = RfsMemory()
     restoring: dict[str, str] = {}

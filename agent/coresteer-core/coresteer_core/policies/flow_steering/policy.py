@@ -73,6 +73,7 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
         rules.held,
         tables.held,
         rules.barred,
+        rules.refused,
         rfs.memory,
         {key: each.value for key, each in restores.items()},
     )
@@ -203,9 +204,10 @@ def _sentence(traffic: Traffic, rules: Rules, tables: Tables, rfs: RfsRound) -> 
     near = sum(consumer.near for consumer in traffic.consumers)
     moved = sum(consumer.moved for consumer in traffic.consumers)
     shares = f"{100 * near / total:.0f} % → {100 * (near + moved) / total:.0f} %"
+    in_force = sum(held.missing_s is None for held in rules.held.values())
     parts = [
         f"{many} of {len(traffic.view.tasks)} processes receive {least} or more: {shares} of their bytes polled within "
-        f"their L2; {len(rules.held)} flow rules, {tables.moved} RSS entries moved."
+        f"their L2; {in_force} flow rules, {tables.moved} RSS entries moved."
     ]
     return " ".join([*parts, rfs.sentence]).strip()
 

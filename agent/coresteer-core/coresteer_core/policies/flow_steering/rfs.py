@@ -61,7 +61,7 @@ def decide_rfs(  # noqa: PLR0911 - one return for each state
     spec, now = traffic.spec, traffic.now
     saving = _saving(traffic)
     worth = spec.rfs != "off" and saving.saved_ns > saving.cost_ns * (_STILL_WORTH if was.values else _WORTH)
-    if worth:
+    if worth or (was.values and spec.rfs != "off" and _is_unknown(traffic)):
         was = replace(was, wanted_s=now)
     rejected = spec.rfs == "try" and now < was.until_s
     wanted = worth and not rejected
@@ -130,6 +130,15 @@ def _saving(traffic: Traffic) -> Saving:
             saved += each.rx_bytes_per_s * distance
             near += each.rx_bytes_per_s * (distance <= NEAR)
     return Saving(total, near, traffic.costs.distance_ns(saved, 1.0), traffic.costs.rfs_ns(total - near))
+
+
+def _is_unknown(traffic: Traffic) -> bool:
+    """Return whether RFS hides where packets are polled, and so what it saves: accelerated RFS, virtual netdevs."""
+    return any(
+        each.rfs and each.cpu is None and each.rx_bytes_per_s > 0
+        for consumer in traffic.consumers
+        for each in consumer.task.rx_placements
+    )
 
 
 def _estimate(saving: Saving) -> str:

@@ -1,5 +1,6 @@
 """Flow rules: the heaviest long-lived flows get a slot of their NIC each, while slots are free."""
 
+from collections import Counter
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -14,6 +15,8 @@ from coresteer_core.settings.flow_rule import EMPTY
 from coresteer_core.settings.flow_rule_text import Rule, parse_rule
 
 _BARRED_S = 3600.0
+_MOST_REFUSED = 2
+"""Number of flows of a netdev whose rules were never written, from which on it gets no more rules."""
 _SATURATED = 0.98
 """Load of a CPU from which on a flow that was steered there gets its own hash's queue again."""
 
@@ -45,6 +48,7 @@ class Rules(Struct):
     desired: list[DesiredValue]
     restores: list[DesiredValue]
     barred: dict[str, float]
+    refused: dict[str, float]
     free: dict[str, int]
     steered: set[str]
     open: set[str]
@@ -98,7 +102,8 @@ def decide_rules(
     """Return the rules of this round. flows: those of rules that are held, by key; candidates: others, best first."""
     now = traffic.now
     barred = {key: until_s for key, until_s in memory.barred.items() if now < until_s}
-    rules = Rules({}, [], [], barred, {}, set(), set())
+    refused = {key: until_s for key, until_s in memory.refused.items() if now < until_s}
+    rules = Rules({}, [], [], barred, refused, {}, set(), set())
     tables = {
         name: netdev.flow_rules
         for name, netdev in traffic.netdevs.items()
@@ -119,8 +124,12 @@ def decide_rules(
         _keep(traffic, rules, key, held, flows.get(held.flow))
     taken = {name: _taken(name, table, rules) for name, table in tables.items()}
     foreign = {name: _foreign(table) for name, table in tables.items()}
+    refusals = Counter(key.rpartition(" ")[2] for key in refused)
+    refusing = {name for name, count in refusals.items() if count >= _MOST_REFUSED}
     left = {
-        name: min(MAX_MOVES, table.size - len(taken[name]), traffic.spec.max_rules - _count(rules, name))
+        name: 0
+        if name in refusing
+        else min(MAX_MOVES, table.size - len(taken[name]), traffic.spec.max_rules - _count(rules, name))
         for name, table in tables.items()
     }
     without = rules.steered | barred.keys()
@@ -137,11 +146,15 @@ def decide_rules(
         taken[name].add(location)
         left[name] -= 1
         task = each.consumer.task
-        rules.held[key] = HeldRule(each.key, task.pid, task.started_ticks, value, now)
+        rules.held[key] = HeldRule(each.key, task.pid, task.started_ticks, value, now, missing_s=now)
         rules.steered.add(each.key)
         rules.desired.append(DesiredValue(key, value, each.consumer, _describe(traffic, each, queue)))
     rules.free = {name: table.size - len(taken[name]) for name, table in tables.items()}
-    rules.open = {name for name, free in rules.free.items() if free and _count(rules, name) < traffic.spec.max_rules}
+    rules.open = {
+        name
+        for name, free in rules.free.items()
+        if free and _count(rules, name) < traffic.spec.max_rules and name not in refusing
+    }
     return rules
 
 
@@ -158,12 +171,15 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
     queue = int(held.value.rpartition(" ")[2])
     cpu = traffic.queues[name].get(queue)
     gone_s = None if found is not None else now if held.gone_s is None else held.gone_s
-    held = replace(held, gone_s=gone_s)
-    why, harmful = _why_freed(traffic, held, found, in_force=present == held.value)
+    missing_s = None if present == held.value else now if held.missing_s is None else held.missing_s
+    held = replace(held, gone_s=gone_s, missing_s=missing_s)
+    why, harmful = _why_freed(traffic, held, found)
     if why:
         rules.restores.append(DesiredValue(key, EMPTY, None, why))
         if harmful:
             rules.barred[held.flow] = now + _BARRED_S
+            if present == EMPTY and held.missing_s == held.moved_s:
+                rules.refused[held.flow] = now + _BARRED_S
         return
     if found is not None:
         away = cpu is None or cpu not in traffic.usable
@@ -175,7 +191,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
                 rules.restores.append(DesiredValue(key, EMPTY, None, why))
                 return
             if better is not None:
-                held, queue = replace(held, value=rule_value(found.flow, better), moved_s=now), better
+                held, queue = replace(held, value=rule_value(found.flow, better), moved_s=now, missing_s=now), better
         elif present != held.value and cpu is not None:
             found.consumer.move(found.flow.rx_bytes_per_s, traffic.polled_on(found.flow), cpu)
     rules.held[key] = held
@@ -186,7 +202,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
 
 
 def _why_freed(  # noqa: PLR0911 - one return for each reason
-    traffic: Traffic, held: HeldRule, found: SteerableFlow | None, *, in_force: bool
+    traffic: Traffic, held: HeldRule, found: SteerableFlow | None
 ) -> tuple[str, bool]:
     """Return why a rule's slot is freed, empty if it is not, and whether its flow must not get another one soon."""
     now, queue = traffic.now, held.value.rpartition(" ")[2]
@@ -198,7 +214,10 @@ def _why_freed(  # noqa: PLR0911 - one return for each reason
         return f"Its flow has ended or was not among the heavy ones for {gone_s:.0f} s." if ended else "", False
     if not found.consumer.fixed:
         return f"{found.consumer.name} may run on any CPU now, so a rule cannot follow it.", False
-    if not in_force or now - held.moved_s < traffic.spec.dwell_s:
+    if held.missing_s is not None:  # refused, only recommended, or left to another program
+        late = now - held.missing_s > traffic.spec.dwell_s
+        return f"It is not in force after {traffic.spec.dwell_s:.0f} s." if late else "", late
+    if now - held.moved_s < traffic.spec.dwell_s:
         return "", False
     if found.flow.queue is not None and found.flow.queue != f"rx-{queue}":
         return f"It had no effect: the flow still arrives at {found.flow.queue}.", True
