@@ -1,4 +1,7 @@
-"""flow-steering in force in a guest: RFS brings protocol work to the process, and nothing of it remains afterwards."""
+"""flow-steering in force in a guest: RFS brings protocol work to the process, and nothing of it remains afterwards.
+
+Too slow for CI beside other work: `.venv/bin/pytest tests/lab/try_steering.py`.
+"""
 
 from collections.abc import Callable
 
