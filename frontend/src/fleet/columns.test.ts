@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import { COLUMNS, isColumns, shownColumns, toggleColumn } from "./columns";
 
-test("without columns in the address all are shown", () => expect(shownColumns(undefined)).toEqual(COLUMNS));
+const USUAL = COLUMNS.filter((name) => name !== "wrong-node");
+
+test("without columns in the address the usual ones are shown", () => expect(shownColumns(undefined)).toEqual(USUAL));
 
 test("columns are shown in the table's order", () => {
   expect(isColumns("rx,health")).toBe(true);
@@ -18,8 +20,9 @@ test.each([
   expect(toggleColumn(columns, column)).toBe(after),
 );
 
-test("all columns need no parameter", () => {
+test("the usual columns need no parameter, all of them do", () => {
   const without = toggleColumn(undefined, "labels");
-  expect(without?.split(",")).toEqual(COLUMNS.slice(0, -1));
+  expect(without?.split(",")).toEqual(USUAL.slice(0, -1));
   expect(toggleColumn(without, "labels")).toBe(undefined);
+  expect(toggleColumn(undefined, "wrong-node")?.split(",")).toEqual(COLUMNS);
 });

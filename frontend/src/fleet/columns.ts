@@ -22,14 +22,14 @@ export type Column = (typeof COLUMNS)[number];
 export const isColumns = (text: string): boolean =>
   text.split(",").every((name) => COLUMNS.some((one) => one === name));
 
-/** The columns of the address, in the table's order; all of them without any. */
+/** The columns of the address, in the table's order; without any those that fit 1440 pixels. */
 export const shownColumns = (columns: string | undefined): Column[] =>
-  COLUMNS.filter((name) => columns === undefined || columns.split(",").includes(name));
+  COLUMNS.filter((name) => (columns === undefined ? name !== "wrong-node" : columns.split(",").includes(name)));
 
-/** The address's columns after one is shown or hidden; undefined for all, and the last one cannot be hidden. */
+/** The address's columns after one is shown or hidden; undefined for the usual ones, and the last one cannot be hidden. */
 export function toggleColumn(columns: string | undefined, column: Column): string | undefined {
   const before = shownColumns(columns);
   const after = COLUMNS.filter((name) => before.includes(name) !== (name === column));
-  if (after.length === COLUMNS.length) return undefined;
-  return (after.length === 0 ? before : after).join(",");
+  const text = (after.length === 0 ? before : after).join(",");
+  return text === shownColumns(undefined).join(",") ? undefined : text;
 }
