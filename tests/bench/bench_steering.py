@@ -40,20 +40,35 @@ _LIFE_S = 1200
 """After which both programs end by themselves."""
 
 _RECEIVE = """
-import selectors, socket, sys, time
-small, end = int(sys.argv[3]), time.monotonic() + float(sys.argv[4])
+import os, selectors, socket, sys, threading, time
+small, end, pool = int(sys.argv[3]), time.monotonic() + float(sys.argv[4]), sys.argv[6]
 ready, buffer = selectors.DefaultSelector(), bytearray(256 * 1024)
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
 ready.register(listener, selectors.EVENT_READ)
+cpus = [int(cpu) for cpu in pool.split(",") if cpu] or [None]
+turns = [threading.Semaphore(0) for _ in cpus]
+
+def read(number):
+    if cpus[number] is not None:
+        os.sched_setaffinity(threading.get_native_id(), {cpus[number]})
+    while time.monotonic() < end:
+        turns[number].acquire()
+        for key, _ in ready.select(1):
+            if key.fileobj is listener:
+                ready.register(listener.accept()[0], selectors.EVENT_READ)
+            elif not key.fileobj.recv_into(buffer):
+                os._exit(0)
+            elif small:  # each message is answered
+                key.fileobj.send(b"!")
+        turns[(number + 1) % len(turns)].release()
+
+threads = [threading.Thread(target=read, args=(number,)) for number in range(len(cpus))]
+for thread in threads:
+    thread.start()
 print("ready", flush=True)
-while time.monotonic() < end:
-    for key, _ in ready.select(1):
-        if key.fileobj is listener:
-            ready.register(listener.accept()[0], selectors.EVENT_READ)
-        elif not key.fileobj.recv_into(buffer):
-            sys.exit()
-        elif small:  # each message is answered
-            key.fileobj.send(b"!")
+turns[0].release()
+for thread in threads:
+    thread.join()
 """
 _SEND = """
 import socket, sys, time
@@ -80,7 +95,9 @@ class Traffic:
     """Four connections. message: bytes of a message that is answered, 0 for a stream. CPUs: None is any.
 
     bytes_per_s: well below what the machine can carry, so that CPU time is compared at the same rate. arrival: the CPU
-    to which RPS hands all packets, in place of an interrupt; None: they stay on the CPU that sends them.
+    to which RPS hands all packets, in place of an interrupt; None: they stay on the CPU that sends them. pool: threads
+    of the receiver on all CPUs, which read in turn, as the thread pool of many servers does: RFS then sends each packet
+    to the CPU of the thread that read last, never to that of the next.
     """
 
     message: int
@@ -88,6 +105,7 @@ class Traffic:
     sender: int | None
     receiver: int | None
     arrival: int | None = None
+    pool: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +140,7 @@ TRAFFIC = {
     "requests of 256 B, a CPU each": Traffic(256, 1.5e6, _FIRST, _LAST, arrival=_FIRST),
     "requests of 256 B, placed by the kernel": Traffic(256, 1.5e6, None, None),
     "requests of 256 B, placed by the kernel, arriving on one CPU": Traffic(256, 1.5e6, None, None, arrival=_FIRST),
+    "requests of 256 B to a thread pool": Traffic(256, 1.5e6, _FIRST, None, arrival=_FIRST, pool=True),
 }
 
 
@@ -194,8 +213,9 @@ def restored() -> Iterator[None]:
 def running(traffic: Traffic, address: str, namespace: str) -> Iterator[list[int]]:
     """Run the two programs, before other programs of the machine (nice); yield their PIDs, the receiver's first."""
     arguments = (address, str(PORT), str(traffic.message), str(_LIFE_S), str(traffic.bytes_per_s))
+    pool = ",".join(map(str, CPUS)) if traffic.pool else ""
     send = ["nsenter", f"--net={namespace}", *_program(traffic.sender, _SEND, *arguments)]
-    with subprocess.Popen(_program(traffic.receiver, _RECEIVE, *arguments), stdout=subprocess.PIPE) as receiver:
+    with subprocess.Popen(_program(traffic.receiver, _RECEIVE, *arguments, pool), stdout=subprocess.PIPE) as receiver:
         try:
             assert receiver.stdout is not None
             receiver.stdout.readline()
