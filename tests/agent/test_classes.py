@@ -473,7 +473,7 @@ def test_a_class_is_measured_by_its_servers_own_histogram(
     node.enforce(replace(POLICY, spec=replace(SPEC, classes=[gold, SPEC.classes[1]])))
     assert arrived.acquire(timeout=PATIENCE_S)
     pages["/metrics"] = b'a_bucket{le="0.001"} 8\na_bucket{le="0.1"} 9\na_bucket{le="+Inf"} 10\n'
-    for _ in range(2):  # one look may have been under way
+    for _ in range(2):  # one read may have been in progress
         assert arrived.acquire(timeout=PATIENCE_S)
     node.run(1)
     told = node.figures().classes[0]

@@ -59,7 +59,7 @@ class FakePrepared:
 
 
 class FakeLoad:
-    """A load that is at once what it is told to be."""
+    """A load that changes its state at once."""
 
     made: ClassVar[list["FakeLoad"]] = []
     ready: bool = True

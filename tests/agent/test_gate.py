@@ -65,7 +65,7 @@ def ask(worker: socket.socket, message: str) -> str:
 
 
 def figures_when(server: GateServer, settled: dict[str, tuple[int, int]]) -> dict[str, ClassFigures]:
-    """The figures once so many wait and are inside, by class. A newcomer's answer tells that the server went round."""
+    """Return the figures by class once these numbers wait and are admitted. A reply to a new client ends a round."""
     for _ in range(10_000):
         with connected(server.path) as after:
             assert ask(after, "enter nothing-of-the-kind").startswith("no ")
@@ -76,7 +76,7 @@ def figures_when(server: GateServer, settled: dict[str, tuple[int, int]]) -> dic
 
 
 def work(path: str, name: str, ours: Connection) -> None:
-    """A process that enters, says as what, and leaves when it is told to."""
+    """A process that enters, reports its class, and leaves on request."""
     gate = Gate(path)
     ours.send("asks")
     with gate.enter(name) as entered:

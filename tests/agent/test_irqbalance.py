@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def install(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """An irqbalance that moves all it may and then does what it is told."""
+    """A fake irqbalance that moves every interrupt it may, then runs the given statement."""
 
     def install(then: str = "time.sleep(60)") -> None:
         program = tmp_path / "bin/irqbalance"

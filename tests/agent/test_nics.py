@@ -250,16 +250,16 @@ def test_all_that_is_learned_is_bounded() -> None:
     assert [p.rx_usecs for p in points if p.netdev == "last"] == list(range(103, 103 + MAX_POINTS))
 
 
-def test_it_is_told_at_most_every_ten_seconds_and_only_what_has_grown() -> None:
+def test_it_is_reported_at_most_every_ten_seconds_and_only_what_has_grown() -> None:
     world = World()
-    told: list[float] = []
+    reported: list[float] = []
     for _ in range(120):
         before = len(world.kept)
         world.step(machine(500))
-        told += [world.now_s] * (len(world.kept) - before)
-    apart = [b - a for a, b in pairwise(told)]
+        reported += [world.now_s] * (len(world.kept) - before)
+    apart = [b - a for a, b in pairwise(reported)]
     assert min(apart) >= REPORT_INTERVAL_S
-    assert apart[-1] > 30 and len(told) < 30, "a steady state is told ever more seldom"
+    assert apart[-1] > 30 and len(reported) < 30, "a steady state is reported ever less often"
     assert world.kept[-1].points[0].seconds > 0.8 * world.book.learned.points[0].seconds
 
 

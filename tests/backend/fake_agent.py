@@ -113,7 +113,7 @@ class FakeAgent:
                 self.acked = message.seq
 
     async def policies(self, names: Sequence[str] | None = None) -> list[PolicyInForce]:
-        """What is in force here, once it is told; names: that are waited for."""
+        """Return the next policies in force that arrive; names: wait for exactly these."""
         while True:
             message = decode_to_agent(await self.receive())
             if isinstance(message, Policies) and names in (None, [policy.name for policy in message.policies]):

@@ -197,7 +197,7 @@ async def test_a_password_that_is_guessed_first_is_refused(backend: Backend, pas
 
 
 ROLES = ("anonymous", "viewer", "operator", "admin")
-# what each role is told: method, path, body, then the status by role in the order above
+# the answer to each role: method, path, body, then the status by role in the order above
 MATRIX = [
     ("GET", "/api/auth/me", None, (401, 200, 200, 200)),
     ("GET", "/api/auth/sessions", None, (401, 200, 200, 200)),

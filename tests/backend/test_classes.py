@@ -1,4 +1,4 @@
-"""What is told of a node's service classes: the latest, over time, and which processes belong to them."""
+"""A node's service classes over HTTP: the latest report, their history, and which processes belong to them."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is told of a netdev's interrupt coalescing, and what other values would do to its traffic."""
+"""A netdev's interrupt coalescing over HTTP, and what other values would do to its traffic."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -116,7 +116,7 @@ async def test_an_observation_is_stored_once_and_does_not_change_any_more(observ
         ChangeState.ROLLED_BACK, ended_at=observed.applied_at + timedelta(seconds=60)
     )  # fmt: skip
     async with asyncio.timeout(PATIENCE_S):
-        while not (await observed.get(undone))["figures"]:  # a commit of the last samples is under way
+        while not (await observed.get(undone))["figures"]:  # until the last samples are committed
             pass
     late = datetime.now(UTC) + timedelta(minutes=11)
     await observed.backend.app.state.observer.store_due(late)

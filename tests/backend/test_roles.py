@@ -20,7 +20,7 @@ GRADED = {"type": "service-class", "classes": [{"name": "gold", "target_percent"
 APPLICATION_METRIC = f"/api/application-metrics/{2**31 - 1}"
 RANKS = ["viewer", "operator", "admin"]
 
-# The node, the change and the policy are not there: whoever may ask is told so, or gets an empty list.
+# The node, the change and the policy do not exist: a permitted role gets 404, or an empty list.
 CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", "/api/nodes", None, "viewer", 200),
     ("GET", "/api/simulated-nodes", None, "viewer", 200),

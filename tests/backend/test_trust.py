@@ -1,4 +1,4 @@
-"""Revoked keys, deleted tokens and changed roles take effect on open connections, whoever changes them."""
+"""Revoked keys, deleted tokens and changed roles take effect on open connections, whichever process changes them."""
 
 import asyncio
 import contextlib

@@ -64,13 +64,13 @@ class Machine:
         self.kernel = dict.fromkeys(("a", "b", "c", "d"), "0")
         self.stuck: set[str] = set()
         self.journal: dict[str, Change] = {}
-        self.told: list[ChangeMessage] = []
+        self.reported: list[ChangeMessage] = []
         self.ran: list[RunPlan | RunRestore | RunInverse] = []
         self.unfinished: list[RunPlan | RunRestore | RunInverse] | None = None
         self.now = 0.0
 
     def feed(self, event: Event) -> list[ChangeMessage]:
-        before = len(self.told)
+        before = len(self.reported)
         events = [event]
         while events:
             self.state, instructions = advance(self.state, events.pop(0), self.now)
@@ -79,7 +79,7 @@ class Machine:
                     case RecordChange():
                         self.journal[todo.change.change_id] = todo.change
                     case SendChangeState():
-                        self.told.append(todo.message)
+                        self.reported.append(todo.message)
                     case Recheck():
                         events.append(Rechecked(todo.change_id, [self._look(a) for a in todo.plan.actions]))
                     case RunPlan() | RunRestore() | RunInverse():
@@ -88,7 +88,7 @@ class Machine:
                             events.append(self._carry_out(todo))
                         else:
                             self.unfinished.append(todo)
-        return self.told[before:]
+        return self.reported[before:]
 
     def finish(self) -> None:
         unfinished, self.unfinished = self.unfinished or [], None
@@ -150,10 +150,10 @@ def machine() -> Machine:
 
 
 def test_a_change_is_applied_then_waits_then_is_kept(machine: Machine) -> None:
-    told = machine.feed(ApplyRequested("x", machine.plan("a", "b"), 60))
-    assert [message.state for message in told] == [ChangeState.APPLYING, UNCONFIRMED]
-    assert told[-1].remaining_s == 60
-    assert [result.outcome for result in told[-1].results] == ["applied", "applied"]
+    reported = machine.feed(ApplyRequested("x", machine.plan("a", "b"), 60))
+    assert [message.state for message in reported] == [ChangeState.APPLYING, UNCONFIRMED]
+    assert reported[-1].remaining_s == 60
+    assert [result.outcome for result in reported[-1].results] == ["applied", "applied"]
     (kept,) = machine.feed(ConfirmRequested("x"))
     assert (kept.state, kept.ended_by, kept.remaining_s) == (CONFIRMED, None, None)
     machine.now = 1e6
@@ -326,8 +326,8 @@ def test_a_backend_that_comes_back_within_the_grace_finds_the_change_waiting(mac
     machine.apply("x", "a")
     machine.feed(BackendLost())
     machine.now = 5
-    (told,) = machine.feed(BackendReconnected())
-    assert (told.state, told.remaining_s) == (UNCONFIRMED, 55)
+    (reported,) = machine.feed(BackendReconnected())
+    assert (reported.state, reported.remaining_s) == (UNCONFIRMED, 55)
     machine.now = 20
     assert machine.feed(Tick()) == []
 
@@ -367,10 +367,10 @@ def test_a_guardrail_needs_two_intervals_and_two_seconds(machine: Machine, inter
 def test_a_confirmation_that_could_not_be_noted_leaves_the_change_waiting_for_its_deadline(machine: Machine) -> None:
     waiting = machine.apply("x", "a")
     machine.feed(ConfirmRequested("x"))
-    (told,) = machine.feed(ConfirmFailed(waiting, "No space left on device"))
-    assert (told.state, told.remaining_s) == (UNCONFIRMED, 60)
+    (reported,) = machine.feed(ConfirmFailed(waiting, "No space left on device"))
+    assert (reported.state, reported.remaining_s) == (UNCONFIRMED, 60)
     assert (
-        told.sentence
+        reported.sentence
         == "The journal cannot be written (No space left on device), so the change cannot be confirmed yet."
     )
     machine.now = 60
@@ -408,8 +408,8 @@ def test_an_agent_that_was_killed_rolls_back_at_its_next_start_and_tells_it_late
     again.kernel = machine.kernel
     again.feed(AgentRestarted(list(machine.journal.values())))
     assert again.kernel["a"] == "0"
-    (told,) = again.feed(BackendReconnected())
-    assert (told.state, told.ended_by) == (ROLLED_BACK, EndedBy.AGENT_RESTART)
+    (reported,) = again.feed(BackendReconnected())
+    assert (reported.state, reported.ended_by) == (ROLLED_BACK, EndedBy.AGENT_RESTART)
 
 
 def test_an_agent_killed_while_a_user_rolled_back_finishes_that(machine: Machine) -> None:
@@ -429,9 +429,9 @@ def test_after_a_reboot_only_what_the_backend_must_hear_is_left(machine: Machine
     machine.apply("kept", "b")
     machine.feed(ConfirmRequested("kept"))
     machine.apply("open", "c")
-    told = {change.change_id: change for change in changes_after_reboot(list(machine.journal.values()))}
-    assert {name: change.state for name, change in told.items()} == {"kept": CONFIRMED, "open": ROLLED_BACK}
-    assert all(not change.undo.actions for change in told.values())
+    reported = {change.change_id: change for change in changes_after_reboot(list(machine.journal.values()))}
+    assert {name: change.state for name, change in reported.items()} == {"kept": CONFIRMED, "open": ROLLED_BACK}
+    assert all(not change.undo.actions for change in reported.values())
 
 
 def test_what_was_restored_beside_the_agent_ends_the_change(machine: Machine) -> None:
@@ -639,10 +639,10 @@ def test_a_setting_that_is_gone_does_not_keep_the_others_from_being_kept(machine
 @pytest.mark.parametrize("event", [ConfirmRequested("x"), RollbackRequested("x")])
 def test_a_person_may_keep_or_undo_a_policys_change_first(machine: Machine, event: Event) -> None:
     machine.enforce("x", "a")
-    (told,) = machine.feed(event)
+    (reported,) = machine.feed(event)
     machine.now = 10.0
     assert machine.feed(Tick()) == []
-    assert machine["x"].state is told.state
+    assert machine["x"].state is reported.state
     machine.feed(RollbackRequested("x"))
     assert (machine["x"].ended_by, machine.kernel["a"]) == (EndedBy.USER, "0")
 
@@ -660,9 +660,9 @@ def test_a_policys_change_that_could_not_be_noted_is_tried_again_after_the_same_
 def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at_once(machine: Machine) -> None:
     machine.kernel |= {"a": "1", "b": "1"}
     plan = Plan([Action("a", "1", "0", "r"), Action("b", "1", "0", "r")])
-    told = machine.feed(RestoreRequested("x", plan, "spread", "Policy spread is no longer in force."))
-    assert [message.state for message in told] == [ChangeState.APPLYING, CONFIRMED]
-    assert told[-1].sentence == "Policy spread is no longer in force. All 2 settings are restored."
+    reported = machine.feed(RestoreRequested("x", plan, "spread", "Policy spread is no longer in force."))
+    assert [message.state for message in reported] == [ChangeState.APPLYING, CONFIRMED]
+    assert reported[-1].sentence == "Policy spread is no longer in force. All 2 settings are restored."
     machine.kernel["a"] = "1"
     one = Plan([Action("a", "1", "0", "r")])
     assert machine.feed(RestoreRequested("z", one, "spread", "Why."))[-1].sentence == "Why. a is 0."

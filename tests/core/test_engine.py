@@ -319,14 +319,14 @@ def test_a_yielding_policy_defers_settings_of_another_controller(
     assert [action.key for action in evaluation.actions] == [key for key in (IRQ, TASK) if key not in owned]
 
 
-@pytest.mark.parametrize(("response", "told"), [(Ownership.WARN, True), (Ownership.REASSERT, False)])
-def test_a_warning_policy_writes_and_names_the_controller(wants: Wants, response: Ownership, told: bool) -> None:
+@pytest.mark.parametrize(("response", "warns"), [(Ownership.WARN, True), (Ownership.REASSERT, False)])
+def test_a_warning_policy_writes_and_names_the_controller(wants: Wants, response: Ownership, warns: bool) -> None:
     wants["a"] = wanting((IRQ, "2"))
     (evaluation,), _ = evaluate_round(
         view(controllers=("irqbalance", "tuned")), [policy("a", on_controller=response)], EngineMemory()
     )
     assert moves(evaluation) == [(IRQ, "0", "2")]
-    assert ("irqbalance and tuned run on this node" in evaluation.sentence) is told
+    assert ("irqbalance and tuned run on this node" in evaluation.sentence) is warns
 
 
 # Drift
@@ -498,10 +498,10 @@ def run(
 ) -> tuple[list[list[Evaluation]], Machine, EngineMemory]:
     """Some rounds with what the policies want carried out: their evaluations, and what is there afterwards."""
     memory = EngineMemory()
-    told = []
+    rounds = []
     for _ in range(ROUNDS):
         evaluations, memory = evaluate_round(machine.view, policies, memory)
-        told.append(evaluations)
+        rounds.append(evaluations)
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         if check is not None:
             check(machine, actions)
@@ -509,7 +509,7 @@ def run(
             for action in evaluation.actions:
                 memory = record_write(memory, evaluation.policy_id, action, machine.view.time_s)
         machine = machine.after(actions)
-    return told, machine, memory
+    return rounds, machine, memory
 
 
 def values(machine: Machine) -> dict[str, str | None]:

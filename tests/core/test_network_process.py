@@ -484,7 +484,7 @@ def test_a_process_far_from_its_packets_without_room_there_is_restored() -> None
 
 
 def settled_after(machine: Machine, spec: NetworkProcess, moves: int) -> int:
-    """Rounds with at most so many moves until nothing moves any more, on input that stays."""
+    """Return the number of rounds, each of at most this many moves, until nothing moves on a steady input."""
     memory = NetworkProcessMemory()
     bound = 3 * (len(machine.view.tasks) + len(machine.view.inventory.irqs)) // moves + 3
     for steps in range(bound):

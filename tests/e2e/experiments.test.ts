@@ -22,7 +22,7 @@ async function shorten(): Promise<void> {
   await page.getByLabel("A/A blocks").fill("3");
 }
 
-/** Starts what the form says, once its preview says so many runs. */
+/** Starts what the form says, once its preview has that number of runs. */
 async function begin(runs: number): Promise<string> {
   await region("Preview").getByText(`${runs} runs`, { exact: true }).waitFor();
   await start().click();

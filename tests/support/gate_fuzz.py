@@ -47,7 +47,7 @@ class Fuzzed(Struct):
 
 
 def fuzz_gate(inputs: int, seed: int) -> Fuzzed:
-    """Send so many messages, half of them mutated, over connections that open and close, under changing policies."""
+    """Send messages, half of them mutated, over connections that open and close, under changing policies."""
     chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as folder,

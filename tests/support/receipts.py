@@ -7,6 +7,6 @@ from coresteer_core.experiments.model import Receipts
 
 
 def receipts_of(server: Prepared, key: str = "") -> Receipts:
-    """Return what both nodes are told about a prepared server's receipts. key: a new one if empty."""
+    """Return the receipts of a prepared server, as both nodes get them. key: a new one if empty."""
     assert server.receipts is not None
     return Receipts(server.receipts.getsockname()[1], key or secrets.token_hex(32))

@@ -46,14 +46,14 @@ RENAMED: dict[str, dict[str, str]] = {
 
 
 def now(what: str, name: str) -> str:
-    """What something is called now."""
+    """Return the present name of something."""
     return RENAMED[what].get(name, name)
 
 
 def then(what: str, name: str) -> str:
-    """What it was called by 602788d. A name that has another one now and is told nevertheless is none of then."""
+    """Return its name in 602788d. A name that was replaced since then, but is still reported, has none."""
     renamed = RENAMED[what]
     old = next((old for old, new in renamed.items() if new == name), None)
     if old is None and name in renamed:
-        return f"{name}, which should be told as {renamed[name]}"
+        return f"{name}, which should be reported as {renamed[name]}"
     return old or name

@@ -1,6 +1,6 @@
-"""A database that the backend of commit 602788d left behind is brought to the newest schema, and all of it is told.
+"""A database that the backend of commit 602788d wrote is migrated to the newest schema, and all of it is readable.
 
-Some was under way: what the backend ends by itself once it runs is told as under way or as ended.
+Some of it was in progress: what the backend ends by itself after its start is read as in progress or as ended.
 """
 
 from collections import Counter

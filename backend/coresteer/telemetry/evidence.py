@@ -2,7 +2,7 @@
 
 Decisions, changes, experiments, proofs and studies count toward CORESTEER_RETENTION_BYTES. They may take EVIDENCE_SHARE
 of it; what they leave is for telemetry. Above that, the largest tables lose their oldest rows, so that a table that is
-flooded does not displace the others. Rows of what is still under way stay.
+flooded does not displace the others. Rows of what is still in progress are not deleted.
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ const NODES = [
 const FIGURES = new FleetFigures(frameOfNodes(NODES));
 const names = (nodes: Node[]) => nodes.map(({ name }) => name);
 
-test("wrong-node bytes are told of nodes that are hot spots for another reason", () => {
+test("wrong-node bytes are shown for nodes that are hot spots for another reason", () => {
   const figures = new FleetFigures(
     frameOfNodes([
       node(1, "hot", { softirq_cpu_percent: 94, wrong_node_percent: 60 }),

@@ -133,7 +133,7 @@ test.each([
   [placement({ rfs: true }), [flow()], "RSS table entry 17 · RFS: CPU 5, where nginx reads it"],
   [placement({ how: null, cpu: null, rfs: true }), [], "RFS: CPU 5, where nginx reads it"],
   [placement({ how: null, cpu: null }), [], ""],
-])("what brought packets to %o is told", (where, flows, mechanism) => {
+])("what brought packets to %o is named", (where, flows, mechanism) => {
   expect(rxPathsOf([{ ...task(5, where), flows }], PLACES, WITH_RULES)[0]?.mechanism).toBe(mechanism);
 });
 

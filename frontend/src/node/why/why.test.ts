@@ -60,7 +60,7 @@ test("a task within the cache has no broken link", () => {
   expect(found.steps.filter(({ cut, bad }) => cut || bad)).toEqual([]);
 });
 
-test("RFS is told where it passes the packets on", () => {
+test("RFS is named where it passes the packets on", () => {
   const found = explain(facts({}, [task(5, placement({ rfs: true }))]), { cpu: 2, irq: null }, false);
   expect(found.rest).toBe(
     "IRQ 41 causes 51 of its 92 points; RFS passes its packets on to CPU 5, where envoy reads them.",
