@@ -21,10 +21,12 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.numa import NodeMemory, NumaState, NumaTask
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import ROUND_PERIOD_S
+from coresteer_core.settings.overlay import overlay
 
 
 class Machine(Struct, frozen=True):
@@ -65,8 +67,9 @@ class Machine(Struct, frozen=True):
         return replace(self, view=replace(self.view, load=load))
 
     def after(self, actions: Iterable[Action], seconds: float = ROUND_PERIOD_S) -> "Machine":
-        """The machine a round later with actions on interrupts, tasks and cgroups carried out."""
+        """The machine a round later with actions on interrupts, tasks, their memory and cgroups carried out."""
         wanted = {action.key: action.becomes for action in actions}
+        pages = {key: value for key, value in wanted.items() if key.endswith("/memory-nodes")}
         online = self.view.topology.online()
         irqs = [moved_irq(irq, wanted.get(f"irq/{irq.irq}/affinity"), online) for irq in self.view.inventory.irqs]
         at = {irq.irq: first_cpu(irq.effective) for irq in irqs}
@@ -82,6 +85,7 @@ class Machine(Struct, frozen=True):
             tasks.append(replace(settled, cpu=min(runs_on(settled, online), default=task.cpu)))
         view = replace(
             self.view,
+            numa=_numa_after(overlay(self.view, pages), tasks),
             inventory=replace(self.view.inventory, irqs=irqs),
             tasks=tasks,
             cgroups={
@@ -113,6 +117,41 @@ def moved_irq(irq: Irq, wanted: str | None, online: frozenset[int]) -> Irq:
     stays = first_cpu(irq.effective) in may
     effective = irq.effective if stays else str(min(may)) if may else None
     return replace(irq, requested=wanted, effective=effective)
+
+
+def _numa_after(view: View, tasks: list[NetTask]) -> NumaState | None:
+    """What is known of memory, with the processes where they run now."""
+    if view.numa is None:
+        return None
+    by_pid = {task.pid: task for task in tasks}
+    nodes, online, found = view.topology.nodes, view.topology.online(), []
+    for before in view.numa.tasks:
+        task = by_pid[before.pid]
+        where = runs_on(task, online)
+        at: dict[int, float] = {}
+        for cpu in where:
+            node = nodes[cpu]
+            if node is not None:
+                at[node] = at.get(node, 0.0) + task.cpu_share / len(where)
+        found.append(replace(before, affinity=task.affinity, allowed=task.allowed, cpu=task.cpu, cpu_nodes=at))
+    return replace(view.numa, tasks=found)
+
+
+def with_memory(machine: Machine, random: Random) -> Machine:
+    """The machine with what its processes have in memory, and room for more on some NUMA nodes."""
+    nodes = [node.id for node in machine.view.topology.numa_nodes]
+    everywhere, gib = format_cpu_list(nodes), 1 << 30
+    tasks = [
+        NumaTask(
+            task.pid, task.started_ticks, task.name, task.cgroup, task.threads, task.affinity, task.allowed, task.cpu,
+            task.cpu_share, gib, 100.0, mems_allowed=everywhere,
+            bytes_by_node={node: random.choice([0, 1 << 26, gib]) for node in nodes}, params=task.params,
+            bytes_per_s=random.uniform(0, 2e10), memory_bound=random.random(), realtime=task.realtime,
+        )
+        for task in machine.view.tasks
+    ]  # fmt: skip
+    memory = [NodeMemory(n, 64 * gib, random.choice([32, 1, 0]) * gib, bandwidth_bytes_per_s=2e10) for n in nodes]
+    return replace(machine, view=replace(machine.view, numa=NumaState(memory, tasks))).after([], 0.0)
 
 
 @st.composite

@@ -9,7 +9,7 @@ from random import Random
 from msgspec import Struct
 from tests.support.views import make_netdev
 
-from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.distance import Smt, cpu_distances
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import Load, NetdevLoad
@@ -40,7 +40,9 @@ class Nic(Struct):
     """A NIC: CPU of each queue's interrupt, RSS table, and slots for rules by location (None: it has no rules).
 
     foreign: locations of rules that are not Coresteer's. refused: what the rules contain that its driver refuses.
-    opaque: while RFS is on, nothing tells at which queue a flow arrives (accelerated RFS).
+    opaque: while RFS is on, nothing tells at which queue a flow arrives (accelerated RFS). bond: the bond that it is
+    part of, to which sockets belong. resetting: it has no interrupts for now, and its
+    rules cannot be read.
     """
 
     name: str
@@ -54,12 +56,16 @@ class Nic(Struct):
     first_irq: int = 40
     refused: str | None = None
     opaque: bool = False
+    bond: str | None = None
+    resetting: bool = False
 
-    def reset(self) -> None:
-        """What a driver reset leaves: the default table, no rules."""
+    def reset(self, irq_cpus: list[int] | None = None) -> None:
+        """What a driver reset leaves: the default table, no rules. irq_cpus: of its queues, whose number may change."""
+        self.irq_cpus = irq_cpus or self.irq_cpus
         queues = len(self.irq_cpus)
         self.table = [n % queues for n in range(len(self.table))]
-        self.rules = {}
+        self.rules, self.foreign = {}, frozenset()
+        self.flow_cnt = {queue: count for queue, count in self.flow_cnt.items() if queue < queues}
 
 
 class Process(Struct):
@@ -86,6 +92,22 @@ class Plant:
         """When each flow changed its queue."""
         self._by_port: dict[str, tuple[dict[int, str] | None, dict[tuple[str, str], int]]] = {}
         self._queue_of = {flow: self.queue(flow)[0] for flow in flows}
+
+    def hot_plug(self, topology: Topology) -> None:
+        """Other CPUs are online: interrupts and processes without one of theirs go to others."""
+        self.topology, online = topology, topology.online()
+        for nic in self.nics:
+            nic.irq_cpus = [cpu if cpu in online else min(online) for cpu in nic.irq_cpus]
+        for process in self.processes:
+            if not parse_cpu_list(process.affinity) & online:
+                process.affinity = format_cpu_list(online)
+            if process.cpu not in online:
+                process.cpu = min(parse_cpu_list(process.affinity) & online)
+
+    def remove(self, nic: Nic) -> None:
+        """A function is passed through to a virtual machine, with its flows."""
+        self.nics = [each for each in self.nics if each is not nic]
+        self.flows = [flow for flow in self.flows if flow.netdev != nic.name]
 
     def queue(self, flow: Flow) -> tuple[int, str]:
         """The queue that a flow arrives at, and by which mechanism."""
@@ -156,6 +178,8 @@ class Plant:
             busy[process.cpu] += process.cpu_share
         for flow in self.flows:
             nic, process = self._nic(flow.netdev), by_pid[flow.pid]
+            if nic.resetting:
+                continue  # nothing arrives
             queue, how = self.queue(flow)
             polled = nic.irq_cpus[queue]
             rfs = self._rfs(nic, queue)
@@ -169,19 +193,21 @@ class Plant:
             ):
                 column[at] += cost * flow.rx_bytes_per_s
                 busy[at] += cost * flow.rx_bytes_per_s
-            if rfs and nic.opaque:
+            if nic.bond is not None or (rfs and nic.opaque):
                 queue, how = -1, ""
-            sums = summed.setdefault(flow.pid, {}).setdefault((flow.netdev, queue, how, rfs), [0, 0.0])
+            sums = summed.setdefault(flow.pid, {}).setdefault((nic.bond or nic.name, queue, how, rfs), [0, 0.0])
             sums[0] += 1
             sums[1] += flow.rx_bytes_per_s
         for flow in heaviest:
             nic = self._nic(flow.netdev)
+            if nic.resetting:
+                continue
             queue, how = self.queue(flow)
-            known = not (nic.opaque and self._rfs(nic, queue))
+            known = nic.bond is None and not (nic.opaque and self._rfs(nic, queue))
             entry = flow.hash % len(nic.table) if how == "rss" and known else None
             listed.setdefault(flow.pid, []).append(
                 HeavyFlow(
-                    flow.protocol, "10.0.0.1", 80, "10.0.0.2", flow.peer_port, flow.netdev,
+                    flow.protocol, "10.0.0.1", 80, "10.0.0.2", flow.peer_port, nic.bond or nic.name,
                     f"rx-{queue}" if known else None, nic.irq_cpus[queue] if known else None,
                     entry, flow.rx_bytes_per_s,
                 )
@@ -204,7 +230,10 @@ class Plant:
             )
             for process in self.processes
         ]  # fmt: skip
-        received = {nic.name: sum(f.rx_bytes_per_s for f in self.flows if f.netdev == nic.name) for nic in self.nics}
+        received = {
+            nic.name: sum(f.rx_bytes_per_s for f in self.flows if f.netdev == nic.name and not nic.resetting)
+            for nic in self.nics
+        }
         load = Load(
             seconds=ROUND_PERIOD_S,
             busy=[min(1.0, share) for share in busy],
@@ -213,8 +242,11 @@ class Plant:
             netdevs=[NetdevLoad(name, per_s / 1448, per_s, 0.0, 0.0, 0.0) for name, per_s in received.items()],
         )
         inventory = Inventory(
-            [self._netdev(nic) for nic in self.nics],
-            [irq for nic in self.nics for irq in self._irqs(nic)],
+            [
+                *(self._netdev(nic) for nic in self.nics),
+                *(make_netdev(b, "bonding", virtual=True) for b in sorted({nic.bond for nic in self.nics if nic.bond})),
+            ],
+            [irq for nic in self.nics if not nic.resetting for irq in self._irqs(nic)],
             settings={"kernel/rps_sock_flow_entries": str(self.entries)},
         )
         return View(self.topology, inventory, load, tasks, self.time_s)
@@ -227,13 +259,18 @@ class Plant:
 
     def _netdev(self, nic: Nic) -> Netdev:
         queues = [
-            Queue(f"rx-{n}", nic.first_irq + n, "name", params={"rps_flow_cnt": str(nic.flow_cnt.get(n, 0))})
+            Queue(
+                f"rx-{n}",
+                None if nic.resetting else nic.first_irq + n,
+                "name",
+                params={"rps_flow_cnt": str(nic.flow_cnt.get(n, 0))},
+            )
             for n in range(len(nic.irq_cpus))
         ]
         rules = None
         if nic.slots is not None:
             found = [FlowRule(at, rule, at not in nic.foreign) for at, rule in sorted(nic.rules.items())]
-            rules = FlowRuleTable(nic.slots, found)
+            rules = FlowRuleTable(nic.slots, [] if nic.resetting else found, not nic.resetting)
         table = RssTable.pattern(nic.table) if nic.rss_writable else None
         entries = len(nic.table) if nic.rss_writable else None
         return make_netdev(nic.name, queues=queues, rss=table, rss_entries=entries, flow_rules=rules)

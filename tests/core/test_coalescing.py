@@ -647,6 +647,15 @@ def test_when_the_traffic_ends_all_values_are_restored(plant: Plant, spec: Coale
     assert course.evaluations[-1].actions == []
 
 
+@settings(max_examples=15, deadline=None)
+@given(plants(), SPECS, st.integers(0, 60))
+def test_after_a_driver_reset_a_steady_load_settles_again(plant: Plant, spec: Coalescing, at: int) -> None:
+    def reset(round_: int, now: Plant) -> Plant:
+        return replace(now, params=plant.params) if round_ == at else now
+
+    assert run(plant, spec, at + 240, change=reset).last_write() < at + 140
+
+
 @settings(max_examples=200, deadline=None)
 @given(plants(), SPECS, st.floats(1.0, 1e5), st.floats(0.1, 100.0))
 def test_a_delay_is_within_the_bound_for_any_gap(plant: Plant, spec: Coalescing, gap_us: float, wire_us: float) -> None:

@@ -211,6 +211,13 @@ def test_a_restored_setting_ignores_dwell_time_and_flap_damping_and_gets_its_lit
     assert moves(evaluation) == [(IRQ, "2", "0,6-7")]
 
 
+def test_a_harmful_step_is_reverted_to_an_original_on_isolated_cpus(wants: Wants) -> None:
+    wants["a"] = replace(wanting((TASK, "0-6")), reverts=frozenset({TASK}))
+    memory = EngineMemory({TASK: held("2", original="0-6;813=6")})
+    (evaluation,), _ = evaluate_round(view(task="2"), [policy("a")], memory)
+    assert moves(evaluation) == [(TASK, "2", "0-6;813=6")]
+
+
 def test_a_harmful_step_is_reverted_at_once_and_refused_within_the_window(wants: Wants) -> None:
     wants["a"] = replace(wanting((IRQ, "3")), reverts=frozenset({IRQ}))
     memory = EngineMemory({IRQ: held("2", 999.0)}, recent_values={IRQ: [("3", 999.0)]})
@@ -481,6 +488,39 @@ def test_the_memory_survives_json() -> None:
         {LOCKED: "It is."},
     )
     assert msgspec.json.decode(msgspec.json.encode(memory), type=EngineMemory) == memory
+
+
+# What the kernel sets anew
+
+
+@pytest.mark.parametrize("response", Ownership)
+def test_a_value_whose_cpus_have_all_gone_offline_is_no_drift_and_is_decided_anew(
+    wants: Wants, response: Ownership
+) -> None:
+    wants["a"] = wanting((IRQ, "3"), (TASK, "3"))
+    memory = EngineMemory({IRQ: held("7"), TASK: held("7", original="0-5"), OTHER: held("2")})
+    (evaluation,), after = evaluate_round(view(irq41="0-6", irq42="2"), [policy("a", on_drift=response)], memory)
+    assert (moves(evaluation), evaluation.drifts) == ([(IRQ, "0-6", "3"), (TASK, "0-5", "3")], [])
+    assert after.holdings.keys() == {OTHER}
+
+
+@pytest.mark.parametrize("response", Ownership)
+@pytest.mark.parametrize(("name", "at", "drifted"), [("vfio-msix[0]", "0", 0), ("eth0-rx-0", "0", 1), ("eth1", "2", 0)])
+def test_an_interrupt_with_the_number_of_one_that_was_freed_is_not_held(
+    wants: Wants, name: str, at: str, drifted: int, response: Ownership
+) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    policies = [policy("a", on_drift=response)]
+    (evaluation,), memory = evaluate_round(view(), policies, EngineMemory())
+    memory = record_write(memory, "a", evaluation.actions[0], 1000.0)
+    _, memory = evaluate_round(view(1005.0, irq41="2"), policies, memory)
+    wants["a"] = wanting()
+    later = view(1010.0, irq41=at)
+    irqs = [replace(irq, name=name) if irq.irq == 41 else irq for irq in later.inventory.irqs]
+    later = replace(later, inventory=replace(later.inventory, irqs=irqs))
+    (evaluation,), memory = evaluate_round(later, policies, memory)
+    assert (len(evaluation.drifts), evaluation.actions) == (drifted, [])
+    assert (IRQ in memory.holdings) is (at == "2" or bool(drifted and response is not Ownership.YIELD))
 
 
 # Both real policies on machines

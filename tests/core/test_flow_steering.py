@@ -1,6 +1,7 @@
 """Which flows are steered to their process, by what, and that this settles, is undone, and costs no CPU time."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from itertools import pairwise
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.core.machine_events import without_cpus
 from tests.core.policy_machines import CAPTURED, captured_topology, topologies
 from tests.core.steering_plant import Flow, Nic, Plant, Process, spread_flows
 from tests.support.views import make_netdev, make_topology
@@ -24,6 +26,7 @@ from coresteer_core.policies.flow_steering.policy import decide
 from coresteer_core.policies.flow_steering.rfs import MIN_FIGURES
 from coresteer_core.policies.flow_steering.rules import rule_value
 from coresteer_core.policies.flow_steering.spec import FlowSteering
+from coresteer_core.settings import parse_setting
 
 TOPOLOGY = make_topology(packages=2, nodes_per_package=1, cores_per_node=4, threads=1)
 """CPUs 0-3 on node 0, 4-7 on node 1, each with an L2 of its own."""
@@ -216,6 +219,16 @@ def test_a_table_that_became_shorter_is_steered_by_its_present_length() -> None:
     made.nics[0].table = [n % 8 for n in range(16)]
     _, memory = run(made, spec=FlowSteering(rfs="off"), memory=memory)
     assert max(memory.tables["eth0"].entries) < 16
+
+
+def test_a_table_with_new_queues_is_the_one_to_restore() -> None:
+    made = few([nic()])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    made.nics[0].reset([*range(8), 0, 1])
+    _, memory = run(made, spec=FlowSteering(rfs="off"), memory=memory)
+    made.flows = []
+    run(made, 12, FlowSteering(rfs="off"), memory)
+    assert made.settings()["netdev/eth0/rss"] == "0,1,2,3,4,5,6,7,8,9"
 
 
 # What is never done
@@ -449,6 +462,7 @@ def _furnished(topology: Topology, random: Random) -> Plant:
         made.first_irq, made.rules, made.foreign = 40 + 100 * n, foreign, frozenset(foreign)
         made.rss_writable = random.random() < 0.7
         made.opaque = random.random() < 0.3
+        made.bond = "bond0" if random.random() < 0.2 else None
         nics.append(made)
     usable = sorted(topology.online() - topology.isolated_cpus) or online
     processes = []
@@ -470,10 +484,11 @@ def check_round(made: Plant, view: View, decision: Decision) -> None:
     usable = view.topology.online() - view.topology.isolated_cpus
     alive = {rule_value(flow, 0).rpartition(" ")[0] for task in view.tasks for flow in task.flows}
     for proposal in decision.proposals:
+        assert parse_setting(proposal.key).missing_reason(view) is None, "a setting that does not exist"
         if "/flow-rule/" in proposal.key and proposal.value != "none":
             fields, _, queue = proposal.value.rpartition(" ")
             assert fields in alive, "a rule for a flow that does not exist"
-            assert made.nics[int(proposal.key[len("netdev/eth")])].irq_cpus[int(queue)] in usable
+            assert next(n for n in made.nics if n.name == proposal.key.split("/")[1]).irq_cpus[int(queue)] in usable
 
 
 @settings(max_examples=60)
@@ -496,6 +511,60 @@ def test_every_machine_settles_within_the_bounds_and_is_restored(made: Plant) ->
     made.flows = []
     run(made, 30, memory=memory)
     assert made.settings() == before
+
+
+def unplug_cpus(made: Plant, random: Random) -> None:
+    online = sorted(made.topology.online())
+    made.hot_plug(without_cpus(made.topology, frozenset(random.sample(online, len(online) // 2))))
+
+
+def change_channels(made: Plant, random: Random) -> None:
+    nic = made.nics[0]
+    nic.first_irq += 1000
+    nic.reset([random.choice(sorted(made.topology.online())) for _ in range(random.randint(1, 8))])
+
+
+def pass_function_through(made: Plant, random: Random) -> None:
+    made.remove(random.choice(made.nics))
+
+
+EVENTS: list[list[Callable[[Plant, Random], None]]] = [
+    [unplug_cpus],
+    [change_channels],
+    [pass_function_through],
+    [lambda made, _: made.nics[0].reset()],
+    [
+        lambda made, _: setattr(made.nics[0], "resetting", True),
+        lambda made, _: made.nics[0].reset(),
+        lambda made, _: setattr(made.nics[0], "resetting", False),
+    ],
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=["cpus", "channels", "passed through", "fast reset", "reset"])
+@settings(max_examples=12)
+@given(made=plants(), seed=st.integers(0, 2**32), rounds=st.integers(0, 30))
+def test_after_an_event_every_machine_settles_and_has_what_it_would_have_without_the_policy(
+    event: list[Callable[[Plant, Random], None]], made: Plant, seed: int, rounds: int
+) -> None:
+    untouched, memory, random = deepcopy(made), FlowSteeringMemory(), seeded(seed)
+    for step in event:
+        step(untouched, random)
+    random = seeded(seed)
+    for number in range(rounds + 60):
+        if rounds <= number < rounds + len(event):
+            event[number - rounds](made, random)
+        view = made.view()
+        decision = decide(view, FlowSteering(), Scope(), memory)
+        check_round(made, view, decision)
+        assert isinstance(decision.memory, FlowSteeringMemory)
+        memory = decision.memory
+        made.apply((proposal.key, proposal.value) for proposal in decision.proposals)
+    decisions, memory = run(made, 8, memory=memory)
+    assert [p.key for decision in decisions for p in decision.proposals] == []
+    made.flows = []
+    run(made, 30, memory=memory)
+    assert made.settings() == untouched.settings()
 
 
 @settings(max_examples=60)

@@ -35,15 +35,11 @@ def begin_watch(guest: Guest, every_s: float, seconds: float) -> None:
     guest.start("python", "-m", "tests.lab.steering.watch", str(every_s), str(int(seconds / every_s)), output=_LOG)
 
 
-def await_readings(guest: Guest, settle_s: float, seconds: float) -> list[Reading]:
-    """Return the readings from settle_s after the first on, once they cover some seconds of the guest's time.
-
-    Raises GuestError.
-    """
-    end = time.monotonic() + settle_s + seconds + _PATIENCE_S
+def await_readings(guest: Guest, seconds: float) -> list[Reading]:
+    """Return the readings once they cover some seconds of the guest's time. Raises GuestError."""
+    end = time.monotonic() + seconds + _PATIENCE_S
     while time.monotonic() < end:
-        every = _readings((guest.share / _LOG).read_text())
-        found = [each for each in every if each.at_s >= every[0].at_s + settle_s]
+        found = _readings((guest.share / _LOG).read_text())
         if found and found[-1].at_s - found[0].at_s >= seconds:
             return found
         time.sleep(0.5)  # a file tells nobody when it grows

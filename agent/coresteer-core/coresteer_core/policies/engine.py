@@ -20,6 +20,7 @@ from coresteer_core.policies.ownership import (
     current_value,
     describe_running,
     find_drifts,
+    interrupt_name,
     process_start_ticks,
     prune_memory,
 )
@@ -75,12 +76,14 @@ def evaluate_round(
             planned = overlay(planned, {action.key: action.becomes for action in evaluation.actions})
     touched = dict.fromkeys([*round_.holdings, *(action.key for each in evaluations for action in each.actions)])
     processes = {key: ticks for key in touched if (ticks := process_start_ticks(view, key, memory)) is not None}
+    interrupts = {key: name for key in touched if (name := interrupt_name(view, key)) is not None}
     return evaluations, replace(
         round_.memory,
         holdings=round_.holdings,
         memories=memories,
         yielded=round_.yielded,
         processes=processes,
+        interrupts=interrupts,
         recommended=recommended,
     )
 
@@ -149,7 +152,9 @@ class _Round:
                 )
                 deferred.append(self._overruled(policy, proposal) or Deferred(proposal, "moves", why))
                 continue
-            restores = proposal.key in decision.restores
+            restores = proposal.key in decision.restores or (
+                proposal.key in decision.reverts and self._is_original(proposal)
+            )
             was, value, refused = self._admitted(policy, proposal, seen, restores=restores)
             seen.add(proposal.key)
             if refused is None and was == value:
@@ -260,6 +265,11 @@ class _Round:
         if why is not None or was is None:
             return "", "", Deferred(proposal, "refused", why or "")
         return was, value, self._owned(policy, proposal)
+
+    def _is_original(self, proposal: Proposal) -> bool:
+        """Return whether a held setting would have its value from before the policy, which the guard does not judge."""
+        holding = self.holdings.get(proposal.key)
+        return holding is not None and parse_setting(proposal.key).value_in_view(holding.original) == proposal.value
 
     def _owned(self, policy: PolicyInForce, proposal: Proposal) -> Deferred | None:
         names = controllers_of(self.view, proposal.key)

@@ -102,7 +102,8 @@ class EngineMemory(Struct, frozen=True):
     recent_values: values that a setting had, with the view time at which each ended, for flap damping.
     flaps: consecutive returns to such a value; each doubles the damping window.
     yielded: id of the policy that gave a setting up because something else had changed it.
-    processes: started_ticks of the processes of task settings, to detect a reused PID.
+    processes: started_ticks of the processes of task settings, to detect a reused PID. interrupts: the names of the
+    interrupts of settings, to detect a reused number.
     refused: settings that must not be written now, with the reason as a sentence. A proposal for one is deferred as
     ``refused`` and uses none of the round's moves. Maintained by the caller that writes; evaluate_round() only passes
     it on.
@@ -114,6 +115,7 @@ class EngineMemory(Struct, frozen=True):
     flaps: dict[str, int] = {}
     yielded: dict[str, str] = {}
     processes: dict[str, int] = {}
+    interrupts: dict[str, str] = {}
     refused: dict[str, str] = {}
     holdouts: dict[str, Holdout] = {}
     recommended: dict[str, Recommendation] = {}

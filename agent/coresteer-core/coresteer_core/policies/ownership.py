@@ -58,6 +58,13 @@ def process_start_ticks(view: View, key: str, memory: EngineMemory) -> int | Non
     return memory.processes.get(key) if task is None else task.started_ticks
 
 
+def interrupt_name(view: View, key: str) -> str | None:
+    """Return the name of the interrupt that a setting belongs to; None for other settings, and where it is gone."""
+    number = parse_setting(key).interrupt
+    irq = view.inventory.irq(number) if number is not None else None
+    return None if irq is None else irq.name
+
+
 def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding]) -> list[Drift]:
     """Return the settings of an enforced policy whose value is no longer the one that the policy wrote."""
     found: list[Drift] = []
@@ -101,8 +108,11 @@ def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory
     """Return the engine's memory without settings that no longer exist and without expired flap damping.
 
     A process without traffic, and its cgroup, is absent from the view although it exists, so its holdings stay.
-    Devices are all in the view, unless it has none at all because they could not be read.
+    Devices are all in the view, unless it has none at all because they could not be read. A setting that the kernel has
+    set anew is not held any more, and no drift, as nobody else wants it: all CPUs of its value have gone offline, or
+    another interrupt has the number of one that was freed.
     """
+    online = view.topology.online()
     min_revert_s = max((policy.damping.min_revert_s for policy in policies), default=0.0)
     yielding = {policy.policy_id for policy in policies if policy.on_drift is Ownership.YIELD}
 
@@ -114,6 +124,13 @@ def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory
         complete = parse_setting(key).complete_in_view and view.inventory.irqs
         return not complete or current_value(view, key) is not None
 
+    def is_new(key: str, held: Holding) -> bool:
+        cpus, name = parse_setting(key).cpus(held.value), interrupt_name(view, key)
+        offline = bool(cpus) and bool(online) and not cpus & online
+        if held.held_out or not (offline or memory.interrupts.get(key, name) != name):
+            return False
+        return has_value(view, key, held.value) is False
+
     recent_values = {
         key: recent
         for key, values in memory.recent_values.items()
@@ -121,7 +138,11 @@ def prune_memory(view: View, policies: list[PolicyInForce], memory: EngineMemory
     }
     return replace(
         memory,
-        holdings={key: held for key, held in _without_reused_pids(view, memory).items() if exists(key)},
+        holdings={
+            key: held
+            for key, held in _without_reused_pids(view, memory).items()
+            if exists(key) and not is_new(key, held)
+        },
         recent_values=recent_values,
         flaps={key: count for key, count in memory.flaps.items() if key in recent_values},
         yielded={key: policy for key, policy in memory.yielded.items() if policy in yielding and exists(key)},

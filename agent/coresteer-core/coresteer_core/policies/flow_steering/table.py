@@ -45,7 +45,8 @@ def decide_tables(
         before = memory.restoring.get(f"netdev/{name}/rss", netdev.rss)
         was = memory.tables.get(name) or HeldTable(before)
         has = {queue.name for queue in netdev.queues}
-        if any(f"rx-{queue}" not in has for queue in was.original.split(",")):
+        queues = set(was.original.split(","))
+        if any(f"rx-{queue}" not in has for queue in queues) or not queues.issuperset(netdev.rss.split(",")):
             was = HeldTable(netdev.rss)  # its number of queues has changed, and its table with it
         _decide_table(_TableRound(traffic, netdev, was, gains.get(name, {}), by_entry.get(name, {})), found)
     return found
