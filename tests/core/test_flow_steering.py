@@ -187,6 +187,15 @@ def test_a_round_without_the_process_frees_no_slot_but_one_that_ended_does() -> 
     assert made.nics[0].rules == {}
 
 
+def test_a_round_without_flows_gives_no_entry_of_the_table_back_even_after_an_hour_without_rounds() -> None:
+    made = few([nic()])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    made.time_s += 3600  # the agent was not running: no view says that the flows ended in that time
+    quiet = decide(replace(made.view(), tasks=[]), FlowSteering(rfs="off"), Scope(), memory)
+    assert isinstance(quiet.memory, FlowSteeringMemory)
+    assert (quiet.proposals, quiet.memory.tables["eth0"].entries.keys()) == ([], memory.tables["eth0"].entries.keys())
+
+
 @pytest.mark.parametrize("complete", [None, False])
 def test_rules_are_kept_while_their_table_cannot_be_read(complete: bool | None) -> None:
     made = few([nic(slots=64, rss_writable=False)])

@@ -21,11 +21,13 @@ class HeldRule(Struct, frozen=True, gc=False):
 
 
 class HeldEntry(Struct, frozen=True, gc=False):
-    """An RSS entry that the policy gave to another queue, at moved_s. seen_s: when it last had a heavy flow."""
+    """An RSS entry that the policy gave to another queue, at moved_s. gone_s: the first view since when it has no heavy
+    flow, None while it has one, as in HeldRule.
+    """
 
     queue: int
     moved_s: float
-    seen_s: float
+    gone_s: float | None = None
 
 
 class HeldTable(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The RSS table: entries with heavy flows go to the queue nearest to the processes of these; the others stay."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -64,19 +65,13 @@ class _TableRound(Struct):
 
 def _decide_table(one: _TableRound, found: Tables) -> None:
     traffic, netdev, was = one.traffic, one.netdev, one.was
-    now, name, entries = traffic.now, netdev.name, netdev.rss_entries or 0
+    name, entries = netdev.name, netdev.rss_entries or 0
     try:
         original, present = RssTable.table(was.original, entries), RssTable.table(netdev.rss or "0", entries)
     except ValueError:
         return  # the table became shorter, or is none
     cpus = {queue: traffic.queues[name][queue] for queue in set(original) if queue in traffic.queues[name]}
-    held = {
-        entry: replace(each, seen_s=now) if entry in one.flows else each
-        for entry, each in was.entries.items()
-        if entry < entries and each.queue in cpus and (entry in one.flows or now - each.seen_s <= traffic.spec.dwell_s)
-    }
-    if not traffic.spec.rss_table:
-        held = {}
+    held = _kept(one, entries, cpus) if traffic.spec.rss_table else {}
     desired = _moves(one, original, held, cpus) if held or one.gains else []
     table = list(original)
     for entry, each in held.items():
@@ -93,6 +88,21 @@ def _decide_table(one: _TableRound, found: Tables) -> None:
     first = desired[0] if desired else DesiredValue(key, "", None, f"{len(held)} of its {entries} entries go elsewhere")
     more = f", and {len(desired) - 1} entries more" if len(desired) > 1 else ""
     found.desired.append(replace(first, value=RssTable.pattern(table), why=f"{first.why}{more}"))
+
+
+def _kept(one: _TableRound, entries: int, cpus: Mapping[int, int]) -> dict[int, HeldEntry]:
+    """Return the held entries whose queue is still there, except those without a heavy flow for dwell_s."""
+    now, held = one.traffic.now, dict[int, HeldEntry]()
+    for entry, each in one.was.entries.items():
+        if entry >= entries or each.queue not in cpus:
+            continue
+        if entry in one.flows:
+            held[entry] = each if each.gone_s is None else replace(each, gone_s=None)
+        elif each.gone_s is None:
+            held[entry] = replace(each, gone_s=now)
+        elif now - each.gone_s <= one.traffic.spec.dwell_s:
+            held[entry] = each
+    return held
 
 
 def _moves(
@@ -116,7 +126,7 @@ def _moves(
         best = _best(traffic, flows, cpus, cpus.get(queue))
         if best is None:
             continue
-        held[entry] = HeldEntry(best, now, now)
+        held[entry] = HeldEntry(best, now)
         _, consumer = max(flows, key=lambda each: each[0].rx_bytes_per_s)
         why = f"entry {entry} of the RSS table of {name} goes to rx-{best} on CPU {cpus[best]} instead of rx-{queue}"
         desired.append(DesiredValue(f"netdev/{name}/rss", "", consumer, why))
@@ -131,15 +141,15 @@ def _best(traffic: Traffic, flows: list[EntryFlow], cpus: dict[int, int], presen
     total = sum([flow.rx_bytes_per_s for flow, _ in flows])
     need = traffic.room.need(present, total)
     weights = [(flow.rx_bytes_per_s / total, consumer.reach) for flow, consumer in flows]
+    queues = list(cpus.items())
 
-    def distance(cpu: int) -> float:
-        return sum([weight * reach[cpu] for weight, reach in weights])
-
-    limit = float("inf") if present is None else distance(present) - MIN_GAIN
+    limit = inf if present is None else sum([weight * reach[present] for weight, reach in weights]) - MIN_GAIN
+    rows = [[weight * reach[cpu] for _, cpu in queues] for weight, reach in weights]
+    means = map(sum, zip(*rows, strict=True))
     found = [
         (mean, traffic.room.load(cpu) or 0.0, queue)
-        for queue, cpu in cpus.items()
-        if (mean := distance(cpu)) <= limit and traffic.room.fits(cpu, need)
+        for (queue, cpu), mean in zip(queues, means, strict=True)
+        if mean <= limit and traffic.room.fits(cpu, need)
     ]
     if not found:
         return None
