@@ -5971,7 +5971,7 @@ export interface components {
                 min_bytes_per_s: number;
                 /**
                  * Maximum flow rules
-                 * @description For each network device that has flow rules, for the flows that receive most. Rules of others stay as they are. 0: none.
+                 * @description For each network device that has flow rules, for the flows that receive most. Another program's rules stay as they are. 0: none.
                  * @default 64
                  */
                 max_rules: number;

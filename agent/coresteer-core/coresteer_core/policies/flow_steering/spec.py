@@ -24,8 +24,8 @@ class FlowSteering(PolicySpec, frozen=True, tag="flow-steering"):
         Meta(ge=0, le=1024),
         labelled(
             "Maximum flow rules",
-            "For each network device that has flow rules, for the flows that receive most. Rules of others stay as "
-            "they are. 0: none.",
+            "For each network device that has flow rules, for the flows that receive most. Another program's rules "
+            "stay as they are. 0: none.",
         ),
     ] = 64
     rss_table: Annotated[
