@@ -13,6 +13,10 @@ dwell_s; its CPU has room for it, so that no other policy moves work away from t
 process do not attract that process (network-process).
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import chain, islice
+
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, PolicyKind, Proposal, Scope
@@ -104,43 +108,55 @@ class _Steerable:
     """
 
     def __init__(self, traffic: Traffic, memory: FlowSteeringMemory) -> None:
-        self.first_seen: dict[str, float] = {}
         self.held: dict[str, SteerableFlow] = {}
-        self.candidates: list[SteerableFlow] = []
-        self.by_entry: dict[str, dict[int, list[EntryFlow]]] = {name: {} for name in _steerable_netdevs(traffic)}
+        self.by_entry: dict[str, dict[int, list[EntryFlow]]] = {
+            name: defaultdict(list) for name in _steerable_netdevs(traffic)
+        }
+        self._traffic = traffic
+        self._waiting: dict[int, list[EntryFlow]] = defaultdict(list)
+        """By a coarse rank of the gain, so that fluctuations do not change who waits."""
         held_keys = {rule.flow for rule in memory.rules.values()}
         holders = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
-        waiting: list[tuple[int, int, EntryFlow]] = []
         for consumer in traffic.consumers:
-            may_hold = (consumer.task.pid, consumer.task.started_ticks) in holders
-            reach = consumer.reach
-            if not consumer.fixed and not may_hold:
-                continue
-            for flow in consumer.task.flows:
-                entries = self.by_entry.get(flow.netdev)
-                if entries is None:
-                    continue
-                if may_hold and (key := flow_key(flow)) in held_keys:
-                    self.held[key] = SteerableFlow(key, flow, consumer, 0.0)
-                    continue
-                if flow.rx_bytes_per_s < traffic.least_flow or not consumer.fixed:
-                    continue
-                if flow.rss_entry is not None:
-                    entries.setdefault(flow.rss_entry, []).append((flow, consumer))
-                cpu = traffic.polled_on(flow)
-                if cpu is None or not reach[cpu]:
-                    continue
-                gain = min(reach[cpu], 10.0) - traffic.nearest(consumer, flow.netdev)
-                if gain >= MIN_GAIN:  # a coarse rank, so that fluctuations do not change who waits
-                    rank = int(gain * flow.rx_bytes_per_s).bit_length()
-                    waiting.append((-rank, len(waiting), (flow, consumer)))
-        waiting.sort()
-        for _, _, (flow, consumer) in waiting[:MOST_TRACKED]:
+            flows = consumer.task.flows
+            if (consumer.task.pid, consumer.task.started_ticks) in holders:
+                flows = self._without_held(consumer, held_keys)
+            if consumer.fixed:
+                self._add(consumer, flows)
+        self.first_seen: dict[str, float] = {}
+        self.candidates: list[SteerableFlow] = []
+        waiting = chain.from_iterable(self._waiting[rank] for rank in sorted(self._waiting, reverse=True))
+        for flow, consumer in islice(waiting, MOST_TRACKED):
             key = flow_key(flow)
             since_s = self.first_seen[key] = memory.first_seen.get(key, traffic.now)
             if consumer.settled and traffic.now - since_s >= traffic.spec.dwell_s:
                 self.candidates.append(SteerableFlow(key, flow, consumer, _gain_ns(traffic, flow, consumer)))
         self.candidates.sort(key=lambda each: (-each.gain_ns, each.key))
+
+    def _without_held(self, consumer: Consumer, held_keys: set[str]) -> list[HeavyFlow]:
+        """Add the flows of a process that have rules to held; return the others."""
+        others = []
+        for flow in consumer.task.flows:
+            if flow.netdev in self.by_entry and (key := flow_key(flow)) in held_keys:
+                self.held[key] = SteerableFlow(key, flow, consumer, 0.0)
+            else:
+                others.append(flow)
+        return others
+
+    def _add(self, consumer: Consumer, flows: Iterable[HeavyFlow]) -> None:
+        """Add heavy flows to by_entry, and those with a clearly nearer queue to what waits."""
+        reach, nearest = consumer.reach, consumer.nearest
+        cpus_by_queue, least = self._traffic.cpus_by_queue, self._traffic.least_flow
+        for flow in flows:
+            name, bytes_per_s, entry = flow.netdev, flow.rx_bytes_per_s, flow.rss_entry
+            if bytes_per_s < least or name not in self.by_entry:
+                continue
+            found = flow, consumer
+            if entry is not None:
+                self.by_entry[name][entry].append(found)
+            cpu = cpus_by_queue[name].get(flow.queue, flow.cpu)
+            if cpu is not None and cpu < len(reach) and (gain := reach[cpu] - nearest[name]) >= MIN_GAIN:
+                self._waiting[int(gain * bytes_per_s).bit_length()].append(found)
 
 
 def _steerable_netdevs(traffic: Traffic) -> list[str]:
@@ -155,7 +171,7 @@ def _steerable_netdevs(traffic: Traffic) -> list[str]:
 def _gain_ns(traffic: Traffic, flow: HeavyFlow, consumer: Consumer) -> float:
     """Return the CPU time in ns per second that the nearest queue saves, less than a reordering costs in dwell_s."""
     cpu = traffic.polled_on(flow)
-    gain = 0.0 if cpu is None else min(consumer.reach[cpu], 10.0) - traffic.nearest(consumer, flow.netdev)
+    gain = 0.0 if cpu is None else consumer.reach[cpu] - consumer.nearest[flow.netdev]
     return traffic.costs.distance_ns(flow.rx_bytes_per_s, gain) - REORDERING_NS / traffic.spec.dwell_s
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.policies.flow_steering.memory import RfsMemory
-from coresteer_core.policies.flow_steering.traffic import NEAR, Traffic
+from coresteer_core.policies.flow_steering.traffic import Traffic
 
 ENTRIES_KEY = "kernel/rps_sock_flow_entries"
 _COUNT = "rps_flow_cnt"
@@ -119,17 +119,9 @@ def _restored(was: RfsMemory, present: dict[str, str], after: RfsMemory, why: st
 
 def _saving(traffic: Traffic) -> Saving:
     """Return what RFS saves for the processes that receive much; their protocol work moves to their own CPU."""
-    total = near = saved = 0.0
-    for consumer in traffic.consumers:
-        reach = consumer.reach
-        for each in consumer.task.rx_placements:
-            if each.cpu is None or not each.rx_bytes_per_s or each.cpu >= len(reach) or each.netdev in ("", "lo"):
-                continue
-            total += each.rx_bytes_per_s
-            distance = min(reach[each.cpu], 10.0)
-            saved += each.rx_bytes_per_s * distance
-            near += each.rx_bytes_per_s * (distance <= NEAR)
-    return Saving(total, near, traffic.costs.distance_ns(saved, 1.0), traffic.costs.rfs_ns(total - near))
+    sums = [consumer.without_rfs for consumer in traffic.consumers]
+    total, near, by_distance = (sum(column) for column in zip((0.0, 0.0, 0.0), *sums, strict=True))
+    return Saving(total, near, traffic.costs.distance_ns(by_distance, 1.0), traffic.costs.rfs_ns(total - near))
 
 
 def _is_unknown(traffic: Traffic) -> bool:
@@ -168,7 +160,7 @@ def _wanted_values(traffic: Traffic, was: RfsMemory, present: dict[str, str]) ->
     """Return the values that switch RFS on; a larger table stays, so that what is steered already is not lost."""
     if ENTRIES_KEY not in present:
         return {}
-    sockets = sum(each.sockets for consumer in traffic.consumers for each in consumer.task.rx_placements)
+    sockets = sum([each.sockets for consumer in traffic.consumers for each in consumer.task.rx_placements])
     least = max(_ENTRIES, min(_MOST_ENTRIES, _power_of_two(2 * sockets)))
     entries = max(int(was.values.get(ENTRIES_KEY, 0)), least, int(present[ENTRIES_KEY]))
     counts: dict[str, int] = {}
@@ -186,9 +178,7 @@ def _share(entries: int, queues: int) -> int:
 
 def _concerned(traffic: Traffic, held: set[str]) -> list[Netdev]:
     """Return the netdevs whose queues need RFS: those by which processes receive, NICs where that is a bond."""
-    used = {
-        each.netdev for consumer in traffic.consumers for each in consumer.task.rx_placements if each.rx_bytes_per_s
-    }
+    used = traffic.receiving
     stacked = any(name in used and netdev.virtual and not netdev.queues for name, netdev in traffic.netdevs.items())
     return [
         netdev
@@ -201,10 +191,7 @@ def _concerned(traffic: Traffic, held: set[str]) -> list[Netdev]:
 def cpu_s_per_gigabit(traffic: Traffic) -> float | None:
     """Return the system and softirq time of all CPUs per 10⁹ bits that the node received; None where unknown."""
     load = traffic.view.load
-    used = {
-        each.netdev for consumer in traffic.consumers for each in consumer.task.rx_placements if each.rx_bytes_per_s
-    }
-    received = sum(each.rx_bytes_per_s for each in load.netdevs if each.name in used and each.name != "lo")
+    received = sum(each.rx_bytes_per_s for each in load.netdevs if each.name in traffic.receiving and each.name != "lo")
     times = [*load.system, *load.softirq]
     if not received or not any(time is not None for time in load.system):
         return None

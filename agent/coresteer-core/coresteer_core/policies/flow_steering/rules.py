@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from msgspec import Struct
@@ -109,27 +110,28 @@ def decide_rules(
         for name, netdev in traffic.netdevs.items()
         if netdev.flow_rules is not None and why_no_rules(netdev, traffic.spec.max_rules) is None
     }
+    slots = {name: _slots(netdev) for name, netdev in traffic.netdevs.items()}
     for key, held in memory.rules.items():
-        netdev = traffic.netdevs.get(_place(key)[0])
-        table = netdev.flow_rules if netdev is not None else None
-        if netdev is None:
+        name, location = _place(key)
+        if name not in slots:
             continue  # the NIC is gone
-        if table is None or not table.complete:  # a failed read, as in a driver reset, says nothing about the rules
+        of_netdev = slots[name]
+        if of_netdev is None:  # a failed read, as in a driver reset, says nothing about the rules
             rules.held[key] = held
             rules.steered.add(held.flow)
             continue
-        present = find_rule(netdev, key)
+        present = of_netdev.get(location)
         if present is not None and not present.ours and present.value != held.value:
             continue  # another program's rule took the slot
-        _keep(traffic, rules, key, held, flows.get(held.flow))
-    taken = {name: _taken(name, table, rules) for name, table in tables.items()}
+        _keep(traffic, rules, key, held, EMPTY if present is None else present.value, flows.get(held.flow))
+    taken = {name: _locations(name, rules).union(slots[name] or ()) for name in tables}
     foreign = {name: _foreign(table) for name, table in tables.items()}
     refusals = Counter(key.rpartition(" ")[2] for key in refused)
     refusing = {name for name, count in refusals.items() if count >= _MOST_REFUSED}
     left = {
         name: 0
         if name in refusing
-        else min(MAX_MOVES, table.size - len(taken[name]), traffic.spec.max_rules - _count(rules, name))
+        else min(MAX_MOVES, table.size - len(taken[name]), traffic.spec.max_rules - len(_locations(name, rules)))
         for name, table in tables.items()
     }
     without = rules.steered | barred.keys()
@@ -153,21 +155,17 @@ def decide_rules(
     rules.open = {
         name
         for name, free in rules.free.items()
-        if free and _count(rules, name) < traffic.spec.max_rules and name not in refusing
+        if free and len(_locations(name, rules)) < traffic.spec.max_rules and name not in refusing
     }
     return rules
 
 
-def _count(rules: Rules, netdev: str) -> int:
-    return sum(1 for key in rules.held if _place(key)[0] == netdev)
-
-
-def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: SteerableFlow | None) -> None:
-    """Keep a rule, change its queue, or free its slot."""
+def _keep(  # noqa: PLR0917 - one rule: its setting, what is wanted, what is there, and whose it is
+    traffic: Traffic, rules: Rules, key: str, held: HeldRule, present: str, found: SteerableFlow | None
+) -> None:
+    """Keep a rule, change its queue, or free its slot. present: the value of the slot."""
     now, dwell_s = traffic.now, traffic.spec.dwell_s
     name = _place(key)[0]
-    rule = find_rule(traffic.netdevs[name], key)
-    present = EMPTY if rule is None else rule.value
     queue = int(held.value.rpartition(" ")[2])
     cpu = traffic.queues[name].get(queue)
     gone_s = None if found is not None else now if held.gone_s is None else held.gone_s
@@ -183,7 +181,7 @@ def _keep(traffic: Traffic, rules: Rules, key: str, held: HeldRule, found: Steer
         return
     if found is not None:
         away = cpu is None or cpu not in traffic.usable
-        gain = 0.0 if cpu is None else found.consumer.reach[cpu] - traffic.nearest(found.consumer, name)
+        gain = 0.0 if cpu is None else found.consumer.reach[cpu] - found.consumer.nearest[name]
         if away or (gain >= MIN_GAIN and found.consumer.settled and now - held.moved_s >= dwell_s):
             better = _queue_for(traffic, found, None if away else cpu)
             if away and better is None:
@@ -278,12 +276,18 @@ def _is_matched(foreign: list[dict[str, str]], flow: HeavyFlow) -> bool:
     )
 
 
-def _taken(name: str, table: FlowRuleTable, rules: Rules) -> set[int]:
-    return {rule.location for rule in table.rules} | {
-        location for key in rules.held for netdev, location in [_place(key)] if netdev == name
-    }
+def _slots(netdev: Netdev) -> dict[int, FlowRule] | None:
+    """Return the rules of a netdev by location; None where they are not known completely."""
+    table = netdev.flow_rules
+    return {rule.location: rule for rule in table.rules} if table is not None and table.complete else None
 
 
+def _locations(name: str, rules: Rules) -> set[int]:
+    """Return the slots of the rules that are held on a netdev."""
+    return {location for netdev, location in map(_place, rules.held) if netdev == name}
+
+
+@lru_cache(maxsize=4096)  # the same rules in every round
 def _place(key: str) -> tuple[str, int]:
     """Return netdev and location of the key of a flow rule."""
     _, name, _, location = key.split("/")

@@ -1,13 +1,15 @@
 """What one round of ``flow-steering`` reads from a view: processes that receive much, queues, and room on CPUs."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from typing import TypeVar
 
 from msgspec import Struct
 
-from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.distance import DISTANCE, CpuDistances, Locality, Smt, cpu_distances
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.node.distance import DISTANCE, REMOTE_DISTANCE, CpuDistances, Locality, Smt, cpu_distances
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.locality import polling_cpu
 from coresteer_core.node.tasks import HeavyFlow, NetTask
@@ -35,24 +37,44 @@ _HEAVY_SHARE = 0.1
 """Least traffic of a flow that is steered by itself, relative to min_bytes_per_s of a process."""
 _HELD_RATE = 0.5
 """Share of min_bytes_per_s below which a process with steered flows is skipped."""
+_NOT_FOR_RFS = frozenset(("", "lo"))
+"""Netdevs by which RFS passes nothing on: unknown ones and loopback."""
 _MAX_S_PER_BYTE = 5 * SOFTIRQ_S_PER_BYTE
 
 
-class Consumer(Struct, gc=False):
-    """A process that receives much. reach: the distance of each CPU from its CPUs. near, moved: bytes/s that are polled
-    next to it now, and by how much that changes; near_protocol: whose protocol work is done next to it now.
+class _Nearest(dict[str, float]):
+    """The least distance of a queue of a netdev from a process, by netdev; infinite without a known queue.
 
-    fixed: it may run on some CPUs only. settled: these have been the same for dwell_s.
+    Computed on first use because most processes receive by few netdevs. cpus: that poll queues, a CPU list by netdev.
+    """
+
+    def __init__(self, reach: Sequence[float], cpus: Mapping[str, str]) -> None:
+        self._reach, self._cpus = reach, cpus
+
+    def __missing__(self, netdev: str) -> float:
+        least = self[netdev] = _least(self._reach, self._cpus[netdev])
+        return least
+
+
+class Consumer(Struct, gc=False):
+    """A process that receives much. reach: the distance of each CPU from its CPUs; nearest: of queues, by netdev.
+
+    near, moved: bytes/s that are polled next to it now, and by how much that changes; near_protocol: whose protocol
+    work is done next to it now. without_rfs: its bytes/s whose protocol work is on a known CPU without RFS, those of
+    them next to it, and the sum of bytes/s × distance. fixed: it may run on some CPUs only. settled: these have been
+    the same for dwell_s.
     """
 
     task: NetTask
     reach: Sequence[float]
+    nearest: Mapping[str, float]
     fixed: bool
     settled: bool
     rx_bytes_per_s: float
     near: float = 0.0
     moved: float = 0.0
     near_protocol: float = 0.0
+    without_rfs: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property
     def name(self) -> str:
@@ -112,7 +134,7 @@ class Traffic:
     """The processes in scope that receive much, and the queues by which they receive.
 
     queues: by netdev in scope, the CPU that polls each of its receive queues, by their numbers; those whose CPU is not
-    known are missing. bytes_per_s: what the processes receive.
+    known are missing. bytes_per_s: what the processes receive; receiving: by which netdevs.
     """
 
     def __init__(self, view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> None:
@@ -125,24 +147,30 @@ class Traffic:
             if matches(netdev.name, scope.netdevs) and matches(netdev.driver or "", scope.drivers)
         }
         self.queues = {name: self._queue_cpus(netdev) for name, netdev in self.netdevs.items()}
-        self.cpus_by_queue = {
+        self.cpus_by_queue: dict[str, dict[str | None, int]] = {
             name: {f"rx-{number}": cpu for number, cpu in cpus.items()} for name, cpus in self.queues.items()
         }
-        self._best: dict[tuple[int, str], float] = {}
-        bytes_at: dict[int, float] = {}
+        self._cpus = {
+            name: format_cpu_list(self.usable.intersection(cpus.values())) for name, cpus in self.queues.items()
+        }
+        self._nearest: dict[int, _Nearest] = {}
+        bytes_at: dict[int, float] = defaultdict(float)
         held = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         self.consumers: list[Consumer] = []
         self.settled: dict[int, SettledConsumer] = {}
         for task in view.tasks:
             per_s = 0.0
             for each in task.rx_placements:
-                if each.rx_bytes_per_s and each.cpu is not None:
-                    bytes_at[each.cpu] = bytes_at.get(each.cpu, 0.0) + each.rx_bytes_per_s
+                if each.cpu is not None:
+                    bytes_at[each.cpu] += each.rx_bytes_per_s
                 if each.netdev in self.netdevs:
                     per_s += each.rx_bytes_per_s
             least = max(spec.min_bytes_per_s * (_HELD_RATE if (task.pid, task.started_ticks) in held else 1.0), 1.0)
             if per_s >= least and in_scope(scope, task.name, task.cgroup):
                 self.consumers.append(self._consumer(task, per_s, memory.consumers.get(task.pid)))
+        self.receiving = {
+            each.netdev for consumer in self.consumers for each in consumer.task.rx_placements if each.rx_bytes_per_s
+        }
         self.bytes_per_s = sum(consumer.rx_bytes_per_s for consumer in self.consumers)
         self.room = CpuRoom(view, self.usable, spec.max_load, bytes_at)
         self.costs = _costs(view)
@@ -150,7 +178,7 @@ class Traffic:
 
     def polled_on(self, flow: HeavyFlow) -> int | None:
         """Return the CPU that polls a flow's queue; None where unknown, or where the machine has no such CPU."""
-        cpu = self.cpus_by_queue[flow.netdev].get(flow.queue or "", flow.cpu)
+        cpu = self.cpus_by_queue[flow.netdev].get(flow.queue, flow.cpu)
         return cpu if cpu is not None and cpu < self.distances.cpu_count else None
 
     def turns(self, waiting: Sequence[T]) -> Sequence[T]:
@@ -161,14 +189,6 @@ class Traffic:
         step = MOST_TRIED - MAX_MOVES
         start = int(self.now / ROUND_PERIOD_S) * step % len(rest)
         return [*first, *[*rest, *rest][start : start + step]]
-
-    def nearest(self, consumer: Consumer, netdev: str) -> float:
-        """Return the least distance of a queue of a netdev from a process; infinite without a known queue."""
-        key = id(consumer.reach), netdev
-        if key not in self._best:
-            cpus = set(self.queues[netdev].values()) & self.usable
-            self._best[key] = min(map(consumer.reach.__getitem__, cpus), default=float("inf"))
-        return self._best[key]
 
     def describe(self, consumer: Consumer) -> str:
         """Return the costs of the choices for a process, for a sentence."""
@@ -193,26 +213,44 @@ class Traffic:
         online = self.view.topology.online()
         affinity = parse_cpu_list(task.affinity) & online
         fixed = bool(affinity) and not affinity >= self.usable
-        since_s = self.now
-        if was is not None and (was.started_ticks, was.affinity) == (task.started_ticks, task.affinity):
-            since_s = was.since_s
-        self.settled[task.pid] = SettledConsumer(task.started_ticks, task.affinity, since_s)
+        if was is None or was.affinity != task.affinity or was.started_ticks != task.started_ticks:
+            was = SettledConsumer(task.started_ticks, task.affinity, self.now)
+        self.settled[task.pid] = was
         if not fixed or len(affinity) == 1:
             at = min(affinity) if fixed else task.cpu
             reach: Sequence[float] = self.distances.rows[at] if at in online else _far(self.distances)
         else:
             reach = _reach(self.distances, affinity, nearest=len(affinity) <= task.threads)
-        settled = self.now - since_s >= self.spec.dwell_s
-        consumer = Consumer(task, reach, fixed, settled, per_s)
-        for each in task.rx_placements:
-            cpu = each.cpu if each.how != "rps" else polling_cpu(each, self.view.inventory)
-            if not each.rx_bytes_per_s:
-                continue
-            if cpu is not None and cpu < len(reach) and reach[cpu] <= NEAR:
-                consumer.near += each.rx_bytes_per_s
-            if each.rfs or (each.cpu is not None and each.cpu < len(reach) and reach[each.cpu] <= NEAR):
-                consumer.near_protocol += each.rx_bytes_per_s
+        nearest = self._nearest.get(id(reach))
+        if nearest is None:
+            nearest = self._nearest[id(reach)] = _Nearest(reach, self._cpus)
+        settled = self.now - was.since_s >= self.spec.dwell_s
+        consumer = Consumer(task, reach, nearest, fixed, settled, per_s)
+        self._count(consumer)
         return consumer
+
+    def _count(self, consumer: Consumer) -> None:
+        """Sum the bytes/s of a process by what the CPUs that handle them share with it."""
+        reach, inventory = consumer.reach, self.view.inventory
+        near = near_protocol = total = near_without = by_distance = 0.0
+        for each in consumer.task.rx_placements:
+            per_s, cpu = each.rx_bytes_per_s, each.cpu
+            distance = reach[cpu] if cpu is not None and cpu < len(reach) else inf
+            polling = distance
+            if each.how == "rps":
+                polled_on = polling_cpu(each, inventory)
+                polling = reach[polled_on] if polled_on is not None and polled_on < len(reach) else inf
+            if polling <= NEAR:
+                near += per_s
+            if distance <= NEAR or each.rfs:
+                near_protocol += per_s
+            if distance < inf and each.netdev not in _NOT_FOR_RFS:
+                total += per_s
+                by_distance += per_s * distance
+                if distance <= NEAR:
+                    near_without += per_s
+        consumer.near, consumer.near_protocol = near, near_protocol
+        consumer.without_rfs = total, near_without, by_distance
 
     def _queue_cpus(self, netdev: Netdev) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -249,17 +287,22 @@ def name_flow(flow: HeavyFlow) -> str:
 
 
 @lru_cache(maxsize=256)  # the same affinities in every round
-def _reach(distances: CpuDistances, cpus: frozenset[int], *, nearest: bool) -> tuple[float, ...]:
+def _reach(distances: CpuDistances, cpus: frozenset[int], *, nearest: bool) -> Sequence[float]:
     """Return each CPU's distance from the nearest of these CPUs, or the mean of the distances from all of them."""
-    rows = [distances.rows[cpu] for cpu in cpus if cpu < distances.cpu_count]
-    columns = zip(*rows, strict=True)
-    return tuple(float(min(c)) if nearest else sum(c) / len(c) for c in columns)
+    columns = zip(*(distances.rows[cpu] for cpu in cpus if cpu < distances.cpu_count), strict=True)
+    return bytes(map(min, columns)) if nearest else tuple(sum(column) / len(column) for column in columns)
+
+
+@lru_cache(maxsize=8192)  # the same processes and queues in every round
+def _least(reach: Sequence[float], cpus: str) -> float:
+    """Return the least distance of these CPUs, a CPU list, from a process; infinite if there are none."""
+    return min([reach[cpu] for cpu in parse_cpu_list(cpus)], default=inf)
 
 
 @lru_cache(maxsize=8)
-def _far(distances: CpuDistances) -> tuple[float, ...]:
+def _far(distances: CpuDistances) -> bytes:
     """Return the distances from a CPU that is offline: none is near."""
-    return (float("inf"),) * distances.cpu_count
+    return bytes([REMOTE_DISTANCE]) * distances.cpu_count
 
 
 def _costs(view: View) -> Costs:
