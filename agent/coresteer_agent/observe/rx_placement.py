@@ -20,11 +20,12 @@ from coresteer_agent.collect.tcp_sockets import Flow, TcpSocket
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.ethtool import Rss, read_rss
 from coresteer_agent.linux.flow_steering import Steering, read_steering
-from coresteer_agent.observe.flow_rules import RuleTargets
+from coresteer_agent.observe.flow_rules import rule_targets
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.rss import Toeplitz, indirection_entry, reciprocal_scale
+from coresteer_core.settings.flow_rule_index import FlowRuleIndex
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class _Spreading(Struct):
     tcp_6: bool | None = None
     targets: list[RxTarget] = []
     rps: list[list[RxTarget]] = []
-    rules: RuleTargets[RxTarget] | None = None
+    rules: FlowRuleIndex[RxTarget] | None = None
 
 
 def softirq_cpu(rates: Iterable[Rates]) -> int | None:
@@ -115,8 +116,11 @@ class RxPlacements:
         spreading = self._spreadings.get(netdev)
         if spreading is None:
             spreading = self._spreadings[netdev] = self._read_spreading(netdev)
-        if spreading.rules is not None and (matched := spreading.rules.find(flow)) is not None:
-            return matched
+        if spreading.rules is not None:
+            flow_type = "tcp4" if len(flow.local) == 4 else "tcp6"
+            matched = spreading.rules.find(flow_type, flow.peer, flow.local, flow.ports)
+            if matched is not None:
+                return matched
         if spreading.toeplitz is None:
             return spreading.single
         ports = spreading.tcp_4 if len(flow.local) == 4 else spreading.tcp_6
@@ -172,7 +176,7 @@ class RxPlacements:
         if not steering.rules:
             return self._spread(netdev, steering, queues, targets) or single
         by_rule = {n: replace(target, how="rule") if target.how == "rss" else target for n, target in targets.items()}
-        rules = RuleTargets.of(netdev.flow_rules, steering.rules, by_rule)
+        rules = rule_targets(netdev.flow_rules, steering.rules, by_rule)
         return (
             single if rules is None else replace(self._spread(netdev, steering, queues, targets) or single, rules=rules)
         )

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Netdev, Queue
 from coresteer_core.node.tasks import HeavyFlow, NetTask, RxPlacement
-from coresteer_core.settings.flow_rule_text import Rule, parse_rule
+from coresteer_core.settings.flow_rule_index import FlowRuleIndex
+from coresteer_core.settings.flow_rule_text import parse_rule
 
 RFS_TABLE = "kernel/rps_sock_flow_entries"
 
@@ -40,17 +41,21 @@ def steer_flows(tasks: list[NetTask], inventory: Inventory, netdevs: Mapping[str
     return [_steer(task, inventory, netdevs, rules, rfs) for task in tasks]
 
 
-def _rules(netdev: Netdev) -> list[Rule]:
-    """Return the rules by priority, without those that Coresteer cannot express."""
-    table = netdev.flow_rules.rules if netdev.flow_rules is not None else []
-    return [parse_rule(rule.value) for rule in sorted(table, key=lambda rule: rule.location) if rule.value]
+def _rules(netdev: Netdev) -> FlowRuleIndex[int]:
+    """Return the receive queues of flows by their rules, without rules that Coresteer cannot express."""
+    found = FlowRuleIndex[int]()
+    for each in netdev.flow_rules.rules if netdev.flow_rules is not None else []:
+        if each.value:
+            rule = parse_rule(each.value)
+            found.add(each.location, rule, rule.action)
+    return found
 
 
 def _steer(
     task: NetTask,
     inventory: Inventory,
     netdevs: Mapping[str, Netdev],
-    rules: Mapping[str, list[Rule]],
+    rules: Mapping[str, FlowRuleIndex[int]],
     rfs: Mapping[str, frozenset[str]],
 ) -> NetTask:
     placements = list(task.rx_placements)
@@ -73,8 +78,8 @@ def _steer(
     return replace(task, rx_placements=placements, flows=flows)
 
 
-def _queue_of(flow: HeavyFlow, netdev: Netdev, rules: list[Rule]) -> tuple[Queue | None, str]:
-    action = next((rule.action for rule in rules if _matches(rule, flow)), None)
+def _queue_of(flow: HeavyFlow, netdev: Netdev, rules: FlowRuleIndex[int]) -> tuple[Queue | None, str]:
+    action = _ruled(flow, rules)
     how = "rss" if action is None else "rule"
     if action is None and netdev.rss is not None and flow.rss_entry is not None:
         table = netdev.rss.split(",")
@@ -82,15 +87,14 @@ def _queue_of(flow: HeavyFlow, netdev: Netdev, rules: list[Rule]) -> tuple[Queue
     return next((queue for queue in netdev.queues if queue.name == f"rx-{action}"), None), how
 
 
-def _matches(rule: Rule, flow: HeavyFlow) -> bool:
-    local = ip_address(flow.local)
-    return (
-        rule.flow_type == f"{flow.protocol}{local.version}"
-        and rule.src_ip in (None, ip_address(flow.peer))
-        and rule.dst_ip in (None, local)
-        and rule.src_port in (None, flow.peer_port)
-        and rule.dst_port in (None, flow.local_port)
-    )
+def _ruled(flow: HeavyFlow, rules: FlowRuleIndex[int]) -> int | None:
+    """Return the receive queue that the rules of a NIC select for a flow; None if none matches it."""
+    try:
+        peer, local = ip_address(flow.peer), ip_address(flow.local)
+    except ValueError:
+        return None  # no rule has such an address
+    ports = flow.peer_port.to_bytes(2, "big") + flow.local_port.to_bytes(2, "big")
+    return rules.find(f"{flow.protocol}{local.version}", peer.packed, local.packed, ports)
 
 
 def _move(placements: list[RxPlacement], flow: HeavyFlow, to: RxPlacement) -> None:
