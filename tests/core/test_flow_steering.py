@@ -196,6 +196,21 @@ def test_a_round_without_flows_gives_no_entry_of_the_table_back_even_after_an_ho
     assert (quiet.proposals, quiet.memory.tables["eth0"].entries.keys()) == ([], memory.tables["eth0"].entries.keys())
 
 
+def test_rfs_stays_on_in_a_quiet_round_after_an_hour_without_rounds_and_ends_a_minute_later() -> None:
+    spec = FlowSteering(rfs="on", rss_table=False, max_rules=0)
+    made = few([nic()])
+    _, memory = run(made, spec=spec)
+    assert memory.rfs.values
+    made.time_s += 3600
+    first = decide(replace(made.view(), tasks=[]), spec, Scope(), memory)
+    assert isinstance(first.memory, FlowSteeringMemory)
+    assert first.memory.rfs.values == memory.rfs.values
+    made.time_s += 61
+    later = decide(replace(made.view(), tasks=[]), spec, Scope(), first.memory)
+    assert isinstance(later.memory, FlowSteeringMemory)
+    assert later.memory.rfs.values == {}
+
+
 @pytest.mark.parametrize("complete", [None, False])
 def test_rules_are_kept_while_their_table_cannot_be_read(complete: bool | None) -> None:
     made = few([nic(slots=64, rss_writable=False)])

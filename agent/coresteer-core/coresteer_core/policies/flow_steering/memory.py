@@ -49,8 +49,8 @@ class RfsMemory(Struct, frozen=True):
     """RFS: the values that it wants, by key, with those from before; empty while it is off.
 
     before, after: CPU time per gigabit received, seconds, in rounds without and with it. judged: it was compared.
-    wanted_s: when it last was worth its cost. until_s: it is not tried before this time, as it cost more; why: the
-    sentence that says so, or how the comparison ended.
+    quiet_since_s: the first of the latest rounds in which it is not worth its cost. until_s: it is not tried before
+    this time, as it cost more; why: the sentence that says so, or how the comparison ended.
     """
 
     originals: dict[str, str] = {}
@@ -59,7 +59,7 @@ class RfsMemory(Struct, frozen=True):
     after: list[float] = []
     judged: bool = False
     settling: int = 0
-    wanted_s: float = 0.0
+    quiet_since_s: float | None = None
     until_s: float = 0.0
     why: str = ""
 

@@ -62,11 +62,14 @@ def decide_rfs(  # noqa: PLR0911 - one return for each state
     saving = _saving(traffic)
     worth = spec.rfs != "off" and saving.saved_ns > saving.cost_ns * (_STILL_WORTH if was.values else _WORTH)
     if worth or (was.values and spec.rfs != "off" and _is_unknown(traffic)):
-        was = replace(was, wanted_s=now)
+        was = replace(was, quiet_since_s=None)
+    elif was.quiet_since_s is None:
+        was = replace(was, quiet_since_s=now)
+    quiet_s = 0.0 if was.quiet_since_s is None else now - was.quiet_since_s
     rejected = spec.rfs == "try" and now < was.until_s
     wanted = worth and not rejected
     present = _present(traffic, was)
-    if was.values and (spec.rfs == "off" or now - was.wanted_s > _QUIET_S):
+    if was.values and (spec.rfs == "off" or quiet_s > _QUIET_S):
         return _restored(was, present, RfsMemory(), "RFS is no longer worth its cost.")
     if not was.values and not wanted:
         return RfsRound(was if rejected else RfsMemory(before=was.before), sentence=was.why if rejected else "")
