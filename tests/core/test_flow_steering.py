@@ -413,6 +413,41 @@ def test_rfs_ends_with_the_traffic_and_everything_is_as_before() -> None:
     assert made.settings() == before
 
 
+# Listeners that share a port
+
+
+def connections(made: Plant, random: Random, *, by_cpu: bool) -> list[Flow]:
+    """Connections to a SO_REUSEPORT group; by_cpu: the listener on the CPU that handles the first packet gets one."""
+    found, nic = [], made.nics[0]
+    for _ in range(24):
+        flow_hash = random.getrandbits(31)
+        cpu = nic.irq_cpus[nic.table[flow_hash % len(nic.table)]]
+        near = [process for process in made.processes if by_cpu and process.cpu == cpu]
+        process = near[0] if near else made.processes[(flow_hash >> 8) % len(made.processes)]
+        found.append(Flow(process.pid, random.randrange(10_000, 60_000), 3e6, flow_hash))
+    return found
+
+
+@pytest.mark.parametrize("slots", [None, 64])
+@pytest.mark.parametrize(
+    ("by_cpu", "listeners", "idle"),
+    [(True, 8, True), (True, 4, False), (False, 8, False)],
+    ids=["by cpu", "by cpu, too few listeners", "by hash"],
+)
+def test_connections_to_a_reuseport_group_are_next_to_their_listeners(
+    by_cpu: bool, listeners: int, idle: bool, slots: int | None
+) -> None:
+    made, random, memory = plant([], [nic(slots=slots)]), seeded(3), FlowSteeringMemory()
+    made.processes = made.processes[:listeners]
+    for _ in range(3):
+        made.flows = connections(made, random, by_cpu=by_cpu)
+        _, memory = run(made, SETTLED, memory=memory)
+        decisions, memory = run(made, 10, memory=memory)
+        assert [proposal.key for decision in decisions for proposal in decision.proposals] == []
+        assert near(made)[1] >= 0.95
+    assert (made.written == []) is idle
+
+
 # Machines of other shapes
 
 
