@@ -5989,6 +5989,12 @@ export interface components {
                  */
                 rfs: "off" | "try" | "on";
                 /**
+                 * XPS
+                 * @description Each CPU sends by the transmit queue with the nearest interrupt: completions arrive near the sender.
+                 * @default false
+                 */
+                xps: boolean;
+                /**
                  * Minimum age of a flow
                  * @description A flow must last this long before it is steered, and it moves at most once in this time.
                  * @default 30

@@ -35,6 +35,7 @@ class ModifiedView:
         self._memory: dict[int, Mapping[int, float]] = {}
         self._rules: dict[str, dict[int, str]] = {}
         self._tables: dict[str, str] = {}
+        self._xps: dict[tuple[str, str], str] = {}
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
         """Set the affinity of an interrupt. cpus: a CPU list."""
@@ -63,6 +64,10 @@ class ModifiedView:
     def set_rss(self, netdev: str, value: str) -> None:
         """Set the RSS table of a netdev. value: its pattern of queues."""
         self._tables[netdev] = value
+
+    def set_xps(self, netdev: str, queue_name: str, cpus: str) -> None:
+        """Set the CPUs that send by a transmit queue (``tx-3``). cpus: a CPU list."""
+        self._xps[netdev, queue_name] = cpus
 
     def build(self) -> View:
         """Return the View with the new values, and with the load that interrupts and processes take along."""
@@ -102,14 +107,16 @@ class ModifiedView:
         return {n.name: n for n in inventory.netdevs if RFS_TABLE in self._machine or n.name in names}
 
     def _netdevs(self, inventory: Inventory) -> list[Netdev]:
-        names = {name for name, _ in self._params} | self._rules.keys() | self._tables.keys()
+        names = {name for name, _ in (*self._params, *self._xps)} | self._rules.keys() | self._tables.keys()
         return [self._netdev(netdev) if netdev.name in names else netdev for netdev in inventory.netdevs]
 
     def _netdev(self, netdev: Netdev) -> Netdev:
         queues = [
-            replace(queue, params=queue.params | values)
-            if (values := self._params.get((netdev.name, queue.name)))
-            else queue
+            replace(
+                queue,
+                params=queue.params | self._params.get((netdev.name, queue.name), {}),
+                xps=self._xps.get((netdev.name, queue.name), queue.xps),
+            )
             for queue in netdev.queues
         ]
         return replace(

@@ -7,6 +7,7 @@ from coresteer_core.cpuset import format_cpu_mask, parse_cpu_list
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import CPU_LIST_SCHEMA, KeyForm, Setting, canonical_cpu_list, format_cpus
 from coresteer_core.settings.location import QueueCpusLocation
+from coresteer_core.settings.modified_view import ModifiedView
 from coresteer_core.settings.netdev import NETDEV_PATTERN, QUEUE_PATTERN, NetdevSetting
 
 NO_CPUS = "none"
@@ -121,3 +122,7 @@ class Xps(_QueueCpus, frozen=True):
             target="nic:$1",
         ),
     )
+
+    def overlay(self, view: ModifiedView, value: str) -> None:
+        """Let these CPUs send by the queue in a modified View."""
+        view.set_xps(self.netdev, self.queue_name, "" if value == NO_CPUS else value)

@@ -64,13 +64,23 @@ class RfsMemory(Struct, frozen=True):
     why: str = ""
 
 
+class HeldXps(Struct, frozen=True):
+    """XPS of a netdev: values from before the policy and wanted ones, by key. moved_s: these are wanted since then;
+    seen_s: when processes last transferred much over it."""
+
+    originals: dict[str, str]
+    values: dict[str, str]
+    moved_s: float
+    seen_s: float
+
+
 class FlowSteeringMemory(Struct, frozen=True, tag="flow-steering"):
     """Memory of the policy for the next round.
 
-    first_seen: of heavy flows that may be steered, by flow. consumers: by PID. rules: by key of their setting. tables:
-    by netdev. barred: flows whose rule had no effect or is not in force, until when they get none; refused: those of
-    them whose rule was never written. restoring: by key the values from before the policy of settings that it gave up
-    and that do not have them yet.
+    first_seen: of heavy flows that may be steered, by flow. consumers: by PID. rules: by key of their setting. tables,
+    xps: by netdev. barred: flows whose rule had no effect or is not in force, until when they get none; refused: those
+    of them whose rule was never written. restoring: by key the values from before the policy of settings that it gave
+    up and that do not have them yet.
     """
 
     first_seen: dict[str, float] = {}
@@ -81,3 +91,4 @@ class FlowSteeringMemory(Struct, frozen=True, tag="flow-steering"):
     refused: dict[str, float] = {}
     rfs: RfsMemory = RfsMemory()
     restoring: dict[str, str] = {}
+    xps: dict[str, HeldXps] = {}

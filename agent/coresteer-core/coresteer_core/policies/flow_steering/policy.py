@@ -8,6 +8,8 @@ dwell_s get a rule or an RSS entry; a process that may run on any CPU is followe
 2. RSS entries with heavy flows to the nearest queue; the rest of the table stays (table.py).
 3. RFS for all others: protocol work only, measured, and off for an hour where it costs more than it saves (rfs.py).
 
+What processes send follows XPS, if that is wanted (xps.py).
+
 Stability: a flow, and an RSS entry, is steered after dwell_s, only to a clearly nearer queue, and again only after
 dwell_s; its CPU has room for it, so that no other policy moves work away from there. Packets that a rule brought to a
 process do not attract that process (network-process).
@@ -34,6 +36,7 @@ from coresteer_core.policies.flow_steering.rules import (
 from coresteer_core.policies.flow_steering.spec import FlowSteering
 from coresteer_core.policies.flow_steering.table import EntryFlow, Tables, decide_tables
 from coresteer_core.policies.flow_steering.traffic import MIN_GAIN, MOST_TRACKED, Consumer, Traffic, flow_key
+from coresteer_core.policies.flow_steering.xps import XpsRound, decide_xps
 from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate, name_tasks
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -65,10 +68,11 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
     ]
     tables = decide_tables(traffic, memory, for_tables, steerable.by_entry)
     rfs = decide_rfs(traffic, memory.rfs, memory.restoring)
-    wanted = {each.key for each in (*rules.desired, *tables.desired)} | rfs.values.keys()
+    xps = decide_xps(traffic, scope, memory)
+    wanted = {each.key for each in (*rules.desired, *tables.desired, *xps.desired)} | rfs.values.keys()
     restores = {
         key: each
-        for key, each in _restores(memory, rules, tables, rfs).items()
+        for key, each in _restores(memory, rules, tables, rfs, xps).items()
         if key not in wanted and key not in rules.held and _is_restorable(view, key, each.value)
     }
     after = FlowSteeringMemory(
@@ -80,11 +84,13 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
         rules.refused,
         rfs.memory,
         {key: each.value for key, each in restores.items()},
+        xps.held,
     )
     proposals = [
         *(Proposal(each.key, each.value, _subject(each), each.why) for each in restores.values()),
         *(Proposal(each.key, each.value, _subject(each), _reason(traffic, rules, each)) for each in rules.desired),
         *(Proposal(each.key, each.value, _subject(each), _reason(traffic, rules, each)) for each in tables.desired),
+        *(Proposal(each.key, each.value, _subject(each), _reason(traffic, rules, each)) for each in xps.desired),
         *(
             Proposal(key, value, "RFS", rfs.sentence)
             for key, value in rfs.values.items()
@@ -193,11 +199,13 @@ def _reason(traffic: Traffic, rules: Rules, desired: DesiredValue) -> str:
     return f"{desired.consumer.shares()}: {desired.why}.{slots} Estimated cost: {traffic.describe(desired.consumer)}."
 
 
-def _restores(memory: FlowSteeringMemory, rules: Rules, tables: Tables, rfs: RfsRound) -> dict[str, DesiredValue]:
+def _restores(
+    memory: FlowSteeringMemory, rules: Rules, tables: Tables, rfs: RfsRound, xps: XpsRound
+) -> dict[str, DesiredValue]:
     """Return by key the values from before the policy that this round and earlier ones restore."""
     earlier = [DesiredValue(key, value, None, "The policy gave it up.") for key, value in memory.restoring.items()]
     of_rfs = [DesiredValue(key, value, None, rfs.sentence) for key, value in rfs.originals.items()]
-    return {each.key: each for each in (*earlier, *rules.restores, *tables.restores, *of_rfs)}
+    return {each.key: each for each in (*earlier, *rules.restores, *tables.restores, *of_rfs, *xps.restores)}
 
 
 def _is_restorable(view: View, key: str, original: str) -> bool:

@@ -46,6 +46,13 @@ class FlowSteering(PolicySpec, frozen=True, tag="flow-steering"):
             },
         ),
     ] = "try"
+    xps: Annotated[
+        bool,
+        labelled(
+            "XPS",
+            "Each CPU sends by the transmit queue with the nearest interrupt: completions arrive near the sender.",
+        ),
+    ] = False
     dwell_s: Annotated[
         float,
         Meta(ge=5, le=3600),
