@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -67,6 +68,10 @@ from coresteer.proof.context import ProofContext
 from coresteer.proof.endpoints import router as proof_router
 from coresteer.proof.monitor import ProofMonitor, held_out
 from coresteer.quotas import Quotas, quotas_of
+from coresteer.replicas import membership as replicas
+from coresteer.replicas.leadership import Leadership
+from coresteer.replicas.listener import Listener
+from coresteer.replicas.membership import Membership
 from coresteer.reports.endpoints import router as reports_router
 from coresteer.simulated_nodes.endpoints import router as simulated_nodes_router
 from coresteer.simulated_nodes.service import SimulatedFleet
@@ -75,6 +80,7 @@ from coresteer.simulation.runner import SimulationRunner
 from coresteer.simulation.swf import MAX_BYTES as MAX_TRACE_BYTES
 from coresteer.stops.endpoints import router as stops_router
 from coresteer.telemetry.endpoints import router as telemetry_router
+from coresteer.telemetry.maintenance import Maintenance
 from coresteer.telemetry.service import Ingest
 from coresteer.telemetry.storage_endpoints import router as storage_router
 
@@ -140,6 +146,17 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     )
     app.state.runner = ExperimentRunner(app.state.experiments)
     app.state.simulations = SimulationRunner(database)
+    app.state.membership = membership = Membership(database, f"{socket.gethostname()}:{config.port}", VERSION)
+    app.state.leadership = Leadership(
+        membership,
+        [
+            app.state.rollout_monitor,
+            app.state.proof_monitor,
+            app.state.runner,
+            Maintenance(database, config, ingest.hourly),
+        ],
+    )
+    app.state.listener = Listener(database, {replicas.CHANNEL: lambda _: membership.wake()}, membership.wake)
     app.state.simulated_fleet = SimulatedFleet(database, bus, registry, quotas, config)
     app.state.audit_export = AuditExport(database, config.audit_export) if config.audit_export else None
     app.state.agents = GatewayContext(
@@ -169,6 +186,7 @@ async def _start_features(app: FastAPI) -> None:
     await app.state.database.migrate()
     await app.state.when_ready(app.state.database)
     await app.state.simulations.start()
+    await app.state.membership.join()
     # nothing below fails, so that a retry starts nothing twice
     app.state.trust.start()
     app.state.agents.keys.start()
@@ -179,10 +197,10 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.class_reports.start()
     app.state.agents.publisher.start()
     app.state.observer.start()
-    app.state.rollout_monitor.start()
-    app.state.proof_monitor.start()
-    app.state.runner.start()
     app.state.live.start()
+    app.state.membership.start()
+    app.state.listener.start()
+    await app.state.leadership.start()
     if app.state.audit_export is not None:
         app.state.audit_export.start()
     app.state.is_ready = True
@@ -195,9 +213,8 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.simulated_fleet.stop()
     await app.state.live.stop()
     await app.state.simulations.stop()
-    await app.state.runner.stop()
-    await app.state.proof_monitor.stop()
-    await app.state.rollout_monitor.stop()
+    await app.state.listener.stop()
+    await app.state.leadership.stop()
     await app.state.observer.stop()
     await app.state.agents.publisher.stop()
     await app.state.agents.class_reports.stop()
@@ -207,6 +224,7 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.agents.keys.stop()
     await app.state.trust.stop()
     await app.state.quotas.stop()
+    await app.state.membership.stop()
 
 
 async def _start_when_the_database_answers(app: FastAPI) -> None:

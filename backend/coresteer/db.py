@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, LiteralString
 
 import alembic.command
 import alembic.config
@@ -24,7 +25,7 @@ from sqlalchemy.pool import NullPool
 from starlette.requests import HTTPConnection
 
 from coresteer import privileges
-from coresteer.errors import is_disk_full
+from coresteer.errors import DeposedError, is_disk_full
 
 log = logging.getLogger("coresteer.db")
 
@@ -55,6 +56,18 @@ class ServerStatus:
 
     clock_offset_s: float
     schema: str | None
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What must hold at the end of a transaction that writes. query: returns whether it does."""
+
+    query: LiteralString
+    parameters: Mapping[str, int]
+
+
+FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
+"""The fence of all transactions of a task and of the tasks that it starts; the leader's tasks have one."""
 
 
 class SchemaVersionError(Exception):
@@ -125,9 +138,25 @@ class Database:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """Open a session that commits at the end of the block, or rolls back when the block raises."""
+        """Open a session that commits at the end of the block, or rolls back when the block raises.
+
+        Raises DeposedError, and rolls back, where the task has a fence that does not hold.
+        """
         async with self._sessions() as session, session.begin():
             yield session
+            if (fence := FENCE.get()) is not None:
+                await session.flush()
+                connection = await session.connection()
+                _check((await connection.exec_driver_sql(fence.query, fence.parameters)).scalar_one())
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """Open a transaction of the pool, for COPY and raw SQL; its end is that of session()."""
+        async with self.pool.connection() as connection:
+            yield connection
+            if (fence := FENCE.get()) is not None:
+                cursor = await connection.execute(fence.query, fence.parameters)
+                _check(*(await cursor.fetchone() or (False,)))
 
     async def is_reachable(self) -> bool:
         """Return whether the database server answers within TIMEOUT_S."""
@@ -214,6 +243,11 @@ class Database:
                 )
             else:
                 privileges.grant(connection, backend_url)
+
+
+def _check(holds: bool) -> None:
+    if not holds:
+        raise DeposedError("Another backend leads now, or this one did not renew its lease; nothing was written.")
 
 
 async def _request_session(connection: HTTPConnection) -> AsyncIterator[AsyncSession]:

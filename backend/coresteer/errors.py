@@ -121,6 +121,11 @@ DATABASE_UNAVAILABLE = DatabaseUnavailable(
     "The database does not answer. Try again in a few seconds.", headers={"Retry-After": "3"}
 )
 
+
+class DeposedError(Exception):
+    """A task of the leader may not write any more, because another replica leads; its transaction was rolled back."""
+
+
 _NO_CONNECTION = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.TimeoutError)
 # SQLSTATE: connection exceptions, shutting down or starting up, too many connections. A disk that is full or a
 # deadlock are operational errors as well, but from a server that answers.

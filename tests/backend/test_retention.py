@@ -12,11 +12,10 @@ from tests.backend.fake_agent import enrolled
 from coresteer.audit.tables import AuditRow
 from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.presence.connections import Connections
-from coresteer.quotas import Quotas, quotas_of
 from coresteer.telemetry import evidence, partitions
+from coresteer.telemetry.hours import HourlyRollups
+from coresteer.telemetry.maintenance import Maintenance
 from coresteer.telemetry.partitions import HOUR_MS, PARTITION_WIDTH_MS, Partition, surplus_partitions
-from coresteer.telemetry.service import Ingest
 
 NOW = 1_800_000_000_000
 DAY_MS = 24 * HOUR_MS
@@ -84,6 +83,7 @@ CONTROL = {
         "proof_fleet",
     ),
     *("application_metric", "report_share", "audit_export", "audit_head", "fleet_view"),
+    *("replica", "lease", "node_presence", "telemetry_hour_due"),
 }
 """Tables of what is in force and who may act: no history."""
 
@@ -163,11 +163,11 @@ async def test_history_beside_telemetry_takes_the_place_of_the_oldest_telemetry(
         others = sum((await evidence.sizes(connection)).values())
         present = sum((await partitions.partition_sizes(connection)).values())
     config = Config.model_validate({"retention_bytes": others + present + 1_500_000})
-    ingest = Ingest(database, Connections(), config, lambda _: None, Quotas(database, quotas_of(config)))
-    await ingest.maintain_tables(NOW)
+    maintenance = Maintenance(database, config, HourlyRollups(database))
+    await maintenance.maintain(NOW)
     async with database.pool.connection() as connection:
         assert old in await partitions.partition_sizes(connection)
     await _decisions(database, node_id, [recent + timedelta(seconds=second) for second in range(400)])
-    await ingest.maintain_tables(NOW + 1)
+    await maintenance.maintain(NOW + 1)
     async with database.pool.connection() as connection:
         assert old not in await partitions.partition_sizes(connection)

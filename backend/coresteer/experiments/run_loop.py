@@ -10,7 +10,7 @@ import msgspec
 from coresteer.background import cancel
 from coresteer.changes import repository as changes
 from coresteer.changes.tables import ChangeRow
-from coresteer.errors import is_database_unavailable
+from coresteer.errors import DeposedError, is_database_unavailable
 from coresteer.experiments import arm_config, next_step, repository
 from coresteer.experiments.applications import Applications
 from coresteer.experiments.context import ExperimentContext
@@ -95,6 +95,8 @@ class RunLoop:
                 else:
                     await self._carry_out(next_step.next_step(facts), facts)
                     errors = 0
+            except DeposedError:
+                return  # the next leader resumes the experiment
             except Exception as error:
                 if not is_database_unavailable(error):
                     errors += 1

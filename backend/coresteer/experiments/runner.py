@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.background import cancel
 from coresteer.bus import InventoryEvent
 from coresteer.changes.events import ChangeEvent
-from coresteer.errors import is_database_unavailable
+from coresteer.errors import DeposedError, is_database_unavailable
 from coresteer.experiments import repository, service
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.next_step import startable_experiments
@@ -42,6 +42,8 @@ class ExperimentRunner:
 
     def start(self) -> None:
         """Resume the running experiments, and start queued ones."""
+        self._by_node.clear()
+        self._loops.clear()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
         self._context.wake.set()
 
@@ -84,6 +86,8 @@ class ExperimentRunner:
             self._context.wake.clear()
             try:
                 await self._start_queued()
+            except DeposedError as deposed:
+                return log.warning("%s", deposed)
             except Exception as error:
                 if not is_database_unavailable(error):
                     log.exception("The queue of experiments could not be read; retrying.")

@@ -49,7 +49,9 @@ class RolloutMonitor:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start checking rollouts once a second."""
+        """Start checking rollouts once a second; nodes get the whole time to connect again."""
+        self._disconnected_since.clear()
+        self._strikes.clear()
         failure = "The check of rollouts failed; retrying."
         self._tasks = [asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure))]
 

@@ -43,6 +43,10 @@ class ProofMonitor:
     def __init__(self, context: ProofContext) -> None:
         self._context = context
         self._analysis = Analysis(context)
+        self._forget()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _forget(self) -> None:
         self._candidates: Candidates = NOBODY
         self._since: dict[Subject, datetime] = {}
         self._connections: dict[int, tuple[int, datetime]] = {}
@@ -53,10 +57,10 @@ class ProofMonitor:
         self._last: datetime | None = None
         self._held: dict[int, int] = {}
         self._stopped: frozenset[int] = frozenset()
-        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start running episodes."""
+        """Start running episodes; those in progress were not watched for a while, and will be left out."""
+        self._forget()
         failure = "The check of the proofs of policies failed; retrying."
         self._tasks = [
             asyncio.create_task(self._listen()),

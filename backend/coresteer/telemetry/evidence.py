@@ -170,7 +170,7 @@ async def _delete_oldest(database: Database, each: Evidence, most_bytes: float) 
     delete = sql.SQL("DELETE FROM {table} t WHERE t.{at} <= %s AND {deletable}").format(
         table=sql.Identifier(each.table), at=sql.Identifier(each.at), deletable=sql.SQL(each.deletable)
     )
-    async with database.pool.connection() as connection:
+    async with database.connection() as connection:
         row = await (await connection.execute(last)).fetchone()
         until: datetime | None = None if row is None else row[0]
         rows = 0 if until is None else (await connection.execute(delete, (until,))).rowcount

@@ -1,15 +1,24 @@
-"""Hourly roll-ups, merged from those of minutes; making one again gives the same result."""
+"""Hourly roll-ups, merged from those of minutes; making one again gives the same result.
 
-from collections.abc import Iterable
+Every backend marks the hours of the minutes that it stores, in their transaction; the leader makes them.
+"""
 
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from coresteer.background import repeat
 from coresteer.db import Database
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.partitions import HOUR_MS
-from coresteer.telemetry.repository import from_unix_ms
+from coresteer.telemetry.repository import Connection, from_unix_ms
 from coresteer.telemetry.rollup import Rollup, merge_rollups
 
-_LATEST_REPLAY_MS = 26 * HOUR_MS
-"""Samples older than 24 hours are rejected, so after a start no older hour can be incomplete."""
+log = logging.getLogger("coresteer.telemetry")
+
+_GRACE_MS = 120_000
+"""An hour is made this long after its end: transactions that took it for the present one have ended then."""
+_FOLLOW_S = 20.0
 _NODES_A_TRANSACTION = 100
 
 
@@ -18,42 +27,68 @@ class HourlyRollups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._due: set[int] | None = None
-        self._over_until_ms = 0
+        self._marked: set[int] = set()
+        """Hours that this process has marked as due; their rows stay at least until the hour is over."""
+        self._complete_until_ms = 0
 
     @property
     def complete_until_ms(self) -> int:
-        """Return the Unix time in ms before which telemetry_hour is complete; less while an older hour is due again."""
-        unfinished: set[int] = self._due or set()
-        return min([self._over_until_ms, *unfinished])
+        """Return the Unix time in ms before which telemetry_hour is complete; less while an older hour is due again.
 
-    def mark_due(self, times_ms: Iterable[int]) -> None:
-        """Mark hours as due: minutes beginning at these times (Unix ms) were stored."""
-        if self._due is not None:
-            self._due.update(time_ms - time_ms % HOUR_MS for time_ms in times_ms)
+        What another backend stored late may be missing for 20 s.
+        """
+        return self._complete_until_ms
+
+    async def mark_due(self, connection: Connection, times_ms: Iterable[int], now_ms: int) -> set[int]:
+        """Mark hours as due: minutes beginning at these times (Unix ms) are stored in this transaction.
+
+        Returns the hours, for note_marked() after the commit.
+        """
+        hours = {time_ms - time_ms % HOUR_MS for time_ms in times_ms}
+        new = sorted(hour for hour in hours if hour + HOUR_MS <= now_ms or hour not in self._marked)
+        if new:
+            await repository.add_due_hours(connection, new)
+        return set(new)
+
+    def note_marked(self, hours: set[int]) -> None:
+        """Note that these hours are marked."""
+        self._marked |= hours
+        self._complete_until_ms = min([self._complete_until_ms, *hours])
+
+    async def follow(self) -> None:
+        """Learn forever which hours are complete."""
+
+        async def refresh() -> None:
+            await self.refresh(time.time_ns() // 1_000_000)
+
+        await repeat(refresh, _FOLLOW_S, log, "Reading which hours are complete failed; retrying.")
+
+    async def refresh(self, now_ms: int) -> None:
+        """Learn which hours are complete. Raises psycopg.Error."""
+        async with self._database.pool.connection() as connection:
+            due = await repository.due_hours(connection)
+        current = now_ms - now_ms % HOUR_MS
+        self._marked = {hour for hour in self._marked if hour >= current - HOUR_MS}
+        self._complete_until_ms = min([(now_ms - _GRACE_MS) // HOUR_MS * HOUR_MS, *due])
 
     async def roll_up(self, now_ms: int) -> None:
         """Make roll-ups of completed hours that received minutes since they were last made. Raises psycopg.Error."""
-        current = now_ms - now_ms % HOUR_MS
-        if self._due is None:
-            self._due = set(range(current - _LATEST_REPLAY_MS, current, HOUR_MS))
-        for hour in sorted(hour for hour in self._due if hour < current):
-            self._due.discard(hour)
-            try:
-                await self._make(hour)
-            except BaseException:
-                self._due.add(hour)
-                raise
-        self._over_until_ms = current
+        async with self._database.pool.connection() as connection:
+            due: Mapping[int, list[int]] = await repository.due_hours(connection)
+        for hour in sorted(hour for hour in due if hour + HOUR_MS + _GRACE_MS <= now_ms):
+            await self._make(hour)
+            async with self._database.connection() as connection:
+                await repository.delete_due_hours(connection, due[hour])
+        await self.refresh(now_ms)
 
     async def _make(self, hour: int) -> None:
         start, end = from_unix_ms(hour), from_unix_ms(hour + HOUR_MS)
-        async with self._database.pool.connection() as connection:
+        async with self._database.connection() as connection:
             node_ids = await repository.nodes_with_minutes(connection, start)
             if node_ids:
                 await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
         for first in range(0, len(node_ids), _NODES_A_TRANSACTION):
-            async with self._database.pool.connection() as connection:
+            async with self._database.connection() as connection:
                 made: list[tuple[int, Rollup]] = []
                 for node_id in node_ids[first : first + _NODES_A_TRANSACTION]:
                     parts = await repository.read_rollups(connection, "telemetry_minute", node_id, start, end)

@@ -213,6 +213,23 @@ def _to_rollup(row: TupleRow) -> Rollup:
     return Rollup(*head, peaks, means, unpack_netdevs(netdevs), amounts | (more or {}))
 
 
+async def add_due_hours(connection: Connection, hours: Sequence[int]) -> None:
+    """Mark hours (their beginnings, Unix ms) as due to be rolled up."""
+    starts = [from_unix_ms(hour) for hour in hours]
+    await connection.execute("INSERT INTO telemetry_hour_due (hour) SELECT * FROM unnest(%s::timestamptz[])", (starts,))
+
+
+async def due_hours(connection: Connection) -> dict[int, list[int]]:
+    """Return the hours that are due (their beginnings, Unix ms), each with the ids of its marks."""
+    cursor = await connection.execute("SELECT hour, array_agg(id) FROM telemetry_hour_due GROUP BY hour")
+    return {round(to_unix_ms(hour)): ids for hour, ids in await cursor.fetchall()}
+
+
+async def delete_due_hours(connection: Connection, ids: Sequence[int]) -> None:
+    """Delete marks of hours that have been rolled up since they were read."""
+    await connection.execute("DELETE FROM telemetry_hour_due WHERE id = ANY(%s)", (list(ids),))
+
+
 async def nodes_with_minutes(connection: Connection, start: datetime) -> list[int]:
     """Return the ids of nodes with roll-ups of minutes in the hour that begins at start."""
     cursor = await connection.execute(

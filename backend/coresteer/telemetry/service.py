@@ -15,8 +15,9 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
 from coresteer.quotas import Peer, Quotas, Stored
-from coresteer.telemetry import evidence, hours, partitions, repository
+from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.connections import AgentConnections
+from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
 from coresteer.telemetry.sample_buffer import Batch, SampleBuffer, encode_batch
 from coresteer_core.node.rates import Rates
@@ -39,12 +40,8 @@ _BATCHES_A_TRANSACTION = 50
 _ENCODE_AT_ONCE_S = 0.01
 _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
-_MAINTAIN_EVERY_S = 60.0
 _STOP_TIMEOUT_S = 8.0
 _LONGEST_PAUSE_S = 3.0  # less than the timeout of the agents' keepalive
-_CHECK_EVIDENCE_EVERY_MS = 600_000
-"""Telling the bytes of rows takes reading the tables."""
-_DAY_MS = 24 * partitions.HOUR_MS
 
 
 def now_ms() -> int:
@@ -76,14 +73,13 @@ class Ingest:
         self._room = asyncio.Event()
         self._room.set()
         self._partitions: set[partitions.Partition] = set()
-        self._hourly = hours.HourlyRollups(database)
+        self.hourly = HourlyRollups(database)
         self._is_away = False
-        self._evidence_checked_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start storing samples, and maintaining the telemetry tables once a minute."""
-        self._tasks = [asyncio.create_task(self._store_forever()), asyncio.create_task(self._maintain_forever())]
+        """Start storing samples."""
+        self._tasks = [asyncio.create_task(self._store_forever()), asyncio.create_task(self.hourly.follow())]
 
     async def stop(self) -> None:
         """Store the buffered samples within 8 s; agents send the rest again."""
@@ -99,7 +95,7 @@ class Ingest:
     @property
     def hours_complete_until_ms(self) -> int:
         """Return the Unix time in ms before which telemetry_hour is complete."""
-        return self._hourly.complete_until_ms
+        return self.hourly.complete_until_ms
 
     def open_buffer(self, node_id: int, stream: str, position: StreamPosition) -> SampleBuffer:
         """Return the buffer for the stream of an agent's Hello, continued if it exists.
@@ -302,10 +298,13 @@ class Ingest:
             if fresh:
                 await repository.copy_chunks(connection, fresh)
                 await repository.copy_minutes(connection, [(i.node_id, minute) for i in fresh for minute in i.minutes])
+                due = await self.hourly.mark_due(
+                    connection, [minute.start_ms for item in fresh for minute in item.minutes], now_ms()
+                )
             if new:
                 await repository.set_positions(connection, new, [self._skew_ms(node_id) for node_id in new])
-        for item in fresh:
-            self._hourly.mark_due(minute.start_ms for minute in item.minutes)
+        if fresh:
+            self.hourly.note_marked(due)
         return positions | new
 
     async def _write_alone(
@@ -366,32 +365,3 @@ class Ingest:
         self._count(-buffer.size)
         del self._buffers[buffer.node_id]
         self._connections.close(buffer.node_id, TRY_AGAIN_LATER, reason)
-
-    async def _maintain_forever(self) -> None:
-        """Create partitions, apply retention and make hourly roll-ups, once a minute."""
-        while True:
-            try:
-                await self.maintain_tables(now_ms())
-            except Exception as error:
-                if not is_database_unavailable(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
-                    log.exception("Maintenance of telemetry tables failed; retrying in a minute.")
-            await asyncio.sleep(_MAINTAIN_EVERY_S)
-
-    async def maintain_tables(self, at_ms: int) -> None:
-        """Create partitions, apply retention and make hourly roll-ups as of at_ms (Unix time)."""
-        async with self._database.pool.connection() as connection:
-            await partitions.create_partitions(connection, partitions.present_and_next(at_ms) - self._partitions)
-        self._partitions |= partitions.present_and_next(at_ms)
-        await self._hourly.roll_up(at_ms)
-        retain_ms = dict.fromkeys(partitions.PARTITION_WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
-        for table in ("telemetry_chunk", "telemetry_flows", "telemetry_classes"):
-            retain_ms[table] = self._config.retention_days * _DAY_MS
-        async with self._database.pool.connection() as connection:
-            on_disk = sum((await evidence.sizes(connection)).values())
-        self._partitions -= await partitions.drop_surplus(
-            self._database, at_ms, retain_ms=retain_ms, most_bytes=self._config.retention_bytes - on_disk
-        )
-        share = self._config.retention_bytes * evidence.EVIDENCE_SHARE
-        if on_disk > share and at_ms - self._evidence_checked_ms >= _CHECK_EVIDENCE_EVERY_MS:
-            self._evidence_checked_ms = at_ms
-            await evidence.delete_surplus(self._database, share)

@@ -1,0 +1,175 @@
+"""Several backends on one database: who is alive, who leads, and that a leader of the past cannot write."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import text
+from tests.support.polling import PATIENCE_S
+
+from coresteer.background import cancel
+from coresteer.db import Database
+from coresteer.errors import DeposedError
+from coresteer.replicas.leadership import Leadership
+from coresteer.replicas.membership import Membership
+from coresteer.replicas.repository import fence
+
+
+@dataclass
+class Task:
+    """A feature of the leader that writes whenever the test lets it, and says what came of it."""
+
+    database: Database
+    starts: int = 0
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    outcome: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.starts += 1
+        self._tasks = [asyncio.create_task(self._run())]
+        self.started.set()
+
+    async def stop(self) -> None:
+        await cancel(self._tasks)
+        self.started.clear()
+        self.stopped.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self.go.wait()
+            self.go.clear()
+            for write in (self.by_session, self.by_connection):
+                try:
+                    await write()
+                    await self.outcome.put("written")
+                except DeposedError:
+                    await self.outcome.put("deposed")
+
+    async def by_session(self) -> None:
+        async with self.database.session() as session:
+            await session.execute(text("INSERT INTO audit_export VALUES (gen_random_uuid()::text, 1)"))
+
+    async def by_connection(self) -> None:
+        async with self.database.connection() as connection:
+            await connection.execute("INSERT INTO audit_export VALUES (gen_random_uuid()::text, 1)")
+
+    async def writes(self) -> list[str]:
+        """What came of a write by either way."""
+        self.go.set()
+        async with asyncio.timeout(PATIENCE_S):
+            return [await self.outcome.get(), await self.outcome.get()]
+
+
+@dataclass
+class Replica:
+    """A backend of which only membership and leadership run, and only when the test says so."""
+
+    membership: Membership
+    leadership: Leadership
+    task: Task
+
+
+@asynccontextmanager
+async def replica(database: Database, name: str) -> AsyncIterator[Replica]:
+    membership = Membership(database, name, "0")
+    task = Task(database)
+    leadership = Leadership(membership, [task])
+    await membership.join()
+    await leadership.start()
+    try:
+        yield Replica(membership, leadership, task)
+    finally:
+        await leadership.stop()
+        await membership.stop()
+
+
+async def silence(database: Database, membership: Membership) -> None:
+    """A minute goes by for the database in which a replica has not renewed its heartbeat."""
+    async with database.pool.connection() as connection:
+        await connection.execute(
+            "UPDATE replica SET heartbeat_at = heartbeat_at - interval '1 minute' WHERE id = %s", (membership.id,)
+        )
+
+
+async def rows(database: Database) -> int:
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute("SELECT count(*) FROM audit_export")
+        return int((await cursor.fetchone() or (0,))[0])
+
+
+async def test_the_first_leads_at_once_and_the_next_when_it_stops(database: Database) -> None:
+    async with replica(database, "second") as second:
+        await second.membership.stop()  # so that the first has the smaller id and nobody leads
+        async with replica(database, "first") as first:
+            assert first.task.starts == 1
+            await second.membership.renew()
+            assert second.membership.token is None
+            assert [each.name for each in second.membership.others] == ["first"]
+        await second.membership.renew()
+        assert second.membership.others == []
+        assert second.membership.summary()[0] is not None
+
+
+async def test_a_leader_that_was_frozen_cannot_write_after_another_has_taken_over(database: Database) -> None:
+    async with replica(database, "frozen") as frozen, replica(database, "next") as other:
+        assert await frozen.task.writes() == ["written", "written"]
+        token = frozen.membership.token
+        await silence(database, frozen.membership)
+        await other.membership.renew()
+        async with asyncio.timeout(PATIENCE_S):
+            await other.task.started.wait()
+        assert other.membership.token == (token or 0) + 1
+        before = await rows(database)
+        assert frozen.membership.token == token, "it has not noticed yet"
+        assert await frozen.task.writes() == ["deposed", "deposed"]
+        assert await rows(database) == before
+        assert await other.task.writes() == ["written", "written"]
+        await frozen.membership.renew()
+        async with asyncio.timeout(PATIENCE_S):
+            await frozen.task.stopped.wait()
+        assert frozen.membership.token is None
+
+
+async def test_a_leader_whose_lease_has_lapsed_starts_anew_although_nobody_took_it(database: Database) -> None:
+    async with replica(database, "alone") as alone:
+        token = alone.membership.token
+        await silence(database, alone.membership)
+        assert await alone.task.writes() == ["deposed", "deposed"]
+        await alone.membership.renew()
+        async with asyncio.timeout(PATIENCE_S):
+            await alone.task.stopped.wait()
+        assert alone.membership.token == (token or 0) + 1
+        async with asyncio.timeout(PATIENCE_S):
+            await alone.task.started.wait()
+        assert alone.task.starts == 2
+        assert await alone.task.writes() == ["written", "written"]
+
+
+async def test_nobody_takes_over_between_a_leaders_check_and_its_commit(database: Database) -> None:
+    async with replica(database, "leader") as leader, replica(database, "waiting") as other:
+        assert leader.membership.token is not None
+        held = fence(leader.membership.id, leader.membership.token)
+        async with database.pool.connection() as connection:
+            await connection.execute("INSERT INTO audit_export VALUES ('between', 1)")
+            cursor = await connection.execute(held.query, held.parameters)
+            assert await cursor.fetchone() == (True,)
+            await silence(database, leader.membership)
+            await other.membership.renew()
+            assert other.membership.token is None
+        await other.membership.renew()
+        assert other.membership.token is not None
+
+
+async def test_a_replica_that_was_removed_as_gone_is_alive_again_under_its_id(database: Database) -> None:
+    async with replica(database, "back") as back, replica(database, "other") as other:
+        async with database.pool.connection() as connection:
+            await connection.execute("DELETE FROM replica WHERE id = %s", (back.membership.id,))
+        await other.membership.renew()
+        assert other.membership.others == []
+        await back.membership.renew()
+        await other.membership.renew()
+        assert [each.id for each in other.membership.others] == [back.membership.id]
