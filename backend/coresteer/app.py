@@ -63,20 +63,25 @@ from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
+from coresteer.presence.locations import Locations
 from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.service import Presence
 from coresteer.proof.context import ProofContext
 from coresteer.proof.endpoints import router as proof_router
 from coresteer.proof.monitor import ProofMonitor, held_out
 from coresteer.quotas import Quotas, quotas_of
+from coresteer.relayed_events import AFTER_A_GAP, relayed_events
 from coresteer.replicas import membership as replicas
+from coresteer.replicas import relay
 from coresteer.replicas.leadership import Leadership
 from coresteer.replicas.listener import Listener
 from coresteer.replicas.membership import Membership
+from coresteer.replicas.relay import Relay
 from coresteer.reports.endpoints import router as reports_router
 from coresteer.simulated_nodes.endpoints import router as simulated_nodes_router
 from coresteer.simulated_nodes.service import SimulatedFleet
 from coresteer.simulation import endpoints as simulation
-from coresteer.simulation.runner import SimulationRunner
+from coresteer.simulation.runner import AbandonedStudies, SimulationRunner
 from coresteer.simulation.swf import MAX_BYTES as MAX_TRACE_BYTES
 from coresteer.stops.endpoints import router as stops_router
 from coresteer.telemetry.endpoints import router as telemetry_router
@@ -114,12 +119,19 @@ log = logging.getLogger("coresteer")
 
 def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     """Construct the features that live as long as the application, on its state."""
-    bus, connections, registry = Bus(), Connections(), NodeRegistry()
+    bus = Bus()
+    app.state.membership = membership = Membership(database, f"{socket.gethostname()}:{config.port}", VERSION)
+    locations = Locations(lambda: membership.id, membership.is_alive)
+    connections, registry = Connections(locations, membership.name_of), NodeRegistry(locations)
+    app.state.presence = presence = Presence(
+        database, bus, membership=membership, connections=connections, registry=registry, locations=locations
+    )
 
     def skew_ms(node_id: int) -> float | None:
         return registry.get(node_id).clock_skew_ms
 
-    app.state.quotas = quotas = Quotas(database, quotas_of(config))
+    app.state.quotas = quotas = Quotas(database, quotas_of(config), backends=lambda: 1 + len(membership.others))
+    app.state.login_limit = LoginRateLimit(backends=lambda: 1 + len(membership.others))
     ingest = Ingest(database, connections, config, skew_ms, quotas)
     app.state.changes = ChangeContext(database, connections, bus)
     app.state.observer = Observer(database, bus, registry, ingest)
@@ -145,8 +157,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         database, bus, connections, registry, publisher, app.state.changes, app.state.prometheus.read
     )
     app.state.runner = ExperimentRunner(app.state.experiments)
-    app.state.simulations = SimulationRunner(database)
-    app.state.membership = membership = Membership(database, f"{socket.gethostname()}:{config.port}", VERSION)
+    app.state.simulations = SimulationRunner(database, membership)
     app.state.leadership = Leadership(
         membership,
         [
@@ -154,13 +165,23 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
             app.state.proof_monitor,
             app.state.runner,
             Maintenance(database, config, ingest.hourly),
+            AbandonedStudies(database, membership),
         ],
     )
-    app.state.listener = Listener(database, {replicas.CHANNEL: lambda _: membership.wake()}, membership.wake)
+    app.state.relay = Relay(database, bus, membership, relayed=relayed_events(database), gap=AFTER_A_GAP)
+
+    def catch_up() -> None:
+        membership.wake()
+        app.state.relay.deliver_gap()
+
+    channels = {replicas.CHANNEL: lambda _: membership.wake(), relay.CHANNEL: app.state.relay.receive}
+    app.state.listener = Listener(database, channels, catch_up)
     app.state.simulated_fleet = SimulatedFleet(database, bus, registry, quotas, config)
     app.state.audit_export = AuditExport(database, config.audit_export) if config.audit_export else None
     app.state.agents = GatewayContext(
         agents=BatchLoader(partial(nodes.identify_agents, database, timedelta(days=config.key_expiry_days))),
+        epochs=BatchLoader(presence.announce),
+        presence=presence,
         trust=app.state.trust,
         keys=KeyRotation(database, timedelta(days=config.key_rotation_days)),
         bus=bus,
@@ -185,8 +206,8 @@ async def _start_features(app: FastAPI) -> None:
     """Migrate the database, then start the features."""
     await app.state.database.migrate()
     await app.state.when_ready(app.state.database)
-    await app.state.simulations.start()
     await app.state.membership.join()
+    await app.state.presence.load()
     # nothing below fails, so that a retry starts nothing twice
     app.state.trust.start()
     app.state.agents.keys.start()
@@ -200,6 +221,8 @@ async def _start_features(app: FastAPI) -> None:
     app.state.live.start()
     app.state.membership.start()
     app.state.listener.start()
+    app.state.presence.start()
+    app.state.relay.start()
     await app.state.leadership.start()
     if app.state.audit_export is not None:
         app.state.audit_export.start()
@@ -214,6 +237,8 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.live.stop()
     await app.state.simulations.stop()
     await app.state.listener.stop()
+    await app.state.relay.stop()
+    await app.state.presence.stop()
     await app.state.leadership.stop()
     await app.state.observer.stop()
     await app.state.agents.publisher.stop()
@@ -291,7 +316,6 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
     app.state.when_ready = when_ready
     app.state.is_ready = False
     app.state.failure = None
-    app.state.login_limit = LoginRateLimit()
     errors.install_error_handlers(app)
     for router in (health_router, auth_router, audit_router, *_FEATURE_ROUTERS):
         app.include_router(router)

@@ -1,7 +1,7 @@
-"""In-process publish and subscribe of events. Those defined here carry ids only; features define the others."""
+"""Publish and subscribe of events. Those defined here carry ids only; features define the others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -35,17 +35,30 @@ class PoliciesEvent(Event):
     node_id: int | None
 
 
+@dataclass(frozen=True)
+class LocationsEvent(Event):
+    """Agents have connected to a backend or disconnected; the table node_presence says which."""
+
+
 class Bus:
-    """In-process publish and subscribe.
+    """Publish and subscribe in this process.
 
     Publishing never blocks: a subscriber that is too slow loses its oldest events.
+    relay: is called with each published event, to pass it on to other backends.
     """
 
     def __init__(self) -> None:
         self._subscribers: set[asyncio.Queue[Event]] = set()
+        self.relay: Callable[[Event], None] | None = None
 
     def publish(self, event: Event) -> None:
-        """Queue an event for every subscriber, without waiting."""
+        """Queue an event for every subscriber of every backend, without waiting."""
+        self.deliver(event)
+        if self.relay is not None:
+            self.relay(event)
+
+    def deliver(self, event: Event) -> None:
+        """Queue an event for every subscriber in this process, without waiting."""
         for queue in self._subscribers:
             if queue.full():
                 queue.get_nowait()

@@ -100,6 +100,12 @@ class NodeDisconnected(Problem):
     status, slug, title = 503, "node-away", "The node is not connected"
 
 
+class NodeElsewhere(NodeDisconnected):
+    """503: the node's agent is connected to another backend, and this one cannot send it anything."""
+
+    status, slug, title = 503, "node-elsewhere", "The node is connected to another backend"
+
+
 class DatabaseUnavailable(Problem):
     """503: PostgreSQL cannot be reached."""
 

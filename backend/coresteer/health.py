@@ -1,6 +1,7 @@
-"""Whether the backend runs and can do its work: /livez, /readyz and /api/health."""
+"""Whether the backend runs and can do its work: /livez, /readyz, /api/health; the backends of the database."""
 
 import os
+from datetime import datetime
 from importlib import metadata
 from statistics import median
 from typing import Literal
@@ -8,9 +9,11 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
+from coresteer.auth.dependencies import Admin
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.presence.registry import NodeRegistry
+from coresteer.replicas.repository import list_replicas
 
 VERSION = metadata.version("coresteer")
 MIN_FREE_BYTES = 48 * 1024**2
@@ -51,6 +54,23 @@ class HealthResponse(BaseModel):
     database: Literal["ok", "away"]
     version: str
     reasons: list[Reason]
+
+
+class Backend(BaseModel):
+    """A backend on this database.
+
+    name: its host and port. silent_s: since its last heartbeat; is_alive: less than 15 s. leads: it runs rollouts,
+    experiments, the proof of policies and retention. answered: it answered this request.
+    """
+
+    id: int
+    name: str
+    version: str
+    started_at: datetime
+    silent_s: float
+    is_alive: bool
+    leads: bool
+    answered: bool
 
 
 class Readiness:
@@ -129,6 +149,27 @@ async def readyz(request: Request, response: Response) -> ReadyResponse:
     if reasons:
         response.status_code = 503
     return ReadyResponse(status="not-ready" if reasons else "ready", reasons=reasons)
+
+
+@router.get("/api/backends")
+async def list_backends(request: Request, _: Admin) -> list[Backend]:
+    """Return all backends on this database, the oldest first; those that have been gone for an hour are removed."""
+    database: Database = request.app.state.database
+    async with database.pool.connection() as connection:
+        found = await list_replicas(connection)
+    return [
+        Backend(
+            id=each.id,
+            name=each.name,
+            version=each.version,
+            started_at=each.started_at,
+            silent_s=each.silent_s,
+            is_alive=each.alive,
+            leads=each.leads,
+            answered=each.id == request.app.state.membership.id,
+        )
+        for each in found
+    ]
 
 
 @router.get("/api/health")

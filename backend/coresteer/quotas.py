@@ -59,6 +59,13 @@ class Quota:
     bytes_per_s: float
     bytes: int = _AT_ONCE_BYTES
 
+    def share(self, backends: int) -> "Quota":
+        """Return the part of one of several backends, rounded up; together they admit little more than the quota."""
+        if backends == 1:
+            return self
+        rows, size = -(-self.rows // backends), -(-self.bytes // backends)
+        return Quota(rows, self.rows_per_s / backends, self.bytes_per_s / backends, size)
+
 
 def quotas_of(config: Config) -> dict[Stored, Quota]:
     """Return the quota of each kind. Over the retention period one node fills at most three quarters of the budget.
@@ -101,11 +108,16 @@ class Usage:
 
 @dataclass
 class Quotas:
-    """The quotas of all peers, in memory. When one is exceeded, it is recorded in the audit log, at most hourly."""
+    """The quotas of all peers, in memory. When one is exceeded, it is recorded in the audit log, at most hourly.
+
+    Of several backends, each grants a user its share. An agent is connected to one of them at a time, and its quota
+    becomes available again only there, so that it gains nothing by moving. backends: how many are alive.
+    """
 
     database: Database
     limits: dict[Stored, Quota]
     clock: Callable[[], float] = time.monotonic
+    backends: Callable[[], int] = lambda: 1
     _usage: dict[tuple[Peer, Stored], Usage] = field(default_factory=dict)
     _exceeded: list[tuple[Peer, Stored]] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -123,6 +135,8 @@ class Quotas:
     def admit(self, peer: Peer, stored: Stored, size: int, rows: int = 1) -> bool:
         """Count rows of size bytes in all; return False, and count them as rejected, if they exceed the quota."""
         quota, now = self.limits[stored], self.clock()
+        if peer.kind == "user":
+            quota = quota.share(self.backends())
         usage = self._usage.get((peer, stored))
         if usage is None:
             usage = self._usage[peer, stored] = Usage(quota.rows, quota.bytes, now)
@@ -142,6 +156,12 @@ class Quotas:
             usage.audited_s = now
             self._exceeded.append((peer, stored))
         return False
+
+    def resume(self, peer: Peer) -> None:
+        """Note that a node has connected: while it was not connected here, nothing became available again."""
+        for stored in Stored:
+            if (usage := self._usage.get((peer, stored))) is not None:
+                usage.at_s = self.clock()
 
     def sentence(self, stored: Stored) -> str:
         """Return why something of this kind was rejected, and what to do about it."""

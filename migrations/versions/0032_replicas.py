@@ -42,6 +42,9 @@ def upgrade() -> None:
     );
     CREATE INDEX node_presence_changed_in_idx ON node_presence (changed_in);
 
+    -- NULL: of a backend from before, which has ended
+    ALTER TABLE simulation ADD COLUMN replica_id bigint;
+
     -- several rows an hour: each backend adds its own, and only those that the leader has read are deleted
     CREATE TABLE telemetry_hour_due (
         id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -57,6 +60,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("""
     DROP TABLE telemetry_hour_due;
+    ALTER TABLE simulation DROP COLUMN replica_id;
     DROP TABLE node_presence;
     DROP SEQUENCE node_presence_epoch;
     DROP TABLE lease;

@@ -60,6 +60,7 @@ class World:
     got: list[ToAgent] = field(default_factory=list)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     stream: str = "s"
+    epoch: int = 1
     host: str = "127.0.0.1"
     obeys_stops: bool = True
 

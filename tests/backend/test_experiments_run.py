@@ -26,7 +26,7 @@ from tests.support.polling import PATIENCE_S
 from coresteer.audit.tables import AuditRow
 from coresteer.experiments import service
 from coresteer.experiments.context import ExperimentContext
-from coresteer.experiments.events import ExperimentEvent
+from coresteer.experiments.events import ExperimentEvent, QueueEvent
 from coresteer.experiments.run_loop import RunLoop
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
@@ -310,7 +310,7 @@ async def test_the_next_experiment_gets_its_agents_messages_even_while_the_last_
     async def late(context: ExperimentContext, experiment_id: int) -> None:
         await publish(context, experiment_id)
         if asyncio.current_task() is loop and (await node.get(first["id"]))["ended_at"] is not None:
-            context.wake.set()
+            context.bus.publish(QueueEvent())
             await node.until(second_begins)
 
     monkeypatch.setattr(service, "publish", late)

@@ -24,6 +24,7 @@ class Peer:
     """A connection of which only what is said through it matters."""
 
     stream: str = "s1"
+    epoch: int = 1
     host: str = "127.0.0.1"
     obeys_stops: bool = True
     said: list[ToAgent] = field(default_factory=list)

@@ -100,7 +100,7 @@ async def is_paused(proven: Proven, _: ProofEpisodeRow) -> None:
 
 
 async def disconnects_between_two_checks(proven: Proven, _: ProofEpisodeRow) -> None:
-    proven.node.backend.app.state.registry.get(proven.node_id).connections += 1
+    proven.node.backend.app.state.registry.get(proven.node_id).epoch += 1
 
 
 async def is_left_alone_by_the_backend(proven: Proven, _: ProofEpisodeRow) -> None:
@@ -152,7 +152,7 @@ async def test_a_check_that_is_late_between_two_switches_excludes_nothing(proven
 
 async def test_a_policy_that_an_agent_has_just_put_in_force_again_is_not_held_out(proven: Proven) -> None:
     episode = await proven.planned()
-    proven.node.backend.app.state.registry.get(proven.node_id).connections += 1
+    proven.node.backend.app.state.registry.get(proven.node_id).epoch += 1
     for seconds in (-BLOCK_S + 5, 1):  # in force for less than a block before
         proven.now = datetime.fromtimestamp(episode.start_s + seconds, UTC)
         await proven.monitor.check(proven.now)

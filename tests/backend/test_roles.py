@@ -46,6 +46,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/classes/history?figure=f&{RANGE}", None, "viewer", 404),
     ("POST", f"{NODE}/classes/match", {"spec": GRADED}, "viewer", 404),
     ("GET", "/api/storage", None, "admin", 200),
+    ("GET", "/api/backends", None, "admin", 200),
     ("GET", "/api/application-metrics", None, "viewer", 200),
     ("POST", "/api/application-metrics", {"name": "p99"}, "admin", 422),
     ("DELETE", APPLICATION_METRIC, None, "admin", 404),
@@ -172,6 +173,7 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
                 "/api/application-metrics",
                 "/api/coalescing",
                 "/api/storage",
+                "/api/backends",
                 "/api/stops",
                 "/api/suggestions",
             )

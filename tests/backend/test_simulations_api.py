@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.backend.conftest import Backend, Client, running_backend
+from tests.support.polling import poll_async
 
 from coresteer.db import Database
 from coresteer.simulation.results import Result
@@ -153,6 +154,13 @@ async def test_a_study_that_the_backend_left_running_has_failed_and_keeps_its_ru
         run = {"cell": cell, "seed": 1, "result": result}
         session.add(SimulationRunRow(simulation_id=row.id, number=1, run=run))
     async with running_backend(database_url) as restarted:
-        found = (await (await restarted.client("viewer")).get(f"/api/simulations/{row.id}")).json()
+        viewer = await restarted.client("viewer")
+
+        async def ended() -> dict[str, Any] | None:  # Any: JSON
+            found: dict[str, Any] = (await viewer.get(f"/api/simulations/{row.id}")).json()
+            return None if found["state"] == "running" else found
+
+        await poll_async(ended)
+        found = await ended() or {}
     assert (found["state"], found["sentence"], found["runs_done"]) == ("failed", INTERRUPTED, 1)
     assert found["cells"][0]["low_s"] is None

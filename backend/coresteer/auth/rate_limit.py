@@ -15,11 +15,13 @@ _MOST_KEYS = 10_000
 class LoginRateLimit:
     """Limit of failed logins in the last five minutes, per address and per user and address; in memory.
 
-    Failures count per user and address, so that nobody can lock a user out from another address.
+    Failures count per user and address, so that nobody can lock a user out from another address. Of several backends,
+    each permits its share, rounded up. backends: how many are alive.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, backends: Callable[[], int] = lambda: 1) -> None:
         self._clock = clock
+        self._backends = backends
         self._failures: dict[tuple[str, ...], deque[float]] = {}
 
     def record_attempt(self, username: str, address: str) -> None:
@@ -29,7 +31,7 @@ class LoginRateLimit:
         """
         for key, most in self._keys(username, address):
             failures = self._recent(key)
-            if len(failures) >= most:
+            if len(failures) >= -(-most // self._backends()):
                 wait_s = int(failures[0] + WINDOW_S - self._clock()) + 1
                 raise TooManyRequests(
                     f"Too many failed attempts to sign in. Try again in {wait_s} seconds.", retry_after_s=wait_s

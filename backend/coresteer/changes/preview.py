@@ -26,6 +26,7 @@ async def preview(
     *,
     identity: Identity,
     connected: bool,
+    elsewhere: str | None = None,
     rates: Sequence[Rates],
     flows: FlowsMessage | None = None,
 ) -> PreviewResponse:
@@ -46,6 +47,7 @@ async def preview(
         found.plan,
         role=identity.role,
         connected=connected,
+        elsewhere=elsewhere,
         others=await repository.open_changes(session, [node_id]),
     )
     # takes tens of milliseconds for 256 CPUs and 600 interrupts; a thread keeps the event loop responsive

@@ -27,7 +27,7 @@ from coresteer.changes.schemas import Change, ChangeRequest
 from coresteer.changes.serialize import to_schema
 from coresteer.changes.service import get_change
 from coresteer.changes.tables import ChangeRow
-from coresteer.errors import Conflict, Invalid, NodeDisconnected, Problem
+from coresteer.errors import Conflict, Invalid, NodeDisconnected, NodeElsewhere, Problem
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
@@ -92,6 +92,8 @@ async def _store_new(
     on_record = _problems_on_record(context, identity, "change.apply", target=target, node_id=node_id, result="refused")
     async with on_record, context.database.session() as session:
         validation.check_plan(plan)
+        if (elsewhere := context.connections.elsewhere(node_id)) is not None:
+            raise NodeElsewhere(elsewhere)
         node = await find_node(session, node_id)
         await repository.lock_node(session, node_id)
         found = validation.check_against_node(validation.view_of_node(node, flows), plan)

@@ -36,15 +36,18 @@ def view_of_node(node: NodeRow, flows: FlowsMessage | None = None) -> View:
 
 
 def blocked_because(
-    node: NodeRow, plan: Plan, *, role: Role, connected: bool, others: Sequence[ChangeRow]
+    node: NodeRow, plan: Plan, *, role: Role, connected: bool, others: Sequence[ChangeRow], elsewhere: str | None = None
 ) -> str | None:
-    """Return why a valid plan cannot be applied now, None if it can. others: the node's open changes."""
+    """Return why a valid plan cannot be applied now, None if it can.
+
+    others: the node's open changes. elsewhere: why its agent, which is connected, cannot be reached.
+    """
     if role is Role.VIEWER:
         return "Changing a node needs the role operator; yours is viewer."
     if not plan.actions:
         return "There is nothing to do: every setting already has the desired value."
-    if not connected:
-        return f"{node.name} is disconnected; a change needs its agent connected."
+    if elsewhere is not None or not connected:
+        return elsewhere or f"{node.name} is disconnected; a change needs its agent connected."
     hello = msgspec.convert(node.hello, Hello) if node.hello is not None else None
     if hello is None or hello.mode != "control":
         reason = hello.observe_reason if hello is not None else None

@@ -1,7 +1,6 @@
 """The parts of the application that experiments use; stored in app.state.experiments."""
 
-import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from coresteer.application_metrics.reading import ReadMetric
 from coresteer.bus import Bus
@@ -14,10 +13,7 @@ from coresteer.presence.registry import NodeRegistry
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """The parts of the application that experiments use.
-
-    wake: set when the queued and running experiments may have changed.
-    """
+    """The parts of the application that experiments use."""
 
     database: Database
     bus: Bus
@@ -26,4 +22,3 @@ class ExperimentContext:
     publisher: PolicyPublisher
     changes: ChangeContext
     read_application_metric: ReadMetric
-    wake: asyncio.Event = field(default_factory=asyncio.Event)

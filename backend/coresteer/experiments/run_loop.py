@@ -69,7 +69,7 @@ class RunLoop:
             context, self._definition, self.state, timeouts, activity=row.activity, applications=self._applications
         )
         for node_id in names:
-            self.state.set_connected(node_id, connected=context.connections.is_connected(node_id))
+            self.state.set_connected(node_id, connected=context.connections.get(node_id) is not None)
 
     async def run(self) -> None:
         """Run the experiment; return when it has ended or its node was deleted."""

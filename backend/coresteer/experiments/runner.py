@@ -14,6 +14,7 @@ from coresteer.changes.events import ChangeEvent
 from coresteer.errors import DeposedError, is_database_unavailable
 from coresteer.experiments import repository, service
 from coresteer.experiments.context import ExperimentContext
+from coresteer.experiments.events import QueueEvent
 from coresteer.experiments.next_step import startable_experiments
 from coresteer.experiments.run_loop import RunLoop
 from coresteer.experiments.schemas import ExperimentState
@@ -38,6 +39,7 @@ class ExperimentRunner:
         self._context = context
         self._by_node: dict[int, RunLoop] = {}
         self._loops: dict[int, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -45,7 +47,7 @@ class ExperimentRunner:
         self._by_node.clear()
         self._loops.clear()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
-        self._context.wake.set()
+        self._wake.set()
 
     async def stop(self) -> None:
         """Cancel all tasks. Agents roll back by themselves; the next start resumes from the rows."""
@@ -75,6 +77,8 @@ class ExperimentRunner:
         with self._context.bus.subscribe() as events:
             async for event in events:
                 match event:
+                    case QueueEvent():
+                        self._wake.set()
                     case ChangeEvent(change) if (loop := self._by_node.get(change.node_id)) is not None:
                         loop.state.handle_change(change)
                     case InventoryEvent(node_id) if (loop := self._by_node.get(node_id)) is not None:
@@ -82,8 +86,8 @@ class ExperimentRunner:
 
     async def _run(self) -> None:
         while True:
-            await self._context.wake.wait()
-            self._context.wake.clear()
+            await self._wake.wait()
+            self._wake.clear()
             try:
                 await self._start_queued()
             except DeposedError as deposed:
@@ -92,7 +96,7 @@ class ExperimentRunner:
                 if not is_database_unavailable(error):
                     log.exception("The queue of experiments could not be read; retrying.")
                 await asyncio.sleep(_RETRY_S)
-                self._context.wake.set()
+                self._wake.set()
 
     async def _start_queued(self) -> None:
         """Start the experiments that can start, and let running ones read their rows again, e.g. after a cancel."""
@@ -109,7 +113,7 @@ class ExperimentRunner:
         for loop in self._by_node.values():
             loop.state.changed.set()
         if unreadable:
-            self._context.wake.set()  # experiments that were queued behind these may start
+            self._wake.set()  # experiments that were queued behind these may start
         for experiment_id in [*started, *unreadable]:
             await service.publish(self._context, experiment_id)
 
@@ -143,7 +147,7 @@ class ExperimentRunner:
                 if self._by_node.get(node_id) is loop:  # else the next experiment of the node has started already
                     del self._by_node[node_id]
                     self._context.publisher.lease(node_id, [])
-        self._context.wake.set()
+        self._wake.set()
 
 
 async def _node_names(session: AsyncSession, row: ExperimentRow) -> dict[int, str]:

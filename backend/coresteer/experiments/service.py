@@ -14,11 +14,12 @@ from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.changes.validation import view_of_node
+from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.experiments import repository, schedule, serialize, validation
 from coresteer.experiments.arm_config import all_levels, changes_nothing, runs_on_both_nodes
 from coresteer.experiments.context import ExperimentContext
-from coresteer.experiments.events import ExperimentEvent
+from coresteer.experiments.events import ExperimentEvent, QueueEvent
 from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import (
     Experiment,
@@ -92,6 +93,13 @@ async def summary(session: AsyncSession, experiment_id: int) -> ExperimentSummar
     """Return the list entry of one experiment, None if it does not exist."""
     row = await repository.find_experiment(session, experiment_id)
     return None if row is None else (await _summaries(session, [row]))[0]
+
+
+async def events_of(database: Database, experiment_ids: Sequence[int]) -> list[ExperimentEvent]:
+    """Return the events that say what state these experiments are in now."""
+    async with database.session() as session:
+        found = [await summary(session, experiment_id) for experiment_id in experiment_ids]
+    return [ExperimentEvent(each) for each in found if each is not None]
 
 
 async def _summaries(session: AsyncSession, rows: Sequence[ExperimentRow]) -> list[ExperimentSummary]:
@@ -170,7 +178,7 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
         await session.flush()
         audit(session, identity.username, "experiment.start", row)
         experiment = await get_experiment(session, row.id)
-    context.wake.set()
+    context.bus.publish(QueueEvent())
     await publish(context, experiment.id)
     return experiment
 
@@ -196,7 +204,7 @@ async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str, 
         audit(session, actor, "experiment.cancel", row)
         await session.flush()
         experiment = await get_experiment(session, experiment_id)
-    context.wake.set()
+    context.bus.publish(QueueEvent())
     await publish(context, experiment_id)
     return experiment
 
@@ -305,6 +313,8 @@ def _blocked_because(
     if role is Role.VIEWER:
         return "Starting an experiment requires the role operator; yours is viewer."
     for row in [node] if peer is None else [node, peer]:
+        if (elsewhere := context.connections.elsewhere(row.id)) is not None:
+            return elsewhere
         if not context.connections.is_connected(row.id):
             return f"{row.name} is disconnected; an experiment requires its agent to be connected."
         if row.id in stopped:

@@ -30,7 +30,7 @@ def _summary(row: NodeRow, registry: NodeRegistry, open_changes: int) -> NodeSum
         id=row.id,
         name=row.name,
         simulated=row.simulated,
-        health=state.health(seen_before=row.last_seen_at is not None),
+        health=registry.health(row.id, seen_before=row.last_seen_at is not None),
         mode=hello.get("mode"),
         observe_reason=hello.get("observe_reason"),
         agent_version=hello.get("agent_version"),

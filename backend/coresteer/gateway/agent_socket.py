@@ -22,7 +22,9 @@ from coresteer.gateway.throttle import Throttle
 from coresteer.gateway.validation import Arrival, validate
 from coresteer.nodes import repository
 from coresteer.nodes.service import hash_key
+from coresteer.presence.locations import Announcement
 from coresteer.presence.registry import NodeState
+from coresteer.quotas import Peer
 from coresteer.telemetry.repository import StreamPosition
 from coresteer.telemetry.sample_buffer import SampleBuffer
 from coresteer.telemetry.service import TRY_AGAIN_LATER, now_ms
@@ -79,6 +81,7 @@ class _AgentConnection:
     stream = ""
     rotates_keys = False
     obeys_stops = False
+    epoch = 0
 
     def __init__(self, websocket: WebSocket, services: GatewayContext) -> None:
         self._websocket = websocket
@@ -171,8 +174,13 @@ class _AgentConnection:
         hello = await self._hello()
         s = self._services
         queries = await s.state_queries.get(identity.node_id) or []
+        announcement = Announcement(identity.node_id, hello.stream, self.host, hello.interval_s, hello.obeys_stops)
+        epoch = await s.epochs.get(announcement)
+        if epoch is None:
+            raise Refused(CloseCode.REPLACED, "Another connection with this node's key replaced this one.")
+        self.epoch = epoch
         if self._is_closing():  # the key was revoked meanwhile
-            return
+            return s.presence.end(identity.node_id, epoch)
         state = s.registry.get_or_create(identity.node_id)
         self.stream, self.rotates_keys, self.obeys_stops = hello.stream, hello.rotates_keys, hello.obeys_stops
         s.connections.register(identity.node_id, self)
@@ -180,9 +188,9 @@ class _AgentConnection:
             identity.node_id, hello.stream, StreamPosition(identity.stream, identity.acked_seq, identity.rejected)
         )
         try:
-            state.connected, state.interval_s = True, hello.interval_s
+            s.quotas.resume(Peer("node", identity.node_id))
+            state.connected, state.interval_s, state.epoch = True, hello.interval_s, epoch
             self._correction_ms = state.clock_correction_ms = correction_of(hello.time_ms, now_ms())
-            state.connections += 1
             if may_store(s, identity.node_id, encode(hello)):
                 s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
@@ -202,6 +210,7 @@ class _AgentConnection:
                 if message is not None:
                     await self._handle(identity.node_id, state, buffer, message, frame)
         finally:
+            s.presence.end(identity.node_id, epoch)
             if s.connections.unregister(identity.node_id, self):
                 state.connected = False
                 s.ingest.close_buffer(buffer)
@@ -288,11 +297,11 @@ class _AgentConnection:
                 self._handle_reply(state, message)
             case TasksMessage(_, tasks):
                 state.tasks = tasks
-                self._services.bus.publish(InventoryEvent(node_id))
+                self._services.bus.deliver(InventoryEvent(node_id))
             case FlowsMessage():
                 state.flows = message
                 self._services.snapshots.add_flows(node_id, message)
-                self._services.bus.publish(PoliciesEvent(node_id))
+                self._services.bus.deliver(PoliciesEvent(node_id))
             case ClassesMessage():
                 state.add_classes(message)
                 self._services.class_reports.add_report(node_id, message)

@@ -15,7 +15,9 @@ from coresteer.nodes import repository
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
+from coresteer.presence.locations import Announcement
 from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.service import Presence
 from coresteer.quotas import Quotas
 from coresteer.telemetry.service import Ingest
 from coresteer_core.changes.report import ChangeMessage
@@ -26,13 +28,15 @@ from coresteer_core.protocol import DecisionMessage, StoppedMessage, ToAgent
 class GatewayContext:
     """The parts of the application that a connection to an agent uses; stored in app.state.agents.
 
-    agents: identities by the hash of their key. state_queries: by node, messages after Welcome that make its agent
-    report its open changes.
+    agents: identities by the hash of their key. epochs: of connections that begin. state_queries: by node, messages
+    after Welcome that make its agent report its open changes.
     """
 
     agents: BatchLoader[bytes, repository.AgentIdentity]
     trust: TrustWatch
     keys: KeyRotation
+    epochs: BatchLoader[Announcement, int]
+    presence: Presence
     state_queries: BatchLoader[int, list[ToAgent]]
     bus: Bus
     connections: Connections

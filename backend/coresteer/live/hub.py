@@ -203,7 +203,7 @@ class LiveHub:
         rows: list[FleetRow] = []
         for position, node_id in enumerate(ids):
             state = self._registry.get(node_id)
-            health = state.health(seen_before=self._seen_before.get(node_id, False))
+            health = self._registry.health(node_id, seen_before=self._seen_before.get(node_id, False))
             rows.append((node_id, health, state.latest_figures() if health is Health.LIVE else None))
             if position % _NODES_AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -57,7 +57,7 @@ async def overview(session: AsyncSession, registry: NodeRegistry, policy_id: int
     for node in sorted(nodes, key=lambda node: node.name):
         row = _on_node(node, policy, latest.get(node.node_id), held[node.node_id])
         if row.version is not None or row.settings or row.foreign:
-            row.connected = registry.get(node.node_id).connected
+            row.connected = registry.is_connected(node.node_id)
             row.moves, row.drifts = moves.get(node.node_id, 0), drifted[node.node_id]
             rows.append(row)
     in_force = [latest[row.node_id] for row in rows if row.version is not None and row.node_id in latest]

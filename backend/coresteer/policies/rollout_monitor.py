@@ -146,7 +146,7 @@ class RolloutMonitor:
         return None
 
     def _is_disconnected(self, rollout_id: int, node_id: int) -> bool:
-        if self._context.registry.get(node_id).connected:
+        if self._context.registry.is_connected(node_id):
             self._disconnected_since.pop((rollout_id, node_id), None)
             return False
         since = self._disconnected_since.setdefault((rollout_id, node_id), time.monotonic())

@@ -46,7 +46,7 @@ async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, 
             for attributes in await repository.node_attributes(session)
             if matches(body.selector, attributes)
         ]
-        connected = [node_id for node_id in nodes if context.registry.get(node_id).connected]
+        connected = [node_id for node_id in nodes if context.registry.is_connected(node_id)]
         if not connected:
             raise Conflict(
                 f"None of the {len(nodes)} nodes that the selector matches is connected; a rollout needs at least one."

@@ -1,9 +1,11 @@
 """Registry of the open connections to agents."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
-from coresteer.errors import NodeDisconnected
+from coresteer.errors import NodeDisconnected, NodeElsewhere
+from coresteer.presence.locations import Locations
 from coresteer_core.protocol import CloseCode, ToAgent
 
 
@@ -19,6 +21,10 @@ class AgentConnection(Protocol):
         """Return the address from which the agent is connected; empty where it is not known."""
 
     @property
+    def epoch(self) -> int:
+        """Return the epoch of the connection, greater than that of any earlier one of the node."""
+
+    @property
     def obeys_stops(self) -> bool:
         """Return whether the agent understands stops of enforcement."""
 
@@ -30,10 +36,14 @@ class AgentConnection(Protocol):
 
 
 class Connections:
-    """Open connections to agents by node id, one per node."""
+    """Open connections to agents by node id, one per node. backend_name: of another replica by its id."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, locations: Locations | None = None, backend_name: Callable[[int], str] = "number {}".format
+    ) -> None:
         self._connections: dict[int, AgentConnection] = {}
+        self._locations = locations or Locations()
+        self._backend_name = backend_name
 
     def register(self, node_id: int, connection: AgentConnection) -> None:
         """Add a node's connection and close an earlier one of the node, which may be half-open."""
@@ -50,16 +60,35 @@ class Connections:
         return True
 
     def is_connected(self, node_id: int) -> bool:
-        """Return whether the node's agent is connected."""
-        return node_id in self._connections
+        """Return whether the node's agent is connected, to this backend or to another one."""
+        return node_id in self._connections or self._locations.elsewhere(node_id) is not None
+
+    def elsewhere(self, node_id: int) -> str | None:
+        """Return why a node cannot be reached from here although its agent is connected; None if it can, or is not."""
+        location = None if node_id in self._connections else self._locations.elsewhere(node_id)
+        if location is None or location.replica_id is None:
+            return None
+        return (
+            f"The node's agent is connected to the backend {self._backend_name(location.replica_id)}, which this one "
+            "cannot pass commands to. Repeat the request there."
+        )
+
+    def node_ids(self) -> list[int]:
+        """Return the nodes whose agents are connected to this backend."""
+        return list(self._connections)
 
     def get(self, node_id: int) -> AgentConnection | None:
-        """Return the node's open connection, None if its agent is not connected."""
+        """Return the node's open connection to this backend, None if its agent is not connected to it."""
         return self._connections.get(node_id)
 
     async def send(self, node_id: int, message: ToAgent) -> None:
-        """Queue a message to a node's agent. Raises NodeDisconnected when it is not connected."""
+        """Queue a message to a node's agent.
+
+        Raises NodeDisconnected when it is not connected, NodeElsewhere when it is connected to another backend.
+        """
         connection = self._connections.get(node_id)
+        if (elsewhere := self.elsewhere(node_id)) is not None:
+            raise NodeElsewhere(elsewhere)
         if connection is None:
             raise NodeDisconnected("The node's agent is not connected; try again when the node is live.")
         connection.post(message)

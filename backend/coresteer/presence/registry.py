@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from coresteer.presence.locations import Locations
 from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.metrics import FLEET_METRICS, wrong_node_percent
@@ -27,7 +28,7 @@ MAX_POLICIES = 16
 class NodeState:
     """In-memory state of one node since the backend started. Times are monotonic seconds.
 
-    connections: how often its agent has connected.
+    connected: to this backend. epoch: of its agent's latest connection here.
     physical: names of its network devices that are hardware. recent: its intervals of the last ROUND_PERIOD_S, which
     policies evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
     clock_correction_ms: what is added to its times, because its clock is wrong. clock_skew_ms: how far its times are
@@ -35,7 +36,7 @@ class NodeState:
     """
 
     connected: bool = False
-    connections: int = 0
+    epoch: int = 0
     interval_s: float = 1.0
     rates: Rates | None = None
     rates_at: float | None = None
@@ -91,10 +92,11 @@ class NodeState:
 
 
 class NodeRegistry:
-    """In-memory states of all nodes, by node id."""
+    """In-memory states of all nodes, by node id. locations: where those of other backends are."""
 
-    def __init__(self) -> None:
+    def __init__(self, locations: Locations | None = None) -> None:
         self._states: dict[int, NodeState] = {}
+        self._locations = locations or Locations()
 
     def get(self, node_id: int) -> NodeState:
         """Return the node's state; a new, empty one for a node that has not connected since the start."""
@@ -108,8 +110,24 @@ class NodeRegistry:
         """Remove the state of a deleted node."""
         self._states.pop(node_id, None)
 
+    def is_connected(self, node_id: int) -> bool:
+        """Return whether the node's agent is connected, to this backend or to another one."""
+        return self.get(node_id).connected or self._locations.elsewhere(node_id) is not None
+
+    def epoch(self, node_id: int) -> int:
+        """Return the epoch of the latest connection of the node's agent; it is another one after it has reconnected."""
+        return max(self.get(node_id).epoch, self._locations.epoch(node_id))
+
+    def health(self, node_id: int, *, seen_before: bool) -> Health:
+        """Return the node's health, which another backend knows of a node that is connected to it."""
+        state = self.get(node_id)
+        elsewhere = None if state.connected else self._locations.elsewhere(node_id)
+        if elsewhere is None:
+            return state.health(seen_before=seen_before)
+        return Health.STALE if elsewhere.stale else Health.LIVE
+
     def items(self) -> Iterator[tuple[int, NodeState]]:
-        """Yield id and state of every node that has connected since the start."""
+        """Yield id and state of every node that has connected to this backend since the start."""
         yield from list(self._states.items())
 
     def nodes_with_changed_health(self) -> list[int]:

@@ -50,7 +50,7 @@ class ProofMonitor:
         self._candidates: Candidates = NOBODY
         self._since: dict[Subject, datetime] = {}
         self._connections: dict[int, tuple[int, datetime]] = {}
-        """By node, how often it had connected, and when that was noticed."""
+        """By node, the epoch of its connection, and when that was noticed."""
         self._refresh_at: datetime | None = None
         self._begin_at: datetime | None = None
         self._prune_at: datetime | None = None
@@ -132,7 +132,7 @@ class ProofMonitor:
         registry, before = self._context.policies.registry, self._connections
         found = {}
         for node_id in {subject.node_id for subject in self._candidates.subjects}:
-            count = registry.get(node_id).connections
+            count = registry.epoch(node_id)
             known = before.get(node_id)
             found[node_id] = known if known is not None and known[0] == count else (count, now)
         self._connections = found
@@ -170,7 +170,7 @@ class ProofMonitor:
         if in_use:
             return Exclusion.EXPERIMENT
         stays = self._connections[row.node_id][1] <= row.started_at
-        is_connected = stays and self._context.policies.registry.get(row.node_id).connected
+        is_connected = stays and self._context.policies.registry.is_connected(row.node_id)
         return None if is_connected else Exclusion.DISCONNECTED
 
     async def _begin(
@@ -180,7 +180,7 @@ class ProofMonitor:
         connected = [
             candidate
             for subject, candidate in self._candidates.subjects.items()
-            if registry.get(subject.node_id).connected
+            if registry.is_connected(subject.node_id)
             and subject.node_id not in self._stopped
             # a policy that has just come into force still moves
             and (now - self._in_force_since(subject)).total_seconds() >= candidate.design.block_s

@@ -93,6 +93,11 @@ class Membership:
         replica = self.replicas.get(replica_id)
         return replica_id == self.id or (replica is not None and replica.alive)
 
+    def name_of(self, replica_id: int) -> str:
+        """Return the name of a replica, also of one that is gone."""
+        replica = self.replicas.get(replica_id)
+        return f"number {replica_id}" if replica is None else replica.name
+
     async def renew(self) -> None:
         """Renew the heartbeat and learn of the others. Raises database errors."""
         began = time.monotonic()

@@ -58,10 +58,10 @@ class SimulatedFleet:
                     raise Conflict("The simulated nodes are running already.")
                 live = {
                     node_id
-                    for node_id, state in self._registry.items()
-                    if state.health(seen_before=True) is Health.LIVE
+                    for node_id in await nodes.simulated_ids(session)
+                    if self._registry.health(node_id, seen_before=True) is Health.LIVE
                 }
-                if live & set(await nodes.simulated_ids(session)):
+                if live:
                     raise Conflict("Nodes that `coresteer-agent simulate` runs are connected; stop it first.")
                 request = EnrolmentTokenCreate(simulated=True, expires_in_minutes=_TOKEN_MINUTES)
                 new = await new_enrolment_token(session, by, request)

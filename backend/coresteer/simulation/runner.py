@@ -12,9 +12,10 @@ from threading import Event
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.background import cancel
+from coresteer.background import cancel, repeat
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
+from coresteer.replicas.membership import Membership
 from coresteer.simulation import repository
 from coresteer.simulation.jobs import TraceJob
 from coresteer.simulation.schemas import SimulationState
@@ -28,6 +29,7 @@ WORKER_ENDED = "A worker process ended unexpectedly; the machine may have too li
 NICE = 10
 """Of the worker processes, which otherwise would starve the ingest of samples."""
 _RETRY_S = 1.0
+_WATCH_S = 2.0
 
 
 def worker_count() -> int:
@@ -35,21 +37,45 @@ def worker_count() -> int:
     return max(1, (os.cpu_count() or 1) - 1)
 
 
+class AbandonedStudies:
+    """Ends a study whose backend is gone; on the leader."""
+
+    def __init__(self, database: Database, membership: Membership) -> None:
+        self._database = database
+        self._membership = membership
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start looking for abandoned studies."""
+        self._tasks = [asyncio.create_task(repeat(self.end, _WATCH_S, log, "Reading studies failed; retrying."))]
+
+    async def stop(self) -> None:
+        """Stop looking for abandoned studies."""
+        await cancel(self._tasks)
+
+    async def end(self) -> None:
+        """End the running study if its backend is gone."""
+        async with self._database.session() as session:
+            row = await repository.running_simulation(session)
+            if row is not None and (row.replica_id is None or not self._membership.is_alive(row.replica_id)):
+                await repository.end(session, row.id, SimulationState.FAILED, INTERRUPTED, datetime.now(UTC))
+
+
 class SimulationRunner:
     """Runs the study in progress; service starts and cancels it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, membership: Membership) -> None:
         self._database = database
+        self._membership = membership
         self._stop = Event()
         # workers end with the thread that starts them, so it is one that stays
         self._executor = ThreadPoolExecutor(1, "simulation")
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        """End a study that an earlier process left running."""
-        async with self._database.session() as session:
-            if (row := await repository.running_simulation(session)) is not None:
-                await repository.end(session, row.id, SimulationState.FAILED, INTERRUPTED, datetime.now(UTC))
+    @property
+    def replica_id(self) -> int:
+        """Return the id of the backend that runs this runner's studies."""
+        return self._membership.id
 
     async def stop(self) -> None:
         """Terminate the workers; the next start ends their study."""
@@ -85,14 +111,27 @@ class SimulationRunner:
             loop.call_soon_threadsafe(finished.put_nowait, sentence)
 
         working = loop.run_in_executor(self._executor, work)
+        watch = asyncio.create_task(
+            repeat(lambda: self._stop_if_ended(simulation_id, stop), _WATCH_S, log, "Reading a study failed; retrying.")
+        )
         number = 0
-        while not isinstance(item := await finished.get(), str):
-            number += 1
-            await self._store(simulation_id, number, item)
-        await working
+        try:
+            while not isinstance(item := await finished.get(), str):
+                number += 1
+                await self._store(simulation_id, number, item)
+            await working
+        finally:
+            await cancel([watch])
         if stop.is_set():  # service has ended it, unless its transaction failed
             return await self._end(simulation_id, SimulationState.CANCELLED, "Cancelled.")
         await self._end(simulation_id, SimulationState.FAILED if item else SimulationState.DONE, item)
+
+    async def _stop_if_ended(self, simulation_id: int, stop: Event) -> None:
+        """Terminate the workers of a study that was cancelled through another backend."""
+        async with self._database.session() as session:
+            row = await repository.find_simulation(session, simulation_id)
+        if row is None or row.state != SimulationState.RUNNING:
+            stop.set()
 
     async def _store(self, simulation_id: int, number: int, run: Run) -> None:
         async def write(session: AsyncSession) -> None:

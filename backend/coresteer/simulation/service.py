@@ -60,6 +60,7 @@ async def start(database: Database, runner: SimulationRunner, spec: StudySpec, *
         sentence="",
         created_at=datetime.now(UTC),
         created_by=actor,
+        replica_id=runner.replica_id,
     )
     try:
         async with database.session() as session:

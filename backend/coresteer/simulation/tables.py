@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import DateTime, ForeignKey, LargeBinary, Text
+from sqlalchemy import BigInteger, DateTime, ForeignKey, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, deferred, mapped_column
 
@@ -25,7 +25,10 @@ class TraceRow(Base):
 
 
 class SimulationRow(Base):
-    """A study. spec: StudySpec. trace: TraceFacts as they were when it started, None for generated jobs."""
+    """A study. spec: StudySpec. trace: TraceFacts as they were when it started, None for generated jobs.
+
+    replica_id: of the backend that runs it.
+    """
 
     __tablename__ = "simulation"
 
@@ -37,6 +40,7 @@ class SimulationRow(Base):
     sentence: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     created_by: Mapped[str] = mapped_column(Text)
+    replica_id: Mapped[int | None] = mapped_column(BigInteger)
     ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
 

@@ -108,7 +108,7 @@ async def _add(
     session.add(row)
     await session.flush()
     nodes = [node for node in await policies.node_attributes(session) if stops.applying([row], node)]
-    connected = [node.node_id for node in nodes if registry.get(node.node_id).connected]
+    connected = [node.node_id for node in nodes if registry.is_connected(node.node_id)]
     session.add_all(StopNodeRow(stop_id=row.id, node_id=node_id, was_connected=True) for node_id in connected)
     await session.flush()
     return row
@@ -162,8 +162,8 @@ def _experiments_on(fleet: _Fleet, nodes: Iterable[NodeAttributes]) -> list[int]
 
 
 def _effect(registry: NodeRegistry, fleet: _Fleet, nodes: Sequence[NodeAttributes]) -> StopEffect:
-    connected = [node for node in nodes if registry.get(node.node_id).connected]
-    others = [node for node in nodes if not registry.get(node.node_id).connected]
+    connected = [node for node in nodes if registry.is_connected(node.node_id)]
+    others = [node for node in nodes if not registry.is_connected(node.node_id)]
     found = [policy for node in nodes for policy in in_force(fleet.enabled, node) if policy.mode is Mode.ENFORCE]
     names, counts = {policy.policy_id: policy.name for policy in found}, Counter(policy.policy_id for policy in found)
     ids = {node.node_id for node in nodes}
@@ -194,7 +194,7 @@ async def _schema(session: AsyncSession, registry: NodeRegistry, fleet: _Fleet, 
         for answer in obeyed
         if answer.was_connected and answer.obeyed_at is not None
     ]
-    unanswered = sum(registry.get(node_id).connected for node_id in waiting)
+    unanswered = sum(registry.is_connected(node_id) for node_id in waiting)
     return Stop(
         id=row.id,
         labels=row.labels,

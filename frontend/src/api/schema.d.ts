@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/backends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Backends
+         * @description Return all backends on this database, the oldest first; those that have been gone for an hour are removed.
+         */
+        get: operations["list_backends"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/health": {
         parameters: {
             query?: never;
@@ -2330,6 +2350,34 @@ export interface components {
             changes: components["schemas"]["Change"][];
             /** Older */
             older: number | null;
+        };
+        /**
+         * Backend
+         * @description A backend on this database.
+         *
+         *     name: its host and port. silent_s: since its last heartbeat; is_alive: less than 15 s. leads: it runs rollouts,
+         *     experiments, the proof of policies and retention. answered: it answered this request.
+         */
+        Backend: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Version */
+            version: string;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Silent S */
+            silent_s: number;
+            /** Is Alive */
+            is_alive: boolean;
+            /** Leads */
+            leads: boolean;
+            /** Answered */
+            answered: boolean;
         };
         /**
          * BacktestRequest
@@ -9398,6 +9446,35 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    list_backends: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backend"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     health: {
         parameters: {
             query?: never;

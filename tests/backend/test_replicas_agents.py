@@ -1,0 +1,135 @@
+"""Two backends on one database, with agents on both."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest_asyncio
+from tests.backend.conftest import Backend, running_backend
+from tests.backend.fake_agent import FakeAgent, enrolled
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+from tests.support.polling import PATIENCE_S, poll_async
+
+from coresteer.bus import NodeEvent, PoliciesEvent
+from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer_core.protocol import CloseCode
+
+
+@dataclass
+class Pair:
+    """Two backends; the first leads."""
+
+    first: Backend
+    second: Backend
+    stop_first: Callable[[], Awaitable[None]]
+
+
+@pytest_asyncio.fixture
+async def pair(database_url: str) -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        first_stack = await stack.enter_async_context(AsyncExitStack())
+        first = await first_stack.enter_async_context(running_backend(database_url))
+        second = await stack.enter_async_context(running_backend(database_url))
+        await poll_async(lambda: first.app.state.membership.others and second.app.state.membership.others)
+        assert first.app.state.membership.token is not None and second.app.state.membership.token is None
+        yield Pair(first, second, first_stack.aclose)
+
+
+async def _health(backend: Backend, agent: FakeAgent) -> str:
+    viewer = await backend.client("viewer")
+    return str((await viewer.get(f"/api/nodes/{agent.node_id}")).json()["health"])
+
+
+async def _until_known(backend: Backend, agent: FakeAgent, *, connected: bool) -> None:
+    await poll_async(lambda: backend.app.state.registry.is_connected(agent.node_id) is connected)
+
+
+async def test_administrators_see_all_backends_and_which_one_leads(pair: Pair) -> None:
+    admin = await pair.second.client("admin")
+    found = (await admin.get("/api/backends")).json()
+    assert [(each["is_alive"], each["leads"], each["answered"]) for each in found] == [
+        (True, True, False),
+        (True, False, True),
+    ]
+
+
+async def test_a_node_is_connected_for_every_backend_and_commands_name_the_one_that_reaches_it(pair: Pair) -> None:
+    async with policy_node(pair.first) as node:
+        await _until_known(pair.second, node.agent, connected=True)
+        assert await _health(pair.second, node.agent) in ("live", "stale")
+        operator = await pair.second.client("operator")
+        plan = {"actions": [{"key": f"irq/{node.irqs[0]}/affinity", "was": "0", "becomes": "1", "reason": ""}]}
+        answer = await operator.post(f"{node.path}/changes", {"plan": plan})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:coresteer:node-elsewhere"), answer.text
+        assert pair.first.app.state.membership.name in answer.json()["detail"]
+    await _until_known(pair.second, node.agent, connected=False)
+    assert await _health(pair.second, node.agent) == "away"
+
+
+async def test_an_agent_that_connects_elsewhere_replaces_its_connection_and_the_end_of_that_hides_nothing(
+    pair: Pair,
+) -> None:
+    agent = await enrolled(pair.first.database, pair.first.url, "moves")
+    again = FakeAgent(pair.second.url, agent.key, agent.node_id, stream="s2")
+    async with asyncio.timeout(PATIENCE_S), agent, again:
+        assert (await agent.closed())[0] == CloseCode.REPLACED
+        await poll_async(lambda: not pair.first.app.state.connections.node_ids())
+        pair.first.app.state.presence.wake()
+        await _until_known(pair.first, agent, connected=True)
+        async with pair.first.database.pool.connection() as connection:
+            query = "SELECT replica_id, stream FROM node_presence WHERE node_id = %s"
+            cursor = await connection.execute(query, (agent.node_id,))
+            assert await cursor.fetchall() == [(pair.second.app.state.membership.id, "s2")]
+
+
+async def test_events_reach_the_other_backend_by_their_ids(pair: Pair) -> None:
+    async with policy_node(pair.first) as node:
+        with pair.second.app.state.bus.subscribe() as events:
+            body = node.body()
+            await created(node, body)
+            await node.operator.patch(node.path, {"labels": {"rack": "r1"}})
+            wanted = {PoliciesEvent(None), NodeEvent(node.agent.node_id)}
+            async with asyncio.timeout(PATIENCE_S):
+                async for event in events:
+                    wanted.discard(event)
+                    if not wanted:
+                        break
+
+
+async def _rollout_of(nodes: list[PolicyNode], pool: str) -> int:
+    for node in nodes:
+        await node.operator.patch(node.path, {"labels": {"pool": pool}})
+    body = nodes[0].body(selector={"labels": {"pool": pool}})
+    policy, operator = await created(nodes[0], body), nodes[0].operator
+    path = f"/api/policies/{policy['id']}"
+    await asked(operator, f"{path}/enable")
+    await asked(operator, f"{path}/versions", {"body": body | {"rank": 50}}, 201)
+    begun = await asked(operator, f"{path}/rollouts", {"version": 2, "canary": 2, "batch": 2, "wait_s": 600}, 201)
+    return int(begun["id"])
+
+
+async def test_no_rollout_is_rolled_back_when_a_backend_stops_and_its_agents_connect_to_another(pair: Pair) -> None:
+    async with policy_node(pair.first) as here, policy_node(pair.second) as there:
+        await _until_known(pair.first, there.agent, connected=True)
+        rollout_id = await _rollout_of([there, here], uuid4().hex[:8])
+
+        async def state() -> str:
+            operator = await pair.second.client("operator")
+            return str((await operator.get(f"/api/rollouts/{rollout_id}")).json()["state"])
+
+        strict = RolloutMonitor(pair.first.app.state.policies, disconnected_s=0)
+        await strict.check(datetime.now(UTC))
+        assert await state() == "canary", "a node of another backend is not disconnected"
+        await pair.stop_first()
+        async with asyncio.timeout(PATIENCE_S):
+            await poll_async(lambda: pair.second.app.state.membership.token is not None)
+        moved = FakeAgent(pair.second.url, here.agent.key, here.agent.node_id)
+        async with moved:
+            await RolloutMonitor(pair.second.app.state.policies, disconnected_s=0).check(datetime.now(UTC))
+            assert await state() == "canary"
+        await _until_known(pair.second, moved, connected=False)
+        await RolloutMonitor(pair.second.app.state.policies, disconnected_s=0).check(datetime.now(UTC))
+        assert await state() == "rolled_back", "the same check finds a node that is disconnected"
