@@ -1,6 +1,6 @@
 """Where packets are handled, and what it costs, under several regimes and traffic mixes in one guest.
 
-    python -m tests.lab.bench_policies [--runs 8] [--settle 30] [--seconds 20] [--regimes NAME ...] [--mixes NAME ...]
+    python -m tests.lab.bench_policies [--runs 8] [--seconds 10] [--regimes NAME ...] [--mixes NAME ...]
         [--to FILE]
 
 The guest has two sockets and an igb on each NUMA node; CPU 7 is isolated. For every byte the kernel says which CPU did
@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 
 from tests.lab.fleet import Backend, BackendError, backend, join
@@ -44,8 +45,7 @@ EVERY_S = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--settle", type=float, default=30, help="seconds from the start of the traffic")
-    parser.add_argument("--seconds", type=float, default=20, help="measured")
+    parser.add_argument("--seconds", type=float, default=10, help="measured")
     parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
     parser.add_argument("--mixes", nargs="+", choices=MIXES, default=list(MIXES))
     parser.add_argument("--seed", type=int, default=1)
@@ -56,17 +56,17 @@ def main() -> None:
     with backend() as host:
         for run in range(args.runs):
             left = [(regime, mix) for mix in args.mixes for regime in order.sample(args.regimes, len(args.regimes))]
-            for row in run_all(host, left, args.settle, args.seconds):
+            for row in run_all(host, left, args.seconds):
                 rows.append(row)
                 print(f"run {run + 1}: {json.dumps(asdict(row))}", file=sys.stderr, flush=True)
                 if args.to:
                     with args.to.open("a") as file:
                         file.write(json.dumps(asdict(row)) + "\n")
-    print(f"Settled {args.settle:g} s, measured {args.seconds:g} s; load average of the host {os.getloadavg()[0]:.1f}.")
+    print(f"Measured {args.seconds:g} s; load average of the host {os.getloadavg()[0]:.1f}.")
     print_table(rows)
 
 
-def run_all(host: Backend, left: list[tuple[str, str]], settle_s: float, seconds: float) -> Iterator[Measured]:
+def run_all(host: Backend, left: list[tuple[str, str]], seconds: float) -> Iterator[Measured]:
     """Yield a measurement for each regime and mix; one during which the guest hung is left out."""
     hung = 0
     while left and hung < BOOTS:
@@ -78,7 +78,7 @@ def run_all(host: Backend, left: list[tuple[str, str]], settle_s: float, seconds
                 while left:
                     regime, mix = left.pop(0)
                     try:
-                        yield run_one(guest, host, regime, MIXES[mix], irqs=irqs, settle_s=settle_s, seconds=seconds)
+                        yield run_one(guest, host, regime, MIXES[mix], irqs=irqs, seconds=seconds)
                     except BackendError as error:  # a policy that this version does not have
                         print(f"{regime}: {error}", file=sys.stderr, flush=True)
         except GuestError as error:
@@ -86,18 +86,19 @@ def run_all(host: Backend, left: list[tuple[str, str]], settle_s: float, seconds
             print(f"The guest hung: {error}", file=sys.stderr, flush=True)
 
 
-def run_one(
-    guest: Guest, host: Backend, regime: str, mix: Mix, *, irqs: dict[int, str], settle_s: float, seconds: float
-) -> Measured:
+def run_one(guest: Guest, host: Backend, regime: str, mix: Mix, *, irqs: dict[int, str], seconds: float) -> Measured:
     """Measure one regime with one mix, and restore all settings."""
     originals = read_once(guest)
-    with REGIMES[regime](guest, host), traffic(guest, mix, settle_s + seconds + 120):
+    settle_s = REGIMES[regime].settle_s + mix.connecting_s
+    with REGIMES[regime].start(guest, host), traffic(guest, mix, settle_s + seconds + 120):
         begin_watch(guest, EVERY_S, settle_s + seconds + 60)
-        await_readings(guest, settle_s)
+        await_readings(guest, settle_s, 0)
         ask(guest, seconds)
-        moments = await_readings(guest, settle_s + seconds)
-        within = [each for each in moments if each.at_s >= moments[0].at_s + settle_s]
-        run = Readings(cells(guest, mix), irqs, within, answered_p99_us(guest))
+        moments = await_readings(guest, settle_s, seconds)
+        run = Readings(cells(guest, mix), irqs, moments, answered_p99_us(guest))
+    for before, after in pairwise(moments):
+        for key in changed(before, after):
+            print(f"{regime}: {key} {before.settings[key]} → {after.settings[key]}", file=sys.stderr, flush=True)
     restore(guest, originals, regime)
     return measured(regime, mix.name, run, MACHINE, ISOLATED)
 

@@ -31,13 +31,17 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Mix:
-    """Consumers and their traffic. chunk: bytes per write of a sender. life_s: of processes and flows; 0: no end."""
+    """Consumers and their traffic. chunk: bytes per write of a sender. life_s: of processes and flows; 0: no end.
+
+    connecting_s: within which all connections exist in an emulated machine.
+    """
 
     name: str
     consumers: tuple[Consumer, ...]
     udp: bool = False
     chunk: int = 64 << 10
     life_s: int = 0
+    connecting_s: int = 0
 
 
 _HEAVY = (
@@ -54,6 +58,7 @@ MIXES = {
             "2,000 small connections",
             tuple(Consumer(9101 + n, f"10.{1 + n // 2}.0.1", 500, 300) for n in range(4)),
             chunk=512,
+            connecting_s=45,
         ),
         Mix(
             "UDP, one elephant",

@@ -35,11 +35,15 @@ def begin_watch(guest: Guest, every_s: float, seconds: float) -> None:
     guest.start("python", "-m", "tests.lab.steering.watch", str(every_s), str(int(seconds / every_s)), output=_LOG)
 
 
-def await_readings(guest: Guest, seconds: float) -> list[Reading]:
-    """Return the readings once they cover some seconds of the guest's time. Raises GuestError."""
-    end = time.monotonic() + seconds + _PATIENCE_S
+def await_readings(guest: Guest, settle_s: float, seconds: float) -> list[Reading]:
+    """Return the readings from settle_s after the first on, once they cover some seconds of the guest's time.
+
+    Raises GuestError.
+    """
+    end = time.monotonic() + settle_s + seconds + _PATIENCE_S
     while time.monotonic() < end:
-        found = _readings((guest.share / _LOG).read_text())
+        every = _readings((guest.share / _LOG).read_text())
+        found = [each for each in every if each.at_s >= every[0].at_s + settle_s]
         if found and found[-1].at_s - found[0].at_s >= seconds:
             return found
         time.sleep(0.5)  # a file tells nobody when it grows
@@ -57,7 +61,7 @@ def _readings(text: str) -> list[Reading]:
 
 def changed(before: Reading, after: Reading) -> list[str]:
     """Return the keys of the settings that differ; those that appeared or vanished do not count."""
-    return [key for key, value in after.settings.items() if value != before.settings.get(key, value)]
+    return [key for key, value in before.settings.items() if value != after.settings.get(key, value)]
 
 
 @dataclass(frozen=True)

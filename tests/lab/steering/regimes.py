@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 
 from tests.lab.fleet import Backend
 from tests.lab.nics import enforced
@@ -24,7 +25,15 @@ FLOW_ENTRIES = 32_768
 QUEUES = 16
 """Of both NICs; the entries are shared evenly (Documentation/networking/scaling.rst)."""
 
-Regime = Callable[[Guest, Backend], AbstractContextManager[object]]
+Start = Callable[[Guest, Backend], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Regime:
+    """What places the work, and the seconds from the start of the traffic after which it should move nothing more."""
+
+    start: Start
+    settle_s: float
 
 
 @contextmanager
@@ -55,8 +64,8 @@ def write_rfs(guest: Guest, entries: int) -> None:
     )
 
 
-def policies(*specs: dict[str, object]) -> Regime:
-    """Return the regime of these policies in force, the first with the lowest rank."""
+def policies(*specs: dict[str, object]) -> Start:
+    """Return the start of these policies in force, the first with the lowest rank."""
 
     @contextmanager
     def in_force(_: Guest, host: Backend) -> Iterator[None]:
@@ -69,12 +78,12 @@ def policies(*specs: dict[str, object]) -> Regime:
     return in_force
 
 
-REGIMES: dict[str, Regime] = {
-    "kernel default": lambda *_: nullcontext(),
-    "irqbalance": irqbalance,
-    "irq-spread": policies(SPREAD),
-    "irq-spread + network-process": policies(SPREAD, PROCESS),
-    "RFS alone": rfs_alone,
-    "flow-steering": policies(STEERING),
-    "irq-spread + network-process + flow-steering": policies(SPREAD, PROCESS, STEERING),
+REGIMES = {
+    "kernel default": Regime(lambda *_: nullcontext(), 6),
+    "irqbalance": Regime(irqbalance, 12),
+    "irq-spread": Regime(policies(SPREAD), 15),
+    "irq-spread + network-process": Regime(policies(SPREAD, PROCESS), 25),
+    "RFS alone": Regime(rfs_alone, 6),
+    "flow-steering": Regime(policies(STEERING), 30),
+    "irq-spread + network-process + flow-steering": Regime(policies(SPREAD, PROCESS, STEERING), 45),
 }
