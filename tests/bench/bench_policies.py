@@ -21,6 +21,7 @@ from msgspec import Struct
 from tests.core.placement import best_cost, chosen, large_case, large_topology, most_placed, small_case
 from tests.core.policy_machines import Machine
 from tests.core.steering_plant import Nic, Plant, Process, spread_flows
+from tests.support.slowdown import slowdown
 
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
@@ -44,8 +45,6 @@ COALESCING_BUDGET_MS = 1.0
 _CPUS, _IRQS, _TASKS, _QUEUES = 256, 600, 500, 64
 _MOST_ROUNDS = 60
 _STEERING_ROUNDS = 90
-_CALIBRATION_MS = 5.0
-"""CPU time of the computation in _slowdown() on the machine on which the budgets were set."""
 
 
 class Figure(Struct):
@@ -183,16 +182,6 @@ def coalescing(rounds: int) -> bool:
     return max(figures) > COALESCING_BUDGET_MS
 
 
-def _slowdown() -> float:
-    """Return by how much longer a fixed computation takes now than on the machine of the budgets, at least 1."""
-    taken = []
-    for _ in range(15):
-        begin = time.thread_time()
-        sum([n * n % 7 for n in range(100_000)])
-        taken.append(time.thread_time() - begin)
-    return max(1.0, statistics.median(taken) * 1000 / _CALIBRATION_MS)
-
-
 def steering(rounds: int) -> bool:
     """Print the cost of rounds of flow-steering; return whether one exceeds the budget."""
     random = Random(1)  # noqa: S311, a machine, not a secret
@@ -202,7 +191,7 @@ def steering(rounds: int) -> bool:
     plant = Plant(large_topology(), [nic], processes, spread_flows(random, list(pids), 2000, 2e6))
     memory, spec = FlowSteeringMemory(), FlowSteering(max_rules=64)
     figures: dict[str, list[float]] = {}
-    factor = _slowdown()
+    factor = slowdown()
     print(
         f"flow-steering, {_CPUS} CPUs × {_QUEUES} queues × 2,000 flows, CPU time, budget {BUDGET_MS} ms × {factor:.1f}:"
     )
@@ -221,7 +210,7 @@ def steering(rounds: int) -> bool:
         figures.setdefault(state, []).append(statistics.median(taken) * 1000)
     medians = {state: statistics.median(each) for state, each in figures.items()}
     print("  " + "  ".join(f"{state} {figure:.2f} ms" for state, figure in medians.items()))
-    return max(medians.values()) > BUDGET_MS * max(factor, _slowdown())
+    return max(medians.values()) > BUDGET_MS * max(factor, slowdown())
 
 
 def main() -> int:
