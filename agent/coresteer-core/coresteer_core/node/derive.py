@@ -43,13 +43,15 @@ NetdevTotals: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 class CounterTable(Struct, frozen=True):
     """Counters of /proc/interrupts or /proc/softirqs by row label and CPU.
 
-    cpus: the CPU of each column. rows: by label, one u32 counter for each column.
+    cpus: the CPU of each column. rows: by label, one u32 counter for each column. moved: where known, by label, an
+    earlier state of a row and the one column in which the two differ, so that no others have to be compared.
 
     A row that did not change since the previous table may be the same object there.
     """
 
     cpus: tuple[int, ...]
     rows: dict[str, Counters]
+    moved: dict[str, tuple[Counters, int]] = {}
 
 
 class AgentUsage(Struct, frozen=True):
@@ -194,7 +196,10 @@ def _softirqs(
     if previous is None or current is None:
         return dict.fromkeys(SOFTIRQ_COUNTS)
     sums = {name: [0] * len(current.cpus) for name in SOFTIRQ_COUNTS}
+    same_columns = previous.cpus == current.cpus
     for label, now in current.rows.items():
+        if previous.rows.get(label) is now and same_columns:
+            continue
         name = {"NET_RX": "net_rx", "NET_TX": "net_tx"}.get(label, "softirq_other")
         before = _before(previous, current, label)
         sums[name] = [s + (b - a) % _WRAP for s, a, b in zip(sums[name], before, now, strict=True)]
@@ -235,21 +240,28 @@ def _cells(
     """Return row id, CPU and increment of every cell of /proc/interrupts that changed."""
     if previous is None or current is None:
         return None, None, None
-    ids, cpus, counts = array("I"), array("H"), array("I")
+    ids, cpus, counts = list[int](), list[int](), list[int]()
+    same_columns = previous.cpus == current.cpus
     for label, now in current.rows.items():
-        if previous.rows.get(label) is now and previous.cpus == current.cpus:
+        was = previous.rows.get(label)
+        if was is now and same_columns:
             continue
         irq_id = encode_irq_id(label)
         if irq_id is None:
             continue
-        before = _before(previous, current, label)
-        for i in compress(range(len(now)), map(ne, before, now)):
-            moved = _increment(before[i], now[i], plausible)
-            if moved is not None:
+        since, column = current.moved.get(label, (None, 0))
+        if was is not None and was is since and same_columns:
+            before, columns = was, iter((column,))
+        else:
+            before = _before(previous, current, label)
+            columns = compress(range(len(now)), map(ne, before, now))
+        for i in columns:
+            moved = (now[i] - before[i]) % _WRAP
+            if moved <= plausible:  # else it was reset
                 ids.append(irq_id)
                 cpus.append(current.cpus[i])
                 counts.append(moved)
-    return _little_endian(ids), _little_endian(cpus), _little_endian(counts)
+    return _little_endian(array("I", ids)), _little_endian(array("H", cpus)), _little_endian(array("I", counts))
 
 
 def _netdevs(
