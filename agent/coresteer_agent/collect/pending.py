@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from coresteer_agent.collect.sock_diag import MESSAGE_BYTES, SOCK_DIAG_BY_FAMILY, TCP_INFO, tcp_request
+from coresteer_agent.collect.sock_diag import MESSAGE_BYTES, TCP_INFO, TCPDIAG_GETSOCK, tcp_request
 from coresteer_agent.linux.netlink import Netlink, parse_attributes
 
 _STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8
@@ -78,7 +78,6 @@ def read_socket_inodes(pid: int) -> set[int]:
 
 def read_pending(netlink: Netlink) -> Iterator[PendingSocket]:
     """Yield the receive queue of each connected TCP socket in a netlink socket's network namespace. Raises OSError."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        for message in netlink.dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _STATES)):
-            if (found := parse_pending(message)) is not None:
-                yield found
+    for message in netlink.dump(TCPDIAG_GETSOCK, tcp_request(_STATES)):
+        if (found := parse_pending(message)) is not None:
+            yield found

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from coresteer_agent.collect.sock_diag import (
     MESSAGE_BYTES,
-    SOCK_DIAG_BY_FAMILY,
     TCP_INFO,
+    TCPDIAG_GETSOCK,
     tcp_request,
 )
 from coresteer_agent.linux.netlink import (
@@ -138,10 +138,9 @@ class TcpSockets:
         """
         before = self._sockets
         answer = SocketDump(before)
-        for family in (socket.AF_INET, socket.AF_INET6):
-            self._netlink.begin_dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _STATES))
-            while not answer.parse(self._netlink.receive()):
-                pass
+        self._netlink.begin_dump(TCPDIAG_GETSOCK, tcp_request(_STATES))
+        while not answer.parse(self._netlink.receive()):
+            pass
         self._sockets = answer.sockets
         gone = {before[cookie].inode for cookie in before.keys() - answer.sockets.keys()} if before else set[int]()
         return answer.moved, gone
@@ -149,11 +148,10 @@ class TcpSockets:
     def listening(self) -> dict[int, int]:
         """Return the local port of each listening socket by its inode. Raises OSError."""
         ports = {}
-        for family in (socket.AF_INET, socket.AF_INET6):
-            for message in self._netlink.dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _LISTEN)):
-                if len(message) >= MESSAGE_BYTES:
-                    inode = int(_U32.unpack_from(message, _INODE_AT)[0])
-                    ports[inode] = int(_PORT.unpack_from(message, _PORT_AT)[0])
+        for message in self._netlink.dump(TCPDIAG_GETSOCK, tcp_request(_LISTEN)):
+            if len(message) >= MESSAGE_BYTES:
+                inode = int(_U32.unpack_from(message, _INODE_AT)[0])
+                ports[inode] = int(_PORT.unpack_from(message, _PORT_AT)[0])
         ports.pop(0, None)
         return ports
 
@@ -184,7 +182,7 @@ class SocketDump:
                 return True
             step = (length + 3) & ~3
             layout = None
-            if kind == SOCK_DIAG_BY_FAMILY and step == length:
+            if kind == TCPDIAG_GETSOCK and step == length:
                 layout = self._layout(view[position : position + length])
             if layout is None:
                 position += step
@@ -206,7 +204,7 @@ class SocketDump:
         position = 0
         for row in layout.fields.iter_unpack(view):
             size, kind, cookie, inode, found, sent_ms, received_ms, rtt_us, acked, received = row
-            if size != length or kind != SOCK_DIAG_BY_FAMILY or found != info:
+            if size != length or kind != TCPDIAG_GETSOCK or found != info:
                 break
             if (known := before.get(cookie)) is None and inode:  # a socket without is no process's any more
                 known = TcpSocket(inode)

@@ -22,8 +22,9 @@ from tests.support.views import make_netdev
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.process_identity import CgroupPaths, ProcessIdentityReader, parse_cgroups, parse_command
+from coresteer_agent.collect.sock_diag import TCPDIAG_GETSOCK
 from coresteer_agent.collect.tasks import Scheduling, parse_scheduling
-from coresteer_agent.collect.tcp_sockets import Flow, SocketDump, TcpSocket, find_message_layout
+from coresteer_agent.collect.tcp_sockets import Flow, SocketDump, TcpSocket, TcpSockets, find_message_layout
 from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_address
 from coresteer_agent.linux.ethtool import Rss
 from coresteer_agent.linux.flow_steering import Steering
@@ -69,7 +70,7 @@ def message(
     info[44 : 44 + len(values)] = values[: max(info_bytes - 44, 0)]
     info[120:136] = struct.pack("=QQ", acked, received) if info_bytes >= 136 else info[120:136]
     body += extra + struct.pack("=HH", 4 + len(info), 2) + bytes(info)
-    return struct.pack("=IHHII", 16 + len(body), 20, 2, 1, 0) + body
+    return struct.pack("=IHHII", 16 + len(body), TCPDIAG_GETSOCK, 2, 1, 0) + body
 
 
 DONE = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
@@ -85,6 +86,26 @@ def take(before: dict[int, TcpSocket] | None, *messages: bytes) -> SocketDump:
     answer = SocketDump(before)
     assert answer.parse(memoryview(b"".join(messages) + DONE))
     return answer
+
+
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_one_request_lists_sockets_of_both_address_families(family: socket.AddressFamily, address: str) -> None:
+    sockets = TcpSockets()
+    try:
+        with socket.create_server((address, 0), family=family) as server:
+            assert server.getsockname()[1] in sockets.listening().values()
+            with socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0] as accepted:
+                sockets.read()
+                client.sendall(b"x" * 1234)
+                assert len(accepted.recv(1234, socket.MSG_WAITALL)) == 1234
+                local = socket.inet_pton(family, address)
+                moved = [(flow.local, received) for _, flow, _, received, _ in sockets.read()[0]]
+                assert (local, 1234) in moved
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:  # a machine without IPv6
+            raise
+    finally:
+        sockets.close()
 
 
 def test_traffic_of_a_socket_is_the_difference_of_its_counters() -> None:

@@ -320,20 +320,20 @@ def test_a_large_dump_is_not_repeated_each_second(monkeypatch: pytest.MonkeyPatc
 
     def many(self: Netlink, kind: int, payload: bytes) -> list[memoryview]:
         dumps.append(payload)
-        return [memoryview(inet_diag("10.0.0.2"))] * 1500
+        return [memoryview(inet_diag("10.0.0.2"))] * 3000
 
     monkeypatch.setattr(Netlink, "dump", many)
     reader = TcpLatencyReader()
     first = reader.read()
     assert first == TcpLatency(3000, 500, 500, 500)
     assert reader.read() is None
-    assert len(dumps) == 2
+    assert len(dumps) == 1
 
 
 def test_after_a_passing_error_the_sockets_are_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = [OSError(errno.ENOBUFS, "No buffer space"), OSError(errno.EINTR, "Interrupted"), None, None]
+    answers = [OSError(errno.ENOBUFS, "No buffer space"), OSError(errno.EINTR, "Interrupted"), None]
 
     def dump(self: Netlink, kind: int, payload: bytes) -> list[memoryview]:
         if (error := answers.pop(0)) is not None:
@@ -342,7 +342,7 @@ def test_after_a_passing_error_the_sockets_are_asked_for_again(
 
     monkeypatch.setattr(Netlink, "dump", dump)
     reader = TcpLatencyReader()
-    assert [reader.read(), reader.read(), reader.read()] == [None, None, TcpLatency(2, 500, 500, 500)]
+    assert [reader.read(), reader.read(), reader.read()] == [None, None, TcpLatency(1, 500, 500, 500)]
     assert len(caplog.messages) == 1
 
 
