@@ -62,14 +62,15 @@ def open_file(root: Path, path: str) -> int:
     """Open a file for reading. Raises OSError, also for files that a captured tree must not contain."""
     if (requested := _requested.get()) is not None:
         requested.read.add(path)
-    name = f"{root}/{path}"
-    if root == _MACHINE:
+    top = str(root)  # hundreds of times a second, and a Path costs more to compare than the kernel needs to open
+    name = f"{top}/{path}"
+    if top == "/":
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     place = os.open(name, os.O_PATH | os.O_CLOEXEC)  # which neither blocks on a FIFO nor opens a device
     try:
         found = os.fstat(place)
-        where = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115 - hundreds of times a second; a Path costs more
-        if not _holds(root, where):
+        where = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115 - as above
+        if not _holds(top, where):
             raise FileNotFoundError(errno.ENOENT, "The link leads out of the captured tree", path)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "Not a regular file", path)
@@ -88,16 +89,16 @@ def real_path(root: Path, path: str) -> Path | None:
         found = os.path.realpath(f"{root}/{path}", strict=True)
     except OSError:
         return None
-    return Path(found) if _holds(root, found) else None
+    return Path(found) if _holds(str(root), found) else None
 
 
-def _holds(root: Path, name: str) -> bool:
+def _holds(root: str, name: str) -> bool:
     top = _real_root(root)
     return name == top or name.startswith(top.rstrip("/") + "/")
 
 
 @lru_cache(maxsize=8)
-def _real_root(root: Path) -> str:
+def _real_root(root: str) -> str:
     return os.path.realpath(root)
 
 

@@ -11,7 +11,7 @@ from coresteer_agent.collect.counter_table import CounterTableReader
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import HotFile, read_cpus
 from coresteer_agent.collect.rows import report_unknown
-from coresteer_agent.collect.self_usage import read_self_usage
+from coresteer_agent.collect.self_usage import SelfUsageReader
 from coresteer_agent.collect.sock_diag import TcpLatencyReader
 from coresteer_core.node.derive import Sample
 
@@ -37,6 +37,7 @@ class Sampler:
         self._interrupts_table = CounterTableReader(interrupts.PATH)
         self._softirqs_table = CounterTableReader(softirqs.PATH)
         self._tcp = TcpLatencyReader() if root == Path("/") else None
+        self._usage = SelfUsageReader()
         self._absent: set[str] = set()
         self._cpus = 1 + max(read_cpus(root, PRESENT_PATH) or (), default=-1)
 
@@ -58,7 +59,7 @@ class Sampler:
             softnet=self._read(self._softnet, lambda text: softnet.parse_softnet(bytes(text), online)),
             netdevs=self._read(self._netdev, lambda text: netdev.parse_netdev(bytes(text))),
             tcp=None if self._tcp is None else self._tcp.read(),
-            self_usage=read_self_usage(),
+            self_usage=self._usage.read(),
             counters=self._read_counters(),
         )
 
@@ -93,5 +94,6 @@ class Sampler:
         files = (self._stat, self._interrupts, self._softirqs, self._softnet, self._netdev)
         for file in (*files, *(file for file, _ in self._net_counters)):
             file.close()
+        self._usage.close()
         if self._tcp is not None:
             self._tcp.close()

@@ -62,8 +62,11 @@ T = TypeVar("T")
 
 HOUSEKEEPING_S = 1.0
 TASKS_S = 5.0
-RESCAN_POLLS = 30
-"""Without hot-plug events of the kernel, topology and devices are read again after this many polls."""
+RESCAN_POLLS = 300
+"""Without hot-plug events of the kernel, the topology is read again after this many polls.
+
+A change of its CPU lists is seen at each poll, and devices are listed more often (InventoryReader).
+"""
 
 
 class Agent:

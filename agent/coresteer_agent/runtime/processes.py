@@ -90,7 +90,8 @@ class Processes:
         self._numa_reader.forget_memory(pid)
 
     def close(self) -> None:
-        """Close the sockets and performance counters."""
+        """Close the files, sockets and performance counters."""
+        self._scanner.close()
         self.flows.close()
         self._numa_reader.close()
 
