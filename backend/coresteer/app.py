@@ -63,6 +63,7 @@ from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
+from coresteer.presence.interest import Interest
 from coresteer.presence.locations import Locations
 from coresteer.presence.registry import NodeRegistry
 from coresteer.presence.service import Presence
@@ -126,6 +127,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.presence = presence = Presence(
         database, bus, membership=membership, connections=connections, registry=registry, locations=locations
     )
+    app.state.interest = interest = Interest(connections, registry)
 
     def skew_ms(node_id: int) -> float | None:
         return registry.get(node_id).clock_skew_ms
@@ -137,12 +139,12 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.observer = Observer(database, bus, registry, ingest)
     app.state.suggester = Suggester(database, ingest, registry)
     app.state.prometheus = PrometheusReader()
-    app.state.policies = PolicyContext(database, bus, registry, ingest, app.state.prometheus.read)
+    app.state.policies = PolicyContext(database, bus, registry, interest, ingest, app.state.prometheus.read)
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.trust = TrustWatch(database)
     app.state.readiness = Readiness(config, database, registry)
-    app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
+    app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry, interest)
     in_use = experiments.running_experiment_by_node
     publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
     app.state.proof = ProofContext(
@@ -187,6 +189,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         bus=bus,
         connections=connections,
         registry=registry,
+        interest=interest,
         recorder=Recorder(database, bus),
         quotas=quotas,
         ingest=ingest,
@@ -219,6 +222,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.publisher.start()
     app.state.observer.start()
     app.state.live.start()
+    app.state.interest.start()
     app.state.membership.start()
     app.state.listener.start()
     app.state.presence.start()
@@ -234,6 +238,7 @@ async def _stop_features(app: FastAPI) -> None:
     if app.state.audit_export is not None:
         await app.state.audit_export.stop()
     await app.state.simulated_fleet.stop()
+    await app.state.interest.stop()
     await app.state.live.stop()
     await app.state.simulations.stop()
     await app.state.listener.stop()

@@ -2,6 +2,7 @@
 
 import ssl
 import threading
+from collections.abc import Sequence
 from queue import SimpleQueue
 
 from tests.support.polling import PATIENCE_S
@@ -10,6 +11,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from coresteer_core.protocol import (
     PROTOCOL_VERSION,
+    ColumnsMessage,
     Hello,
     RatesMessage,
     ToBackend,
@@ -70,10 +72,15 @@ class Connection:
             message = self.hear()
             if isinstance(message, RatesMessage):
                 found.append(message.rates.seq)
+            elif isinstance(message, ColumnsMessage):
+                found += range(message.first_seq, message.last_seq + 1)
         return found
 
-    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL_VERSION, rejected: int = 0) -> None:
-        self.websocket.send(encode(Welcome(protocol, 7, acked_seq, rejected)))
+    def welcome(
+        self, acked_seq: int = 0, protocol: int = PROTOCOL_VERSION, rejected: int = 0, features: Sequence[str] = ()
+    ) -> None:
+        """Accept the agent. features: none, as a backend of version 0.1.0."""
+        self.websocket.send(encode(Welcome(protocol, 7, acked_seq, rejected, list(features))))
 
     def close(self, code: int = 1001, reason: str = "") -> None:
         self.websocket.close(code, reason)

@@ -15,6 +15,7 @@ from logging.handlers import QueueHandler
 from pathlib import Path
 from queue import SimpleQueue
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,11 +45,15 @@ from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.rates_block import decompress_block, unpack_block
+from coresteer_core.node.summary import summarize
 from coresteer_core.node.topology import Cache, Topology
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.protocol import (
+    COLUMNS,
     MAX_FRAME_BYTES,
     MAX_POLICIES_IN_FORCE,
     PROTOCOL_VERSION,
@@ -57,6 +62,7 @@ from coresteer_core.protocol import (
     ChangeAck,
     Clock,
     CloseCode,
+    ColumnsMessage,
     Confirm,
     DecisionMessage,
     Extend,
@@ -67,8 +73,12 @@ from coresteer_core.protocol import (
     Ping,
     Policies,
     ProtocolError,
+    RatesMessage,
     Rejected,
+    SummaryMessage,
+    TasksMessage,
     TopologyMessage,
+    Watch,
     Welcome,
     decode_to_agent,
     encode,
@@ -205,6 +215,102 @@ def test_a_rejected_sample_is_dropped_and_counted_and_not_sent_again(
     assert not any("were lost" in each for each in sentences)
 
 
+def watched(backend: Backend, node: Node) -> Connection:
+    """A connection to a backend that knows blocks."""
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome(features=[COLUMNS, "of a newer version"])
+    assert node.next() == BackendReconnected()
+    return connection
+
+
+def samples_of(message: object) -> list[Rates]:
+    assert isinstance(message, ColumnsMessage)
+    return unpack_block(decompress_block(message.packed)[0])
+
+
+def test_a_backend_that_knows_blocks_gets_summaries_and_each_sample_once_in_a_block(
+    backend: Backend, node: Node
+) -> None:
+    connection = watched(backend, node)
+    sent = [make_rates(seq=seq, time_ms=1000 * seq, busy=[seq]) for seq in range(1, 36)]
+    for rates in sent:
+        node.link.send_rates(rates)
+    node.link.stop()
+    assert connection.closed.wait(PATIENCE_S)
+    blocks: list[list[Rates]] = []
+    while sum(map(len, blocks)) < len(sent):
+        message = connection.hear()
+        if isinstance(message, ColumnsMessage):
+            blocks.append(samples_of(message))
+        else:  # only the newest of several that wait is sent
+            assert isinstance(message, SummaryMessage)
+            assert message.summary == summarize(sent[message.summary.seq - 1], None)
+    assert [rates for block in blocks for rates in block] == sent
+    assert [len(block) for block in blocks[1:-1]] == [10] * (len(blocks) - 2)
+
+
+def test_who_watches_gets_what_is_collected_the_newest_sample_and_then_every_one(backend: Backend, node: Node) -> None:
+    connection = watched(backend, node)
+    node.link.send_now(TasksMessage(1, []))
+    node.link.send_rates(make_rates(seq=1, duration_s=0.01))
+    connection.websocket.send(encode(Watch(full=True)))
+    heard = [connection.hear() for _ in range(4)]
+    assert sorted(type(message).__name__ for message in heard) == [
+        "ColumnsMessage", "RatesMessage", "SummaryMessage", "TasksMessage",
+    ]  # fmt: skip
+    assert heard[-1] == RatesMessage(make_rates(seq=1, duration_s=0.01))
+    node.link.send_rates(make_rates(seq=2, duration_s=0.01))
+    while (message := connection.hear()) != RatesMessage(make_rates(seq=2, duration_s=0.01)):
+        assert isinstance(message, SummaryMessage)
+    connection.websocket.send(encode(Watch(full=False)))
+    connection.websocket.send(encode(Ping(1)))
+    assert isinstance(connection.hear(), Clock | SummaryMessage)
+    node.link.send_rates(make_rates(seq=3, duration_s=0.01))
+    node.link.stop()
+    assert connection.closed.wait(PATIENCE_S)
+    rest = [connection.hear() for _ in range(connection.heard.qsize())]
+    assert not [message for message in rest if isinstance(message, RatesMessage)]
+
+
+def test_another_number_of_cpus_and_a_gap_begin_another_block(backend: Backend, node: Node) -> None:
+    connection = watched(backend, node)
+    sent = [
+        make_rates(seq=1, time_ms=1000, duration_s=0.01),
+        make_rates(seq=2, time_ms=2000, duration_s=0.01, cpus=5),
+        make_rates(seq=3, time_ms=90_000, duration_s=0.01, cpus=5),
+    ]
+    for rates in sent:
+        node.link.send_rates(rates)
+    node.link.stop()
+    assert connection.closed.wait(PATIENCE_S)
+    heard = [connection.hear() for _ in range(connection.heard.qsize())]
+    assert [samples_of(each) for each in heard if isinstance(each, ColumnsMessage)] == [[rates] for rates in sent]
+
+
+def test_blocks_collected_for_a_new_backend_reach_one_of_the_previous_version_sample_by_sample(
+    backend: Backend, node: Node
+) -> None:
+    first = watched(backend, node)
+    for seq in range(1, 26):
+        node.link.send_rates(make_rates(seq=seq))
+    assert first.seqs(1)
+    first.close()
+    second = backend.next_connection()
+    assert second.hello().first_seq == 1
+    second.welcome(acked_seq=0)
+    heard = [second.hear() for _ in range(25)]
+    assert [message.rates.seq for message in heard if isinstance(message, RatesMessage)] == list(range(1, 26))
+
+
+def test_messages_that_only_a_newer_backend_knows_are_ignored(backend: Backend, node: Node) -> None:
+    connection = watched(backend, node)
+    for _ in range(2):
+        connection.websocket.send(msgspec.msgpack.encode({"type": "of-tomorrow", "field": 1}))
+    connection.websocket.send(encode(Ping(5)))
+    assert isinstance(connection.hear(), Clock)
+
+
 def test_the_latest_topology_and_inventory_are_sent_after_each_welcome(backend: Backend, node: Node) -> None:
     node.link.send_state(Topology([], [], [], isolated="1"))
     node.link.send_state(Topology([], [], [], isolated="2"))
@@ -278,7 +384,7 @@ def test_flows_are_not_buffered_while_disconnected(backend: Backend, node: Node)
     assert connection.hear() == FlowsMessage(2, [])
 
 
-@pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, encode(Welcome(1, 1, 0))[:-3], "text", b"\x81\xa4type\xa1x"])
+@pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, encode(Welcome(1, 1, 0))[:-3], "text", b"\x81\xa4type\x01"])
 def test_an_invalid_message_closes_the_connection_with_a_reason_and_the_agent_reconnects(
     backend: Backend, node: Node, garbage: bytes | str
 ) -> None:
@@ -299,7 +405,7 @@ def test_another_protocol_version_is_logged_and_tried_again(
 ) -> None:
     connection = backend.next_connection()
     connection.hello()
-    connection.welcome(protocol=PROTOCOL_VERSION + 1)
+    connection.welcome(protocol=PROTOCOL_VERSION + 2)
     assert connection.closed.wait(PATIENCE_S)
     assert connection.websocket.close_code == CloseCode.VERSION
     backend.next_connection().hello()
@@ -353,12 +459,17 @@ def test_a_full_buffer_drops_the_oldest_samples_and_counts_them(
     for seq in range(1, 31):
         node.link.send_rates(make_rates(seq=seq))
     connection = backend.next_connection()
-    first_seq = connection.hello().first_seq
-    connection.welcome()
-    assert connection.seqs(10) == list(range(21, 31))
-    assert first_seq <= 21
-    assert "samples were lost" in caplog.text
+    connection.hello()
+    connection.welcome(features=[COLUMNS])
+    assert node.next() == BackendReconnected()
     node.link.stop()
+    assert connection.closed.wait(PATIENCE_S)
+    (last,) = connection.seqs(1)[-1:]
+    while last < 30:
+        (following, *_) = seqs = connection.seqs(1)
+        assert following == last + 1
+        last = seqs[-1]
+    assert "samples were lost" in caplog.text
 
 
 def test_a_silent_backend_does_not_block_the_sampling_thread() -> None:
@@ -547,7 +658,7 @@ def test_the_buffer_is_bounded_and_ordered(max_count: int, max_bytes: int, steps
     for step in steps:
         if step == "append":
             seq += 1
-            buffer.append(seq, seq.to_bytes(1 + seq % 20, "little"))
+            buffer.append(seq, seq, seq.to_bytes(1 + seq % 20, "little"))
         elif step == "rewind":
             buffer.rewind()
             last_sent = 0

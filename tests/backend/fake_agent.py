@@ -17,10 +17,12 @@ from coresteer.db import Database
 from coresteer.nodes.service import create_nodes
 from coresteer.telemetry.chunks import cumulative, read_scalars
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.rates_block import compress_block, pack_block
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     PROTOCOL_VERSION,
     Ack,
+    ColumnsMessage,
     Hello,
     InventoryMessage,
     LearnedMessage,
@@ -44,6 +46,10 @@ def now_ms() -> int:
 def rates(seq: int, *, time_ms: int | None = None) -> Rates:
     """A small sample of now."""
     return replace(TEMPLATE, seq=seq, time_ms=now_ms() if time_ms is None else time_ms)
+
+
+def block_message(samples: Sequence[Rates]) -> ColumnsMessage:
+    return ColumnsMessage(samples[0].seq, samples[-1].seq, compress_block(pack_block(samples)))
 
 
 def hello(stream: str = "s1", **changes: object) -> Hello:
@@ -105,6 +111,10 @@ class FakeAgent:
     async def send_rates(self, samples: Sequence[Rates]) -> None:
         for sample in samples:
             await self.say(RatesMessage(sample))
+
+    async def send_block(self, samples: Sequence[Rates]) -> None:
+        """Send samples as one block; after greet(features=[COLUMNS])."""
+        await self.say(block_message(samples))
 
     async def until_acked(self, seq: int) -> None:
         while self.acked < seq:

@@ -31,6 +31,7 @@ from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.base import Evaluation, Mode, Skipped
 from coresteer_core.protocol import (
+    COMPATIBLE_PROTOCOLS,
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Ack,
@@ -158,7 +159,7 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "a sentence of two lines": (_decision(sentence="a\nb"), 4400, "control characters"),
     "too many reasons": (_decision(skipped=[Skipped("a", "b")] * 4097), 4400, "$.evaluation.skipped"),
     "truncated": (_rates()[:-7], 4400, "Invalid message"),
-    "unknown type": (msgspec.msgpack.encode({"type": "shell", "run": "id"}), 4400, "Invalid message"),
+    "no type": (msgspec.msgpack.encode({"run": "id"}), 4400, "Invalid message"),
     "a message of the backend's": (encode(Confirm("1")), 4400, "Invalid message"),
     "huge": (b"\x00" * (MAX_FRAME_BYTES + 1), 1009, ""),
     "text": ("hello", 4400, "Text frames"),
@@ -203,14 +204,14 @@ async def test_a_bad_frame_closes_its_connection_with_the_reason_and_no_other(
 
 BAD_GREETINGS: dict[str, tuple[ToBackend, int, str]] = {
     "an older protocol": (
-        hello(protocol=PROTOCOL_VERSION - 1),
+        hello(protocol=COMPATIBLE_PROTOCOLS[0] - 1),
         4406,
-        f"protocol {PROTOCOL_VERSION - 1}, the backend {PROTOCOL_VERSION}",
+        f"protocol {COMPATIBLE_PROTOCOLS[0] - 1}, the backend {COMPATIBLE_PROTOCOLS[0]}",
     ),
     "a newer protocol": (
-        hello(protocol=PROTOCOL_VERSION + 1),
+        hello(protocol=PROTOCOL_VERSION + 2),
         4406,
-        f"protocol {PROTOCOL_VERSION + 1}, the backend {PROTOCOL_VERSION}",
+        f"protocol {PROTOCOL_VERSION + 2}, the backend {COMPATIBLE_PROTOCOLS[0]}",
     ),
     "no hello": (RatesMessage(rates(1)), 4400, "must be hello"),
     "a mode nobody knows": (hello(mode="root"), 4400, "$.mode"),

@@ -63,6 +63,7 @@ class World:
     epoch: int = 1
     host: str = "127.0.0.1"
     obeys_stops: bool = True
+    sends_columns: bool = False
 
     @property
     def context(self) -> ChangeContext:

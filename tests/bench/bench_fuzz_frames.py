@@ -38,7 +38,7 @@ from coresteer_core.protocol import (
     ProtocolError,
     RatesMessage,
     Rejected,
-    decode_seq,
+    decode_numbers,
     decode_to_agent,
     decode_to_backend,
 )
@@ -52,7 +52,7 @@ def fate_of(frame: bytes, at_ms: int, correction_ms: int) -> str:
     try:
         message = corrected(decode_to_backend(frame), correction_ms)
     except ProtocolError:
-        return "not decoded" if decode_seq(frame) is None else "sample rejected by the decoder"
+        return "not decoded" if decode_numbers(frame) is None else "sample rejected by the decoder"
     if validate(message, Arrival(at_ms)):
         return "rejected by a check"
     if isinstance(message, RatesMessage):

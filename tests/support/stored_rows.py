@@ -14,8 +14,8 @@ from coresteer.gateway.text_validation import control_characters
 from coresteer.policies.snapshot_store import decode_flows
 from coresteer.telemetry.byte_columns import decompress
 from coresteer.telemetry.chunk_decoding import decode_columns
-from coresteer.telemetry.chunks import COLUMNS
 from coresteer.telemetry.rollup import unpack_netdevs, unpack_shares
+from coresteer.telemetry.sample_columns import COLUMNS
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, Result
 from coresteer_core.node.inventory import Inventory

@@ -1,13 +1,22 @@
 """Messages between an agent and the backend: msgpack maps with a ``type`` field, one per WebSocket frame.
 
-The agent sends Hello first; the backend answers with Welcome or closes the connection with a reason. Every RatesMessage
-has a sequence number that grows by one within a stream. The backend acknowledges a number only after all samples up to
-it are committed, and after a reconnect Welcome has the last one acknowledged. So nothing acknowledged is lost and
+The agent sends Hello first; the backend answers with Welcome or closes the connection with a reason. Both name the
+features that they understand beyond the oldest protocol: a peer sends a message of a feature only to a peer that names
+it, and ignores messages and fields that it does not know.
+
+Samples are numbered from 1 within a stream, without gaps. The backend acknowledges a number only after all samples up
+to it are committed, and after a reconnect Welcome has the last one acknowledged. So nothing acknowledged is lost and
 nothing is stored twice. Samples that can never be stored are named by Rejected. Decoding enforces the bounds of fields
 (coresteer_core.bounds).
+
+With the feature columns, samples are stored from ColumnsMessage; SummaryMessage is sent each second, and RatesMessage
+only after Watch. Both are for the present only and not stored. Without it, every sample is sent and stored as a
+RatesMessage.
 """
 
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -22,7 +31,9 @@ from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.rates_block import MAX_BLOCK_BYTES
 from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
+from coresteer_core.node.summary import Summary
 from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
 from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Evaluation, HoldoutReport
@@ -33,16 +44,28 @@ ChangeId: TypeAlias = Annotated[str, Meta(max_length=64)]
 """The id of a change, which the backend chooses."""
 
 PROTOCOL_VERSION = 6
-"""Protocol version, which both peers must share; incremented when an older peer could misinterpret a message.
+"""Protocol version; incremented when an older peer could misinterpret a message, which a feature usually avoids.
 
 6: the field names of docs/GLOSSARY.md (rx_placements, evaluation, deferred, skipped).
 """
+
+COMPATIBLE_PROTOCOLS = range(6, PROTOCOL_VERSION + 2)
+"""Versions of the other peer: those of the previous and the next release."""
+
+COLUMNS = "columns"
+"""The feature of ColumnsMessage, SummaryMessage and Watch."""
+FEATURES: Mapping[str, str] = MappingProxyType({COLUMNS: "samples in blocks of columns"})
+"""The features of this version, each with its name for a sentence."""
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Maximum size of a WebSocket frame: more than the topology and inventory of 8,192 CPUs need."""
 
 MAX_POLICIES_IN_FORCE = 1000
 """Maximum number of policies in force on one node; an agent evaluates that many within a fraction of a second."""
+
+
+Features: TypeAlias = Annotated[list[Name], Meta(max_length=64)]
+"""Names of features, also those that only the other peer knows."""
 
 
 # Agent to backend
@@ -56,6 +79,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     time_ms: the node's Unix time when it connected. rotates_keys: the agent understands NewKey.
     obeys_stops: the agent understands the stops in Policies.
     capabilities: that the agent's process has, such as CAP_NET_ADMIN; None from an agent that does not report them.
+    features: FEATURES that the agent understands.
     """
 
     protocol: int
@@ -76,6 +100,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     rotates_keys: bool = False
     obeys_stops: bool = False
     capabilities: Annotated[list[Name], Meta(max_length=64)] | None = None
+    features: Features = []
 
 
 class TopologyMessage(Struct, frozen=True, tag="topology"):
@@ -94,6 +119,23 @@ class RatesMessage(Struct, frozen=True, tag="rates"):
     """Message with the increments of a node's counters over one interval."""
 
     rates: Rates
+
+
+class ColumnsMessage(Struct, frozen=True, tag="columns"):
+    """Message with the samples first_seq to last_seq as a block, about every 10 s.
+
+    packed: a RatesBlock, from coresteer_core.node.rates_block.compress_block.
+    """
+
+    first_seq: Count
+    last_seq: Count
+    packed: Annotated[bytes, Meta(max_length=MAX_BLOCK_BYTES)]
+
+
+class SummaryMessage(Struct, frozen=True, tag="summary"):
+    """Message with the figures of one interval that the fleet page, guardrails and health need."""
+
+    summary: Summary
 
 
 class TasksMessage(Struct, frozen=True, tag="tasks"):
@@ -194,12 +236,14 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     """Reply to Hello: the backend accepts the connection.
 
     acked_seq: all samples of this stream up to it are stored, except rejected ones; 0 for none. rejected: their number.
+    features: FEATURES that the backend understands.
     """
 
     protocol: int
     node_id: int
     acked_seq: int
     rejected: int = 0
+    features: Features = []
 
 
 class Ack(Struct, frozen=True, tag="ack"):
@@ -296,6 +340,15 @@ class NewKey(Struct, frozen=True, tag="new_key"):
     key: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{40,200}\Z")]
 
 
+class Watch(Struct, frozen=True, tag="watch"):
+    """Command: send every sample also as a RatesMessage (full) from now on, or no longer.
+
+    The agent answers a full one with the samples that it collects for the next block, then with the newest one.
+    """
+
+    full: bool
+
+
 class ChangeAck(Struct, frozen=True, tag="change_ack"):
     """Acknowledgement that the backend stored this state of a change; the agent does not send it again."""
 
@@ -308,6 +361,8 @@ ToBackend: TypeAlias = (
     | TopologyMessage
     | InventoryMessage
     | RatesMessage
+    | ColumnsMessage
+    | SummaryMessage
     | TasksMessage
     | FlowsMessage
     | LearnedMessage
@@ -323,6 +378,7 @@ ToAgent: TypeAlias = (
     Welcome
     | Ack
     | Rejected
+    | Watch
     | Apply
     | Confirm
     | Rollback
@@ -341,18 +397,35 @@ class _Numbered(Struct):
     seq: Count
 
 
-class _NumberedMessage(Struct, tag="rates"):
+class _NumberedRates(Struct, tag="rates"):
     rates: _Numbered
 
 
-_seq = msgspec.msgpack.Decoder(_NumberedMessage)
+class _NumberedColumns(Struct, tag="columns"):
+    first_seq: Count
+    last_seq: Count
+
+
+class _AnyMessage(Struct):
+    type: Name = ""
+
+
+_numbers: msgspec.msgpack.Decoder[_NumberedRates | _NumberedColumns] = msgspec.msgpack.Decoder(
+    _NumberedRates | _NumberedColumns
+)
+_type = msgspec.msgpack.Decoder(_AnyMessage)
 _encoder = msgspec.msgpack.Encoder()
 _to_backend: msgspec.msgpack.Decoder[ToBackend] = msgspec.msgpack.Decoder(ToBackend)
 _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
+_TAGS = frozenset(str(kind.__struct_config__.tag) for union in (ToBackend, ToAgent) for kind in get_args(union))
 
 
 class ProtocolError(ValueError):
     """A frame that is not a valid message of this protocol; the text names the field that is wrong or out of bounds."""
+
+
+class UnknownMessageError(ProtocolError):
+    """A message of a type that only the other peer knows, which is ignored."""
 
 
 class CloseCode:
@@ -384,16 +457,33 @@ def decode_to_agent(frame: bytes) -> ToAgent:
     return _decode(_to_agent, frame)
 
 
-def decode_seq(frame: bytes) -> int | None:
-    """Return the sequence number of a sample that may be invalid otherwise, None if the frame is no sample."""
+def decode_numbers(frame: bytes) -> tuple[int, int] | None:
+    """Return the first and last sequence number of samples that may be invalid otherwise; None for other frames."""
     try:
-        return _seq.decode(frame).rates.seq
+        message = _numbers.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    if isinstance(message, _NumberedRates):
+        return message.rates.seq, message.rates.seq
+    return message.first_seq, message.last_seq
+
+
+def lacking(features: Iterable[str]) -> list[str]:
+    """Return the names for a sentence of the FEATURES that a peer with these ones lacks."""
+    return [FEATURES[feature] for feature in FEATURES if feature not in frozenset(features)]
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], frame: bytes) -> T:
     try:
         return decoder.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if (kind := _type_of(frame)) and kind not in _TAGS:
+            raise UnknownMessageError(f"Messages of the type {kind[:40]!r} are unknown to this version.") from None
         raise ProtocolError(f"Invalid message of protocol {PROTOCOL_VERSION}: {error}") from None
+
+
+def _type_of(frame: bytes) -> str:
+    try:
+        return _type.decode(frame).type
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""

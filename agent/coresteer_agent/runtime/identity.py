@@ -10,7 +10,7 @@ from coresteer_agent.collect.emulation import read_emulated
 from coresteer_agent.collect.files import read_text
 from coresteer_agent.linux import capabilities
 from coresteer_agent.version import VERSION
-from coresteer_core.protocol import PROTOCOL_VERSION, Hello
+from coresteer_core.protocol import FEATURES, PROTOCOL_VERSION, Hello
 
 
 def observe_reason(root: Path) -> str | None:
@@ -43,6 +43,7 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
         emulated=read_emulated(root),
         capabilities=list(capabilities.held()),
         obeys_stops=True,
+        features=list(FEATURES),
     )
 
 

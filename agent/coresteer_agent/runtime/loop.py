@@ -297,7 +297,7 @@ class Agent:
         rates = derive_rates(before, now, self._seq + 1)
         if (distance := self._processes.distance) is not None:
             rates = replace(rates, counters=rates.counters | distance_counters(distance, rates.duration_s))
-        self._link.send_rates(rates)
+        self._link.send_rates(rates, self._inventory.physical_netdevs())
         return rates
 
     def _report_tasks(self) -> None:

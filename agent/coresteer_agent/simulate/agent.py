@@ -17,13 +17,16 @@ from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.effects import Effects, cpu_factor
 from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
-from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode, UnacknowledgedSample
+from coresteer_agent.transport.samples import BLOCK_S, BlockCollector, block_message
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
+from coresteer_core.node.summary import summarize
 from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
+    COLUMNS,
     Ack,
     BeginExperiment,
     ClassesMessage,
@@ -40,9 +43,11 @@ from coresteer_core.protocol import (
     RatesMessage,
     Rejected,
     RunExperiment,
+    SummaryMessage,
     TasksMessage,
     ToBackend,
     TopologyMessage,
+    Watch,
     Welcome,
     decode_to_agent,
     encode,
@@ -102,6 +107,10 @@ class SimulatedAgent:
         self._next_classes_s = 0.0
         self._class_policy: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
+        self._columns = self._is_watched = False
+        self._physical = node.inventory.physical_netdevs()
+        self._block_samples = max(1, round(BLOCK_S / node.interval_s))
+        self._first_block = random.randint(1, self._block_samples)  # noqa: S311 - no secret
         self._lost_since_s: float | None = None
 
     async def maintain_connection(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
@@ -128,7 +137,8 @@ class SimulatedAgent:
 
     def sample(self, now_s: float) -> None:
         """Sample the interval that ends at now_s (Unix time), and send and buffer it until it is acknowledged."""
-        self._changes.advance(self.node.sample(now_s))
+        rates = self.node.sample(now_s)
+        self._changes.advance(rates)
         learned = None
         if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
             self._policies.end_leases()
@@ -144,10 +154,15 @@ class SimulatedAgent:
             self._send(LearnedMessage(learned))
         if self.node.update_link_state(now_s):
             self._send_inventory()
+        if self._columns:
+            self._send(SummaryMessage(summarize(rates, self._physical)))
+            if self._is_watched:
+                self._send(RatesMessage(rates))
         self._send_pending()
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
-            self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+            if self._is_watched or not self._columns:
+                self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
             numa = self.node.numa()
             flows = FlowsMessage(
                 int(now_s * 1000),
@@ -232,12 +247,15 @@ class SimulatedAgent:
                 self._send(LearnedMessage(self.node.learned))
                 self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
+                self._columns, self._is_watched = COLUMNS in message.features, False
                 self._send_pending()
                 self._settled.set()
                 self._policies.report_again()
                 self._policies.stops.wait()
                 self._changes.handle_connected()
                 self._report(self._changes.drain_messages())
+            case Watch(full):
+                self._watch(full=full)
             case Policies():
                 self._policies.set_policies(message.policies, message.leave_pages, message.stops)
                 self._class_policy = effective_policy(message.policies)
@@ -268,18 +286,48 @@ class SimulatedAgent:
         if self._record_latencies:
             self._stats.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]
 
-    def _send_pending(self) -> None:
-        """Send the samples that this connection has not sent yet, while its send buffer has space."""
-        pending = min(self.node.seq - self._sent_seq, len(self.node.unacknowledged))
-        for back in range(pending, 0, -1):
+    def flush(self) -> None:
+        """Send the samples that are collected for the next block."""
+        self._send_pending(1)
+
+    def _watch(self, *, full: bool) -> None:
+        self._is_watched = full
+        if full:
+            self.flush()
+            now_s = time.time()
+            self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+            if self.node.unacknowledged:
+                self._send(RatesMessage(self.node.unacknowledged[-1].rates))
+
+    def _send_pending(self, at_least: int = 0) -> None:
+        """Send the samples that this connection has not sent yet, while its send buffer has space.
+
+        In blocks, if the backend knows them and so many samples are collected, or at_least.
+        """
+        wanted = at_least or (self._block_samples if self._sent_seq >= self._first_block else self._first_block)
+        while (pending := min(self.node.seq - self._sent_seq, len(self.node.unacknowledged))) > 0:
             if self._link is None or not self.connected or not self._link.writable:
                 return
-            sample = self.node.unacknowledged[-back]
+            if self._columns and pending < wanted:
+                return
+            count = min(pending, self._block_samples) if self._columns else 1
+            waiting = [self.node.unacknowledged[-back] for back in range(pending, pending - count, -1)]
+            collector = BlockCollector()
+            for sample in waiting:
+                if not collector.accepts(sample.rates):
+                    break
+                collector.add(sample.rates)
+            self._send_samples(waiting[: len(collector.samples)])
+
+    def _send_samples(self, samples: list[UnacknowledgedSample]) -> None:
+        now = time.monotonic()
+        for sample in samples:
             if sample.sent_s is None:
-                sample.sent_s = time.monotonic()
+                sample.sent_s = now
                 self._stats.sent += 1
-            self._send(RatesMessage(sample.rates))
-            self._sent_seq = sample.rates.seq
+        rates = [sample.rates for sample in samples]
+        self._send(block_message(rates) if self._columns else RatesMessage(rates[0]))
+        self._sent_seq = rates[-1].seq
 
     def _send(self, message: ToBackend) -> None:
         if self._link is not None:

@@ -35,6 +35,8 @@ async def run(
             task.result()  # raises what went wrong there
         took = time.monotonic() - began
         sampling.cancel()
+        for agent in agents:
+            agent.flush()
         await _wait_until(lambda: not any(m.node.unacknowledged for m in agents if not m.rejected), _LAST_ACK_S)
         return took
     finally:

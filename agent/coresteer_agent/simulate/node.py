@@ -38,7 +38,7 @@ from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
-from coresteer_core.protocol import PROTOCOL_VERSION, Hello
+from coresteer_core.protocol import FEATURES, PROTOCOL_VERSION, Hello
 from coresteer_core.settings import Setting
 from coresteer_core.settings.flow_rule import EMPTY
 from coresteer_core.settings.kernel import kernel_controllers
@@ -120,6 +120,7 @@ class SimulatedNode:
             mode="control",
             simulated=True,
             obeys_stops=True,
+            features=list(FEATURES),
             labels=labels_of(self._index),
         )
 

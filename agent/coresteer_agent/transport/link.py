@@ -5,6 +5,7 @@ import logging
 import random
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +18,7 @@ from coresteer_agent.transport.inbox import Allowance, Inbox
 from coresteer_agent.transport.key_ring import KeyRing
 from coresteer_agent.transport.link_error import LinkError, key_refused, why_closed
 from coresteer_agent.transport.link_events import LinkEvent, Request
+from coresteer_agent.transport.samples import OutgoingSamples
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_agent.transport.websocket import (
     Allowances,
@@ -35,8 +37,9 @@ from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import (
+    COLUMNS,
+    COMPATIBLE_PROTOCOLS,
     MAX_FRAME_BYTES,
-    PROTOCOL_VERSION,
     Ack,
     ClassesMessage,
     Clock,
@@ -51,14 +54,16 @@ from coresteer_core.protocol import (
     NewKey,
     Ping,
     ProtocolError,
-    RatesMessage,
     Rejected,
     StoppedMessage,
     TasksMessage,
     TopologyMessage,
+    UnknownMessageError,
+    Watch,
     Welcome,
     decode_to_agent,
     encode,
+    lacking,
 )
 
 log = logging.getLogger("coresteer.link")
@@ -74,6 +79,9 @@ MAX_WARNINGS = 100
 """Different warnings per connection; a backend can choose the reasons in them."""
 MAX_ANSWERS_BYTES = 4 * 1024 * 1024
 """Messages that the backend requested, directly or not, and does not read."""
+
+
+_FASTEST = 1
 
 
 def _now_ms() -> int:
@@ -118,7 +126,7 @@ class Link:
         inbox.when_drained = self._wakeup.wake
         self._allowances = Allowances()
         self._requests = Allowance(REQUESTS_AT_ONCE, REQUESTS_PER_S)
-        self._rates = UnacknowledgedBuffer(max_count, max_bytes)
+        self._samples = OutgoingSamples(max_count, max_bytes)
         self._latest: dict[type[TopologyMessage | InventoryMessage | LearnedMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage | LearnedMessage]] = []
         self._flows: bytes | None = None
@@ -126,6 +134,8 @@ class Link:
         self._urgent: deque[bytes] = deque()
         self._urgent_bytes = 0
         self._welcomed = False
+        self._tasks: bytes | None = None
+        self._has_told_lacks = False
         self._stopping = threading.Event()
         self._overflowed = False
         self._warned: set[str] = set()
@@ -137,19 +147,23 @@ class Link:
 
     def stop(self, timeout_s: float = 1.0) -> None:
         """Send what is buffered, close the connection and stop, after at most timeout_s seconds."""
+        with self._lock:
+            self._samples.seal()
         self._stopping.set()
         self._wakeup.wake()
         self._thread.join(timeout_s)
 
-    def send_rates(self, rates: Rates) -> None:
-        """Buffer one interval's rates and send them until they are acknowledged. rates.seq: consecutive."""
-        frame = encode(RatesMessage(rates))
+    def send_rates(self, rates: Rates, physical: frozenset[str] | None = None) -> None:
+        """Buffer one interval's rates and send them, in a block with others, until they are acknowledged.
+
+        rates.seq: consecutive. physical: the netdevs whose traffic counts, None where unknown.
+        """
         with self._lock:
-            if self._rates.append(rates.seq, frame) and not self._overflowed:
+            if self._samples.add(rates, physical) and not self._overflowed:
                 self._overflowed = True
                 log.warning(
                     "The backend is away, and the buffer is full: the oldest samples are dropped, %d are buffered.",
-                    len(self._rates),
+                    len(self._samples),
                 )
         self._wakeup.wake()
 
@@ -177,9 +191,16 @@ class Link:
         self,
         message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage | StoppedMessage | Clock | KeyStored,
     ) -> None:
-        """Send a message if connected, else drop it. Changes and experiments are sent again after a reconnect."""
+        """Send a message if connected, else drop it. Changes and experiments are sent again after a reconnect.
+
+        Of tasks the latest are kept, and sent while the backend watches the node.
+        """
         frame = encode(message)
         with self._lock:
+            if isinstance(message, TasksMessage):
+                self._tasks = frame
+                if self._samples.sends_on_demand:
+                    return
             if self._welcomed and self._urgent_bytes <= MAX_ANSWERS_BYTES:
                 self._urgent.append(frame)
                 self._urgent_bytes += len(frame)
@@ -198,9 +219,9 @@ class Link:
 
     def send_decision(self, message: DecisionMessage) -> None:
         """Buffer a decision until it is sent, before all later messages about its change."""
-        frame = encode(message)
+        frame = zlib.compress(encode(message), _FASTEST)
         with self._lock:
-            self._decisions.append(self._decisions.next_seq, frame)
+            self._decisions.append(self._decisions.next_seq, self._decisions.next_seq, frame)
         self._wakeup.wake()
 
     def _run(self) -> None:
@@ -276,7 +297,7 @@ class Link:
         with self._lock:
             hello = replace(
                 self._hello,
-                first_seq=self._rates.first_seq,
+                first_seq=self._samples.first_seq,
                 time_ms=_now_ms(),
                 rotates_keys=self._keys.can_store,
             )
@@ -292,11 +313,12 @@ class Link:
         welcome = self._decode(websocket, frames.pop(0))
         if not isinstance(welcome, Welcome):
             raise self._protocol_error(websocket, f"a {type(welcome).__name__} arrived before Welcome")
-        if welcome.protocol != PROTOCOL_VERSION:
-            websocket.close(CloseCode.VERSION, f"this agent speaks protocol {PROTOCOL_VERSION}, not {welcome.protocol}")
+        if welcome.protocol not in COMPATIBLE_PROTOCOLS:
+            spoken = f"{COMPATIBLE_PROTOCOLS[0]} to {COMPATIBLE_PROTOCOLS[-1]}"
+            websocket.close(CloseCode.VERSION, f"this agent speaks protocol {spoken}, not {welcome.protocol}")
             raise LinkError(
                 f"{self._keys.key.backend} speaks version {welcome.protocol} of the protocol and this agent "
-                f"{PROTOCOL_VERSION}. Bring agent and backend to the same version.",
+                f"{spoken}. Bring agent and backend to the same version.",
                 slow=True,
             )
         self._start_session(welcome)
@@ -308,21 +330,23 @@ class Link:
                 self._urgent.clear()
                 self._urgent_bytes = 0
                 self._flows = None
+                self._samples.end()
             self._inbox.put(BackendLost())
 
     def _start_session(self, welcome: Welcome) -> None:
         with self._lock:
-            first_seq = self._rates.first_seq
-            lost = first_seq - welcome.acked_seq - 1
-            self._rates.acknowledge(welcome.acked_seq)
-            self._rates.rewind()
+            lost = self._samples.first_seq - welcome.acked_seq - 1
+            self._samples.begin(welcome.acked_seq, columns=COLUMNS in welcome.features)
             self._unsent = list(self._latest)
             self._welcomed = True
             self._overflowed = False
-            again = len(self._rates)
+            again = len(self._samples)
             unnoticed = max(0, welcome.rejected - self.rejected)
             self.rejected += unnoticed
         self._warned.clear()
+        if (lacks := lacking(welcome.features)) and not self._has_told_lacks:
+            self._has_told_lacks = True
+            log.info("%s is older than this agent and does not know: %s.", self._keys.key.backend, ", ".join(lacks))
         if unnoticed:
             log.warning("The backend rejected %d samples before the connection was lost.", unnoticed)
         log.info("Connected to %s as node %d; %d samples are buffered.", self._keys.key.backend, welcome.node_id, again)
@@ -348,7 +372,7 @@ class Link:
         with self._lock:
             if (decision := self._decisions.next_frame()) is not None:
                 self._decisions.acknowledge(self._decisions.first_seq)
-                return decision
+                return zlib.decompress(decision)
             if self._urgent:
                 self._urgent_bytes -= len(self._urgent[0])
                 return self._urgent.popleft()
@@ -357,13 +381,21 @@ class Link:
             if self._flows is not None:
                 flows, self._flows = self._flows, None
                 return flows
-            return self._rates.next_frame()
+            return self._samples.next_frame()
 
-    def _decode(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Rejected | Ping | NewKey | Request:
+    def _decode(
+        self, websocket: WebSocket, frame: bytes | str
+    ) -> Welcome | Ack | Rejected | Watch | Ping | NewKey | Request | None:
+        """Return the message in a frame, None for one of a type that only a newer backend knows."""
         if isinstance(frame, str):
             raise self._protocol_error(websocket, "a text frame arrived; all messages are binary")
         try:
             return decode_to_agent(frame)
+        except UnknownMessageError as error:
+            if str(error) not in self._warned and len(self._warned) < MAX_WARNINGS:
+                self._warned.add(str(error))
+                log.info("%s is newer than this agent: %s", self._keys.key.backend, error)
+            return None
         except ProtocolError as error:
             raise self._protocol_error(websocket, str(error)) from None
 
@@ -373,7 +405,7 @@ class Link:
 
     def _drop_rejected(self, message: Rejected) -> None:
         with self._lock:
-            self.rejected += self._rates.reject(message.first_seq, message.last_seq)
+            self.rejected += self._samples.reject(message.first_seq, message.last_seq)
         if message.reason not in self._warned and len(self._warned) < MAX_WARNINGS:
             self._warned.add(message.reason)
             which = f"samples {message.first_seq} to {message.last_seq}"
@@ -381,13 +413,21 @@ class Link:
                 "The backend rejected %s, %d in all; they are dropped. %s", which, self.rejected, message.reason
             )
 
-    def _handle(self, message: Welcome | Ack | Rejected | Ping | NewKey | Request, size: int) -> None:
+    def _handle(self, message: Welcome | Ack | Rejected | Watch | Ping | NewKey | Request | None, size: int) -> None:
         match message:
+            case None:
+                pass
             case Ack():
                 with self._lock:
-                    self._rates.acknowledge(message.seq)
+                    self._samples.acknowledge(message.seq)
             case Rejected():
                 self._drop_rejected(message)
+            case Watch(full):
+                with self._lock:
+                    self._samples.watch(full=full)
+                    if full and self._tasks is not None:
+                        self._urgent.append(self._tasks)
+                        self._urgent_bytes += len(self._tasks)
             case Ping():
                 self.send_now(Clock(message.ping_ms, _now_ms()))
             case Welcome():

@@ -11,11 +11,11 @@ from psycopg.rows import TupleRow
 from coresteer.changes.observation import WINDOW_S, Lines, Moments, Subject
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64
-from coresteer.telemetry.rollup import NETDEV_FIELDS
 from coresteer_core.changes.plan import Plan
 from coresteer_core.metrics import METRICS
 from coresteer_core.node.metric_values import netdevs_counted
 from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT
+from coresteer_core.node.rates_block import NETDEV_FIELDS
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 

@@ -30,6 +30,7 @@ async def get_coalescing(
 
     packets_per_s, frame_bytes: of all its queues, instead of the measured ones.
     """
+    await request.app.state.interest.refresh(node_id)
     return await service.describe_coalescing(
         session,
         request.app.state.registry,

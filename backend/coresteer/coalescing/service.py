@@ -58,7 +58,7 @@ async def describe_coalescing(
     known = _Known(
         netdev,
         state.inventory,
-        mean_load(list(registry.get(node_id).recent)),
+        mean_load(registry.get(node_id).recent_rates()),
         state.learned,
         (row.hello or {}).get("kernel"),
         await _bounds(session, node_id, netdev),

@@ -40,6 +40,7 @@ async def list_experiment_templates(
             field="peer_node_id",
         )
     row = await nodes.find_node(session, node_id)
+    await request.app.state.interest.refresh(node_id)
     peer = None if peer_node_id is None else await nodes.find_node(session, peer_node_id)
     reported = nodes.reported_state(row)
     if reported.topology is None or reported.inventory is None:
@@ -51,7 +52,7 @@ async def list_experiment_templates(
         topology=reported.topology,
         inventory=reported.inventory,
         learned=reported.learned,
-        load=mean_load(list(request.app.state.registry.get(node_id).recent)),
+        load=mean_load(request.app.state.registry.get(node_id).recent_rates()),
         network_process=await _policy_of_kind(session, NetworkProcess),
         numa=await _policy_of_kind(session, Numa),
         coscheduling=await _policy_of_kind(session, Coscheduling, lambda spec: _boosts_jobs(spec) and spec.reorder),

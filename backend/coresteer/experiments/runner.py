@@ -23,7 +23,7 @@ from coresteer.experiments.steps import Timeouts
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
 from coresteer_core.experiments.model import RunState
-from coresteer_core.node.rates import Rates
+from coresteer_core.node.summary import Summary
 from coresteer_core.protocol import EndExperiment, ExperimentMessage
 
 log = logging.getLogger("coresteer.experiments")
@@ -68,10 +68,10 @@ class ExperimentRunner:
         if (loop := self._by_node.get(node_id)) is not None:
             loop.state.set_connected(node_id, connected=connected)
 
-    def handle_rates(self, node_id: int, rates: Rates) -> None:
+    def handle_summary(self, node_id: int, summary: Summary) -> None:
         """Check a node's newest interval against the guardrails of its experiment."""
         if (loop := self._by_node.get(node_id)) is not None and loop.state.node_id == node_id:
-            loop.state.handle_rates(rates)
+            loop.state.handle_summary(summary)
 
     async def _listen(self) -> None:
         with self._context.bus.subscribe() as events:

@@ -15,8 +15,7 @@ from coresteer.experiments.steps import Participant
 from coresteer_core.changes.guardrail import Guardrail, Strikes
 from coresteer_core.changes.report import EndedBy
 from coresteer_core.experiments.model import RunState
-from coresteer_core.node.metric_values import guardrail_values
-from coresteer_core.node.rates import Rates
+from coresteer_core.node.summary import Summary
 from coresteer_core.protocol import ExperimentMessage
 
 
@@ -114,15 +113,14 @@ class SessionState:
         self.settings = None
         self.changed.set()
 
-    def handle_rates(self, rates: Rates) -> None:
+    def handle_summary(self, summary: Summary) -> None:
         """Check one interval of the node under test against the guardrails, as an agent does for a change."""
         run = self.active_run
         if run is None or not self._guardrails:
             return
-        metrics = guardrail_values(rates)
         for guardrail in self._guardrails:
-            value = metrics[guardrail.metric]
-            strikes = run.strikes.get(guardrail.metric, Strikes()).count(guardrail, value, rates.duration_s)
+            value = summary.metrics.get(guardrail.metric)
+            strikes = run.strikes.get(guardrail.metric, Strikes()).count(guardrail, value, summary.duration_s)
             run.strikes[guardrail.metric] = strikes
             violation = strikes.violation(guardrail, value)
             if run.violation is None and violation is not None:

@@ -75,6 +75,7 @@ async def get_fleet_series(
 @router.get("/{node_id}")
 async def get_node(request: Request, session: Session, _: Viewer, node_id: RowId) -> Node:
     """Return one node with topology, inventory and its busiest tasks."""
+    await request.app.state.interest.refresh(node_id)  # agents send tasks only while somebody looks at them
     return await service.node_details(session, request.app.state.registry, node_id)
 
 

@@ -19,23 +19,29 @@ from coresteer.gateway.keys import NOTE_EVERY_S
 from coresteer.gateway.presented_key import PresentedKey, Refused
 from coresteer.gateway.reports import may_store, store_report
 from coresteer.gateway.throttle import Throttle
-from coresteer.gateway.validation import Arrival, validate
+from coresteer.gateway.validation import MAX_CLOCK_ERROR_MS, Arrival, validate
 from coresteer.nodes import repository
 from coresteer.nodes.service import hash_key
 from coresteer.presence.locations import Announcement
 from coresteer.presence.registry import NodeState
 from coresteer.quotas import Peer
 from coresteer.telemetry.repository import StreamPosition
-from coresteer.telemetry.sample_buffer import SampleBuffer
+from coresteer.telemetry.sample_buffer import SampleBuffer, read_block
+from coresteer.telemetry.sample_columns import BlockError
 from coresteer.telemetry.service import TRY_AGAIN_LATER, now_ms
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.rates_block import MAX_BLOCK_SAMPLES
 from coresteer_core.protocol import (
+    COLUMNS,
+    COMPATIBLE_PROTOCOLS,
+    FEATURES,
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Ack,
     ClassesMessage,
     Clock,
     CloseCode,
+    ColumnsMessage,
     ExperimentMessage,
     FlowsMessage,
     Hello,
@@ -45,13 +51,17 @@ from coresteer_core.protocol import (
     Ping,
     ProtocolError,
     RatesMessage,
+    SummaryMessage,
     TasksMessage,
     ToAgent,
     ToBackend,
+    UnknownMessageError,
+    Watch,
     Welcome,
-    decode_seq,
+    decode_numbers,
     decode_to_backend,
     encode,
+    lacking,
 )
 
 log = logging.getLogger("coresteer.nodes")
@@ -82,6 +92,7 @@ class _AgentConnection:
     rotates_keys = False
     obeys_stops = False
     epoch = 0
+    sends_columns = False
 
     def __init__(self, websocket: WebSocket, services: GatewayContext) -> None:
         self._websocket = websocket
@@ -94,10 +105,9 @@ class _AgentConnection:
         self._received_at = time.monotonic()
         self._throttle = Throttle(self._received_at)
         self._correction_ms = 0
-        self._rejection_logged = False
+        self._logged: set[str] = set()
         self._last_seq = 0  # of this connection, which may begin with samples that are already stored
         self._expected_seq = 1
-        self._gap_logged = False
         self._name = ""
         """Of the node, empty until its key is known."""
         self._key = PresentedKey(services.agents, services.trust, self._refuse)
@@ -183,6 +193,9 @@ class _AgentConnection:
             return s.presence.end(identity.node_id, epoch)
         state = s.registry.get_or_create(identity.node_id)
         self.stream, self.rotates_keys, self.obeys_stops = hello.stream, hello.rotates_keys, hello.obeys_stops
+        self.sends_columns = COLUMNS in hello.features
+        if lacks := lacking(hello.features):
+            log.debug("The agent %s of %s does not know: %s.", hello.agent_version, self._name, ", ".join(lacks))
         s.connections.register(identity.node_id, self)
         buffer = s.ingest.open_buffer(
             identity.node_id, hello.stream, StreamPosition(identity.stream, identity.acked_seq, identity.rejected)
@@ -194,8 +207,12 @@ class _AgentConnection:
             if may_store(s, identity.node_id, encode(hello)):
                 s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
-            self.post(Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq, buffer.rejected))
+            self.post(
+                Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq, buffer.rejected, features=list(FEATURES))
+            )
             self.post(Ping(now_ms()))
+            if self.sends_columns and s.interest.is_needed(identity.node_id):
+                self.post(Watch(full=True))
             for query in queries:
                 self.post(query)
             self._note_key_use()
@@ -233,10 +250,11 @@ class _AgentConnection:
             raise Refused(CloseCode.BAD_FRAME, f"The agent sent no Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
         if not isinstance(hello, Hello):
             raise Refused(CloseCode.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
-        if hello.protocol != PROTOCOL_VERSION:
+        if hello.protocol not in COMPATIBLE_PROTOCOLS:
             raise Refused(
                 CloseCode.VERSION,
-                f"The agent speaks protocol {hello.protocol}, the backend {PROTOCOL_VERSION}; upgrade the older.",
+                f"The agent speaks protocol {hello.protocol}, the backend {COMPATIBLE_PROTOCOLS[0]} to "
+                f"{COMPATIBLE_PROTOCOLS[-1]}; upgrade the older.",
             )
         if wrong := validate(hello, Arrival(now_ms())):
             raise Refused(CloseCode.BAD_FRAME, wrong)
@@ -263,34 +281,51 @@ class _AgentConnection:
         except ProtocolError as error:
             raise Refused(CloseCode.BAD_FRAME, str(error)) from None
 
+    def _log_once(self, what: str, *arguments: object) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
+            log.warning(what, *arguments)
+
     def _validated(self, buffer: SampleBuffer, frame: bytes) -> ToBackend | None:
-        """Return the message in a frame with corrected times, None for an invalid sample, which is rejected."""
+        """Return the message in a frame with corrected times.
+
+        None for invalid samples, which are rejected, and for a type that only a newer agent knows, which is ignored.
+        """
         try:
             message = corrected(decode_to_backend(frame), self._correction_ms)
+        except UnknownMessageError as error:
+            self._log_once("%s is newer than this backend: %s", self._name, error)
+            return None
         except ProtocolError as error:
-            self._reject(buffer, decode_seq(frame), str(error))
+            self._reject(buffer, decode_numbers(frame), str(error))
             return None
         if isinstance(message, Hello):
             raise Refused(CloseCode.BAD_FRAME, "The agent sent Hello twice on one connection.")
-        if wrong := validate(message, Arrival(now_ms(), self._last_seq)):
-            self._reject(buffer, message.rates.seq if isinstance(message, RatesMessage) else None, wrong)
+        is_stored = isinstance(message, ColumnsMessage) or not self.sends_columns
+        if wrong := validate(message, Arrival(now_ms(), self._last_seq if is_stored else 0)):
+            self._reject(buffer, decode_numbers(frame), wrong)
             return None
         return message
 
-    def _reject(self, buffer: SampleBuffer, seq: int | None, reason: str) -> None:
-        """Reject the sample with this number; close the connection for anything else (None)."""
-        if seq is None or seq <= self._last_seq:
+    def _reject(self, buffer: SampleBuffer, numbers: tuple[int, int] | None, reason: str) -> None:
+        """Reject the samples with these numbers, first and last; close the connection for anything else (None)."""
+        if numbers is None or not self._last_seq < numbers[0] <= numbers[1] < numbers[0] + MAX_BLOCK_SAMPLES:
             raise Refused(CloseCode.BAD_FRAME, reason)
-        if not self._rejection_logged:
-            self._rejection_logged = True
-            log.warning("Sample %d of %s was rejected: %s", seq, self._name, reason)
-        self._last_seq, self._expected_seq = seq, max(self._expected_seq, seq + 1)
-        self._services.ingest.reject(buffer, seq, reason)
+        first, last = numbers
+        self._log_once("Samples %d to %d of %s were rejected: %s", first, last, self._name, reason)
+        self._last_seq, self._expected_seq = last, max(self._expected_seq, last + 1)
+        self._services.ingest.reject(buffer, first, last, reason)
 
     async def _handle(
         self, node_id: int, state: NodeState, buffer: SampleBuffer, message: ToBackend, frame: bytes
     ) -> None:
         match message:
+            case SummaryMessage(summary):
+                if self._is_present(state, summary.time_ms):
+                    state.add_summary(summary)
+                    self._services.runner.handle_summary(node_id, summary)
+            case ColumnsMessage():
+                await self._ingest_block(state, buffer, message)
             case RatesMessage(rates):
                 self._ingest(node_id, state, buffer, rates, len(frame))
             case Clock() | KeyStored():
@@ -325,16 +360,44 @@ class _AgentConnection:
             self._note_key_use()
 
     def _ingest(self, node_id: int, state: NodeState, buffer: SampleBuffer, rates: Rates, size: int) -> None:
-        if rates.seq > self._expected_seq and not self._gap_logged:
-            self._gap_logged = True
-            log.warning("The connection of %s skipped samples %d to %d.", self._name, self._expected_seq, rates.seq - 1)
-        self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
-        self._services.ingest.add(buffer, rates, size)
-        age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
-        if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # resent samples are for the history only
+        """Handle a sample: for the present only if the agent sends blocks, else also to be stored."""
+        if self.sends_columns:
+            self._services.ingest.add_live(buffer, rates, size)
+        else:
+            self._advance(rates.seq, rates.seq)
+            self._services.ingest.add(buffer, rates, size)
+        if self._is_present(state, rates.time_ms):
             state.add_rates(rates, size)
             self._services.live.publish_rates(node_id, rates)
-            self._services.runner.handle_rates(node_id, rates)
+            if not self.sends_columns and (summary := state.latest_summary()) is not None:
+                self._services.runner.handle_summary(node_id, summary)
+
+    async def _ingest_block(self, state: NodeState, buffer: SampleBuffer, message: ColumnsMessage) -> None:
+        first, last = message.first_seq, message.last_seq
+        try:
+            block = read_block(first, last, message.packed, self._correction_ms)
+            if max(abs(time_ms - now_ms()) for time_ms in (block.start_ms, block.end_ms)) > MAX_CLOCK_ERROR_MS:
+                raise BlockError("its times are more than 24 hours from the backend's; set the node's clock.")
+        except BlockError as error:
+            return self._reject(buffer, (first, last), f"Columns: {error}")
+        # what it takes to decode depends on the bytes before compression
+        if (pause_s := self._throttle.pause_s(time.monotonic(), block.unpacked)) > 0:
+            await asyncio.sleep(pause_s)
+        self._advance(first, last)
+        self._services.ingest.add(buffer, block, block.size)
+        if self._is_present(state, block.end_ms):
+            state.add_block(block)
+
+    def _advance(self, first: int, last: int) -> None:
+        if first > self._expected_seq:
+            self._log_once("The connection of %s skipped samples %d to %d.", self._name, self._expected_seq, first - 1)
+        self._last_seq, self._expected_seq = last, max(self._expected_seq, last + 1)
+
+    @staticmethod
+    def _is_present(state: NodeState, time_ms: int) -> bool:
+        """Return whether what the node measured then is for the present: resent samples are for the history only."""
+        age_ms = now_ms() + (state.clock_skew_ms or 0) - time_ms
+        return age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s
 
     async def _write(self) -> None:
         """Send queued messages and pings, and close the connection of a peer that is silent or does not read."""

@@ -8,17 +8,20 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from coresteer.gateway.validation import MAX_CLOCK_ERROR_MS
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.summary import Summary
 from coresteer_core.protocol import (
     ClassesMessage,
     DecisionMessage,
     ExperimentMessage,
     FlowsMessage,
     RatesMessage,
+    SummaryMessage,
     TasksMessage,
     ToBackend,
 )
 
-T = TypeVar("T", bound=ClassesMessage | FlowsMessage | TasksMessage)
+T = TypeVar("T", bound=ClassesMessage | FlowsMessage | TasksMessage | Rates | Summary)
 
 
 def correction_of(node_ms: int | None, now_ms: int) -> int:
@@ -33,12 +36,14 @@ def is_wrong(offset_ms: float) -> bool:
 
 
 def corrected(message: ToBackend, by_ms: int) -> ToBackend:
-    """Return a message with its times of the node's clock moved by a number of ms."""
-    if by_ms == 0:
-        return message
+    """Return a message with its times of the node's clock moved by a number of ms; those of a block are in it."""
     match message:
+        case _ if by_ms == 0:
+            pass
         case RatesMessage(rates):
-            return RatesMessage(replace(rates, time_ms=rates.time_ms + by_ms))
+            return RatesMessage(_moved(rates, by_ms))
+        case SummaryMessage(summary):
+            return SummaryMessage(_moved(summary, by_ms))
         case FlowsMessage() | ClassesMessage() | TasksMessage():
             return _moved(message, by_ms)
         case DecisionMessage(holdout=holdout):

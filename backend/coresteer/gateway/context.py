@@ -15,6 +15,7 @@ from coresteer.nodes import repository
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
+from coresteer.presence.interest import Interest
 from coresteer.presence.locations import Announcement
 from coresteer.presence.registry import NodeRegistry
 from coresteer.presence.service import Presence
@@ -41,6 +42,7 @@ class GatewayContext:
     bus: Bus
     connections: Connections
     registry: NodeRegistry
+    interest: Interest
     recorder: Recorder
     quotas: Quotas
     ingest: Ingest

@@ -13,6 +13,7 @@ from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.protocol import (
     ClassesMessage,
     Clock,
+    ColumnsMessage,
     DecisionMessage,
     ExperimentMessage,
     FlowsMessage,
@@ -22,6 +23,7 @@ from coresteer_core.protocol import (
     LearnedMessage,
     RatesMessage,
     StoppedMessage,
+    SummaryMessage,
     TasksMessage,
     ToBackend,
     TopologyMessage,
@@ -37,7 +39,7 @@ M = TypeVar("M")
 class Arrival:
     """When a message arrived. now_ms: the backend's Unix time.
 
-    after_seq: of the Rates before it on the same connection.
+    after_seq: of the samples before it on the same connection.
     """
 
     now_ms: int
@@ -81,10 +83,11 @@ def _invalid(message: M, rules: MessageRules[M], arrival: Arrival) -> str | None
     return control_characters(rules.texts(message))
 
 
-def _out_of_sequence(message: RatesMessage, arrival: Arrival) -> str | None:
-    if message.rates.seq > arrival.after_seq:
+def _out_of_sequence(message: RatesMessage | ColumnsMessage, arrival: Arrival) -> str | None:
+    seq = message.rates.seq if isinstance(message, RatesMessage) else message.first_seq
+    if seq > arrival.after_seq:
         return None
-    return f"sequence number {message.rates.seq} does not exceed the previous one, {arrival.after_seq}."
+    return f"sequence number {seq} does not exceed the previous one, {arrival.after_seq}."
 
 
 def _unexpected_clock(message: Clock, arrival: Arrival) -> str | None:
@@ -128,6 +131,11 @@ RULES: Mapping[type, MessageRules[Any]] = {
             node_validation.duplicate_netdev,
         ),
         context=_out_of_sequence,
+    ),
+    # the block in it is validated when it is decoded, see coresteer.telemetry.sample_buffer
+    ColumnsMessage: MessageRules[ColumnsMessage](texts=lambda _: None, context=_out_of_sequence),
+    SummaryMessage: MessageRules[SummaryMessage](
+        texts=lambda message: list(message.summary.metrics), time_ms=lambda message: message.summary.time_ms
     ),
     TopologyMessage: MessageRules[TopologyMessage](
         cpu_lists=_topology_cpu_lists,

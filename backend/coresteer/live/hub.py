@@ -19,6 +19,7 @@ from coresteer.experiments.events import ExperimentEvent
 from coresteer.fleet import service as fleet
 from coresteer.live.frames import FleetRow, fleet_frame, rates_frame
 from coresteer.nodes import service as nodes
+from coresteer.presence.interest import Interest
 from coresteer.presence.registry import NodeRegistry
 from coresteer.presence.schemas import Health
 from coresteer_core.node.rates import Rates
@@ -63,10 +64,11 @@ class Browser:
 class LiveHub:
     """Sends samples and events to the browsers that subscribed to them; each is encoded once."""
 
-    def __init__(self, database: Database, bus: Bus, registry: NodeRegistry) -> None:
+    def __init__(self, database: Database, bus: Bus, registry: NodeRegistry, interest: Interest) -> None:
         self._database = database
         self._bus = bus
         self._registry = registry
+        self._interest = interest
         self._browsers: set[Browser] = set()
         self._pages_of: Counter[str] = Counter()
         self._subscribers: dict[int, set[Browser]] = {}
@@ -123,6 +125,7 @@ class LiveHub:
                 del self._subscribers[before]
         if subscription.node is not None:
             self._subscribers.setdefault(subscription.node, set()).add(browser)
+            self._interest.need(subscription.node)
 
     def _send_to_all(self, event: dict[str, object]) -> None:
         text = msgspec.json.encode(event).decode()
@@ -156,6 +159,8 @@ class LiveHub:
         ticks = 0
         while True:
             began = time.monotonic()
+            for node_id in self._subscribers:
+                self._interest.need(node_id)
             try:
                 self._changed_nodes.update(self._registry.nodes_with_changed_health())
                 if self._browsers:

@@ -37,6 +37,7 @@ _PREVIEW_ID = "9" * 10
 
 async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list[NodeEvaluation]:
     """Return the policy's evaluation on each requested node, in that order; unknown nodes are omitted."""
+    await asyncio.gather(*map(context.interest.refresh, request.node_ids))
     async with context.database.session() as session:
         policies = await repository.enabled_policies(session)
         attributes = {one.node_id: one for one in await repository.node_attributes(session, request.node_ids)}
@@ -62,7 +63,7 @@ async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list
                 node_id=node_id,
                 node_name=attributes[node_id].name,
                 evaluation=evaluation,
-                view_age_s=None if state.rates_at is None else time.monotonic() - state.rates_at,
+                view_age_s=None if state.seen_at is None else time.monotonic() - state.seen_at,
                 error=error,
             )
         )
@@ -79,7 +80,7 @@ async def matching_nodes(session: AsyncSession, selector: Selector) -> SelectorM
 def _unavailable(view: View | None, state: NodeState, name: str) -> str | None:
     if view is None:
         return f"{name} has not reported its topology and interrupts yet."
-    if state.rates_at is None:
+    if state.seen_at is None:
         return f"The load of {name} is unknown: its agent has sent no samples since the backend started."
     return None
 
@@ -103,7 +104,7 @@ async def current_view(session: AsyncSession, registry: NodeRegistry, node_id: i
     return View(
         topology,
         inventory,
-        mean_load(list(state.recent)),
+        mean_load(state.recent_rates()),
         state.net_tasks,
         time.monotonic(),
         learned,

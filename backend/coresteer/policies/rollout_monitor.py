@@ -22,7 +22,6 @@ from coresteer.policies.stage_evidence import worsened
 from coresteer.policies.stage_windows import measure_stage
 from coresteer.policies.tables import PolicyRow, RolloutRow
 from coresteer_core.changes.guardrail import Guardrail, Strikes
-from coresteer_core.node.metric_values import guardrail_values
 
 log = logging.getLogger("coresteer.policies")
 
@@ -154,17 +153,15 @@ class RolloutMonitor:
 
     def _guardrail_violation(self, row: RolloutRow, node_id: int) -> str | None:
         """Return a node's violation of the rollout's guardrails, to continue a sentence, None where there is none."""
-        rates = self._context.registry.get(node_id).rates
-        if rates is None or not row.guardrails:
+        if not row.guardrails or (summary := self._context.registry.get(node_id).latest_summary()) is None:
             return None
-        metrics = guardrail_values(rates)
         for stored in row.guardrails:
             guardrail = Guardrail(str(stored["metric"]), float(stored["max"]))
-            at, value = (row.id, node_id, guardrail.metric), metrics[guardrail.metric]
+            at, value = (row.id, node_id, guardrail.metric), summary.metrics.get(guardrail.metric)
             seq, strikes = self._strikes.get(at, (-1, Strikes()))
-            if rates.seq != seq:
-                strikes = strikes.count(guardrail, value, rates.duration_s)
-                self._strikes[at] = rates.seq, strikes
+            if summary.seq != seq:
+                strikes = strikes.count(guardrail, value, summary.duration_s)
+                self._strikes[at] = summary.seq, strikes
             if violation := strikes.violation(guardrail, value):
                 return f"the {violation}"
         return None

@@ -28,6 +28,10 @@ class AgentConnection(Protocol):
     def obeys_stops(self) -> bool:
         """Return whether the agent understands stops of enforcement."""
 
+    @property
+    def sends_columns(self) -> bool:
+        """Return whether the agent sends blocks and summaries, and every sample only while it is asked to."""
+
     def post(self, message: ToAgent) -> None:
         """Queue a message to the agent without blocking; an agent that does not read is disconnected."""
 

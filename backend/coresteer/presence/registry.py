@@ -1,5 +1,6 @@
 """Present state of nodes in memory: latest interval, clock skew, tasks, service classes."""
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -8,10 +9,11 @@ from dataclasses import dataclass, field
 from coresteer.presence.locations import Locations
 from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import from_unix_ms
-from coresteer_core.metrics import FLEET_METRICS, wrong_node_percent
+from coresteer.telemetry.sample_buffer import SampleBlock
+from coresteer_core.metrics import FLEET_METRICS
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.metric_values import largest_share, metric_values
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.summary import Summary, summarize
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.protocol import ClassesMessage, FlowsMessage
@@ -29,18 +31,23 @@ class NodeState:
     """In-memory state of one node since the backend started. Times are monotonic seconds.
 
     connected: to this backend. epoch: of its agent's latest connection here.
-    physical: names of its network devices that are hardware. recent: its intervals of the last ROUND_PERIOD_S, which
-    policies evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
-    clock_correction_ms: what is added to its times, because its clock is wrong. clock_skew_ms: how far its times are
-    then ahead of the backend's clock, None before it is measured.
+    physical: names of its network devices that are hardware. rates, recent: its newest interval and those of the last
+    ROUND_PERIOD_S; of an agent that sends blocks only while there is interest in them. block: its newest block.
+    seen_at: when the last interval or summary arrived. arrived: is set when the next interval arrives. flows, classes:
+    latest reports of its network tasks, and of its service classes by policy id. clock_correction_ms: what is added to
+    its times, because its clock is wrong. clock_skew_ms: how far its times are then ahead of the backend's clock, None
+    before it is measured.
     """
 
     connected: bool = False
     epoch: int = 0
     interval_s: float = 1.0
     rates: Rates | None = None
-    rates_at: float | None = None
     recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
+    block: SampleBlock | None = None
+    seen_at: float | None = None
+    arrived: asyncio.Event | None = None
+    summary: Summary | None = None
     flows: FlowsMessage | None = None
     classes: dict[int, ClassesMessage] = field(default_factory=dict)
     clock_skew_ms: float | None = None
@@ -57,19 +64,40 @@ class NodeState:
     def health(self, *, seen_before: bool) -> Health:
         """Return the node's health; it is live with a sample within three intervals, at least 3 s."""
         if not self.connected:
-            return Health.AWAY if seen_before or self.rates_at is not None else Health.NEW
+            return Health.AWAY if seen_before or self.seen_at is not None else Health.NEW
         stale_after_s = max(3 * self.interval_s, _MIN_STALE_AFTER_S)
-        is_fresh = self.rates_at is not None and time.monotonic() - self.rates_at <= stale_after_s
+        is_fresh = self.seen_at is not None and time.monotonic() - self.seen_at <= stale_after_s
         return Health.LIVE if is_fresh else Health.STALE
 
     def add_rates(self, rates: Rates, size: int = 0) -> None:
         """Store the rates of the node's newest interval. size: their bytes in the message."""
-        self.rates, self.rates_at, self.figures = rates, time.monotonic(), None
+        self.rates, self.seen_at, self.summary, self.figures = rates, time.monotonic(), None, None
         self.recent.append(rates)
         while rates.time_ms - self.recent[0].time_ms >= ROUND_PERIOD_S * 1000:
             self.recent.popleft()
         while len(self.recent) > 1 and len(self.recent) * size > _MAX_RECENT_BYTES:
             self.recent.popleft()
+        if self.arrived is not None:
+            self.arrived.set()
+            self.arrived = None
+
+    def add_block(self, block: SampleBlock) -> None:
+        """Store the node's newest block, from which recent_rates() are read while no intervals arrive."""
+        self.block = block
+        if self.rates is not None and block.end_ms - self.rates.time_ms > 2 * ROUND_PERIOD_S * 1000:
+            self.rates = None
+            self.recent.clear()
+
+    def add_summary(self, summary: Summary) -> None:
+        """Store the summary of the node's newest interval."""
+        self.summary, self.seen_at, self.figures = summary, time.monotonic(), None
+
+    def recent_rates(self) -> list[Rates]:
+        """Return the node's intervals of the last ROUND_PERIOD_S that are known, oldest first."""
+        if self.block is None or (self.rates is not None and self.rates.time_ms >= self.block.end_ms):
+            return list(self.recent)
+        oldest_ms = self.block.end_ms - ROUND_PERIOD_S * 1000
+        return [rates for rates in self.block.rates() if rates.time_ms > oldest_ms]
 
     def add_classes(self, message: ClassesMessage) -> None:
         """Store the latest report of a policy's service classes; of many policies, the most recent 16."""
@@ -84,10 +112,16 @@ class NodeState:
         """Return the node's processes that use the network, as last reported."""
         return [] if self.flows is None else self.flows.tasks
 
+    def latest_summary(self) -> Summary | None:
+        """Return the summary of the node's latest interval, computed on first use; None without one."""
+        if self.summary is None and self.rates is not None:
+            self.summary = summarize(self.rates, self.physical)
+        return self.summary
+
     def latest_figures(self) -> Figures | None:
-        """Return the fleet figures of the node's latest interval, computed on first use; None without one."""
-        if self.figures is None and self.rates is not None:
-            self.figures = fleet_figures(self.rates, self.physical)
+        """Return the fleet figures of the node's latest interval, made on first use; None without one."""
+        if self.figures is None and (summary := self.latest_summary()) is not None:
+            self.figures = fleet_figures(summary)
         return self.figures
 
 
@@ -141,17 +175,11 @@ class NodeRegistry:
         return changed
 
 
-def fleet_figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
-    """Return the fleet figures of one interval of a node: busiest CPUs and the metrics of FLEET.
-
-    physical: the netdevs whose traffic counts; all but loopback where they are not known.
-    """
-    busiest_cpu, busiest = largest_share(rates.shares.get("busy")) or (None, None)
-    softirq_cpu, softirq = largest_share(rates.shares.get("softirq")) or (None, None)
-    values = metric_values(rates, FLEET_METRICS, physical)
-    values |= {
-        "busiest_cpu_percent": busiest,
-        "softirq_cpu_percent": softirq,
-        "wrong_node_percent": wrong_node_percent(rates.counters.get),
-    }
-    return Figures(time=from_unix_ms(rates.time_ms), busiest_cpu=busiest_cpu, softirq_cpu=softirq_cpu, metrics=values)
+def fleet_figures(summary: Summary) -> Figures:
+    """Return the fleet figures in the summary of one interval of a node."""
+    return Figures(
+        time=from_unix_ms(summary.time_ms),
+        busiest_cpu=summary.busiest_cpu,
+        softirq_cpu=summary.softirq_cpu,
+        metrics={name: summary.metrics.get(name) for name in FLEET_METRICS},
+    )

@@ -51,15 +51,19 @@ def to_byte_planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> b
 
 def u32_from_planes(planes: bytes, size: int) -> U32:
     """Return the u32 numbers that to_byte_planes() packed. size: how many they are."""
-    wide = np.zeros((size, 4), np.uint8)
-    if planes:
-        wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
-    return wide.view("<u4").reshape(-1)
+    numbers = np.zeros(size, "<u4")
+    for row, plane in enumerate(_planes(planes, size)):
+        numbers |= plane.astype("<u4") << np.uint32(8 * row)
+    return numbers
 
 
 def u64_from_planes(planes: bytes, size: int) -> U64:
     """Return the u64 numbers that to_byte_planes() packed. size: how many they are."""
-    wide = np.zeros((size, 8), np.uint8)
-    if planes:
-        wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
-    return wide.view("<u8").reshape(-1)
+    numbers = np.zeros(size, "<u8")
+    for row, plane in enumerate(_planes(planes, size)):
+        numbers |= plane.astype("<u8") << np.uint64(8 * row)
+    return numbers
+
+
+def _planes(planes: bytes, size: int) -> U8:
+    return np.frombuffer(planes, np.uint8).reshape(-1, max(1, size))

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from coresteer.telemetry.byte_columns import F64, I64, U32
 from coresteer.telemetry.chunks import (
-    COLUMNS,
     Chunk,
     Scalars,
     amounts,
@@ -18,6 +17,7 @@ from coresteer.telemetry.chunks import (
     read_scalars,
     read_share,
 )
+from coresteer.telemetry.sample_columns import COLUMNS
 from coresteer_core.metrics import COUNTER_SOURCES
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 

@@ -23,21 +23,13 @@ from coresteer.telemetry.byte_columns import (
     u32_from_planes,
     u64_from_planes,
 )
+from coresteer.telemetry.sample_columns import COLUMNS, LONGEST_REACH_S, SampleColumns, columns_of
 from coresteer_core.metrics import SCALAR_SOURCES
-from coresteer_core.node.rates import (
-    ABSENT_SHARE,
-    ABSENT_U32,
-    CPU_COUNTS,
-    CPU_SHARES,
-    FIRST_LABEL_ID,
-    NetdevCounts,
-    Rates,
-)
+from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
+from coresteer_core.node.rates_block import TCP_FIELDS
 
 MAX_CELLS = 1 << 24
 """Bound of cells × samples in one chunk, enforced by the ingest; decoding takes four bytes for each."""
-LONGEST_REACH_S = 60.0
-"""A longer sample (the machine was suspended) is attributed to the last minute of its interval."""
 
 
 class Scalars(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +60,6 @@ class Scalars(msgspec.Struct, frozen=True, array_like=True):
 
 
 _POSITIONED = frozenset(Scalars.__struct_fields__)
-_TCP_FIELDS = ("sockets", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us")
 _SUMMED = {source.column: field for field, source in SCALAR_SOURCES.items() if source.kind == "cpu"}
 """Columns of Rates.counts whose sum over the CPUs is a scalar, with its field."""
 
@@ -100,20 +91,9 @@ class Chunk:
     columns: dict[str, bytes | None]
 
 
-COLUMNS = (*CPU_SHARES, *CPU_COUNTS, "irqs", "netdevs")
-
-
 def start_ms(rates: Rates) -> int:
     """Return the start of a sample's interval in Unix ms, at most a minute before its end."""
     return rates.time_ms - round(min(rates.duration_s, LONGEST_REACH_S) * 1000)
-
-
-def _i64(values: Sequence[float | None]) -> bytes:
-    return np.array([-1 if value is None else value for value in values], "<i8").tobytes()
-
-
-def _steps(values: list[int]) -> bytes:
-    return np.diff(np.array(values, "<i8"), prepend=0).tobytes()
 
 
 def encode(samples: Sequence[Rates]) -> Chunk:
@@ -122,79 +102,64 @@ def encode(samples: Sequence[Rates]) -> Chunk:
     Decoding returns equal Rates except for the order inside a sample (cells by (irq_id, CPU) without zeros, netdevs by
     name) and for columns and counters that this version does not know, which are omitted.
     """
-    cpus = samples[0].cpus
-    absent: dict[str, list[int]] = {}
+    return encode_columns(columns_of(samples))
+
+
+def encode_columns(samples: SampleColumns) -> Chunk:
+    """Return checked samples of one stream as a chunk; see encode()."""
     columns: dict[str, bytes | None] = {}
     sums: dict[str, I64] = {}
-    blank = bytes([ABSENT_SHARE]) * cpus
-    for name in CPU_SHARES:
-        raw = _joined(name, [rates.shares.get(name) for rates in samples], blank, absent)
-        columns[name] = None
-        if raw is not None:
-            columns[name] = compress(np.frombuffer(raw, np.uint8).reshape(-1, cpus).T.tobytes())
-    blank = ABSENT_U32.to_bytes(4, "little") * cpus
-    for name in CPU_COUNTS:
-        raw = _joined(name, [rates.counts.get(name) for rates in samples], blank, absent)
-        columns[name] = None
-        if raw is not None:
-            values = np.frombuffer(raw, "<u4").reshape(-1, cpus)
-            columns[name] = compress(
-                to_byte_planes((values + np.uint32(1)).T)
-            )  # absent becomes 0, which costs no plane
-            if name in _SUMMED:
-                sums[_SUMMED[name]] = sum_over_cpus(values)
-    columns["irqs"], sums["interrupts"] = _encode_cells(samples, absent)
-    columns["netdevs"] = _encode_netdevs(samples, absent)
+    shares = samples.shares.transpose(0, 2, 1)
+    for row, name in enumerate(CPU_SHARES):
+        columns[name] = None if samples.lacks(name).all() else compress(shares[row].tobytes())
+    # absent becomes 0, which costs no plane
+    counts = np.ascontiguousarray((samples.counts + np.uint32(1)).transpose(0, 2, 1))
+    for row, name in enumerate(CPU_COUNTS):
+        columns[name] = None if samples.lacks(name).all() else compress(to_byte_planes(counts[row]))
+        if name in _SUMMED:
+            sums[_SUMMED[name]] = sum_over_cpus(samples.counts[row])
+    columns["irqs"], sums["interrupts"] = _encode_cells(samples), samples.interrupts
+    columns["netdevs"] = _encode_netdevs(samples)
+    missing = samples.absent.any(axis=1) & ~samples.absent.all(axis=1)
+    absent = {COLUMNS[row]: np.flatnonzero(samples.absent[row]).tolist() for row in np.flatnonzero(missing).tolist()}
     return Chunk(
-        first_seq=samples[0].seq,
-        last_seq=samples[-1].seq,
-        start_ms=min(start_ms(rates) for rates in samples),
-        end_ms=max(rates.time_ms for rates in samples),
-        samples=len(samples),
-        cpus=cpus,
+        first_seq=int(samples.seqs[0]),
+        last_seq=int(samples.seqs[-1]),
+        start_ms=int(samples.starts_ms.min()),
+        end_ms=int(samples.times_ms.max()),
+        samples=len(samples.seqs),
+        cpus=samples.cpus,
         scalars=compress(msgspec.msgpack.encode(_scalars(samples, sums, absent))),
         columns=columns,
     )
 
 
-def _joined(name: str, parts: list[bytes | None], blank: bytes, absent: dict[str, list[int]]) -> bytes | None:
-    """Return a column of all samples, blank where a sample lacks it (noted in absent); None where all lack it."""
-    missing = [position for position, part in enumerate(parts) if part is None]
-    if len(missing) == len(parts):
-        return None
-    if missing:
-        absent[name] = missing
-    return b"".join([blank if part is None else part for part in parts])
-
-
-def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, list[int]]) -> Scalars:
+def _scalars(samples: SampleColumns, sums: dict[str, I64], absent: dict[str, list[int]]) -> Scalars:
     """Return the samples' scalars. sums: by field, those that were made from the columns of CPUs and cells."""
-    count = len(samples)
-    tcp = np.full((len(_TCP_FIELDS), count), -1, np.int64)
-    for position, rates in enumerate(samples):
-        if (latency := rates.tcp) is not None:
-            tcp[:, position] = (latency.sockets, latency.rtt_p50_us, latency.rtt_p95_us, latency.rtt_p99_us)
-    blank = b"\xff" * (8 * count)
-    packed = {}
+    blank = b"\xff" * (8 * len(samples.seqs))
+
+    def packed(field: str, values: I64 | None) -> bytes:
+        return blank if values is None else values.astype("<i8", copy=False).tobytes()
+
+    found = {}
     for field, source in SCALAR_SOURCES.items():
-        if source.kind == "counter":
-            packed[field] = _i64([rates.counters.get(field) for rates in samples])
-        elif source.kind in ("cpu", "irq"):
-            packed[field] = sums[field].astype("<i8", copy=False).tobytes() if field in sums else blank
-    seconds = [np.nan if rates.agent_cpu_s is None else rates.agent_cpu_s for rates in samples]
-    more = {field: column for field, column in packed.items() if field not in _POSITIONED and column != blank}
+        if source.kind in ("cpu", "irq"):
+            found[field] = packed(field, sums.get(field))
+        elif source.kind == "counter":
+            found[field] = packed(field, samples.scalar(field))
+    more = {field: column for field, column in found.items() if field not in _POSITIONED and column != blank}
     return Scalars(
-        seqs=_steps([rates.seq for rates in samples]),
-        times_ms=_steps([rates.time_ms for rates in samples]),
-        durations_s=np.array([rates.duration_s for rates in samples], "<f8").tobytes(),
-        tcp=tcp.tobytes(),
-        tcp_out_segments=packed["tcp_out_segments"],
-        tcp_retransmits=packed["tcp_retransmits"],
-        agent_cpu_s=np.array(seconds, "<f8").tobytes(),
-        agent_rss_bytes=_i64([rates.agent_rss_bytes for rates in samples]),
-        interrupts=packed["interrupts"],
-        dropped=packed["dropped"],
-        squeezed=packed["squeezed"],
+        seqs=np.diff(samples.seqs, prepend=0).astype("<i8", copy=False).tobytes(),
+        times_ms=np.diff(samples.times_ms, prepend=0).astype("<i8", copy=False).tobytes(),
+        durations_s=samples.durations_s.tobytes(),
+        tcp=b"".join([packed(field, samples.scalar(field)) for field in TCP_FIELDS]),
+        tcp_out_segments=found["tcp_out_segments"],
+        tcp_retransmits=found["tcp_retransmits"],
+        agent_cpu_s=samples.agent_cpu_s.tobytes(),
+        agent_rss_bytes=packed("agent_rss_bytes", samples.scalar("agent_rss_bytes")),
+        interrupts=found["interrupts"],
+        dropped=found["dropped"],
+        squeezed=found["squeezed"],
         absent=absent,
         more=more,
     )
@@ -208,72 +173,23 @@ def sum_over_cpus(values: U32) -> I64:
     return sums
 
 
-def _encode_cells(samples: Sequence[Rates], absent: dict[str, list[int]]) -> tuple[bytes | None, I64]:
-    count = len(samples)
-    interrupts = np.full(count, -1, np.int64)
-    missing = [p for p, rates in enumerate(samples) if rates.irq_ids is None]
-    if len(missing) == count:
-        return None, interrupts
-    if missing:
-        absent["irqs"] = missing
-    lengths = np.array([len(rates.irq_ids or b"") // 4 for rates in samples])
-    ids = np.frombuffer(_concatenated([rates.irq_ids for rates in samples]), "<u4")
-    cpus = np.frombuffer(_concatenated([rates.irq_cpus for rates in samples]), "<u2")
-    counts = np.frombuffer(_concatenated([rates.irq_counts for rates in samples]), "<u4")
-    of_sample = np.repeat(np.arange(count), lengths)
-    cells, position = _unique_cells(ids, cpus)
-    matrix = np.zeros((len(cells), count), "<u4")
-    matrix[position, of_sample] = counts
-    cell_ids = (cells >> np.uint64(16)).astype("<u4")
-    interrupts = matrix[cell_ids < FIRST_LABEL_ID].sum(axis=0, dtype=np.int64)
-    interrupts[missing] = -1
-    packed = _Cells(cell_ids.tobytes(), (cells & np.uint64(0xFFFF)).astype("<u2").tobytes(), to_byte_planes(matrix))
-    return compress(msgspec.msgpack.encode(packed)), interrupts
-
-
-def _concatenated(parts: list[bytes | None]) -> bytes:
-    return b"".join([part for part in parts if part is not None])
-
-
-def _unique_cells(ids: U32, cpus: npt.NDArray[np.uint16]) -> tuple[U64, npt.NDArray[np.intp]]:
-    """Return the distinct (id, CPU) pairs in order, as id << 16 | cpu, and each cell's position among them."""
-    key = ids.astype(np.uint64) << np.uint64(16) | cpus
-    cells = np.sort(key)
-    if cells.size:
-        cells = cells[np.concatenate(([True], cells[1:] != cells[:-1]))]
-    return cells, np.searchsorted(cells, key)
-
-
-def _encode_netdevs(samples: Sequence[Rates], absent: dict[str, list[int]]) -> bytes | None:
-    count = len(samples)
-    missing = [p for p, rates in enumerate(samples) if rates.netdevs is None]
-    if len(missing) == count:
+def _encode_cells(samples: SampleColumns) -> bytes | None:
+    if samples.lacks("irqs").all():
         return None
-    if missing:
-        absent["netdevs"] = missing
-    names = sorted({netdev.name for rates in samples for netdev in rates.netdevs or ()})
-    row = {name: position for position, name in enumerate(names)}
-    present = np.zeros((len(names), count), np.uint8)
-    values = np.zeros((len(names), 8, count), "<u8")
-    for position, rates in enumerate(samples):
-        for netdev in rates.netdevs or ():
-            present[row[netdev.name], position] = 1
-            values[row[netdev.name], :, position] = netdev_values(netdev)
-    return compress(msgspec.msgpack.encode(_Netdevs(names, present.tobytes(), to_byte_planes(values))))
+    order = np.argsort(samples.cells)
+    matrix = np.zeros((len(order), len(samples.seqs)), "<u4")
+    matrix[samples.cell_places, samples.cell_samples] = samples.cell_counts
+    cells, matrix = samples.cells[order], matrix[order]
+    ids, cpus = (cells >> np.uint64(16)).astype("<u4"), (cells & np.uint64(0xFFFF)).astype("<u2")
+    packed = _Cells(ids.tobytes(), cpus.tobytes(), to_byte_planes(matrix))
+    return compress(msgspec.msgpack.encode(packed))
 
 
-def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, int, int]:
-    """Return a netdev's eight counters in the order of NetdevCounts."""
-    return (
-        netdev.rx_bytes,
-        netdev.tx_bytes,
-        netdev.rx_packets,
-        netdev.tx_packets,
-        netdev.rx_dropped,
-        netdev.tx_dropped,
-        netdev.rx_errors,
-        netdev.tx_errors,
-    )
+def _encode_netdevs(samples: SampleColumns) -> bytes | None:
+    if samples.lacks("netdevs").all():
+        return None
+    packed = _Netdevs(samples.netdevs, samples.netdev_present.tobytes(), to_byte_planes(samples.netdev_counts))
+    return compress(msgspec.msgpack.encode(packed))
 
 
 def read_scalars(chunk_scalars: bytes) -> Scalars:
@@ -290,8 +206,8 @@ def amounts(scalars: Scalars, field: str) -> F64:
     """Return each sample's amount of a scalar, a field of coresteer_core.metrics.SCALAR_SOURCES; NaN where unknown."""
     if field == "agent_cpu_s":
         return np.frombuffer(scalars.agent_cpu_s, "<f8")
-    if field in _TCP_FIELDS:
-        raw = np.frombuffer(scalars.tcp, "<i8").reshape(len(_TCP_FIELDS), -1)[_TCP_FIELDS.index(field)]
+    if field in TCP_FIELDS:
+        raw = np.frombuffer(scalars.tcp, "<i8").reshape(len(TCP_FIELDS), -1)[TCP_FIELDS.index(field)]
     else:
         column = getattr(scalars, field) if field in _POSITIONED else scalars.more.get(field)
         raw = np.full(len(scalars.durations_s) // 8, -1) if column is None else np.frombuffer(column, "<i8")

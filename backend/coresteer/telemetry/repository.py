@@ -9,8 +9,9 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
-from coresteer.telemetry.chunks import COLUMNS, Chunk
+from coresteer.telemetry.chunks import Chunk
 from coresteer.telemetry.rollup import Rollup, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
+from coresteer.telemetry.sample_columns import COLUMNS
 
 Connection = AsyncConnection[TupleRow]
 

@@ -1,30 +1,27 @@
 """Roll-ups: sums, maxima and means over a minute or an hour of samples. Pure."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from coresteer.telemetry.byte_columns import U8, compress, decompress
-from coresteer.telemetry.chunks import netdev_values, start_ms
+from coresteer.telemetry.byte_columns import F64, U8, U32, compress, decompress
+from coresteer.telemetry.sample_columns import SampleColumns, columns_of
 from coresteer_core.metrics import SCALAR_SOURCES, Source
 from coresteer_core.node.metric_values import Counted
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
     ABSENT_U32,
+    CPU_COUNTS,
     CPU_SHARES,
-    FIRST_LABEL_ID,
     SHARES_PER_UNIT,
-    NetdevCounts,
     Rates,
 )
+from coresteer_core.node.rates_block import NETDEV_FIELDS
 
 MINUTE_MS = 60_000
-NETDEV_FIELDS = NetdevCounts.__struct_fields__[1:]
-"""The counters of a netdev, in the order of Rollup.netdevs and of chunks."""
 CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq")}
 """By kind of CPU time, its field in Rollup.amounts: the sum over the CPUs, of which the rounded means of CPUs that are
 almost idle have nothing."""
@@ -61,68 +58,71 @@ class Rollup:
 
 def minute_rollups(samples: Sequence[Rates]) -> list[Rollup]:
     """Return a roll-up for each minute in which samples began; all samples have the same number of CPUs."""
-    groups: dict[int, list[Rates]] = defaultdict(list)
-    for rates in samples:
-        groups[start_ms(rates) // MINUTE_MS].append(rates)
-    return [_minute(group) for group in groups.values()]
+    return minutes_of_columns(columns_of(samples)) if samples else []
 
 
-def _minute(samples: list[Rates]) -> Rollup:
-    cpus = samples[0].cpus
-    blank = bytes([ABSENT_SHARE]) * cpus
-    raw = b"".join([rates.shares.get(name) or blank for name in CPU_SHARES for rates in samples])
-    shares = np.frombuffer(raw, np.uint8).reshape(len(CPU_SHARES), len(samples), cpus)
-    netdevs: dict[str, list[int]] = {}
-    for rates in samples:
-        for netdev in rates.netdevs or ():
-            values = netdev_values(netdev)
-            if (sums := netdevs.get(netdev.name)) is None:
-                netdevs[netdev.name] = list(values)
-            else:
-                for position, value in enumerate(values):
-                    sums[position] += value
+def minutes_of_columns(samples: SampleColumns) -> list[Rollup]:
+    """Return a roll-up for each minute in which samples began, in the order in which the minutes appear."""
+    minutes = samples.starts_ms // MINUTE_MS
+    if (minutes == minutes[0]).all():
+        return [_minute(samples, slice(None))]
+    return [_minute(samples, np.flatnonzero(minutes == minute)) for minute in dict.fromkeys(minutes.tolist())]
+
+
+def _minute(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> Rollup:
+    shares = samples.shares[:, chosen]
+    durations_s = samples.durations_s[chosen]
+    known = shares != ABSENT_SHARE
+    sums = (shares * known).sum(axis=1, dtype=np.uint32)
     return Rollup(
-        start_ms=min(start_ms(rates) for rates in samples),
-        end_ms=max(rates.time_ms for rates in samples),
-        first_seq=samples[0].seq,
-        samples=len(samples),
-        duration_s=sum(rates.duration_s for rates in samples),
-        cpus=cpus,
+        start_ms=int(samples.starts_ms[chosen].min()),
+        end_ms=int(samples.times_ms[chosen].max()),
+        first_seq=int(samples.seqs[chosen][0]),
+        samples=len(durations_s),
+        duration_s=float(durations_s.sum()),
+        cpus=samples.cpus,
         peaks=_peaks(shares),
-        means=_means(shares),
-        netdevs=netdevs,
-        amounts=_amounts(samples) | _cpu_seconds(shares, [rates.duration_s for rates in samples]),
+        means=_mean(sums, known.sum(axis=1, dtype=np.uint32)),
+        netdevs=_netdevs(samples, chosen),
+        amounts=_amounts(samples, chosen) | _cpu_seconds(shares, known, durations_s),
     )
 
 
-def _cpu_seconds(shares: U8, durations_s: Sequence[float]) -> dict[str, float]:
+def _netdevs(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> dict[str, list[int]]:
+    present: list[bool] = samples.netdev_present[:, chosen].max(axis=1, initial=0).tolist()
+    sums = samples.netdev_counts[:, :, chosen].sum(axis=2).tolist()
+    return {name: row for name, row, there in zip(samples.netdevs, sums, present, strict=True) if there}
+
+
+def _cpu_seconds(shares: U8, known: npt.NDArray[np.bool_], durations_s: F64) -> dict[str, float]:
     """Return the seconds of CPU time of each kind that is known. shares: CPU_SHARES × samples × CPUs."""
-    known = shares != ABSENT_SHARE
-    per_s = (shares * known).sum(axis=2, dtype=np.uint32) @ np.array(durations_s) / SHARES_PER_UNIT
+    per_s = (shares * known).sum(axis=2, dtype=np.uint32) @ durations_s / SHARES_PER_UNIT
     rows = {field: CPU_SHARES.index(kind) for kind, field in CPU_SECONDS.items()}
-    return {field: round(float(per_s[row]), 6) for field, row in rows.items() if known[row].any()}
+    there: npt.NDArray[np.bool_] = known.any(axis=(1, 2))  # type: ignore[assignment]  # not of all axes
+    return {field: round(float(per_s[row]), 6) for field, row in rows.items() if there[row]}
 
 
-_TCP = {field: attrgetter(field) for field, source in SCALAR_SOURCES.items() if source.kind == "tcp"}
-_AGENT = {field: attrgetter(field) for field, source in SCALAR_SOURCES.items() if source.kind == "agent"}
-
-
-def _amounts(samples: Sequence[Rates]) -> dict[str, float]:
-    latencies = [rates.tcp for rates in samples if rates.tcp is not None]
-    counters = [rates.counters for rates in samples]
+def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> dict[str, float]:
+    scalars = samples.scalars[:, chosen]
+    known = scalars >= 0
+    # 2⁵³ × 1200 samples do not fit into 63 bits
+    sums = np.where(known, scalars, 0).sum(axis=1, dtype=np.uint64).tolist()
+    largest: list[int] = scalars.max(axis=1).tolist()
+    of_scalars = {name: (sums[row], largest[row]) for row, name in enumerate(samples.scalar_names) if largest[row] >= 0}
     found: dict[str, float | None] = {}
     for field, source in SCALAR_SOURCES.items():
         match source.kind:
             case "cpu":
-                found[field] = sum_u32(_joined([rates.counts.get(source.column) for rates in samples]))
+                found[field] = _sum_u32(samples.counts[CPU_COUNTS.index(source.column), chosen])
             case "irq":
-                found[field] = _interrupts([rates for rates in samples if rates.irq_ids is not None])
-            case "tcp":
-                found[field] = _rolled_up(source, [*map(_TCP[field], latencies)])
-            case "counter":
-                found[field] = _rolled_up(source, [each[field] for each in counters if field in each])
+                known_sums = samples.interrupts[chosen][~samples.lacks("irqs")[chosen]]
+                found[field] = int(known_sums.sum()) if known_sums.size else None
+            case _ if field == "agent_cpu_s":
+                seconds = samples.agent_cpu_s[chosen]
+                found[field] = None if np.isnan(seconds).all() else float(np.nansum(seconds))
             case _:
-                found[field] = _rolled_up(source, [value for value in map(_AGENT[field], samples) if value is not None])
+                total, most = of_scalars.get(field, (None, None))
+                found[field] = most if source.level else total
     return {field: amount for field, amount in found.items() if amount is not None}
 
 
@@ -177,37 +177,21 @@ def _peaks(shares: U8) -> U8:
     return peaks
 
 
-def _means(shares: U8, weights: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None) -> U8:
-    """Return the mean over the middle axis, weighted along it; None for equal weights, in integers, which is faster."""
-    known = shares != ABSENT_SHARE
-    if weights is None:
-        total, weighed = known.sum(axis=1, dtype=np.uint32), (shares * known).sum(axis=1, dtype=np.uint32)
-    else:
-        weight = known * weights[None, :, None]
-        total, weighed = weight.sum(axis=1), (shares * weight).sum(axis=1)
-    means: U8 = np.where(total > 0, np.rint(weighed / np.where(total > 0, total, 1)), ABSENT_SHARE).astype(np.uint8)
+def _means(shares: U8, weights: F64) -> U8:
+    """Return the mean over the middle axis, weighted along it."""
+    weight = (shares != ABSENT_SHARE) * weights[None, :, None]
+    return _mean((shares * weight).sum(axis=1), weight.sum(axis=1))
+
+
+def _mean(sums: U32 | F64, weights: U32 | F64) -> U8:
+    means: U8 = np.where(weights > 0, np.rint(sums / np.where(weights > 0, weights, 1)), ABSENT_SHARE).astype(np.uint8)
     return means
 
 
-def _joined(columns: Sequence[bytes | None]) -> bytes:
-    return b"".join([column for column in columns if column is not None])
-
-
-def sum_u32(column: bytes | None) -> int | None:
-    """Return the sum of a u32 column, None where no value is known."""
-    if column is None:
-        return None
-    values = np.frombuffer(column, "<u4")
+def _sum_u32(values: U32) -> int | None:
+    """Return the sum of the known values, None where none is known."""
     known = values[values != ABSENT_U32]
     return int(known.sum(dtype=np.int64)) if known.size else None
-
-
-def _interrupts(samples: Sequence[Rates]) -> int | None:
-    """Return the numbered device interrupts of samples that have cells; None for no samples."""
-    if not samples:
-        return None
-    numbered = np.frombuffer(_joined([rates.irq_ids for rates in samples]), "<u4") < FIRST_LABEL_ID
-    return int(np.frombuffer(_joined([rates.irq_counts for rates in samples]), "<u4")[numbered].sum(dtype=np.int64))
 
 
 def pack_shares(rollup: Rollup) -> bytes:

@@ -8,12 +8,12 @@ import numpy.typing as npt
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_rollups
-from coresteer.telemetry.rollup import NETDEV_FIELDS
 from coresteer.telemetry.schemas import Resolution, Series
 from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.metrics import Source as MetricSource
 from coresteer_core.node.metric_values import SCALAR_READERS, Counted, netdevs_counted
 from coresteer_core.node.rates import Rates
+from coresteer_core.node.rates_block import NETDEV_FIELDS
 
 
 async def read_series(

@@ -19,7 +19,7 @@ from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.connections import AgentConnections
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
-from coresteer.telemetry.sample_buffer import Batch, SampleBuffer, encode_batch
+from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import Ack, Rejected
 
@@ -42,6 +42,8 @@ _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
 _STOP_TIMEOUT_S = 8.0
 _LONGEST_PAUSE_S = 3.0  # less than the timeout of the agents' keepalive
+_LATE_S = 15.0
+"""Samples are sealed after this much longer than a chunk lasts, if no block completes the chunk before."""
 
 
 def now_ms() -> int:
@@ -121,28 +123,43 @@ class Ingest:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._room.wait(), _LONGEST_PAUSE_S)
 
-    def add(self, buffer: SampleBuffer, rates: Rates, size: int) -> None:
-        """Buffer a validated sample of size bytes; duplicates are ignored, and all while the buffer rejects samples."""
-        if rates.seq <= buffer.last_seq or buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
+    def add(self, buffer: SampleBuffer, part: Rates | SampleBlock, size: int) -> None:
+        """Buffer a validated sample or block of size bytes.
+
+        Duplicates are ignored, and everything while the buffer rejects samples.
+        """
+        first, last = (part.first_seq, part.last_seq) if isinstance(part, SampleBlock) else (part.seq, part.seq)
+        if last <= buffer.last_seq or buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
             return
         if self._bytes + size > self._hard_limit_bytes or buffer.size + size > NODE_LIMIT_BYTES:
             buffer.rejecting = True
             log.warning("Samples of node %d are rejected: too many bytes wait for the database.", buffer.node_id)
             return
-        if not buffer.open.accepts(rates, self._config.chunk_seconds * 1000):
+        if isinstance(part, SampleBlock) and first <= buffer.last_seq:
+            part = part.after(buffer.last_seq)
+        span_ms = self._config.chunk_seconds * 1000
+        if not buffer.open.accepts(part, span_ms):
             buffer.seal()
-        buffer.open.add(rates, size)
-        buffer.last_seq = rates.seq
+        buffer.open.add(part, size)
+        buffer.last_seq = last
         self._count(size)
+        if isinstance(part, SampleBlock) and buffer.open.is_complete(part, span_ms):
+            buffer.seal()
+            buffer.seal_at = time.monotonic() + self._config.chunk_seconds + _LATE_S
 
-    def reject(self, buffer: SampleBuffer, seq: int, reason: str) -> None:
-        """Tell the agent that this sample is invalid and never stored; it is counted with the next chunk."""
+    def add_live(self, buffer: SampleBuffer, rates: Rates, size: int) -> None:
+        """Keep a sample for the present until a block brings it."""
+        if self._buffers.get(buffer.node_id) is buffer:
+            buffer.add_live(rates, size)
+
+    def reject(self, buffer: SampleBuffer, first: int, last: int, reason: str) -> None:
+        """Tell the agent that these samples are invalid and never stored; they are counted with the next chunk."""
         if buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
             return
-        if seq > buffer.last_seq:  # else the agent has missed the first rejection
-            buffer.last_seq = seq
-            buffer.open.rejected += 1
-        self._post(buffer.node_id, buffer.stream, Rejected(seq, seq, reason))
+        if last > buffer.last_seq:  # else the agent has missed the first rejection
+            buffer.open.rejected += last - max(first - 1, buffer.last_seq)
+            buffer.last_seq = last
+        self._post(buffer.node_id, buffer.stream, Rejected(first, last, reason))
 
     def _post(self, node_id: int, stream: str, message: Ack | Rejected) -> None:
         peer = self._connections.get(node_id)
@@ -226,7 +243,7 @@ class Ingest:
         encoded = []
         until = time.monotonic() + _ENCODE_AT_ONCE_S
         for buffer, batch in work:
-            if batch.size > _ENCODE_IN_THREAD_BYTES:
+            if batch.unpacked > _ENCODE_IN_THREAD_BYTES:
                 item = await asyncio.to_thread(encode_batch, buffer.node_id, batch)
             else:
                 item = encode_batch(buffer.node_id, batch)
@@ -357,7 +374,7 @@ class Ingest:
             self._room.clear()
 
     def _reopen_rejecting(self) -> None:
-        for buffer in [buffer for buffer in self._buffers.values() if buffer.rejecting and not buffer.unstored()]:
+        for buffer in [buffer for buffer in self._buffers.values() if buffer.rejecting and buffer.is_empty]:
             self._drop(buffer, f"Stored up to {buffer.acked_seq}; send the rest again.")
 
     def _drop(self, buffer: SampleBuffer, reason: str) -> None:

@@ -2,7 +2,6 @@
 
 import sys
 from array import array
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -14,6 +13,9 @@ MAX_COLUMNS = 32
 MAX_NETDEVS = 4096
 MAX_COUNTERS = 256
 MAX_IRQ_CELLS = 262_144
+MAX_DURATION_S = 86_400.0
+"""Of one interval."""
+MAX_AGENT_CPU_S = 1e6
 
 
 class NetdevCounts(Struct, frozen=True, array_like=True):
@@ -79,7 +81,7 @@ class Rates(Struct, frozen=True):
 
     seq: Count
     time_ms: int
-    duration_s: Annotated[float, Meta(gt=0, le=86_400)]
+    duration_s: Annotated[float, Meta(gt=0, le=MAX_DURATION_S)]
     cpus: Annotated[int, Meta(ge=1, le=MAX_CPUS)]
     shares: Annotated[dict[str, bytes | None], Meta(max_length=MAX_COLUMNS)]
     counts: Annotated[dict[str, bytes | None], Meta(max_length=MAX_COLUMNS)]
@@ -88,7 +90,7 @@ class Rates(Struct, frozen=True):
     irq_counts: Annotated[bytes, Meta(max_length=4 * MAX_IRQ_CELLS)] | None
     netdevs: Annotated[list[NetdevCounts], Meta(max_length=MAX_NETDEVS)] | None
     tcp: TcpLatency | None
-    agent_cpu_s: Annotated[float, Meta(ge=0, le=1e6)] | None
+    agent_cpu_s: Annotated[float, Meta(ge=0, le=MAX_AGENT_CPU_S)] | None
     agent_rss_bytes: Count | None
     counters: Annotated[dict[str, Count], Meta(max_length=MAX_COUNTERS)] = {}
 
@@ -117,7 +119,7 @@ def decode_irq_id(irq_id: int) -> str:
     return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()
 
 
-def unpack_column(column: bytes, kind: str) -> Sequence[int]:
+def unpack_column(column: bytes, kind: str) -> "array[int]":
     """Return the numbers in a little-endian column of Rates. kind: type code of array, ``H`` (u16) or ``I`` (u32)."""
     numbers = array(kind, column)
     if sys.byteorder == "big":
