@@ -1,13 +1,18 @@
 """Cost of the backend with many nodes: python -m tests.bench.bench_ingest [--nodes 1000 5000] [--seconds 60].
 
-Starts a PostgreSQL and a backend of its own, lets simulated nodes of 64 CPUs and 150 interrupts send a sample each
-second, and asks for a heatmap of an hour. Exits with 1 when a sample is lost or stored twice. The simulation and the
-database share the machine with the backend: latencies are better where they do not.
+Starts a PostgreSQL and a backend of its own, lets simulated nodes of 64 CPUs and 150 interrupts send samples of each
+second, and asks for a heatmap of an hour; in three arms: blocks (as usual), watched (every node is: every sample is
+sent by itself, too) and single (agents of version 0.1.0: every sample by itself). The floor is what a server with the
+same WebSockets takes that only receives and decodes the messages of the arm watched.
+
+Exits with 1 when a sample is lost or stored twice, or a budget is exceeded. The simulation and the database share the
+machine with the backend: latencies are better where they do not. CPU budgets are scaled by a loop that runs meanwhile.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -24,25 +29,43 @@ import psycopg
 import requests
 from tests.backend.telemetry_data import machine
 from tests.support.polling import poll_async
+from websockets.asyncio.client import connect
 
 from coresteer.auth.secrets import API_TOKEN_PREFIX, ENROLMENT_TOKEN_PREFIX, token_hash
 from coresteer.config import REPOSITORY
 from coresteer.db import Database
 from coresteer.nodes.service import create_nodes
 from coresteer.postgres import EmbeddedPostgres
-from coresteer.telemetry import partitions, repository
-from coresteer.telemetry.chunks import cumulative, encode, read_scalars
+from coresteer.telemetry import chunks, partitions, repository
 from coresteer.telemetry.repository import EncodedChunk
 from coresteer.telemetry.rollup import minute_rollups
+from coresteer_core.node.rates_block import compress_block, pack_block
+from coresteer_core.node.summary import summarize
+from coresteer_core.protocol import ColumnsMessage, RatesMessage, SummaryMessage, encode
 
+_SETTLE_S = 10.0
+"""After the last node has connected, until its topology and inventory are stored."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SERVE = """
 import logging
 from coresteer.config import Config
 from coresteer.cli.asgi_server import serve
 logging.getLogger("coresteer.telemetry").setLevel(logging.DEBUG)
+{arm}
 serve(Config(), print)
 """
+_ARMS = {
+    "blocks": "",
+    "watched": "from coresteer.presence.interest import Interest; Interest.is_needed = lambda self, node_id: True",
+    "single": "from coresteer.gateway import agent_socket; agent_socket.FEATURES, agent_socket.COLUMNS = {}, ''",
+}
+CPU_BUDGET_US = 60.0
+"""Of the arm blocks, per sample, on a machine whose calibration loop takes _CALIBRATED_US."""
+FLOORS_BUDGET = 2.0
+"""Of the arm watched, in floors."""
+MEMORY_BUDGET_KIB = 120.0
+_CALIBRATED_US = 85.0
+_CALIBRATE_EVERY_S = 0.5
 _STORED = re.compile(rb"stored chunks=(\d+) ms=([\d.]+)")
 _ENROLMENT, _API = f"{ENROLMENT_TOKEN_PREFIX}bench", f"{API_TOKEN_PREFIX}bench"
 
@@ -52,9 +75,23 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def _peak_mib(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+def _memory_mib(pid: int, field: str = "VmHWM") -> float:
+    """Return the peak of a process's resident memory, or its present one (VmRSS)."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
+
+
+def _calibration_us() -> float:
+    """Return the CPU time of a fixed loop: more on a slower or busier machine."""
+    began = time.thread_time()
+    sum(number * number for number in range(2000))
+    return (time.thread_time() - began) * 1e6
+
+
+async def _calibrate(found: list[float]) -> None:
+    while True:
+        found.append(_calibration_us())
+        await asyncio.sleep(_CALIBRATE_EVERY_S)
 
 
 async def _prepare(database: Database) -> None:
@@ -97,7 +134,7 @@ async def _stored(database: Database) -> tuple[int, int]:
     async with database.pool.connection() as connection, connection.cursor("stored") as cursor:
         await cursor.execute("SELECT node_id, scalars FROM telemetry_chunk")
         async for node_id, scalars in cursor:
-            seqs += [(node_id, seq) for seq in cumulative(read_scalars(scalars).seqs).tolist()]
+            seqs += [(node_id, seq) for seq in chunks.cumulative(chunks.read_scalars(scalars).seqs).tolist()]
     return len(seqs), len(set(seqs))
 
 
@@ -105,12 +142,13 @@ def _connections(pid: int) -> int:
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
-async def _steady_share(pid: int, nodes: int, seconds: int) -> float:
-    """Return the backend's share of a core while all nodes are connected and send."""
+async def _steady_us(pid: int, nodes: int, seconds: float) -> float:
+    """Return a server's CPU time per second and node in µs while all nodes are connected and send."""
     await poll_async(lambda: _connections(pid) >= nodes, timeout_s=300, interval_s=0.5)
+    await asyncio.sleep(_SETTLE_S)
     began_s, began = _cpu_s(pid), time.monotonic()
     await asyncio.sleep(seconds)
-    return (_cpu_s(pid) - began_s) / (time.monotonic() - began)
+    return (_cpu_s(pid) - began_s) / (time.monotonic() - began) / nodes * 1e6
 
 
 async def _simulate(url: str, nodes: int, seconds: int, state_dir: Path) -> dict[str, float]:
@@ -133,7 +171,7 @@ async def _hour(database: Database) -> int:
     encoded = []
     for first in range(0, 3600, 60):
         part = samples[first : first + 60]
-        encoded.append(EncodedChunk(node.node_id, "s", encode(part), minute_rollups(part)))
+        encoded.append(EncodedChunk(node.node_id, "s", chunks.encode(part), minute_rollups(part)))
     async with database.pool.connection() as connection:
         await partitions.create_partitions(
             connection, {partitions.partition_of("telemetry_chunk", item.chunk.start_ms) for item in encoded}
@@ -159,8 +197,8 @@ async def _heatmap_ms(url: str, database: Database) -> list[float]:
     return took
 
 
-async def run(nodes: int, seconds: int) -> bool:
-    """Measure one fleet size; return whether no sample was lost."""
+async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
+    """Measure one fleet size in one arm; return the budgets that it exceeds, samples lost included."""
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-bench-"))
     postgres = EmbeddedPostgres(state_dir)
     await postgres.start()
@@ -171,45 +209,59 @@ async def run(nodes: int, seconds: int) -> bool:
     url = f"http://127.0.0.1:{port}"
     with (state_dir / "backend.log").open("wb") as log:
         backend = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _SERVE),
+            *(sys.executable, "-c", _SERVE.format(arm=_ARMS[arm])),
             env=os.environ | {"DATABASE_URL": postgres.backend_url, "CORESTEER_PORT": str(port)},
             stdout=log,
             stderr=log,
         )
+    loops: list[float] = []
+    calibration = asyncio.create_task(_calibrate(loops))
     try:
         await poll_async(lambda: asyncio.to_thread(_is_healthy, url), timeout_s=60, interval_s=0.2)
         await database.open()
         await _prepare(database)
-        began_s = _cpu_s(backend.pid)
+        idle_mib = _memory_mib(backend.pid, "VmRSS")
         simulation = asyncio.create_task(_simulate(url, nodes, seconds, state_dir / "simulation"))
-        steady = await _steady_share(backend.pid, nodes, seconds)
+        steady_us = await _steady_us(backend.pid, nodes, max(5.0, seconds - _SETTLE_S))
         figures = await simulation
-        cpu_s = _cpu_s(backend.pid) - began_s
         stored, different = await _stored(database)
         sizes = await _sizes(database, postgres.url)
+        peak_mib = _memory_mib(backend.pid)
         heatmap = statistics.quantiles(await _heatmap_ms(url, database), n=100)
-        chunks = _STORED.findall((state_dir / "backend.log").read_bytes())
-        commits = statistics.quantiles([float(ms) for _, ms in chunks], n=100)
+        commits_told = _STORED.findall((state_dir / "backend.log").read_bytes())
+        commits = statistics.quantiles([float(ms) for _, ms in commits_told], n=100)
         sent = int(figures["sent"])
         twice = stored - different
+        slower = statistics.median(loops) / _CALIBRATED_US
+        kib_per_node = (peak_mib - idle_mib) * 1024 / nodes
         p50, p99 = figures["send_to_ack_p50_ms"] / 1000, figures["send_to_ack_p99_ms"] / 1000
         lines = {
             "samples sent / acknowledged / stored": f"{sent} / {figures['acked']:.0f} / {different}",
             "lost / stored twice": f"{sent - different} / {twice}",
             "reconnects": f"{figures['reconnects']:.0f}",
-            "backend CPU while all send": f"{steady * 100:.0f} % of a core",
-            "backend CPU a sample, connecting included": f"{cpu_s / stored * 1e6:.0f} µs",
-            "backend memory at its peak": f"{_peak_mib(backend.pid):.0f} MiB",
+            "backend CPU a sample while all send": f"{steady_us:.0f} µs; {steady_us / slower:.0f} µs as calibrated",
+            "calibration loop": f"{slower:.2f} × {_CALIBRATED_US:.0f} µs",
+            "backend memory at its peak": f"{peak_mib:.0f} MiB, {kib_per_node:.0f} KiB a node",
             **{f"bytes a sample on disk, {table}": f"{size / stored:.0f}" for table, size in sizes.items()},
             "send to acknowledged, p50 / p99": f"{p50:.1f} s / {p99:.1f} s (a chunk takes up to 60 s to fill)",
             "begin of the write to its commit, p50 / p99": f"{commits[49]:.0f} ms / {commits[98]:.0f} ms",
             "heatmap of 1 hour × 64 CPUs, median / p95": f"{heatmap[49]:.0f} ms / {heatmap[94]:.0f} ms",
         }
-        print(f"{nodes} nodes of 64 CPUs and 150 interrupts × 1 Hz × {seconds} s", flush=True)
+        print(f"{arm}: {nodes} nodes of 64 CPUs and 150 interrupts × 1 Hz × {seconds} s", flush=True)
         for what, value in lines.items():
             print(f"  {what:<46}{value}", flush=True)
-        return sent == different == stored
+        exceeded = {
+            f"{sent - different} samples were lost": not sent == different == stored,
+            f"{steady_us / slower:.0f} µs a sample exceed {CPU_BUDGET_US:.0f}": arm == "blocks"
+            and steady_us / slower > CPU_BUDGET_US,
+            f"{steady_us / slower:.0f} µs a sample exceed {FLOORS_BUDGET:g} floors of {floor_us:.0f}": arm == "watched"
+            and steady_us / slower > FLOORS_BUDGET * floor_us,
+            f"{kib_per_node:.0f} KiB a node exceed {MEMORY_BUDGET_KIB:.0f}": arm == "blocks"
+            and kib_per_node > MEMORY_BUDGET_KIB,
+        }
+        return [f"{arm}, {nodes} nodes: {what}." for what, is_exceeded in exceeded.items() if is_exceeded]
     finally:
+        calibration.cancel()
         backend.terminate()
         await backend.wait()
         await database.close()
@@ -217,16 +269,88 @@ async def run(nodes: int, seconds: int) -> bool:
         shutil.rmtree(state_dir)
 
 
+_FLOOR = """
+import asyncio, socket, sys, uvicorn
+from coresteer_core.node.rates_block import decompress_block
+from coresteer_core.protocol import ColumnsMessage, MAX_FRAME_BYTES, decode_to_backend
+
+async def app(scope, receive, send):
+    if scope["type"] != "websocket":
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (event := await receive())["type"] == "websocket.receive":
+        message = decode_to_backend(event["bytes"])
+        if isinstance(message, ColumnsMessage):
+            decompress_block(message.packed)
+
+listener = socket.socket(fileno=int(sys.argv[1]))
+config = uvicorn.Config(app, loop="uvloop", ws="websockets-sansio", ws_per_message_deflate=False, log_level="warning",
+                        lifespan="off", ws_max_size=MAX_FRAME_BYTES)
+asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+"""
+
+
+def _messages(number: int) -> list[list[bytes]]:
+    """Return what one watched node sends in each of 10 seconds."""
+    samples = machine(10, seed=number)
+    seconds = [[encode(SummaryMessage(summarize(one, None))), encode(RatesMessage(one))] for one in samples]
+    packed = compress_block(pack_block(samples))
+    seconds[number % 10].append(encode(ColumnsMessage(samples[0].seq, samples[-1].seq, packed)))
+    return seconds
+
+
+async def measure_floor(nodes: int, seconds: float) -> float:
+    """Return the CPU time in µs, as calibrated, of receiving and decoding what a watched node sends in a second."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _FLOOR, str(listener.fileno())), pass_fds=[listener.fileno()]
+    )
+    variants = [_messages(number) for number in range(10)]
+    url = f"ws://127.0.0.1:{listener.getsockname()[1]}/"
+
+    async def send(number: int) -> None:
+        async with connect(url, compression=None, proxy=None) as websocket:
+            await asyncio.sleep(number / nodes)
+            for second in itertools.count():
+                for frame in variants[number % 10][second % 10]:
+                    await websocket.send(frame)
+                await asyncio.sleep(1)
+
+    loops: list[float] = []
+    tasks = [asyncio.create_task(_calibrate(loops))]
+    try:
+        for first in range(0, nodes, 50):
+            tasks += [asyncio.create_task(send(number)) for number in range(first, min(first + 50, nodes))]
+            await asyncio.sleep(0.2)
+        floor_us = await _steady_us(server.pid, nodes, seconds)
+        return floor_us / (statistics.median(loops) / _CALIBRATED_US)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        server.terminate()
+        await server.wait()
+        listener.close()
+
+
 def main() -> int:
-    """Measure every fleet size in turn."""
+    """Measure every fleet size in turn, in each arm."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000])
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--arms", choices=_ARMS, nargs="+", default=[*_ARMS])
     args = parser.parse_args()
-    kept = [asyncio.run(run(nodes, args.seconds)) for nodes in args.nodes]
-    if not all(kept):
-        print("Samples were lost or stored twice.", file=sys.stderr)
-    return 0 if all(kept) else 1
+    exceeded = []
+    for nodes in args.nodes:
+        floor_us = asyncio.run(measure_floor(min(nodes, 1000), args.seconds / 3)) if "watched" in args.arms else 0.0
+        if floor_us:
+            print(f"floor of {nodes} watched nodes: {floor_us:.0f} µs a sample as calibrated", flush=True)
+        for arm in args.arms:
+            exceeded += asyncio.run(run(nodes, args.seconds, arm, floor_us))
+    for sentence in exceeded:
+        print(sentence, file=sys.stderr)
+    return 1 if exceeded else 0
 
 
 if __name__ == "__main__":
