@@ -69,7 +69,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     run.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between samples, 0.1 to 60")
     run.add_argument("--name", default=default_name(), help="this node's name when it enrols (default: %(default)s)")
     run.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="enrol with the one-time token in FILE if there is no key yet"
+        "--token-file", type=Path, metavar="FILE", help="enrol with the enrolment token in FILE if there is no key yet"
     )
     run.add_argument(
         "--load-option-ports",
@@ -79,10 +79,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "of sending it in datagrams, also from CORESTEER_LOAD_OPTION_PORTS; for example 7700-7799 (default: none)",
     )
 
-    enrol = _command(commands, "enrol", "get this node's own key for a one-time token", _enrol)
+    enrol = _command(commands, "enrol", "get this node's own key for an enrolment token", _enrol)
     _add_backend(enrol)
     _add_state_dir(enrol)
-    enrol.add_argument("--token", required=True, help="the one-time token")
+    enrol.add_argument("--token", required=True, help="the enrolment token")
     enrol.add_argument("--name", default=default_name(), help="this node's name (default: %(default)s)")
 
     for name, what in (("topology", "CPUs, NUMA nodes and caches"), ("sample", "all raw counters once")):

@@ -126,7 +126,7 @@ async def test_every_change_of_users_and_tokens_is_recorded_with_its_actor(backe
         ("bob", "login", "user bob", "ok"),
         ("admin", "token.create", target, "ok"),
         ("admin", "token.delete", target, "ok"),
-        ("admin", "enrolment-token.create", "enrolment token", "ok"),
+        ("admin", "enrolment-token.create", f"enrolment token {enrolment['id']}", "ok"),
         ("admin", "node.enrol", "node audited", "ok"),
         ("admin", "logout", "user admin", "ok"),
     ]

@@ -212,6 +212,8 @@ MATRIX = [
     ("POST", "/api/tokens", {"name": "ci", "role": "viewer"}, (401, 403, 403, 201)),
     ("DELETE", "/api/tokens/999999", None, (401, 403, 403, 404)),
     ("POST", "/api/enrolment-tokens", {}, (401, 403, 403, 201)),
+    ("GET", "/api/enrolment-tokens", None, (401, 403, 403, 200)),
+    ("DELETE", "/api/enrolment-tokens/999999", None, (401, 403, 403, 404)),
     ("GET", "/api/health", None, (200, 200, 200, 200)),
     ("GET", "/api/auth/setup", None, (200, 200, 200, 200)),
 ]
@@ -293,7 +295,7 @@ async def test_no_secret_is_stored_in_clear_text(backend: Backend) -> None:
     assert cookie
     answer = await client.post("/api/tokens", {"name": "kept as a hash", "role": "viewer"})
     async with backend.database.session() as session:
-        for table in ("session", "api_token", "one_time_token", "app_user", "audit"):
+        for table in ("session", "api_token", "one_time_token", "enrolment_token", "app_user", "audit"):
             kept = str((await session.execute(text(f"SELECT * FROM {table}"))).all())  # noqa: S608 - names above
             assert cookie not in kept
             assert answer.json()["token"] not in kept

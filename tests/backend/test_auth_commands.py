@@ -34,6 +34,24 @@ async def test_the_commands_of_the_machines_owner_work_through_the_database(
     assert answer.status_code == 200
 
 
+async def test_a_token_for_many_nodes_is_created_with_its_bounds(
+    backend: Backend, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = ["--uses", "50", "--expires", "24h", "--label", "role=db", "--label", "rack=r01"]
+    options = [*many, "--name", "db-*", "--rejoin-for", "90m"]
+    assert await command(monkeypatch, database, "enrolment-token", *options) == 0
+    token = capsys.readouterr().out.strip()
+    assert (await backend.anonymous().post("/api/enrol", {"token": token, "names": ["db-1"]})).status_code == 200
+    shown = (await (await backend.client("admin")).get("/api/enrolment-tokens")).json()[0]
+    assert (shown["uses_left"], shown["labels"], shown["name_pattern"]) == (49, {"role": "db", "rack": "r01"}, "db-*")
+    assert (shown["created_by"], shown["rejoin_until"] is None) == ("command line", False)
+    assert await command(monkeypatch, database, "enrolment-token", "--rejoin-for", "1h") == 1
+    assert "--rejoin-for: Nodes may enrol again only with a pattern" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        await command(monkeypatch, database, "enrolment-token", "--expires", "soon")
+    assert "write for example 30m, 24h or 7d" in capsys.readouterr().err
+
+
 async def test_a_password_can_be_reset_from_standard_input(
     backend: Backend, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from coresteer.bus import Bus, InventoryEvent, NodeEvent
 from coresteer.changes.validation import view_of_node
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
+from coresteer.nodes.repository import Existing
 from coresteer.nodes.service import create_nodes
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
@@ -128,7 +129,7 @@ async def test_labels_of_people_replace_each_other_and_are_audited(backend: Back
         {"rack": "\x00"},
         {"rack": "\ud800"},
         {"\ud800": "x"},
-        {str(n): "" for n in range(33)},
+        {str(n): "" for n in range(129)},
     ],
 )
 async def test_a_label_that_is_none_is_refused(backend: Backend, labels: dict[str, str]) -> None:
@@ -149,14 +150,19 @@ async def test_a_deleted_node_is_gone_and_its_agent_disconnected(backend: Backen
     assert (await admin.delete(path)).status_code == 404
 
 
-async def test_enrolling_a_name_again_after_its_key_was_revoked_gives_a_new_key_and_keeps_the_node(
-    backend: Backend,
-) -> None:
+async def test_readmission_after_a_key_was_revoked_gives_a_new_key_and_keeps_the_node(backend: Backend) -> None:
     first = await enrolled(backend.database, backend.url, "again")
     with pytest.raises(Conflict, match="already enrolled"):
         await enrolled(backend.database, backend.url, "again")
     assert (await (await backend.client("admin")).post(f"/api/nodes/{first.node_id}/revoke-key")).status_code == 204
-    second = await enrolled(backend.database, backend.url, "again")
+    not_admitting: tuple[Existing, ...] = ("refuse", "rejoin")
+    for existing in not_admitting:
+        with pytest.raises(Conflict, match="was revoked"):
+            async with backend.database.session() as session:
+                await create_nodes(session, ["again"], simulated=False, existing=existing)
+    async with backend.database.session() as session:
+        (node,) = await create_nodes(session, ["again"], simulated=False, existing="readmit")
+    second = FakeAgent(backend.url, node.key, node.node_id)
     assert (first.node_id, first.key == second.key) == (second.node_id, False)
     async with asyncio.timeout(PATIENCE_S):
         await first.connect()

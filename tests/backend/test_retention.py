@@ -78,6 +78,7 @@ CONTROL = {
         "session",
         "api_token",
         "one_time_token",
+        "enrolment_token",
         "node",
         "policy",
         "proof_fleet",

@@ -98,8 +98,8 @@ async def _prepare(database: Database) -> None:
     """Create an enrolment token and a user for the bench."""
     async with database.pool.connection() as connection:
         await connection.execute(
-            "INSERT INTO one_time_token (token_hash, purpose, simulated, created_by, expires_at) "
-            "VALUES (%s, 'enrolment', true, 'bench', now() + interval '1 hour')",
+            "INSERT INTO enrolment_token (token_hash, simulated, created_by, expires_at) "
+            "VALUES (%s, true, 'bench', now() + interval '1 hour')",
             (token_hash(_ENROLMENT),),
         )
         await connection.execute(

@@ -1,4 +1,4 @@
-"""Enrolment of simulated nodes: request their keys once with a one-time token, then store them."""
+"""Enrolment of simulated nodes: request their keys once with an enrolment token, then store them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Enrolment: exchanges a one-time token for this node's key, and stores the key."""
+"""Enrolment: exchanges an enrolment token for this node's key, and stores the key."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +68,7 @@ def load_key(path: Path) -> NodeKey | None:
 
 
 def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
-    """Exchange a one-time token for this node's key and store it at path, readable by its owner only.
+    """Exchange an enrolment token for this node's key and store it at path, readable by its owner only.
 
     Raises EnrolError.
     """
@@ -95,7 +95,7 @@ def store_key(path: Path, key: NodeKey) -> None:
 def request_keys(
     backend: str, token: str, names: list[str], client_cert: Path | None = None
 ) -> tuple[list[EnrolledNode], str]:
-    """Return the keys that the backend issues for a one-time token, one per name, and the authority to trust.
+    """Return the keys that the backend issues for an enrolment token, one per name, and the authority to trust.
 
     A token that ends in a fingerprint names that authority, PEM; it is empty for others. Raises EnrolError.
     """
@@ -170,7 +170,7 @@ def _problem_detail(body: bytes) -> str:
 
 
 def enrol_with_file(config: Config) -> NodeKey:
-    """Enrol with the one-time token in config.token_file. Raises EnrolError, transient until the file exists."""
+    """Enrol with the enrolment token in config.token_file. Raises EnrolError, transient until the file exists."""
     path = config.token_file
     if path is None:
         raise EnrolError(

@@ -19,6 +19,7 @@ Action: TypeAlias = Literal[
     "enforcement.restore",
     "enforcement.stop",
     "enrolment-token.create",
+    "enrolment-token.revoke",
     "experiment.cancel",
     "experiment.end",
     "experiment.start",

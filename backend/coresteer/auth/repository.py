@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, delete, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.auth.schemas import Role
-from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
+from coresteer.auth.tables import ApiTokenRow, EnrolmentTokenRow, OneTimeTokenRow, SessionRow, UserRow
 
 SESSION_HOURS = 12
 SESSION_LIFETIME = timedelta(hours=SESSION_HOURS)
@@ -61,9 +61,38 @@ async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow
     return row
 
 
+async def use_enrolment_token(session: AsyncSession, token_hash: bytes) -> EnrolmentTokenRow | None:
+    """Return a valid enrolment token with one use less, None if there is none.
+
+    Its row stays locked until the end of the transaction, so that concurrent enrolments never exceed its uses, and one
+    that is rolled back uses nothing.
+    """
+    now = datetime.now(UTC)
+    row = EnrolmentTokenRow
+    return await session.scalar(
+        update(row)
+        .where(row.token_hash == token_hash, row.uses < row.max_uses, row.expires_at > now)
+        .values(uses=row.uses + 1, last_used_at=now)
+        .returning(row)
+    )
+
+
+async def list_enrolment_tokens(session: AsyncSession) -> Sequence[EnrolmentTokenRow]:
+    """Return every enrolment token that has not expired, newest first."""
+    query = select(EnrolmentTokenRow).where(EnrolmentTokenRow.expires_at > datetime.now(UTC))
+    return (await session.scalars(query.order_by(EnrolmentTokenRow.id.desc()))).all()
+
+
+async def delete_enrolment_tokens_of_user(session: AsyncSession, username: str) -> int:
+    """Delete every enrolment token that a user created; return their number."""
+    created = EnrolmentTokenRow.created_by == username
+    tokens = await session.scalars(delete(EnrolmentTokenRow).where(created).returning(EnrolmentTokenRow.id))
+    return len(tokens.all())
+
+
 async def delete_readmissions(session: AsyncSession, node_id: int) -> None:
-    """Delete the unused tokens that readmit a node."""
-    await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.node_id == node_id))
+    """Delete the tokens that readmit a node."""
+    await session.execute(delete(EnrolmentTokenRow).where(EnrolmentTokenRow.node_id == node_id))
 
 
 async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:
@@ -93,10 +122,11 @@ async def delete_set_up_tokens(session: AsyncSession) -> None:
 
 
 async def delete_expired_sessions_and_tokens(session: AsyncSession) -> None:
-    """Delete expired sessions and one-time tokens."""
+    """Delete expired sessions, one-time tokens and enrolment tokens."""
     now = datetime.now(UTC)
     await session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.expires_at <= now))
+    await session.execute(delete(EnrolmentTokenRow).where(EnrolmentTokenRow.expires_at <= now))
 
 
 async def has_users(session: AsyncSession) -> bool:
@@ -112,7 +142,8 @@ async def find_user_by_name(session: AsyncSession, username: str) -> UserRow | N
 
 
 async def delete_user(session: AsyncSession, user: UserRow) -> None:
-    """Delete a user with sessions and API tokens; history and audit log keep the pseudonym ``(deleted user ID)``."""
+    """Delete a user with sessions and tokens; history and audit log keep the pseudonym ``(deleted user ID)``."""
+    await delete_enrolment_tokens_of_user(session, user.username)
     await session.execute(delete(UserRow).where(UserRow.id == user.id))
     await session.execute(
         text("DELETE FROM fleet_view WHERE created_by = :name AND NOT shared"), {"name": user.username}

@@ -220,7 +220,8 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
 
     Raises NotFound, and Conflict for the last administrator.
 
-    A new password and disabling end the user's sessions and delete their API tokens.
+    A new password and disabling end the user's sessions and delete their API tokens. These and another role delete
+    their enrolment tokens.
     """
     password = await hash_password(request.password) if request.password is not None else None
     admins = await repository.lock_enabled_admins(session)
@@ -246,6 +247,9 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
         await repository.delete_sessions_of_user(session, user_id)
         if deleted := await repository.delete_api_tokens_of_user(session, user_id):
             detail["api_tokens_deleted"] = deleted
+    is_other = password is not None or request.disabled or request.role is not None
+    if is_other and (deleted := await repository.delete_enrolment_tokens_of_user(session, user.username)):
+        detail["enrolment_tokens_deleted"] = deleted
     await session.flush()
     record(session, actor=by, action="user.update", target=f"user {user.username}", detail=detail)
     return user

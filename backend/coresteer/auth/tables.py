@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from sqlalchemy import Boolean, DateTime, ForeignKey, Integer, LargeBinary, Text, func
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from coresteer.db import Base
@@ -58,17 +59,37 @@ class ApiTokenRow(Base):
 
 
 class OneTimeTokenRow(Base):
-    """The token of a set-up link or of an enrolment; its row is deleted when it is used.
-
-    node_id: of the node that it readmits with a new key, NULL for one that adds nodes.
-    """
+    """The token of a set-up link; its row is deleted when it is used."""
 
     __tablename__ = "one_time_token"
 
     token_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
     purpose: Mapped[str] = mapped_column(Text)
-    simulated: Mapped[bool] = mapped_column(Boolean, server_default="false", default=False)
-    node_id: Mapped[int | None] = mapped_column(Integer)
     created_by: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
+class EnrolmentTokenRow(Base):
+    """A token with which agents enrol; its row is kept until it expires, or is revoked.
+
+    simulated: for simulated nodes, any number per use. node_id: of the only node that it readmits, NULL for one that
+    adds nodes. labels: that its nodes get. name_pattern: a shell pattern that their names must match, NULL for any.
+    rejoin_until: until when nodes that exist may enrol again, NULL for never.
+    """
+
+    __tablename__ = "enrolment_token"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    token_hash: Mapped[bytes] = mapped_column(LargeBinary, unique=True)
+    created_by: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    simulated: Mapped[bool] = mapped_column(Boolean, default=False)
+    node_id: Mapped[int | None] = mapped_column(Integer)
+    max_uses: Mapped[int] = mapped_column(Integer, default=1)
+    uses: Mapped[int] = mapped_column(Integer, default=0)
+    last_used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    labels: Mapped[dict[str, str]] = mapped_column(JSONB, default=dict)
+    name_pattern: Mapped[str | None] = mapped_column(Text)
+    rejoin_until: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))

@@ -44,6 +44,7 @@ _REQUESTS = (
     "ApiTokenCreate",
     "ApplicationMetricCreate",
     "ChangeRequest",
+    "EnrolmentTokenCreate",
     "ExtendRequest",
     "PasswordChange",
     "PolicyVersionCreate",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 
-from coresteer.cli import audit, backup, papers, simulation, supervisor
+from coresteer.cli import audit, backup, enrolment, papers, simulation, supervisor
 from coresteer.cli import experiment as experiments
 from coresteer.cli import report as reports
 from coresteer.config import Config
@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     except (
         CommandError,
         audit.AuditError,
+        enrolment.EnrolmentError,
         PostgresError,
         ListenError,
         supervisor.StartError,
@@ -114,12 +115,7 @@ def _parser() -> argparse.ArgumentParser:
             _add_tls(command)
     commands.add_parser("migrate", help="bring the database's schema to the newest version")
     commands.add_parser("openapi", help="print the OpenAPI document of the HTTP API as JSON")
-    token = commands.add_parser("enrolment-token", help="print a one-time token with which an agent enrols")
-    token.add_argument("--simulated", action="store_true", help="for simulated nodes, any number at once")
-    readmit = commands.add_parser(
-        "readmit", help="print the command with which a node that was installed anew enrols again under its name"
-    )
-    readmit.add_argument("node")
+    enrolment.add_commands(commands)
     commands.add_parser("set-up-link", help="print a new link that creates the first administrator")
     reset = commands.add_parser(
         "reset-password",
@@ -183,7 +179,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911
                 _with_database(as_owner, lambda database: database.migrate(backend_url))
         case "enrolment-token" | "readmit":
             address = supervisor.running_address(config.state_dir) or config.public_address
-            print(_with_database(config, lambda database: _enrolment(database, arguments, address, config)))
+            print(_with_database(config, lambda database: enrolment.run(database, arguments, address, config)))
         case "set-up-link":
             from coresteer.cli.announce import set_up_link
 
@@ -253,21 +249,6 @@ def _with_database(config: Config, work: Callable[["Database"], Awaitable[T]]) -
             await database.close()
 
     return asyncio.run(run())
-
-
-async def _enrolment(database: "Database", arguments: argparse.Namespace, address: str, config: Config) -> str:
-    """Return a one-time token for a new node, or the command that readmits one."""
-    from coresteer.gateway.enrolment import new_enrolment_token, pinned, readmission_command, readmit
-    from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate
-    from coresteer.nodes.service import find_node_by_name
-
-    async with database.session() as session:
-        if arguments.command == "enrolment-token":
-            request = EnrolmentTokenCreate(simulated=arguments.simulated)
-            return pinned(await new_enrolment_token(session, "command line", request), config).token
-        node = await find_node_by_name(session, arguments.node)
-        new = pinned(await readmit(session, "command line", node), config)
-        return readmission_command(new, node.name, address)
 
 
 async def _reset_password(database: "Database", username: str, password: str) -> None:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import STORABLE, RequestBody, TextPattern
+from coresteer.inputs import RequestBody
+from coresteer.nodes.schemas import LabelName, LabelValue
 from coresteer.presence.schemas import Figures, FleetMetricName, Health
 from coresteer.structs import AsStruct
 from coresteer.telemetry.schemas import Resolution
@@ -103,16 +104,6 @@ class Outlier(BaseModel):
 
 
 class NodeUpdate(RequestBody):
-    """Labels of a node given by people; they replace all former ones."""
+    """Labels of a node given by people; they replace all former ones. Those of its agent may be among them."""
 
-    labels: dict[
-        Annotated[
-            str,
-            Field(min_length=1, max_length=63),
-            TextPattern(
-                r"[a-z0-9][a-z0-9._/-]*",
-                "A label's name is made of small letters, digits and . _ / -, and begins with a letter or digit.",
-            ),
-        ],
-        Annotated[str, Field(max_length=63), STORABLE],
-    ] = Field(max_length=32)
+    labels: dict[LabelName, LabelValue] = Field(max_length=128)

@@ -10,7 +10,7 @@ from coresteer.changes.repository import count_open
 from coresteer.fleet.schemas import Node, NodeSummary
 from coresteer.nodes import repository
 from coresteer.nodes.service import find_node, reported_state
-from coresteer.nodes.tables import NodeRow
+from coresteer.nodes.tables import NodeRow, effective_labels
 from coresteer.presence.registry import NodeRegistry
 
 
@@ -35,7 +35,7 @@ def _summary(row: NodeRow, registry: NodeRegistry, open_changes: int) -> NodeSum
         observe_reason=hello.get("observe_reason"),
         agent_version=hello.get("agent_version"),
         kernel=hello.get("kernel"),
-        labels=hello.get("labels", {}) | row.labels,
+        labels=effective_labels(row.hello, row.token_labels, row.labels),
         cpus=row.cpus,
         packages=row.packages,
         numa_nodes=row.numa_nodes,
@@ -68,10 +68,15 @@ async def node_details(session: AsyncSession, registry: NodeRegistry, node_id: i
 async def set_labels(
     session: AsyncSession, registry: NodeRegistry, node_id: int, labels: dict[str, str], *, actor: str
 ) -> NodeSummary:
-    """Replace a node's labels that people gave. Raises NotFound."""
+    """Replace a node's labels that people gave. Raises NotFound.
+
+    A label that equals the one of the node's agent or token is not stored: it follows that one.
+    """
     row = await find_node(session, node_id)
-    detail = {"was": row.labels, "becomes": labels}
-    row.labels = labels
+    others = effective_labels(row.hello, row.token_labels, {})
+    own = {name: value for name, value in labels.items() if others.get(name) != value}
+    detail = {"was": row.labels, "becomes": own}
+    row.labels = own
     record(session, actor=actor, action="node.set_labels", target=row.name, node_id=node_id, detail=detail)
     await session.flush()
     counts = await count_open(session)

@@ -9,7 +9,13 @@ from coresteer.config import Config
 from coresteer.db import Session
 from coresteer.errors import Forbidden, NotFound
 from coresteer.gateway import enrolment
-from coresteer.gateway.enrolment_schemas import EnrolmentToken, EnrolmentTokenCreate, EnrolRequest, EnrolResponse
+from coresteer.gateway.enrolment_schemas import (
+    EnrolmentToken,
+    EnrolmentTokenCreate,
+    EnrolmentTokenCreated,
+    EnrolRequest,
+    EnrolResponse,
+)
 from coresteer.inputs import RowId
 from coresteer.nodes.service import find_node
 from coresteer.origin import public_url
@@ -18,11 +24,16 @@ router = APIRouter(tags=["auth"])
 CA = "/ca.pem"
 
 
+async def _created(session: Session, new: enrolment.NewEnrolmentToken, command: str) -> EnrolmentTokenCreated:
+    (described,) = await enrolment.describe(session, [new.row])
+    return EnrolmentTokenCreated(**described.model_dump(), token=new.token, command=command)
+
+
 @router.post("/api/enrolment-tokens", status_code=status.HTTP_201_CREATED)
 async def create_enrolment_token(
     request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
-) -> EnrolmentToken:
-    """Create a one-time token with which one agent enrols, or any number of simulated nodes."""
+) -> EnrolmentTokenCreated:
+    """Create a token with which agents enrol, or any number of simulated nodes."""
     new = enrolment.pinned(await enrolment.new_enrolment_token(session, by.username, body), request.app.state.config)
     backend = public_url(request)
     command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
@@ -30,7 +41,19 @@ async def create_enrolment_token(
         command = (
             f"coresteer-agent enrol --backend {backend} --token {new.token} && coresteer-agent run --backend {backend}"
         )
-    return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
+    return await _created(session, new, command)
+
+
+@router.get("/api/enrolment-tokens")
+async def list_enrolment_tokens(_: Admin, session: Session) -> list[EnrolmentToken]:
+    """List the enrolment tokens that have not expired, newest first, also those that are used up."""
+    return await enrolment.enrolment_tokens(session)
+
+
+@router.delete("/api/enrolment-tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT)
+async def revoke_enrolment_token(by: Admin, token_id: RowId, session: Session) -> None:
+    """Revoke an enrolment token; nodes that have enrolled with it keep their keys."""
+    await enrolment.revoke_token(session, by.username, token_id)
 
 
 @router.get(CA, response_class=PlainTextResponse, include_in_schema=False)
@@ -43,7 +66,7 @@ async def certificate_authority(request: Request) -> PlainTextResponse:
 
 
 @router.post("/api/nodes/{node_id}/readmit", status_code=status.HTTP_201_CREATED)
-async def readmit_node(request: Request, by: Operator, node_id: RowId, session: Session) -> EnrolmentToken:
+async def readmit_node(request: Request, by: Operator, node_id: RowId, session: Session) -> EnrolmentTokenCreated:
     """Create a one-time token with which this node enrols again, such as after its system was installed anew.
 
     Its key so far is valid until then. A node whose key was revoked is readmitted by administrators only.
@@ -53,10 +76,10 @@ async def readmit_node(request: Request, by: Operator, node_id: RowId, session: 
         raise Forbidden(f"The key of {node.name} was revoked by an administrator; only an administrator readmits it.")
     new = enrolment.pinned(await enrolment.readmit(session, by.username, node), request.app.state.config)
     command = enrolment.readmission_command(new, node.name, public_url(request))
-    return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
+    return await _created(session, new, command)
 
 
 @router.post("/api/enrol")
 async def enrol(body: EnrolRequest, session: Session) -> EnrolResponse:
-    """Exchange a one-time token for a node's own key; called by agents."""
+    """Exchange a use of an enrolment token for a node's own key; called by agents."""
     return await enrolment.enrol(session, body)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from sqlalchemy import ARRAY, Interval, LargeBinary, Text, bindparam, delete, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import undefer
 
@@ -16,22 +17,41 @@ from coresteer.nodes.tables import NodeRow
 OVERLAP = timedelta(hours=24)
 """How long an agent's key stays valid after the agent has stored the next one: a restored backup may need it."""
 
+Existing: TypeAlias = Literal["refuse", "rejoin", "readmit"]
+"""What an enrolment does with a node that exists: rejoin replaces its key unless that was revoked, readmit any."""
+
 _UPSERT = text("""
-    INSERT INTO node (name, key_hash, simulated)
-    SELECT name, key_hash, :simulated FROM unnest(:names, :hashes) AS new (name, key_hash)
+    INSERT INTO node (name, key_hash, simulated, token_labels)
+    SELECT name, key_hash, :simulated, :labels FROM unnest(:names, :hashes) AS new (name, key_hash)
     ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash, key_created_at = now(), key_used_at = NULL,
-        previous_key_hash = NULL, previous_key_until = NULL
-    WHERE node.simulated = excluded.simulated AND (:replace_keys OR node.key_hash IS NULL)
-    RETURNING id, name
-""").bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hashes", type_=ARRAY(LargeBinary)))
+        previous_key_hash = NULL, previous_key_until = NULL,
+        token_labels = CASE WHEN excluded.token_labels = '{}' THEN node.token_labels ELSE excluded.token_labels END
+    WHERE node.simulated = excluded.simulated
+        AND (:existing = 'readmit' OR :existing = 'rejoin' AND node.key_hash IS NOT NULL)
+    RETURNING id, name, created_at < now() AS existed
+""").bindparams(
+    bindparam("names", type_=ARRAY(Text)),
+    bindparam("hashes", type_=ARRAY(LargeBinary)),
+    bindparam("labels", type_=JSONB),
+    bindparam("existing", type_=Text),
+)
+
+
+class UpsertedNode(NamedTuple):
+    """A node with a new key. existed: before."""
+
+    id: int
+    name: str
+    existed: bool
 
 
 async def upsert_nodes(
-    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, replace_keys: bool
-) -> dict[str, int]:
-    """Create nodes with these keys, or replace the keys of existing ones; return node ids by name.
+    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, existing: Existing, labels: dict[str, str]
+) -> dict[str, UpsertedNode]:
+    """Create nodes with these keys, or replace the keys of existing ones; return them by name.
 
-    Left out are nodes of the other kind (simulated or not) and, unless replace_keys, nodes that have a key.
+    Left out are nodes of the other kind (simulated or not), and those that existing excludes. labels: of the enrolment
+    token; without any, a node that exists keeps those that it has.
     """
     rows = await session.execute(
         _UPSERT,
@@ -39,10 +59,11 @@ async def upsert_nodes(
             "names": list(key_hashes),
             "hashes": list(key_hashes.values()),
             "simulated": simulated,
-            "replace_keys": replace_keys,
+            "existing": existing,
+            "labels": labels,
         },
     )
-    return {row.name: row.id for row in rows}
+    return {row.name: UpsertedNode(*row) for row in rows}
 
 
 async def list_nodes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> Sequence[NodeRow]:

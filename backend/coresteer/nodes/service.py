@@ -38,29 +38,44 @@ async def identify_agents(
 
 
 async def create_nodes(
-    session: AsyncSession, names: list[str], *, simulated: bool, replace_keys: bool = False
+    session: AsyncSession,
+    names: list[str],
+    *,
+    simulated: bool,
+    existing: repository.Existing = "refuse",
+    labels: dict[str, str] | None = None,
 ) -> list[EnrolledNode]:
-    """Create nodes of these names, each with a new key; return them in the order of the names.
+    """Create nodes of these names, each with a new key and these labels; return them in the order of the names.
 
-    A node that exists keeps its history. Only a simulated node, or any with replace_keys, gets a new key while it has
-    one; the old one becomes invalid. Raises Conflict when a node has a key, or when a real node would become a
+    A node that exists keeps its history. Only a simulated node, or one that existing admits, gets a new key; its old
+    ones become invalid. Raises Conflict when a node exists and is not admitted, or when a real node would become a
     simulated one or the reverse; Invalid when a name is given twice.
     """
     if len(set(names)) != len(names):
         raise Invalid("A name is given twice; node names must be unique.", field="names")
     keys = {name: new_key() for name in names}
     hashes = {name: hash_key(key) for name, key in keys.items()}
-    ids = await repository.upsert_nodes(session, hashes, simulated=simulated, replace_keys=simulated or replace_keys)
-    if missing := [name for name in names if name not in ids]:
-        existing = await repository.find_by_name(session, missing[0])
-        if existing is not None and existing.simulated == simulated:
+    nodes = await repository.upsert_nodes(
+        session, hashes, simulated=simulated, existing="readmit" if simulated else existing, labels=labels or {}
+    )
+    if missing := [name for name in names if name not in nodes]:
+        node = await repository.find_by_name(session, missing[0])
+        if node is not None and node.simulated == simulated:
+            if node.key_hash is None:
+                raise Conflict(
+                    f"The key of “{missing[0]}” was revoked. An administrator lets it in again with `coresteer readmit "
+                    f"{missing[0]}`; otherwise give this agent another name."
+                )
             raise Conflict(
                 f"“{missing[0]}” is already enrolled. If this machine was installed anew, run `coresteer readmit "
                 f"{missing[0]}` and enrol with the command that it prints; otherwise give this agent another name."
             )
         kind, other = ("simulated", "real") if simulated else ("real", "simulated")
         raise Conflict(f"“{missing[0]}” is already a {other} node; choose another name for the {kind} one.")
-    return [EnrolledNode(node_id=ids[name], name=name, key=key) for name, key in keys.items()]
+    return [
+        EnrolledNode(node_id=nodes[name].id, name=name, key=key, existed=nodes[name].existed)
+        for name, key in keys.items()
+    ]
 
 
 async def find_node(session: AsyncSession, node_id: int) -> NodeRow:

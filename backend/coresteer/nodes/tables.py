@@ -12,8 +12,18 @@ from coresteer.db import Base
 # Any: JSON as the agent reported it, read back through msgspec.convert
 
 
+def effective_labels(
+    hello: dict[str, Any] | None, token_labels: dict[str, str], labels: dict[str, str]
+) -> dict[str, str]:
+    """Return a node's labels: people's before those of its enrolment token, those before its agent's."""
+    reported: dict[str, str] = (hello or {}).get("labels", {})
+    return reported | token_labels | labels
+
+
 class NodeRow(Base):
     """A node: name, key, labels and its agent's latest reports.
+
+    labels: given by people; token_labels: by the token with which it enrolled. effective_labels has the precedence.
 
     key_hash: SHA-256 of its agent's key, NULL when revoked. key_used_at: when it was noted last that a key is in use.
     previous_key_hash: of the key before, valid until previous_key_until; where that is NULL, the agent has not used the
@@ -29,6 +39,7 @@ class NodeRow(Base):
     name: Mapped[str] = mapped_column(Text, unique=True)
     simulated: Mapped[bool]
     labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default=text("'{}'"))
+    token_labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default=text("'{}'"))
     key_hash: Mapped[bytes | None] = mapped_column(unique=True)
     key_created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=text("now()"))
     key_used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))

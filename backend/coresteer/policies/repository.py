@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Text, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes.tables import ChangeRow
-from coresteer.nodes.tables import NodeRow
+from coresteer.nodes.tables import NodeRow, effective_labels
 from coresteer.policies.in_force import IN_PROGRESS_STATES, UNFINISHED_STATES, EnabledPolicy, PartialRollout
 from coresteer.policies.rollout_schemas import RolloutState
 from coresteer.policies.schemas import PolicyBody, TimeFilter
@@ -113,12 +113,16 @@ async def policies_leaving_pages(session: AsyncSession) -> list[str]:
 
 async def node_attributes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> list[NodeAttributes]:
     """Return the attributes of nodes that selectors match, of all nodes or of the given ones."""
-    query = select(NodeRow.id, NodeRow.name, NodeRow.hello, NodeRow.labels, NodeRow.netdevs).order_by(NodeRow.id)
+    query = select(
+        NodeRow.id, NodeRow.name, NodeRow.hello, NodeRow.token_labels, NodeRow.labels, NodeRow.netdevs
+    ).order_by(NodeRow.id)
     if node_ids is not None:
         query = query.where(NodeRow.id.in_(node_ids))
     return [
-        NodeAttributes(node_id, name, (hello or {}).get("hostname"), (hello or {}).get("labels", {}) | labels, netdevs)
-        for node_id, name, hello, labels, netdevs in (await session.execute(query)).all()
+        NodeAttributes(
+            node_id, name, (hello or {}).get("hostname"), effective_labels(hello, token_labels, labels), netdevs
+        )
+        for node_id, name, hello, token_labels, labels, netdevs in (await session.execute(query)).all()
     ]
 
 

@@ -18,6 +18,7 @@ export const BOUNDS = {
   ApiTokenCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
   ApplicationMetricCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 40, "pattern": "^[a-z][a-z0-9_]*$"}, "label": {"type": "string", "minLength": 1, "maxLength": 80}, "unit": {"type": "string", "default": "", "maxLength": 20}, "url": {"type": "string", "minLength": 1, "maxLength": 500}, "query": {"type": "string", "minLength": 1, "maxLength": 2000}, "floor": {"type": "number", "minimum": 1e-12, "maximum": 1000000000000.0}},
   ChangeRequest: {"confirm_timeout_s": {"type": "number", "default": 120, "minimum": 30.0, "maximum": 600.0}, "reason": {"type": "string", "default": "", "maxLength": 500}},
+  EnrolmentTokenCreate: {"expires_in_minutes": {"type": "integer", "default": 60, "minimum": 1.0, "maximum": 129600.0}, "max_uses": {"type": "integer", "default": 1, "minimum": 1.0, "maximum": 100000.0}},
   ExtendRequest: {"seconds": {"type": "number", "default": 120, "minimum": 10.0, "maximum": 600.0}},
   PasswordChange: {"present": {"type": "string", "minLength": 1, "maxLength": 200}, "password": {"type": "string", "minLength": 10, "maxLength": 200}},
   PolicyVersionCreate: {"note": {"type": "string", "default": "", "maxLength": 500}},

@@ -457,14 +457,38 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List Enrolment Tokens
+         * @description List the enrolment tokens that have not expired, newest first, also those that are used up.
+         */
+        get: operations["list_enrolment_tokens"];
         put?: never;
         /**
          * Create Enrolment Token
-         * @description Create a one-time token with which one agent enrols, or any number of simulated nodes.
+         * @description Create a token with which agents enrol, or any number of simulated nodes.
          */
         post: operations["create_enrolment_token"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/enrolment-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Enrolment Token
+         * @description Revoke an enrolment token; nodes that have enrolled with it keep their keys.
+         */
+        delete: operations["revoke_enrolment_token"];
         options?: never;
         head?: never;
         patch?: never;
@@ -503,7 +527,7 @@ export interface paths {
         put?: never;
         /**
          * Enrol
-         * @description Exchange a one-time token for a node's own key; called by agents.
+         * @description Exchange a use of an enrolment token for a node's own key; called by agents.
          */
         post: operations["enrol"];
         delete?: never;
@@ -2319,7 +2343,7 @@ export interface components {
              * Action
              * @enum {string}
              */
-            action: "application-metric.create" | "application-metric.delete" | "audit.anonymize" | "change.applying" | "change.apply" | "change.confirm" | "change.confirmed" | "change.extend" | "change.failed" | "change.roll_back" | "change.rolled_back" | "change.unconfirmed" | "enforcement.lift" | "enforcement.restore" | "enforcement.stop" | "enrolment-token.create" | "experiment.cancel" | "experiment.end" | "experiment.start" | "fleet-view.create" | "fleet-view.delete" | "login" | "logout" | "node.delete" | "node.enrol" | "node.re-enrol" | "node.readmit" | "node.revoke_key" | "node.rotate_key" | "node.set_labels" | "policy.create" | "policy.create_version" | "policy.delete" | "policy.disable" | "policy.enable" | "policy.find_effect" | "policy.roll_back" | "proof.pause" | "proof.resume" | "quota.exceed" | "report.share" | "report.unshare" | "retention.drop" | "rollout.advance" | "rollout.finish" | "rollout.roll_back" | "rollout.start" | "rollout.stop" | "session.end" | "setup" | "simulated-nodes.remove" | "simulated-nodes.start" | "simulation-trace.delete" | "simulation-trace.store" | "simulation.cancel" | "simulation.start" | "token.create" | "token.delete" | "user.change_password" | "user.create" | "user.delete" | "user.update";
+            action: "application-metric.create" | "application-metric.delete" | "audit.anonymize" | "change.applying" | "change.apply" | "change.confirm" | "change.confirmed" | "change.extend" | "change.failed" | "change.roll_back" | "change.rolled_back" | "change.unconfirmed" | "enforcement.lift" | "enforcement.restore" | "enforcement.stop" | "enrolment-token.create" | "enrolment-token.revoke" | "experiment.cancel" | "experiment.end" | "experiment.start" | "fleet-view.create" | "fleet-view.delete" | "login" | "logout" | "node.delete" | "node.enrol" | "node.re-enrol" | "node.readmit" | "node.revoke_key" | "node.rotate_key" | "node.set_labels" | "policy.create" | "policy.create_version" | "policy.delete" | "policy.disable" | "policy.enable" | "policy.find_effect" | "policy.roll_back" | "proof.pause" | "proof.resume" | "quota.exceed" | "report.share" | "report.unshare" | "retention.drop" | "rollout.advance" | "rollout.finish" | "rollout.roll_back" | "rollout.start" | "rollout.stop" | "session.end" | "setup" | "simulated-nodes.remove" | "simulated-nodes.start" | "simulation-trace.delete" | "simulation-trace.store" | "simulation.cancel" | "simulation.start" | "token.create" | "token.delete" | "user.change_password" | "user.create" | "user.delete" | "user.update";
             /** Target */
             target: string;
             /** Node Id */
@@ -3039,7 +3063,7 @@ export interface components {
         EndedBy: "user" | "timeout" | "guardrail" | "lost_backend" | "agent_restart" | "error";
         /**
          * EnrolRequest
-         * @description An agent's one-time token and its node names (several only with a token for simulated nodes).
+         * @description An agent's enrolment token and its node names (several only with a token for simulated nodes).
          */
         EnrolRequest: {
             /** Token */
@@ -3057,7 +3081,7 @@ export interface components {
         };
         /**
          * EnrolledNode
-         * @description A node's own key, which the agent stores; it is returned only once.
+         * @description A node's own key, which the agent stores; it is returned only once. existed: the node keeps its history.
          */
         EnrolledNode: {
             /** Node Id */
@@ -3066,25 +3090,57 @@ export interface components {
             name: string;
             /** Key */
             key: string;
+            /** Existed */
+            existed: boolean;
         };
         /**
          * EnrolmentToken
-         * @description A new enrolment token and the shell command that uses it.
+         * @description An enrolment token, as administrators see it. Its text is returned once, when it is created.
+         *
+         *     node_name: of the only node that it readmits, None for one that adds nodes. rejoin_until: until when nodes that
+         *     exist may enrol again, None for never.
          */
         EnrolmentToken: {
-            /** Token */
-            token: string;
-            /** Command */
-            command: string;
+            /** Id */
+            id: number;
+            /** Created By */
+            created_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
             /**
              * Expires At
              * Format: date-time
              */
             expires_at: string;
+            /** Max Uses */
+            max_uses: number;
+            /** Uses Left */
+            uses_left: number;
+            /** Last Used At */
+            last_used_at: string | null;
+            /** Simulated */
+            simulated: boolean;
+            /** Node Name */
+            node_name: string | null;
+            /** Name Pattern */
+            name_pattern: string | null;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Rejoin Until */
+            rejoin_until: string | null;
         };
         /**
          * EnrolmentTokenCreate
-         * @description An enrolment token to create. simulated: for `coresteer-agent simulate`, any number of nodes at once.
+         * @description An enrolment token to create. Each use enrols one node; its labels go before those that its agent reports.
+         *
+         *     simulated: for `coresteer-agent simulate`, any number of nodes per use. name_pattern: a shell pattern that the names
+         *     of the nodes must match, None for any. rejoin_for_minutes: for how long nodes that exist may enrol again, which ends
+         *     their present keys; None for never.
          */
         EnrolmentTokenCreate: {
             /**
@@ -3097,6 +3153,64 @@ export interface components {
              * @default 60
              */
             expires_in_minutes: number;
+            /**
+             * Max Uses
+             * @default 1
+             */
+            max_uses: number;
+            /**
+             * Labels
+             * @default {}
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /** Name Pattern */
+            name_pattern?: string | null;
+            /** Rejoin For Minutes */
+            rejoin_for_minutes?: number | null;
+        };
+        /**
+         * EnrolmentTokenCreated
+         * @description A new enrolment token with its secret text and the shell command that uses it.
+         */
+        EnrolmentTokenCreated: {
+            /** Id */
+            id: number;
+            /** Created By */
+            created_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /** Max Uses */
+            max_uses: number;
+            /** Uses Left */
+            uses_left: number;
+            /** Last Used At */
+            last_used_at: string | null;
+            /** Simulated */
+            simulated: boolean;
+            /** Node Name */
+            node_name: string | null;
+            /** Name Pattern */
+            name_pattern: string | null;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Rejoin Until */
+            rejoin_until: string | null;
+            /** Token */
+            token: string;
+            /** Command */
+            command: string;
         };
         /**
          * EvidenceBasis
@@ -5565,7 +5679,7 @@ export interface components {
         };
         /**
          * NodeUpdate
-         * @description Labels of a node given by people; they replace all former ones.
+         * @description Labels of a node given by people; they replace all former ones. Those of its agent may be among them.
          */
         NodeUpdate: {
             /** Labels */
@@ -10281,6 +10395,35 @@ export interface operations {
             };
         };
     };
+    list_enrolment_tokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnrolmentToken"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     create_enrolment_token: {
         parameters: {
             query?: never;
@@ -10300,8 +10443,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrolmentToken"];
+                    "application/json": components["schemas"]["EnrolmentTokenCreated"];
                 };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_enrolment_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A problem */
             default: {
@@ -10331,7 +10503,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrolmentToken"];
+                    "application/json": components["schemas"]["EnrolmentTokenCreated"];
                 };
             };
             /** @description A problem */

@@ -7,7 +7,8 @@ import { api, type Schemas, unwrap } from "../api/client";
 import { nodeQuery, queryClient } from "../api/queries";
 import { useHasRole, useMe } from "../auth/me";
 import { useLive } from "../live/socket";
-import { EnrolCommand, useEnrolment } from "../settings/EnrolNode";
+import { EnrolCommand } from "../settings/EnrolNode";
+import { useEnrolment } from "../settings/enrolment";
 import { SimulatedNodes } from "../settings/SimulatedNodes";
 import { simulatedNodesQuery } from "../settings/simulatedNodes";
 import { doneSteps, firstNode, isNewFleet, STEPS, type StepId } from "./firstSteps";
@@ -86,7 +87,7 @@ export function FirstSteps({ nodes, undone }: { nodes: NodeSummary[]; undone: bo
               ) : id === "add" ? (
                 <>
                   <p>Copy one command and run it on the other machine.</p>
-                  <Button loading={enrol.isPending} onClick={() => enrol.mutate()}>
+                  <Button loading={enrol.isPending} onClick={() => enrol.mutate({})}>
                     Show the command
                   </Button>
                 </>

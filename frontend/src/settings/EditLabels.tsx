@@ -36,7 +36,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
       <form className={dialogStyles.dialog} onSubmit={submit}>
         <TextInput
           label="Labels"
-          description="For example rack=r01 role=db. They stay when the agent reconnects. Of labels that the agent reports, as those of simulated nodes do, only the value can be changed: one that is removed returns."
+          description="For example rack=r01 role=db. They stay when the agent reconnects. Of labels from the agent or its enrolment token, only the value can be changed: one that is removed returns."
           data-autofocus
           autoComplete="off"
           spellCheck={false}

@@ -14,7 +14,7 @@ import { Scroll } from "../components/Scroll";
 import { clockOffsetMs } from "../lib/clock";
 import { duration } from "../lib/format";
 import { EditLabels } from "./EditLabels";
-import { EnrolNode } from "./EnrolNode";
+import { AddNodes, EnrolmentTokens } from "./EnrolmentTokens";
 import { SimulatedNodes } from "./SimulatedNodes";
 import styles from "./settings.module.css";
 
@@ -51,7 +51,10 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
   const common = { pending: act.isPending, error: act.error, onConfirm: () => act.mutate(), onClose };
   return kind === "revoke" ? (
     <ConfirmDialog title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
-      <p>Its agent is disconnected and must be added again to reconnect. The node's history is retained.</p>
+      <p>
+        Its agent is disconnected until an administrator readmits it. If the machine has an enrolment token that others
+        use as well, revoke that too. The node's history is retained.
+      </p>
     </ConfirmDialog>
   ) : (
     <ConfirmDialog title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
@@ -112,11 +115,12 @@ export function NodesSection() {
   return (
     <>
       <section className="card">
-        <h2>Add a node</h2>
+        <h2>Add nodes</h2>
         <div className="body">
-          <EnrolNode />
+          <AddNodes />
         </div>
       </section>
+      {isAdmin && <EnrolmentTokens />}
       <section className="card">
         <h2>Simulated nodes</h2>
         <div className="body">
