@@ -14,7 +14,7 @@ from coresteer_agent.config import (
     DEFAULT_BACKEND,
     Config,
     ConfigError,
-    check_backend,
+    check_backends,
     check_interval,
     default_name,
     default_state_dir,
@@ -147,9 +147,10 @@ def _command(
 def _add_backend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend",
-        default=os.environ.get("CORESTEER_BACKEND", DEFAULT_BACKEND),
+        action="append",
         metavar="URL",
-        help="address of the backend, also from CORESTEER_BACKEND (default: %(default)s)",
+        help="address of the backend, also from CORESTEER_BACKEND; of several, repeated or separated by commas "
+        f"(default: {DEFAULT_BACKEND})",
     )
     parser.add_argument("--insecure", action="store_true", help="allow http to a backend on another machine")
 
@@ -186,7 +187,9 @@ def _config(
     load_option_ports: str = "",
 ) -> Config:
     return Config(
-        backend=check_backend(args.backend, insecure=args.insecure),
+        backends=check_backends(
+            args.backend or [os.environ.get("CORESTEER_BACKEND", DEFAULT_BACKEND)], insecure=args.insecure
+        ),
         state_dir=args.state_dir.absolute(),
         root=root,
         interval_s=check_interval(interval_s),
@@ -248,7 +251,7 @@ def _enrol(args: argparse.Namespace) -> int:
 
     config = _config(args)
     try:
-        key = enrol(config.backend, args.token.strip(), config.name, config.key_path)
+        key = enrol(config.backends, args.token.strip(), config.name, config.key_path)
     except EnrolError as error:
         log.error("%s", error)
         return 1

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,12 +23,12 @@ class ConfigError(ValueError):
 
 
 class Config(Struct, frozen=True):
-    """Configuration of an agent. backend: http or https address without a trailing slash.
+    """Configuration of an agent. backends: equivalent ones, http or https addresses without a trailing slash.
 
     root: the machine's root directory or a captured tree. load_option_ports: whose messages carry the node's load.
     """
 
-    backend: str
+    backends: tuple[str, ...]
     state_dir: Path
     root: Path
     interval_s: float
@@ -99,6 +100,14 @@ def is_loopback(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def check_backends(texts: Iterable[str], *, insecure: bool) -> tuple[str, ...]:
+    """Return the addresses in texts, each one or several separated by commas, once each. Raises ConfigError."""
+    urls = [url.strip() for text in texts for url in text.split(",") if url.strip()]
+    if not urls:
+        raise ConfigError("No backend is given; write for example --backend https://coresteer.example:8420.")
+    return tuple(dict.fromkeys(check_backend(url, insecure=insecure) for url in urls))
 
 
 def check_backend(url: str, *, insecure: bool) -> str:

@@ -191,7 +191,7 @@ def root(tmp_path: Path) -> Path:
 
 def agent_here(root: Path) -> Agent:
     address = "http://127.0.0.1:1"
-    return Agent(Config(address, root.parent / "state", root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
+    return Agent(Config((address,), root.parent / "state", root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
 
 
 def test_a_lost_connection_ends_the_experiment_and_leases_after_the_grace_time(

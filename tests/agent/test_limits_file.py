@@ -122,7 +122,7 @@ def test_an_agent_enforces_the_limits_and_reports_them_with_its_inventory(
     (path.parents[2] / "proc/irq/41").mkdir(parents=True)
     (path.parents[2] / "proc/irq/41/smp_affinity_list").write_text("0-1\n")
     address = "http://127.0.0.1:1"
-    agent = Agent(Config(address, tmp_path / "state", path.parents[2], 0.1, "n"), NodeKey(address, 7, "n", "k"))
+    agent = Agent(Config((address,), tmp_path / "state", path.parents[2], 0.1, "n"), NodeKey(address, 7, "n", "k"))
     assert agent._view().inventory.limits.settings.allow == []
     write(path, "[settings]\nallow = ['irq/*']\n")
     agent._read_inventory()

@@ -27,7 +27,7 @@ from websockets.frames import Close as CloseFrame
 from websockets.frames import Frame, Opcode
 from websockets.utils import accept_key
 
-from coresteer_agent.config import Config, ConfigError, check_backend
+from coresteer_agent.config import Config, ConfigError, check_backend, check_backends
 from coresteer_agent.runtime.identity import make_hello
 from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key, store_key
 from coresteer_agent.transport.inbox import MAX_WAITING_BYTES, Inbox
@@ -38,9 +38,11 @@ from coresteer_agent.transport.link import (
     REQUESTS_PER_S,
     Link,
 )
+from coresteer_agent.transport.link_error import why_closed
 from coresteer_agent.transport.link_events import LinkEvent
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_agent.transport.websocket import ConnectionTiming
+from coresteer_agent.transport.websocket_protocol import Close
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
@@ -82,6 +84,7 @@ from coresteer_core.protocol import (
     Welcome,
     decode_to_agent,
     encode,
+    reason_with_delay,
 )
 
 NEW_KEY = f"csn_{'k' * 43}"
@@ -445,6 +448,61 @@ def test_a_refused_key_is_replaced_if_possible(backend: Backend) -> None:
     node.link.stop()
 
 
+def test_the_present_backend_is_kept_while_it_works_and_the_next_one_is_used_after_it_fails(backend: Backend) -> None:
+    other = Backend()
+    heard: Inbox[LinkEvent] = Inbox()
+    key = NodeKey(backend.address, 7, "n", "secret", replicas=(backend.address, other.address))
+    link = Link(key, make_hello(Path("/nonexistent"), 1.0, None), heard, timing=QUICK)
+    both: SimpleQueue[Connection] = SimpleQueue()
+    backend.connections = other.connections = both
+    link.start()
+    peers = []
+    for _ in range(3):
+        connection = both.get(timeout=PATIENCE_S)
+        peers.append(connection.websocket.local_address)
+        connection.hello()
+        connection.welcome()
+        assert isinstance(heard.get(PATIENCE_S), BackendReconnected)
+        connection.close()
+        assert isinstance(heard.get(PATIENCE_S), BackendLost)
+    link.stop()
+    other.close()
+    assert peers[0] == peers[2] != peers[1]
+
+
+def test_an_agent_reaches_the_backend_that_works(backend: Backend) -> None:
+    key = NodeKey("http://127.0.0.1:1", 7, "n", "secret", replicas=("http://127.0.0.1:1", backend.address))
+    link = Link(key, make_hello(Path("/nonexistent"), 1.0, None), Inbox(), timing=QUICK)
+    link.start()
+    assert backend.next_connection().hello()
+    link.stop()
+
+
+@pytest.mark.parametrize(
+    ("close", "shortest_s", "longest_s"),
+    [
+        (Close(CloseCode.TRY_AGAIN_LATER, reason_with_delay(40, "Too many connect.")), 40, 60),
+        (Close(CloseCode.TRY_AGAIN_LATER, reason_with_delay(999_999, "")), 300, 450),
+        (Close(CloseCode.TRY_AGAIN_LATER, "The database does not answer."), 0, 0.01),
+        (Close(4499, reason_with_delay(40, "")), 0, 0.01),
+    ],
+)
+def test_a_backend_that_asks_for_a_delay_is_obeyed(close: Close, shortest_s: float, longest_s: float) -> None:
+    link = Link(
+        NodeKey("http://127.0.0.1:1", 7, "n", "k"), make_hello(Path("/nonexistent"), 1.0, None), Inbox(), timing=QUICK
+    )
+    assert shortest_s <= link._delay_s(why_closed("http://127.0.0.1:1", close)) <= longest_s
+
+
+def test_the_agents_of_a_large_fleet_return_over_the_time_that_the_backend_named(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    connection.websocket.send(encode(Ping(0, 20)))
+    assert isinstance(connection.hear(), Clock)
+    assert node.link._backoff.spread_s == 20
+
+
 def test_a_full_buffer_drops_the_oldest_samples_and_counts_them(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -693,7 +751,7 @@ def test_encryption_is_required_except_on_this_machine() -> None:
 
 
 def config(tmp_path: Path, backend: str, token_file: Path | None = None) -> Config:
-    return Config(backend, tmp_path, Path("/"), 1.0, "n", token_file)
+    return Config((backend,), tmp_path, Path("/"), 1.0, "n", token_file)
 
 
 @pytest.fixture
@@ -737,7 +795,7 @@ def test_enrolment_stores_a_key_that_only_its_owner_can_read(
 ) -> None:
     url = answer(200, b'{"nodes":[{"node_id":3,"name":"n","key":"k3"}]}')
     path = tmp_path / "agent/key.json"
-    assert enrol(url, "token", "n", path) == NodeKey(url, 3, "n", "k3")
+    assert enrol([url], "token", "n", path) == NodeKey(url, 3, "n", "k3")
     assert load_key(path) == NodeKey(url, 3, "n", "k3")
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -755,7 +813,7 @@ def test_a_refused_enrolment_has_a_reason_and_says_whether_to_retry(
     tmp_path: Path, answer: Callable[[int, bytes], str], *, status: int, body: bytes, transient: bool, says: str
 ) -> None:
     with pytest.raises(EnrolError, match=says) as caught:
-        enrol(answer(status, body), "token", "n", tmp_path / "key.json")
+        enrol([answer(status, body)], "token", "n", tmp_path / "key.json")
     assert caught.value.transient is transient
     assert not (tmp_path / "key.json").exists()
 
@@ -768,12 +826,57 @@ def test_a_key_is_not_sent_to_another_backend(tmp_path: Path) -> None:
         load_or_request_key(config(tmp_path, "https://b.example"))
 
 
+def test_a_key_is_used_at_every_backend_of_a_list_with_one_that_is_known(tmp_path: Path) -> None:
+    a, b, c = (f"https://{name}.example" for name in "abc")
+    store_key(tmp_path / "agent/key.json", NodeKey(a, 1, "n", "k"))
+
+    def addresses(*backends: str) -> tuple[str, ...]:
+        return load_or_request_key(Config(backends, tmp_path, Path("/"), 1.0, "n")).addresses
+
+    assert addresses(a, b) == (a, b)
+    assert addresses(b, c) == (b, c)  # b was in the list before
+    with pytest.raises(EnrolError, match=r"is for https://b\.example, not https://a\.example"):
+        addresses(a)
+    assert addresses(c) == (c,)
+
+
+def test_enrolment_uses_a_backend_that_answers(tmp_path: Path, answer: Callable[[int, bytes], str]) -> None:
+    url = answer(200, b'{"nodes":[{"node_id":3,"name":"n","key":"k3"}]}')
+    backends = ["http://127.0.0.1:1", url, "http://127.0.0.1:2"]
+    key = enrol(backends, "token", "n", tmp_path / "key.json")
+    assert (key.backend, key.addresses) == (url, tuple(backends))
+
+
+def test_a_refused_token_is_not_sent_to_every_backend(tmp_path: Path, answer: Callable[[int, bytes], str]) -> None:
+    refusing = [answer(403, f'{{"detail":"Refused {number}."}}'.encode()) for number in range(2)]
+    with pytest.raises(EnrolError, match=r"Refused \d\.$") as caught:
+        enrol(refusing, "token", "n", tmp_path / "key.json")
+    assert not caught.value.transient
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (["https://a.example/"], ("https://a.example",)),
+        (["https://a.example,https://b.example", "https://a.example"], ("https://a.example", "https://b.example")),
+        ([" https://a.example , "], ("https://a.example",)),
+    ],
+)
+def test_backends_are_listed_with_commas_or_by_repetition(texts: list[str], found: tuple[str, ...]) -> None:
+    assert check_backends(texts, insecure=False) == found
+
+
+def test_a_list_of_backends_has_at_least_one() -> None:
+    with pytest.raises(ConfigError, match="No backend is given"):
+        check_backends([","], insecure=False)
+
+
 def test_a_token_that_names_an_authority_is_not_sent_unencrypted(
     tmp_path: Path, answer: Callable[[int, bytes], str]
 ) -> None:
     url = answer(200, b"{}")
     with pytest.raises(EnrolError, match="is not encrypted; the token was not sent"):
-        enrol(url, f"secret.{'0' * 64}", "n", tmp_path / "key.json")
+        enrol([url], f"secret.{'0' * 64}", "n", tmp_path / "key.json")
 
 
 def test_a_missing_token_file_is_transient_and_a_missing_token_is_explained(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[ChangeMessage]:
 def agent_here(root: Path, state_dir: Path) -> Agent:
     """An agent in this process whose backend is never there."""
     address = "http://127.0.0.1:1"
-    return Agent(Config(address, state_dir, root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
+    return Agent(Config((address,), state_dir, root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
 
 
 MOVE = Apply("c", Plan([Action("irq/41/affinity", "0-1", "1", "test")]), 60)

@@ -80,7 +80,7 @@ async def test_the_enrolment_command_has_the_fingerprint_that_the_agent_pins_and
     fingerprint = x509.load_pem_x509_certificate(ca_text.encode()).fingerprint(SHA256()).hex()
     assert given.endswith(f".{fingerprint}")
     assert f"--backend {secure.url} --token {given}" in command
-    key = await asyncio.to_thread(enrol, secure.url, given, "pinned", tmp_path / "key.json")
+    key = await asyncio.to_thread(enrol, [secure.url], given, "pinned", tmp_path / "key.json")
     assert key.ca == ca_text
     assert load_key(tmp_path / "key.json") == key
     assert await connects(key)
@@ -92,9 +92,9 @@ async def test_the_token_is_not_sent_to_a_backend_of_another_authority(
     given, _ = await token(secure, ca)
     async with running_backend(database_url, tls="auto", state_dir=tmp_path / "other") as other:
         with pytest.raises(EnrolError, match="intercepts the connection"):
-            await asyncio.to_thread(enrol, other.url, given, "deceived", tmp_path / "key.json")
+            await asyncio.to_thread(enrol, [other.url], given, "deceived", tmp_path / "key.json")
     # the other backend has the same database, and would have used the token up
-    key = await asyncio.to_thread(enrol, secure.url, given, "deceived", tmp_path / "key.json")
+    key = await asyncio.to_thread(enrol, [secure.url], given, "deceived", tmp_path / "key.json")
     assert key.name == "deceived"
 
 
@@ -102,7 +102,7 @@ async def test_an_agent_sends_its_key_to_no_backend_of_another_authority(
     secure: Backend, ca: Path, database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     given, _ = await token(secure, ca)
-    key = await asyncio.to_thread(enrol, secure.url, given, "loyal", tmp_path / "key.json")
+    key = await asyncio.to_thread(enrol, [secure.url], given, "loyal", tmp_path / "key.json")
     async with running_backend(database_url, tls="auto", state_dir=tmp_path / "other") as other:
         elsewhere = NodeKey(other.url, key.node_id, key.name, key.key, key.ca)
         inbox: Inbox[LinkEvent] = Inbox()
@@ -165,9 +165,9 @@ async def test_with_an_authority_of_clients_only_those_with_a_certificate_connec
         agent_dir = tmp_path / "agent"
         agent_dir.mkdir()
         with pytest.raises(EnrolError, match="cannot be reached"):
-            await asyncio.to_thread(enrol, backend.url, given, "certified", agent_dir / "key.json")
+            await asyncio.to_thread(enrol, [backend.url], given, "certified", agent_dir / "key.json")
         (agent_dir / "client.pem").symlink_to(client_cert)
-        key = await asyncio.to_thread(enrol, backend.url, given, "certified", agent_dir / "key.json")
+        key = await asyncio.to_thread(enrol, [backend.url], given, "certified", agent_dir / "key.json")
         assert await connects(key, agent_dir / "client.pem")
 
 

@@ -14,6 +14,7 @@ only after Watch. Both are for the present only and not stored. Without it, ever
 RatesMessage.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
@@ -326,9 +327,13 @@ class EndExperiment(Struct, frozen=True, tag="end_experiment"):
 
 
 class Ping(Struct, frozen=True, tag="ping"):
-    """Request for the node's time; the agent replies with Clock."""
+    """Request for the node's time; the agent replies with Clock.
+
+    reconnect_spread_s: if the connection is lost, all agents of this backend return within that time.
+    """
 
     ping_ms: int
+    reconnect_spread_s: Annotated[float, Meta(ge=0, le=60)] = 0
 
 
 class NewKey(Struct, frozen=True, tag="new_key"):
@@ -431,7 +436,8 @@ class UnknownMessageError(ProtocolError):
 class CloseCode:
     """WebSocket close codes with which a peer ends an agent's connection, each sent with a reason.
 
-    FLOOD: the other peer sends more than it may, or requests answers that it does not read.
+    FLOOD: the other peer sends more than it may, or requests answers that it does not read. TRY_AGAIN_LATER: the
+    reason may begin with a delay, see reason_with_delay.
     """
 
     BAD_FRAME = 4400
@@ -440,6 +446,21 @@ class CloseCode:
     REPLACED = 4409
     FLOOD = 4429
     TOO_LARGE = 1009
+    TRY_AGAIN_LATER = 1013
+
+
+_DELAY = re.compile(r"Retry in ([0-9]{1,6}) s\.", re.ASCII)
+
+
+def reason_with_delay(delay_s: int, reason: str) -> str:
+    """Return a reason of TRY_AGAIN_LATER that asks the agent to connect again after so many seconds, not before."""
+    return f"Retry in {delay_s} s. {reason}"
+
+
+def requested_delay_s(reason: str) -> int | None:
+    """Return the delay that a reason asks for, in seconds; None if it asks for none."""
+    match = _DELAY.match(reason)
+    return None if match is None else int(match[1])
 
 
 def encode(message: ToBackend | ToAgent) -> bytes:

@@ -18,7 +18,9 @@ from coresteer_agent.simulate.effects import Effects, cpu_factor
 from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode, UnacknowledgedSample
+from coresteer_agent.transport.retry import Backoff
 from coresteer_agent.transport.samples import BLOCK_S, BlockCollector, block_message
+from coresteer_agent.transport.websocket import ConnectionTiming
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
@@ -57,7 +59,8 @@ _log = logging.getLogger("coresteer.simulate")
 
 _HANDSHAKE_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
-_MIN_PAUSE_S, _MAX_PAUSE_S = 0.5, 15.0
+_TIMING = ConnectionTiming(longest_retry_s=15)
+_rng = random.Random()  # noqa: S311 - jitter, no secret
 _TASKS_EVERY_S = 5.0
 _CLASSES_EVERY_S = 1.0
 _PERMANENT_CODES = {CloseCode.BAD_KEY, CloseCode.VERSION, 401, 403}
@@ -97,6 +100,7 @@ class SimulatedAgent:
         self._experiments = SimulatedExperiments(node, self._send, _call_later)
         self._policies = PolicyRunner(self._changes, self._send, report_stops=self._send)
         self._uri = uri
+        self._backoff = Backoff(_TIMING, _rng)
         self._stats = stats
         self._record_latencies = record_latencies
         self._link: Link | None = None
@@ -115,13 +119,12 @@ class SimulatedAgent:
 
     async def maintain_connection(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
         """Connect, and reconnect after growing random pauses, until cancelled or rejected by the backend."""
-        pause = _MIN_PAUSE_S
         while True:
             try:
                 async with gate:
                     link = await self._connect(tls)
                 if self.connected:
-                    pause = _MIN_PAUSE_S
+                    self._backoff.reset()
                 await self._ended.wait()
                 code, reason = link.close_reason()
                 why, self.rejected = f"the connection ended ({code}): {reason}", code in _PERMANENT_CODES
@@ -132,8 +135,7 @@ class SimulatedAgent:
                 return
             _log.debug("%s: %s", self.node.name, why)
             self._stats.reconnects += 1
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
-            pause = min(2 * pause, _MAX_PAUSE_S)
+            await asyncio.sleep(self._backoff.after_failure())
 
     def sample(self, now_s: float) -> None:
         """Sample the interval that ends at now_s (Unix time), and send and buffer it until it is acknowledged."""
@@ -239,6 +241,7 @@ class SimulatedAgent:
             case Rejected():  # the next acknowledgement removes them
                 _log.warning("%s: samples were rejected: %s", self.node.name, message.reason)
             case Ping():
+                self._backoff.spread_s = message.reconnect_spread_s
                 self._send(Clock(message.ping_ms, int(time.time() * 1000)))
             case Welcome():
                 self._acknowledged(message.acked_seq, now)

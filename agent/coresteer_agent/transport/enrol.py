@@ -1,5 +1,8 @@
 """Enrolment: exchanges an enrolment token for this node's key, and stores the key."""
 
+import random
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +30,10 @@ class EnrolError(Exception):
 
 
 class NodeKey(Struct, frozen=True):
-    """This node's id, name and key at one backend. ca: the only authority, PEM, that is trusted; empty for any.
+    """This node's id, name and key. backend: where it enrolled. ca: the only authority, PEM, to trust; empty for any.
 
-    previous: the key before the present one, None for the first.
+    previous: the key before the present one, None for the first. replicas: addresses of all backends that share the
+    database of the first one, among which the key is used; empty if there is only that one.
     """
 
     backend: str
@@ -38,6 +42,12 @@ class NodeKey(Struct, frozen=True):
     key: str
     ca: str = ""
     previous: str | None = None
+    replicas: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses of all backends to which the key may be sent."""
+        return self.replicas or (self.backend,)
 
 
 class EnrolledNode(Struct):
@@ -67,16 +77,23 @@ def load_key(path: Path) -> NodeKey | None:
         raise EnrolError(f"The node's key in {path} cannot be read: {error}. Enrol again to replace it.") from None
 
 
-def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
+def enrol(backends: Sequence[str], token: str, name: str, path: Path) -> NodeKey:
     """Exchange an enrolment token for this node's key and store it at path, readable by its owner only.
 
-    Raises EnrolError.
+    The first backend that answers decides. Raises EnrolError.
     """
-    nodes, ca = request_keys(backend, token, [name], path.with_name("client.pem"))
+    shuffled = random.sample(backends, len(backends))  # a fleet's nodes do not all ask the same one
+    for number, backend in enumerate(shuffled, 1):
+        try:
+            nodes, ca = request_keys(backend, token, [name], path.with_name("client.pem"))
+            break
+        except EnrolError as error:
+            if not error.transient or number == len(backends):
+                raise
     if len(nodes) != 1:
         raise EnrolError(f"{backend} answered with {len(nodes)} keys instead of one; is it a Coresteer backend?")
     node = nodes[0]
-    key = NodeKey(backend, node.node_id, node.name, node.key, ca)
+    key = NodeKey(backend, node.node_id, node.name, node.key, ca, replicas=_replicas(backends))
     try:
         store_key(path, key)
     except OSError as error:
@@ -174,8 +191,8 @@ def enrol_with_file(config: Config) -> NodeKey:
     path = config.token_file
     if path is None:
         raise EnrolError(
-            f"This node has no key for {config.backend}. Create an enrolment token on the settings page and run "
-            f"coresteer-agent enrol --backend {config.backend} --token TOKEN"
+            f"This node has no key for {_listed(config)}. Create an enrolment token on the settings page and run "
+            f"coresteer-agent enrol --backend {_listed(config)} --token TOKEN"
         )
     try:
         token = path.read_text("ascii").strip()
@@ -183,19 +200,37 @@ def enrol_with_file(config: Config) -> NodeKey:
         raise EnrolError(f"The token file {path} does not exist yet.", transient=True) from None
     except (OSError, UnicodeDecodeError) as error:
         raise EnrolError(f"The token file {path} cannot be read: {error}.") from None
-    return enrol(config.backend, token, config.name, config.key_path)
+    return enrol(config.backends, token, config.name, config.key_path)
+
+
+def _listed(config: Config) -> str:
+    return ",".join(config.backends)
+
+
+def _replicas(backends: Sequence[str]) -> tuple[str, ...]:
+    return tuple(backends) if len(backends) > 1 else ()
 
 
 def load_or_request_key(config: Config) -> NodeKey:
-    """Return the stored key if it belongs to config.backend, else enrol with config.token_file. Raises EnrolError."""
+    """Return the stored key if it belongs to one of config.backends, else enrol with config.token_file.
+
+    Backends in one list share a database, so the key is valid at all of them. Raises EnrolError.
+    """
     key = load_key(config.key_path)
     if key is None:
         return enrol_with_file(config)
-    if key.backend == config.backend or (is_loopback(key.backend) and is_loopback(config.backend)):
-        return replace(key, backend=config.backend)  # the backend on this machine may use another port now
+    known = {key.backend, *key.replicas}
+    is_local = is_loopback(key.backend) and any(is_loopback(backend) for backend in config.backends)
+    if known & set(config.backends) or is_local:  # the backend on this machine may use another port now
+        backend = key.backend if key.backend in config.backends else config.backends[0]
+        current = replace(key, backend=backend, replicas=_replicas(config.backends))
+        if current != key:
+            with suppress(OSError):  # then a list without any of these addresses needs another enrolment
+                store_key(config.key_path, current)
+        return current
     if config.token_file is not None:
         return enrol_with_file(config)
     raise EnrolError(
-        f"The key in {config.key_path} is for {key.backend}, not {config.backend}; it is not sent to another backend. "
-        f"Enrol with the new backend: coresteer-agent enrol --backend {config.backend} --token TOKEN"
+        f"The key in {config.key_path} is for {key.backend}, not {_listed(config)}; it is not sent to another backend. "
+        f"Enrol with the new backend: coresteer-agent enrol --backend {_listed(config)} --token TOKEN"
     )

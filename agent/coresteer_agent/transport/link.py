@@ -8,7 +8,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from coresteer_agent.transport.enrol import EnrolError, NodeKey
 from coresteer_agent.transport.inbox import Allowance, Inbox
 from coresteer_agent.transport.key_ring import KeyRing
-from coresteer_agent.transport.link_error import LinkError, key_refused, why_closed
+from coresteer_agent.transport.link_error import LinkError, bounded_delay_s, key_refused, why_closed
 from coresteer_agent.transport.link_events import LinkEvent, Request
+from coresteer_agent.transport.retry import Backends, Backoff
 from coresteer_agent.transport.samples import OutgoingSamples
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_agent.transport.websocket import (
@@ -116,11 +117,15 @@ class Link:
         self.rejected = 0
         """Samples of this process that the backend has rejected; they are dropped."""
         self._keys = KeyRing(key, renew_key, store_key)
-        self._url = "ws" + key.backend.removeprefix("http") + "/api/agent"
+        rng = random.Random()  # noqa: S311 - only keeps a fleet's nodes from reconnecting together
+        self._backends = Backends(key.addresses, rng)
         self._hello = hello
         self._inbox = inbox
         self._client_cert = client_cert
         self._timing = timing or ConnectionTiming()
+        self._backoff = Backoff(self._timing, rng)
+        self._was_welcomed = False
+        """By the present or last connection."""
         self._lock = threading.Lock()
         self._wakeup = Wakeup()
         inbox.when_drained = self._wakeup.wake
@@ -225,9 +230,9 @@ class Link:
         self._wakeup.wake()
 
     def _run(self) -> None:
-        failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
+            self._was_welcomed = False
             try:
                 self._connect_once()
                 return
@@ -235,17 +240,22 @@ class Link:
                 if self._stopping.is_set():
                     return
                 if time.monotonic() - began >= self._timing.stable_s:
-                    failures = 0
-                longest = self._timing.longest_retry_s
-                delay = (
-                    self._timing.slow_retry_s if error.slow else min(longest, self._timing.first_retry_s * 2**failures)
-                )
-                failures = min(failures + 1, 16)
+                    self._backoff.reset()
                 self._warn_once(str(error))
-                if error.bad_key and self._take_another_key():
-                    delay = self._timing.first_retry_s
-                jitter = random.uniform(0.5, 1.0)  # noqa: S311 - only keeps a fleet's nodes from reconnecting together
-                self._stopping.wait(delay * jitter)
+                self._stopping.wait(self._delay_s(error))
+
+    def _delay_s(self, error: LinkError) -> float:
+        """Choose the next backend; return the delay before it is tried."""
+        if error.bad_key and self._take_another_key():  # a key of all backends, so the present one is kept
+            return self._backoff.before_next_backend()
+        have_all_failed = self._backends.advance()
+        if error.slow:
+            return self._backoff.slow()
+        if error.retry_after_s is not None:
+            return self._backoff.requested(error.retry_after_s)
+        if self._was_welcomed or have_all_failed:
+            return self._backoff.after_failure()
+        return self._backoff.before_next_backend()
 
     def _take_another_key(self) -> bool:
         try:
@@ -262,10 +272,10 @@ class Link:
 
     def _connect_once(self) -> None:
         """Run one connection until it ends. Returns when stopping, else raises LinkError."""
-        backend = self._keys.key.backend
+        backend = self._backends.current
         timing = self._timing
         try:
-            uri = parse_uri(self._url)
+            uri = parse_uri(f"ws{backend.removeprefix('http')}/api/agent")
             connected = connect(uri, timing.welcome_s, self._keys.key.ca, self._client_cert)
             made = WebSocket(
                 connected,
@@ -287,7 +297,12 @@ class Link:
             status = error.response.status_code
             if status in (401, 403):
                 raise key_refused(backend) from None
-            raise LinkError(f"{backend} answers with HTTP status {status} instead of a WebSocket.") from None
+            retry_after_s = None
+            with suppress(KeyError, ValueError):  # absent, or a date
+                retry_after_s = bounded_delay_s(int(error.response.headers["Retry-After"]))
+            raise LinkError(
+                f"{backend} answers with HTTP status {status} instead of a WebSocket.", retry_after_s=retry_after_s
+            ) from None
         except ClosedError as error:
             raise why_closed(backend, error.close) from None
         except (OSError, UnicodeError, WebSocketException) as error:
@@ -308,7 +323,7 @@ class Link:
             if self._stopping.is_set():
                 return
             if time.monotonic() >= until:
-                raise LinkError(f"{self._keys.key.backend} accepted the connection but sent nothing; is it overloaded?")
+                raise LinkError(f"{self._backends.current} accepted the connection but sent nothing; is it overloaded?")
             frames = websocket.receive(until)
         welcome = self._decode(websocket, frames.pop(0))
         if not isinstance(welcome, Welcome):
@@ -317,7 +332,7 @@ class Link:
             spoken = f"{COMPATIBLE_PROTOCOLS[0]} to {COMPATIBLE_PROTOCOLS[-1]}"
             websocket.close(CloseCode.VERSION, f"this agent speaks protocol {spoken}, not {welcome.protocol}")
             raise LinkError(
-                f"{self._keys.key.backend} speaks version {welcome.protocol} of the protocol and this agent "
+                f"{self._backends.current} speaks version {welcome.protocol} of the protocol and this agent "
                 f"{spoken}. Bring agent and backend to the same version.",
                 slow=True,
             )
@@ -340,16 +355,18 @@ class Link:
             self._unsent = list(self._latest)
             self._welcomed = True
             self._overflowed = False
+            self._was_welcomed = True
+            self._backends.keep()
             again = len(self._samples)
             unnoticed = max(0, welcome.rejected - self.rejected)
             self.rejected += unnoticed
         self._warned.clear()
         if (lacks := lacking(welcome.features)) and not self._has_told_lacks:
             self._has_told_lacks = True
-            log.info("%s is older than this agent and does not know: %s.", self._keys.key.backend, ", ".join(lacks))
+            log.info("%s is older than this agent and does not know: %s.", self._backends.current, ", ".join(lacks))
         if unnoticed:
             log.warning("The backend rejected %d samples before the connection was lost.", unnoticed)
-        log.info("Connected to %s as node %d; %d samples are buffered.", self._keys.key.backend, welcome.node_id, again)
+        log.info("Connected to %s as node %d; %d samples are buffered.", self._backends.current, welcome.node_id, again)
         if lost > 0:
             log.warning("%d samples were lost while the backend was away.", lost)
         self._inbox.put(BackendReconnected())
@@ -394,14 +411,14 @@ class Link:
         except UnknownMessageError as error:
             if str(error) not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(str(error))
-                log.info("%s is newer than this agent: %s", self._keys.key.backend, error)
+                log.info("%s is newer than this agent: %s", self._backends.current, error)
             return None
         except ProtocolError as error:
             raise self._protocol_error(websocket, str(error)) from None
 
     def _protocol_error(self, websocket: WebSocket, what: str) -> LinkError:
         websocket.close(CloseCode.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
-        return LinkError(f"{self._keys.key.backend} does not speak this protocol: {what}")
+        return LinkError(f"{self._backends.current} does not speak this protocol: {what}")
 
     def _drop_rejected(self, message: Rejected) -> None:
         with self._lock:
@@ -429,9 +446,10 @@ class Link:
                         self._urgent.append(self._tasks)
                         self._urgent_bytes += len(self._tasks)
             case Ping():
+                self._backoff.spread_s = message.reconnect_spread_s
                 self.send_now(Clock(message.ping_ms, _now_ms()))
             case Welcome():
-                log.warning("%s sent Welcome twice.", self._keys.key.backend)
+                log.warning("%s sent Welcome twice.", self._backends.current)
             case _:
                 if not self._requests.spend():
                     raise FloodError("more requests than an agent accepts")

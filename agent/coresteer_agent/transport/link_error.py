@@ -1,19 +1,26 @@
 """Why a connection to the backend failed or ended, as sentences."""
 
 from coresteer_agent.transport.websocket_protocol import Close
-from coresteer_core.protocol import CloseCode
+from coresteer_core.protocol import CloseCode, requested_delay_s
+
+_LONGEST_DELAY_S = 300
+"""That a backend may ask for: a wrong number must not keep an agent away for good."""
 
 
 class LinkError(Exception):
     """Raised if a connection attempt failed or a connection ended; the message is a sentence.
 
-    slow: retry slowly. bad_key: the backend does not accept this node's key.
+    slow: retry slowly. bad_key: the backend does not accept this node's key. retry_after_s: not before that many
+    seconds, as the backend asked; None if it did not.
     """
 
-    def __init__(self, sentence: str, *, slow: bool = False, bad_key: bool = False) -> None:
+    def __init__(
+        self, sentence: str, *, slow: bool = False, bad_key: bool = False, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(sentence)
         self.slow = slow
         self.bad_key = bad_key
+        self.retry_after_s = retry_after_s
 
 
 _CLOSED = {
@@ -23,6 +30,11 @@ _CLOSED = {
     CloseCode.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
     "stop one of them, or enrol it separately.",
 }
+
+
+def bounded_delay_s(seconds: float) -> float:
+    """Return the delay that a backend asked for, within bounds."""
+    return min(max(seconds, 0), _LONGEST_DELAY_S)
 
 
 def key_refused(backend: str) -> LinkError:
@@ -41,4 +53,8 @@ def why_closed(backend: str, frame: Close | None) -> LinkError:
             slow=True,
             bad_key=frame.code == CloseCode.BAD_KEY,
         )
-    return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{reason}")
+    asked = requested_delay_s(frame.reason) if frame.code == CloseCode.TRY_AGAIN_LATER else None
+    return LinkError(
+        f"The backend {backend} closed the connection with code {frame.code}.{reason}",
+        retry_after_s=None if asked is None else bounded_delay_s(asked),
+    )

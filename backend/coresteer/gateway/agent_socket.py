@@ -124,6 +124,9 @@ class _AgentConnection:
         self._offered = hash_key(key)
         self.post(NewKey(key))
 
+    def _ping(self) -> Ping:
+        return Ping(now_ms(), self._services.connections.reconnect_spread_s)
+
     def _note_key_use(self) -> None:
         self._note_key_use_at = time.monotonic() + NOTE_EVERY_S
         self._services.keys.note_use(self)
@@ -210,7 +213,7 @@ class _AgentConnection:
             self.post(
                 Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq, buffer.rejected, features=list(FEATURES))
             )
-            self.post(Ping(now_ms()))
+            self.post(self._ping())
             if self.sends_columns and s.interest.is_needed(identity.node_id):
                 self.post(Watch(full=True))
             for query in queries:
@@ -409,7 +412,7 @@ class _AgentConnection:
                         await self._wake.wait()
                 except TimeoutError:
                     ping_at = time.monotonic() + _PING_EVERY_S
-                    self._queue.append(Ping(now_ms()))
+                    self._queue.append(self._ping())
                     if time.monotonic() >= self._note_key_use_at:
                         self._note_key_use()
                     if time.monotonic() - self._received_at > _SILENCE_S:

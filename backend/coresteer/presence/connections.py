@@ -39,6 +39,12 @@ class AgentConnection(Protocol):
         """Close the connection with a code and a reason, which the agent logs."""
 
 
+_RETURNING_PER_S = 500
+"""Agents that connect again in a second, of those of a lost backend."""
+_LONGEST_SPREAD_S = 20.0
+"""So that all are back within 30 s, which is when a rollout gives up a node."""
+
+
 class Connections:
     """Open connections to agents by node id, one per node. backend_name: of another replica by its id."""
 
@@ -62,6 +68,11 @@ class Connections:
             return False
         del self._connections[node_id]
         return True
+
+    @property
+    def reconnect_spread_s(self) -> float:
+        """Return the time in seconds over which these agents are to return if all connections are lost at once."""
+        return min(_LONGEST_SPREAD_S, len(self._connections) / _RETURNING_PER_S)
 
     def is_connected(self, node_id: int) -> bool:
         """Return whether the node's agent is connected, to this backend or to another one."""

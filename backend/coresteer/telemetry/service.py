@@ -21,11 +21,11 @@ from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
 from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch
 from coresteer_core.node.rates import Rates
-from coresteer_core.protocol import Ack, Rejected
+from coresteer_core.protocol import Ack, CloseCode, Rejected
 
 log = logging.getLogger("coresteer.telemetry")
 
-TRY_AGAIN_LATER = 1013
+TRY_AGAIN_LATER = CloseCode.TRY_AGAIN_LATER
 SOFT_LIMIT_BYTES = 384 * 1024**2
 """Above this many unstored bytes, batches are written before they are due. In memory a message takes a third more."""
 PAUSE_BYTES = 640 * 1024**2
