@@ -18,6 +18,7 @@ from coresteer_agent.config import (
     check_interval,
     default_name,
     default_state_dir,
+    parse_labels,
     parse_ports,
 )
 
@@ -77,6 +78,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         metavar="PORTS",
         help="for coscheduling: write this node's load into the messages of these TCP ports by an eBPF program instead "
         "of sending it in datagrams, also from CORESTEER_LOAD_OPTION_PORTS; for example 7700-7799 (default: none)",
+    )
+
+    run.add_argument(
+        "--label",
+        action="append",
+        metavar="NAME=VALUE",
+        help="label of this node, repeated or separated by spaces, also from CORESTEER_LABELS; for example rack=r01",
     )
 
     enrol = _command(commands, "enrol", "get this node's own key for an enrolment token", _enrol)
@@ -185,6 +193,7 @@ def _config(
     interval_s: float = 1.0,
     token_file: Path | None = None,
     load_option_ports: str = "",
+    labels: Sequence[str] = (),
 ) -> Config:
     return Config(
         backends=check_backends(
@@ -196,6 +205,7 @@ def _config(
         name=args.name,
         token_file=token_file,
         load_option_ports=parse_ports(load_option_ports),
+        labels=parse_labels(labels),
     )
 
 
@@ -215,6 +225,7 @@ def _run(args: argparse.Namespace) -> int:
         interval_s=args.interval,
         token_file=args.token_file,
         load_option_ports=args.load_option_ports,
+        labels=args.label or [os.environ.get("CORESTEER_LABELS", "")],
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 

@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from coresteer_core.bounds import LABEL_NAME, MAX_LABEL
 from coresteer_core.node.limits import LIMITS_FILE
 
 DEFAULT_BACKEND = "http://127.0.0.1:8420"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
 MAX_PORT_RANGES = 16
+MAX_LABELS = 32
 _PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?\Z", re.ASCII)
 
 
@@ -26,6 +28,7 @@ class Config(Struct, frozen=True):
     """Configuration of an agent. backends: equivalent ones, http or https addresses without a trailing slash.
 
     root: the machine's root directory or a captured tree. load_option_ports: whose messages carry the node's load.
+    labels: of the node, which go before those of its platform.
     """
 
     backends: tuple[str, ...]
@@ -35,6 +38,7 @@ class Config(Struct, frozen=True):
     name: str
     token_file: Path | None = None
     load_option_ports: tuple[range, ...] = ()
+    labels: dict[str, str] = {}
 
     @property
     def key_path(self) -> Path:
@@ -148,3 +152,21 @@ def parse_ports(text: str) -> tuple[range, ...]:
     if len(found) > MAX_PORT_RANGES:
         raise ConfigError(f"At most {MAX_PORT_RANGES} ports or ranges are possible, not {len(found)}.")
     return tuple(found)
+
+
+def parse_labels(texts: Iterable[str]) -> dict[str, str]:
+    """Return the labels in texts such as ``rack=r01 role=db``, at most 32. Raises ConfigError."""
+    labels = {}
+    for part in (part for text in texts for part in re.split(r"[\s,]+", text) if part):
+        name, equals, value = part.partition("=")
+        if not equals or not re.fullmatch(LABEL_NAME, name):
+            raise ConfigError(
+                f"“{part[:80]}” is not a label; write for example rack=r01. A name is made of a-z, 0-9 and . _ / -, "
+                "and begins with a letter or digit."
+            )
+        if len(name) > MAX_LABEL or len(value) > MAX_LABEL or not value.isprintable():
+            raise ConfigError(f"Name and value of the label “{part[:80]}” may have {MAX_LABEL} characters each.")
+        labels[name] = value
+    if len(labels) > MAX_LABELS:
+        raise ConfigError(f"At most {MAX_LABELS} labels are possible, not {len(labels)}.")
+    return labels

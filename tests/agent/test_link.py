@@ -27,7 +27,7 @@ from websockets.frames import Close as CloseFrame
 from websockets.frames import Frame, Opcode
 from websockets.utils import accept_key
 
-from coresteer_agent.config import Config, ConfigError, check_backend, check_backends
+from coresteer_agent.config import Config, ConfigError, check_backend, check_backends, parse_labels
 from coresteer_agent.runtime.identity import make_hello
 from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key, store_key
 from coresteer_agent.transport.inbox import MAX_WAITING_BYTES, Inbox
@@ -864,6 +864,26 @@ def test_a_refused_token_is_not_sent_to_every_backend(tmp_path: Path, answer: Ca
 )
 def test_backends_are_listed_with_commas_or_by_repetition(texts: list[str], found: tuple[str, ...]) -> None:
     assert check_backends(texts, insecure=False) == found
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        ([""], {}),
+        (["rack=r01 role=db"], {"rack": "r01", "role": "db"}),
+        (["rack=r01,role=", "url=a=b"], {"rack": "r01", "role": "", "url": "a=b"}),
+    ],
+)
+def test_labels_are_given_with_spaces_commas_or_by_repetition(texts: list[str], labels: dict[str, str]) -> None:
+    assert parse_labels(texts) == labels
+
+
+@pytest.mark.parametrize(
+    "text", ["rack", "Rack=r01", "=r01", f"rack={'r' * 64}", "rack=\x7f", " ".join(f"l{n}=x" for n in range(33))]
+)
+def test_an_invalid_label_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="label"):
+        parse_labels([text])
 
 
 def test_a_list_of_backends_has_at_least_one() -> None:

@@ -20,6 +20,10 @@ MAX_NAME: Final = 256
 MAX_SENTENCE: Final = 2000
 MAX_VALUE: Final = 65_536
 MAX_PATH: Final = 4096
+LABEL_NAME: Final = r"[a-z0-9][a-z0-9._/-]*"
+"""Pattern of the name of a node's label."""
+MAX_LABEL: Final = 63
+"""Characters of a label's name, and of its value; those that Kubernetes allows for the value."""
 MIN_CONFIRM_TIMEOUT_S: Final = 30.0
 MAX_CONFIRM_TIMEOUT_S: Final = 600.0
 

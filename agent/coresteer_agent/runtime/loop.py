@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import journal_loss
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.platform_labels import read_platform_labels
 from coresteer_agent.collect.topology import is_topology_current, read_topology
 from coresteer_agent.config import Config
 from coresteer_agent.linux.hotplug import HotplugMonitor
@@ -90,7 +92,10 @@ class Agent:
         else:
             log.info("This agent only observes and changes no settings. %s", reason)
         self._observe_reason = reason
-        hello = make_hello(self._root, self._interval_s, reason)
+        # not in make_hello, whose files a capture copies: instance data may have secrets
+        environment = os.environ if self._root == Path("/") else {}
+        labels = read_platform_labels(self._root, environment) | config.labels
+        hello = replace(make_hello(self._root, self._interval_s, reason), labels=labels)
         store = partial(store_key, config.key_path)
         self._link = Link(
             key, hello, self._inbox, renew_key=renew_key, store_key=store, client_cert=config.client_cert_path

@@ -5,16 +5,17 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from coresteer.inputs import STORABLE, TextPattern
+from coresteer_core.bounds import LABEL_NAME, MAX_LABEL
 
 LabelName = Annotated[
     str,
-    Field(min_length=1, max_length=63),
+    Field(min_length=1, max_length=MAX_LABEL),
     TextPattern(
-        r"[a-z0-9][a-z0-9._/-]*",
+        LABEL_NAME,
         "A label's name is made of small letters, digits and . _ / -, and begins with a letter or digit.",
     ),
 ]
-LabelValue = Annotated[str, Field(max_length=63), STORABLE]
+LabelValue = Annotated[str, Field(max_length=MAX_LABEL), STORABLE]
 
 
 class EnrolledNode(BaseModel):
