@@ -80,6 +80,7 @@ class InventoryReader:
         self._effective: dict[int, frozenset[int]] = {}
         self._devices: dict[str, netdev.Device] = {}
         self._maps: dict[str, queues.DeviceIrqs] = {}
+        self._mapped: dict[str, tuple[queues.MapInputs, queues.DeviceIrqs]] = {}
         self._steering: dict[tuple[str, str], queues.QueueFiles] = {}
         self._scaling: dict[str, netdev_settings.EthtoolSettings] = {}
         self._machine_settings: dict[str, str] = {}
@@ -193,6 +194,7 @@ class InventoryReader:
         netlink_queues = value_or_none(queues.read_netlink_queues, root) or {}
         irq_names = {n: d.name for n, d in self._descriptions.items()}
         before, self._devices, self._maps = self._steering, {}, {}
+        mapped, self._mapped = self._mapped, {}
         self._steering = {}
         names = netdev.netdev_names(root)
         self._scaling = value_or_none(netdev_settings.read_ethtool_settings, root, names, self._scaling) or {}
@@ -203,13 +205,18 @@ class InventoryReader:
                 continue
             ifindex = value_or_none(netdev.read_ifindex, root, name)
             found = queues.queue_names(root, name)
-            self._maps[name] = queues.map_queues_to_irqs(
+            asked = (
                 device,
                 found,
                 irq_names if device.bus_names else {},
                 queues.read_msi_irqs(root, device),
                 netlink_queues.get(ifindex, {}) if ifindex is not None else {},
             )
+            known = mapped.get(name)
+            # hundreds of names are compared with the device's; they rarely change
+            answer = known[1] if known is not None and known[0] == asked else queues.map_queues_to_irqs(*asked)
+            self._mapped[name] = asked, answer
+            self._maps[name] = answer
             for queue in found:
                 if (name, queue) in before:
                     self._steering[name, queue] = before[name, queue]

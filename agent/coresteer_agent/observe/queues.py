@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -62,6 +62,10 @@ class DeviceIrqs(Struct, frozen=True):
 
     queues: dict[str, QueueIrq]
     irqs: frozenset[int]
+
+
+MapInputs: TypeAlias = tuple[Device, list[str], Mapping[int, str], frozenset[int], Mapping[str, QueueIrq]]
+"""The parameters of map_queues_to_irqs()."""
 
 
 def queue_names(root: Path, netdev: str) -> list[str]:
