@@ -209,7 +209,20 @@ def _config(
     )
 
 
+def _avoid_openssl() -> None:
+    """Let hashlib use Python's own hash functions where it has them all: OpenSSL's cost 3.3 MiB of memory.
+
+    Without effect once hashlib is imported. The agent hashes a key now and then.
+    """
+    from importlib.util import find_spec  # noqa: PLC0415 - only the command run needs it
+
+    sha2 = ("_sha2",) if sys.version_info >= (3, 12) else ("_sha256", "_sha512")
+    if all(find_spec(name) for name in ("_md5", "_sha1", *sha2, "_sha3", "_blake2")):
+        sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # how import is told that there is none
+
+
 def _run(args: argparse.Namespace) -> int:
+    _avoid_openssl()
     import ctypes  # noqa: PLC0415 - pyudev needs it as well
 
     with suppress(AttributeError):  # only glibc has arenas

@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -46,6 +45,8 @@ class CpusetHandler(CgroupHandler[OfCpuset]):
 
     def write_in_steps(self, root: Path, setting: OfCpuset, value: str) -> Iterator[None]:
         """Write the list in a thread and pause until it is done: the kernel returns when it has moved all pages."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # noqa: PLC0415 - memory that few agents need
+
         with ThreadPoolExecutor(max_workers=1) as thread:
             writing = thread.submit(self.write, root, setting, value)
             while not wait([writing], _STEP_S).done:

@@ -2,8 +2,10 @@
 
 import errno
 import logging
+from typing import TYPE_CHECKING
 
-import pyudev
+if TYPE_CHECKING:
+    import pyudev
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +23,9 @@ class HotplugMonitor:
         self._monitor = self._listen()
 
     @staticmethod
-    def _listen() -> pyudev.Monitor:
+    def _listen() -> "pyudev.Monitor":
+        import pyudev  # noqa: PLC0415 - 2 MiB that an agent on a captured tree need not spend
+
         # from the kernel itself: containers and small systems have no udev daemon
         try:
             context = pyudev.Context()

@@ -5,7 +5,6 @@ flow table; all are powers of two.
 """
 
 from collections.abc import Mapping
-from statistics import fmean, variance
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -106,6 +105,8 @@ def _judged(memory: RfsMemory, present: dict[str, str], now: float) -> RfsRound:
     if len(after) < MIN_FIGURES:
         sentence = f"RFS is on trial, {len(after)} of {MIN_FIGURES} rounds are measured."
         return RfsRound(memory, memory.values, present, sentence=sentence)
+    from statistics import fmean, variance  # noqa: PLC0415 - memory that few agents need
+
     old, new = fmean(before), fmean(after)
     figures = f"{old:.3f} → {new:.3f} s of CPU time per gigabit received ({len(before)} and {len(after)} rounds)"
     noise = _SIGMAS * (variance(before) / len(before) + variance(after) / len(after)) ** 0.5
