@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import (
+    HotFile,
     list_numbered,
     names,
     read_bytes,
@@ -72,6 +73,29 @@ def is_topology_current(root: Path, topology: Topology) -> bool:
         _listed(root, "isolated"),
         _listed(root, "nohz_full"),
     )
+
+
+class CpuListsMonitor:
+    """Tells each second whether a topology is current; parses the CPU lists only where their text has changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files = [HotFile(root, f"{_CPU}/{name}") for name in ("online", "isolated", "nohz_full")]
+        self._asked: tuple[Topology, list[bytes]] | None = None
+        self._current = False
+
+    def is_current(self, topology: Topology) -> bool:
+        """Return is_topology_current(). Raises ParseError."""
+        texts = [bytes(file.read() or b"") for file in self._files]
+        if self._asked is None or self._asked[0] is not topology or self._asked[1] != texts:
+            self._current = is_topology_current(self._root, topology)
+            self._asked = topology, texts
+        return self._current
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        for file in self._files:
+            file.close()
 
 
 def _listed(root: Path, name: str) -> str:

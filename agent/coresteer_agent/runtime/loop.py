@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from coresteer_agent.apply.journal import journal_loss
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.platform_labels import read_platform_labels
-from coresteer_agent.collect.topology import is_topology_current, read_topology
+from coresteer_agent.collect.topology import CpuListsMonitor, read_topology
 from coresteer_agent.config import Config
 from coresteer_agent.linux.hotplug import HotplugMonitor
 from coresteer_agent.observe.inventory import InventoryReader
@@ -82,6 +82,7 @@ class Agent:
         self._stopping = False
         self._failing: set[str] = set()
         self._topology = self._attempt("topology", lambda: read_topology(self._root)) or Topology([], [], [])
+        self._cpu_lists = CpuListsMonitor(self._root)
         self._inventory_reader = InventoryReader(self._root)
         self._limits = LimitsFile(config.limits_path)
         self._inventory = Inventory([], [], limits=self._limits.read())
@@ -166,6 +167,7 @@ class Agent:
                 self._changes.close()
                 self._link.stop()
                 self._sampler.close()
+                self._cpu_lists.close()
                 self._processes.close()
 
     def _loop(self) -> None:
@@ -376,7 +378,7 @@ class Agent:
             self._link.send_state(topology)
 
     def _topology_holds(self) -> bool:
-        return self._attempt("CPU lists", lambda: is_topology_current(self._root, self._topology)) is not False
+        return self._attempt("CPU lists", lambda: self._cpu_lists.is_current(self._topology)) is not False
 
     def _view(self) -> View:
         """Return the node's present View for the guard."""
