@@ -61,9 +61,9 @@ class Budget(Struct):
         return figures.cpu_ms <= self.cpu_ms * figures.slowdown and figures.rss_mib <= self.rss_mib
 
 
-HERE = Budget(cpu_ms=4.7, rss_mib=32.0)
-LARGE = Budget(cpu_ms=12.0, rss_mib=36.0)
-DECIDING = Budget(cpu_ms=15.0, rss_mib=38.0)
+HERE = Budget(cpu_ms=5.5, rss_mib=29.0)
+LARGE = Budget(cpu_ms=8.0, rss_mib=32.0)
+DECIDING = Budget(cpu_ms=12.0, rss_mib=33.5)
 
 
 def _cpu_s(pid: int) -> float:
