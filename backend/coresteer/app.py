@@ -60,6 +60,7 @@ from coresteer.policies import stops as policy_stops
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.endpoints import router as policies_router
 from coresteer.policies.publisher import PolicyPublisher
+from coresteer.policies.rollout_guardrails import GuardrailWatch
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
@@ -141,6 +142,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.prometheus = PrometheusReader()
     app.state.policies = PolicyContext(database, bus, registry, interest, ingest, app.state.prometheus.read)
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
+    app.state.guardrail_watch = GuardrailWatch(app.state.policies, lambda: membership.token is not None)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.trust = TrustWatch(database)
     app.state.readiness = Readiness(config, database, registry)
@@ -221,6 +223,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.class_reports.start()
     app.state.agents.publisher.start()
     app.state.observer.start()
+    app.state.guardrail_watch.start()
     app.state.live.start()
     app.state.interest.start()
     app.state.membership.start()
@@ -245,6 +248,7 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.relay.stop()
     await app.state.presence.stop()
     await app.state.leadership.stop()
+    await app.state.guardrail_watch.stop()
     await app.state.observer.stop()
     await app.state.agents.publisher.stop()
     await app.state.agents.class_reports.stop()

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
 
+import pytest
 import pytest_asyncio
 from tests.backend.conftest import Backend, running_backend
-from tests.backend.fake_agent import FakeAgent, enrolled
+from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from tests.support.polling import PATIENCE_S, poll_async
 
@@ -99,7 +101,17 @@ async def test_events_reach_the_other_backend_by_their_ids(pair: Pair) -> None:
                         break
 
 
-async def _rollout_of(nodes: list[PolicyNode], pool: str) -> int:
+@pytest.mark.slow("two backends and an experiment of 24 runs")
+async def test_an_experiment_runs_once_and_only_on_the_leader(pair: Pair) -> None:
+    pair.first.app.state.runner.timeouts = QUICK
+    async with experiment_node(pair.first) as node:
+        node.answer = ExperimentNode.complete
+        done = await node.ended((await node.start(node.aa_spec()))["id"])
+        await node.disconnect()
+    assert done["state"] == "done" and len(node.runs()) == done["runs_done"]
+
+
+async def _rollout_of(nodes: list[PolicyNode], pool: str, **changes: object) -> int:
     for node in nodes:
         await node.operator.patch(node.path, {"labels": {"pool": pool}})
     body = nodes[0].body(selector={"labels": {"pool": pool}})
@@ -107,8 +119,24 @@ async def _rollout_of(nodes: list[PolicyNode], pool: str) -> int:
     path = f"/api/policies/{policy['id']}"
     await asked(operator, f"{path}/enable")
     await asked(operator, f"{path}/versions", {"body": body | {"rank": 50}}, 201)
-    begun = await asked(operator, f"{path}/rollouts", {"version": 2, "canary": 2, "batch": 2, "wait_s": 600}, 201)
+    request = {"version": 2, "canary": 2, "batch": 2, "wait_s": 600} | changes
+    begun = await asked(operator, f"{path}/rollouts", request, 201)
     return int(begun["id"])
+
+
+async def test_a_guardrail_holds_on_nodes_of_a_backend_that_does_not_lead(pair: Pair) -> None:
+    async with policy_node(pair.second) as there:
+        await _until_known(pair.first, there.agent, connected=True)
+        guardrails = [{"metric": "dropped_per_s", "max": 10}]
+        rollout_id = await _rollout_of([there], uuid4().hex[:8], guardrails=guardrails)
+        start = now_ms() - 4000
+        for seq, dropped in ((1, 50), (2, 70)):
+            await there.show([there.hot(seq, start + 1000 * seq, dropped=dropped)])
+            await pair.second.app.state.guardrail_watch.check()
+        await pair.first.app.state.rollout_monitor.check(datetime.now(UTC))
+        rollout = (await there.operator.get(f"/api/rollouts/{rollout_id}")).json()
+        assert rollout["state"] == "rolled_back"
+        assert f"On {there.name} the dropped packets per second was 70" in rollout["sentence"]
 
 
 async def test_no_rollout_is_rolled_back_when_a_backend_stops_and_its_agents_connect_to_another(pair: Pair) -> None:

@@ -17,11 +17,11 @@ from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository, rollouts, stops
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import IN_PROGRESS_STATES
+from coresteer.policies.rollout_guardrails import RolloutGuardrails
 from coresteer.policies.rollout_schemas import StageEvidence
 from coresteer.policies.stage_evidence import worsened
 from coresteer.policies.stage_windows import measure_stage
 from coresteer.policies.tables import PolicyRow, RolloutRow
-from coresteer_core.changes.guardrail import Guardrail, Strikes
 
 log = logging.getLogger("coresteer.policies")
 
@@ -44,13 +44,13 @@ class RolloutMonitor:
         self._context = context
         self._disconnected_s = disconnected_s
         self._disconnected_since: dict[tuple[int, int], float] = {}
-        self._strikes: dict[tuple[int, int, str], tuple[int, Strikes]] = {}
+        self._guardrails = RolloutGuardrails(context.registry)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start checking rollouts once a second; nodes get the whole time to connect again."""
         self._disconnected_since.clear()
-        self._strikes.clear()
+        self._guardrails.forget()
         failure = "The check of rollouts failed; retrying."
         self._tasks = [asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure))]
 
@@ -81,7 +81,7 @@ class RolloutMonitor:
                 self._context.bus.publish(PoliciesEvent(None))
         if not ongoing:
             self._disconnected_since.clear()
-            self._strikes.clear()
+            self._guardrails.forget()
 
     @staticmethod
     def _hold(row: RolloutRow, stopped: frozenset[int], now: datetime) -> bool:
@@ -137,10 +137,12 @@ class RolloutMonitor:
 
     def _failure(self, row: RolloutRow, names: dict[int, str]) -> str | None:
         """Return why the rollout must be rolled back, None if it need not be; deleted nodes do not count."""
+        if row.violation is not None:
+            return row.violation
         for node_id, name in names.items():
             if self._is_disconnected(row.id, node_id):
                 return f"{name} has been disconnected for {self._disconnected_s:g} s."
-            if violation := self._guardrail_violation(row, node_id):
+            if violation := self._guardrails.violation(row, node_id):
                 return f"On {name} {violation}"
         return None
 
@@ -150,18 +152,3 @@ class RolloutMonitor:
             return False
         since = self._disconnected_since.setdefault((rollout_id, node_id), time.monotonic())
         return time.monotonic() - since >= self._disconnected_s
-
-    def _guardrail_violation(self, row: RolloutRow, node_id: int) -> str | None:
-        """Return a node's violation of the rollout's guardrails, to continue a sentence, None where there is none."""
-        if not row.guardrails or (summary := self._context.registry.get(node_id).latest_summary()) is None:
-            return None
-        for stored in row.guardrails:
-            guardrail = Guardrail(str(stored["metric"]), float(stored["max"]))
-            at, value = (row.id, node_id, guardrail.metric), summary.metrics.get(guardrail.metric)
-            seq, strikes = self._strikes.get(at, (-1, Strikes()))
-            if summary.seq != seq:
-                strikes = strikes.count(guardrail, value, summary.duration_s)
-                self._strikes[at] = summary.seq, strikes
-            if violation := strikes.violation(guardrail, value):
-                return f"the {violation}"
-        return None

@@ -111,13 +111,14 @@ def split_into_stages(node_ids: Sequence[int], canary: int, batch: int) -> list[
 def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
     """Give the rollout's version to the nodes of a stage."""
     row.state = RolloutState.CANARY if stage == 0 else RolloutState.BATCHES
-    row.stage, row.stage_at = stage, now
+    row.stage, row.stage_at, row.violation = stage, now, None
     row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
 
 
 def hold(row: RolloutRow, now: datetime, stopped: int) -> None:
     """Let a stage begin anew when enforcement is no longer stopped on its nodes. stopped: on how many it is now."""
     nodes = "1 of its nodes" if stopped == 1 else f"{stopped} of its nodes"
+    row.violation = None
     row.stage_at, row.sentence = now, f"{HELD} in stage {row.stage + 1}: enforcement is stopped on {nodes}."
 
 

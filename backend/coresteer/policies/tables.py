@@ -45,7 +45,10 @@ class PolicyVersionRow(Base):
 
 
 class RolloutRow(Base):
-    """A rollout of a policy version. stage_at: when the present stage began. evidence: of each ended stage."""
+    """A rollout of a policy version. stage_at: when the present stage began. evidence: of each ended stage.
+
+    violation: of its guardrails, in a sentence, by a node of a backend that does not lead.
+    """
 
     __tablename__ = "rollout"
 
@@ -64,6 +67,7 @@ class RolloutRow(Base):
     started_by: Mapped[str] = mapped_column(Text)
     ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     evidence: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'"), default=list)
+    violation: Mapped[str | None] = mapped_column(Text)
 
 
 class StopRow(Base):
