@@ -21,8 +21,7 @@ def upgrade() -> None:
     CREATE TABLE lease (
         name        text PRIMARY KEY,
         replica_id  bigint,
-        token       bigint NOT NULL,
-        since       timestamptz NOT NULL DEFAULT clock_timestamp()
+        token       bigint NOT NULL
     );
     INSERT INTO lease (name, token) VALUES ('leader', 0);
 

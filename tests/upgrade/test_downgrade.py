@@ -54,7 +54,8 @@ async def test_a_downgrade_restores_every_stored_name_and_can_be_upgraded_again(
         await Database(url, MIGRATIONS).migrate()
         again = content(url)
         salted = {"audit_chain", "audit_head"}  # at random
-        assert {name for name in upgraded if again[name] != upgraded[name]} == salted
+        due = {"telemetry_hour_due"}  # the hours before the upgrade
+        assert {name for name in upgraded if again[name] != upgraded[name]} - due == salted
         database = Database(url, MIGRATIONS)
         assert [found async for found in verify(database)] == [Verified(AUDIT_ENTRIES, 0)]
         await database.close()

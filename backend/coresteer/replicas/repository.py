@@ -65,7 +65,7 @@ async def renew(connection: psycopg.AsyncConnection, replica_id: int, name: str,
     )
     await connection.execute(
         """
-        UPDATE lease SET replica_id = %(id)s, token = token + 1, since = clock_timestamp() WHERE name IN (
+        UPDATE lease SET replica_id = %(id)s, token = token + 1 WHERE name IN (
             SELECT name FROM lease WHERE replica_id IS NULL OR NOT EXISTS (
                 SELECT FROM replica
                 WHERE id = replica_id AND heartbeat_at > clock_timestamp() - make_interval(secs => %(lease_s)s)
