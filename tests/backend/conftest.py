@@ -49,15 +49,28 @@ async def postgres_server() -> AsyncIterator[EmbeddedPostgres]:
         shutil.rmtree(state_dir)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def database_url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
-    """The backend's address of a fresh database with the newest schema, dropped after the module."""
+@contextlib.asynccontextmanager
+async def _new_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
     name = f"test_{uuid.uuid4().hex}"
     server = postgres_server.url.replace("/coresteer?", "/postgres?")
     async with await psycopg.AsyncConnection.connect(server, autocommit=True) as admin:
         await admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE coresteer").format(sql.Identifier(name)))
         yield postgres_server.backend_url.replace("/coresteer?", f"/{name}?")
         await admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def database_url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
+    """The backend's address of a fresh database with the newest schema, dropped after the module."""
+    async with _new_database(postgres_server) as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def own_database_url(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
+    """As database_url, of one test: its backends are not replicas of the module's, which leads."""
+    async with _new_database(postgres_server) as url:
+        yield url
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

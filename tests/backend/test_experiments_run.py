@@ -227,9 +227,9 @@ async def test_while_the_agent_is_disconnected_the_activity_says_so(node: Experi
     assert (await node.ended(started["id"]))["state"] == "cancelled"
 
 
-async def test_a_restarted_backend_resumes_with_the_first_run_that_is_not_counted(database_url: str) -> None:
+async def test_a_restarted_backend_resumes_with_the_first_run_that_is_not_counted(own_database_url: str) -> None:
     async with AsyncExitStack() as stack:
-        async with running_backend(database_url) as first:
+        async with running_backend(own_database_url) as first:
             first.app.state.runner.timeouts = QUICK
             node = await stack.enter_async_context(experiment_node(first))
             before = node.affinity
@@ -238,7 +238,7 @@ async def test_a_restarted_backend_resumes_with_the_first_run_that_is_not_counte
             await node.until(lambda: node.affinity == "7" and isinstance(node.requests[-1], RunExperiment))
             so_far = (await node.get(started["id"]))["runs_done"]
         await node.disconnect()
-        async with running_backend(database_url) as second:
+        async with running_backend(own_database_url) as second:
             second.app.state.runner.timeouts = QUICK
             node.backend, node.agent.url, node.answer = second, second.url, ExperimentNode.complete
             node.operator = await second.client("operator")

@@ -91,16 +91,16 @@ async def test_a_tune_eliminates_what_violates_a_guardrail_or_cannot_be_set(node
     assert done["tune"]["best"] == [3, 1]
 
 
-async def test_a_tune_continues_within_its_block_after_a_restart_of_the_backend(database_url: str) -> None:
+async def test_a_tune_continues_within_its_block_after_a_restart_of_the_backend(own_database_url: str) -> None:
     async with AsyncExitStack() as stack:
-        async with running_backend(database_url) as first:
+        async with running_backend(own_database_url) as first:
             first.app.state.runner.timeouts = QUICK
             node = await stack.enter_async_context(experiment_node(first))
             node.answer = complete
             started = await node.start(tune_spec(node))
             await node.until(lambda: len(node.runs()) == 9)
         await node.disconnect()
-        async with running_backend(database_url) as second:
+        async with running_backend(own_database_url) as second:
             second.app.state.runner.timeouts = QUICK
             node.backend, node.agent.url = second, second.url
             node.operator = await second.client("operator")
