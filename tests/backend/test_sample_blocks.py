@@ -1,7 +1,8 @@
 """Blocks of samples: they are stored as single samples would be, or refused with a reason."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace as with_changes
 from itertools import pairwise
 
@@ -15,14 +16,19 @@ from msgspec.structs import replace
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import TEMPLATE, block_message, enrolled, now_ms, rates, stored_seqs, tell
 from tests.backend.telemetry_data import machine
+from tests.support.mutated_frames import FrameMutator
 from tests.support.polling import PATIENCE_S, poll_async
 
+from coresteer.config import Config
+from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeState
 from coresteer.telemetry import sample_columns
 from coresteer.telemetry.chunk_decoding import decode
+from coresteer.telemetry.repository import StreamPosition
 from coresteer.telemetry.rollup import Rollup, merge_rollups, minute_rollups
-from coresteer.telemetry.sample_buffer import Batch, SampleBlock, encode_batch, read_block
+from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch, read_block
 from coresteer.telemetry.sample_columns import BlockError
+from coresteer.telemetry.service import NODE_LIMIT_BYTES, Ingest
 from coresteer_core.metrics import FLEET_METRICS
 from coresteer_core.node.rates import ABSENT_SHARE, Rates
 from coresteer_core.node.rates_block import RatesBlock, compress_block, pack_block, unpack_block
@@ -70,7 +76,7 @@ def _received(samples: list[Rates]) -> SampleBlock:
     return read_block(message.first_seq, message.last_seq, message.packed, 0)
 
 
-def _batch(parts: list[Rates] | list[SampleBlock]) -> Batch:
+def _batch(parts: Sequence[Rates | SampleBlock]) -> Batch:
     batch = Batch("s")
     for part in parts:
         batch.add(part, 1)
@@ -230,6 +236,22 @@ async def test_an_invalid_block_is_rejected_and_the_next_one_stored(quick: Backe
     assert await stored_seqs(database_url, agent.node_id) == [4, 5, 6, 7, 8]
 
 
+async def test_a_node_says_what_its_older_agent_lacks(quick: Backend) -> None:
+    viewer = await quick.client("viewer")
+    for features, lacks in (([], ["samples in blocks of columns"]), ([COLUMNS], [])):
+        agent = await enrolled(quick.database, quick.url, f"lacks-{len(lacks)}")
+        async with asyncio.timeout(PATIENCE_S):
+            await agent.connect()
+            await agent.greet(features=features)
+
+            async def is_known(path: str = f"/api/nodes/{agent.node_id}") -> bool:
+                return (await viewer.get(path)).json()["lacks"] is not None
+
+            await poll_async(is_known)
+            assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["lacks"] == lacks
+            await agent.websocket.close()
+
+
 async def test_a_summary_makes_a_node_live_with_its_figures(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "summarized")
     async with asyncio.timeout(PATIENCE_S):
@@ -300,3 +322,56 @@ def test_the_recent_intervals_are_those_of_the_last_block_until_every_sample_arr
     assert [each.seq for each in state.recent_rates()] == [13]
     state.add_block(_received(stream[20:30]))
     assert [each.seq for each in state.recent_rates()] == [26, 27, 28, 29, 30]
+
+
+def test_mutated_blocks_are_refused_or_can_be_stored_and_read() -> None:
+    mutator = FrameMutator(5, now_ms())
+    whole, refused, stored = msgspec.msgpack.encode(GOOD), 0, 0
+    for turn in range(400):
+        mutated = (mutator.with_other_field if turn % 3 else mutator.with_other_bytes)(whole)
+        try:
+            block = read_block(STREAM[0].seq, STREAM[3].seq, zlib.compress(mutated, 1), 0)
+        except BlockError:
+            refused += 1
+        else:
+            stored += 1
+            encoded = encode_batch(1, _batch([block, _received(STREAM[4:8])]))
+            assert len(decode(encoded.chunk)) == 8
+            assert len(block.rates()) == 4
+            assert msgspec.msgpack.encode(block.rates())
+    assert refused > 20
+    assert stored > 20
+
+
+def _node() -> tuple[Ingest, SampleBuffer]:
+    config = Config.model_validate({})
+    ingest = Ingest(None, Connections(), config, lambda _: None, None)  # type: ignore[arg-type]  # nothing is stored
+    return ingest, ingest.open_buffer(7, "s", StreamPosition(None, 0))
+
+
+def test_blocks_become_one_chunk_a_minute() -> None:
+    ingest, buffer = _node()
+    stream = machine(200, cpus=2, irqs=3)
+    for first in range(0, 200, 10):
+        block = _received(stream[first : first + 10])
+        ingest.add(buffer, block, block.size)
+    assert [batch.samples for batch in buffer.waiting] == [60, 60, 60]
+    assert [rates.seq for rates in ingest.unstored(7)] == list(range(1, 201))
+
+
+def test_blocks_that_wait_are_bounded_in_memory() -> None:
+    ingest, buffer = _node()
+    block = _received(STREAM[:4])
+    for turn in range(20):
+        ingest.add(buffer, with_changes(block, first_seq=4 * turn + 1, last_seq=4 * turn + 4), 2 * 1024**2)
+    assert buffer.rejecting and buffer.size == NODE_LIMIT_BYTES
+
+
+def test_live_samples_complete_the_history_until_a_block_brings_them() -> None:
+    ingest, buffer = _node()
+    ingest.add(buffer, first := _received(STREAM[:4]), first.size)
+    for rates_ in STREAM[3:6]:
+        ingest.add_live(buffer, rates_, 100)
+    assert ingest.unstored(7) == STREAM[:6]
+    ingest.add(buffer, second := _received(STREAM[4:10]), second.size)
+    assert ingest.unstored(7) == STREAM[:10]

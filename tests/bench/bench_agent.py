@@ -21,7 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from msgspec import Struct
-from tests.agent.fake_backend import Backend
+from tests.agent.fake_backend import Backend, Connection
 from tests.support.polling import poll
 from tests.support.slowdown import Calibration
 
@@ -29,7 +29,7 @@ from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
-from coresteer_core.protocol import Ack, Policies, encode
+from coresteer_core.protocol import COLUMNS, Ack, ColumnsMessage, Policies, SummaryMessage, encode
 
 POLICIES = [
     PolicyInForce("1", 1, "network", 1, Mode.ENFORCE, NetworkProcess()),
@@ -75,6 +75,18 @@ def _rss_mib(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES / 2**20
 
 
+def _hear_seconds(connection: Connection, seconds: int) -> None:
+    """Hear the summaries of so many seconds, and acknowledge blocks of samples once a minute."""
+    heard = acked = 0
+    while heard < seconds:
+        match connection.hear():
+            case SummaryMessage():
+                heard += 1
+            case ColumnsMessage(last_seq=last_seq) if last_seq >= acked + _CHUNK:
+                acked = last_seq
+                connection.websocket.send(encode(Ack(acked)))
+
+
 def measure_agent(root: Path, seconds: int, policies: list[PolicyInForce] | None = None) -> Figures:
     """Measure the real agent, streaming to a backend that acknowledges once a minute."""
     backend = Backend()
@@ -88,15 +100,12 @@ def measure_agent(root: Path, seconds: int, policies: list[PolicyInForce] | None
         try:
             connection = backend.next_connection()
             connection.hello()
-            connection.welcome()
+            connection.welcome(features=[COLUMNS])
             connection.websocket.send(encode(Policies(policies or [])))
-            connection.seqs(_WARM_UP)
+            _hear_seconds(connection, _WARM_UP)
             begin_s = _cpu_s(agent.pid)
             with Calibration() as calibration:
-                for _ in range(seconds):
-                    (sample,) = connection.seqs(1)
-                    if sample % _CHUNK == 0:
-                        connection.websocket.send(encode(Ack(sample)))
+                _hear_seconds(connection, seconds)
             used_ms = (_cpu_s(agent.pid) - begin_s) * 1000 / seconds
             return Figures(used_ms, _rss_mib(agent.pid), calibration.factor)
         finally:

@@ -29,6 +29,7 @@ import psycopg
 import requests
 from tests.backend.telemetry_data import machine
 from tests.support.polling import poll_async
+from tests.support.slowdown import Calibration
 from websockets.asyncio.client import connect
 
 from coresteer.auth.secrets import API_TOKEN_PREFIX, ENROLMENT_TOKEN_PREFIX, token_hash
@@ -60,12 +61,10 @@ _ARMS = {
     "single": "from coresteer.gateway import agent_socket; agent_socket.FEATURES, agent_socket.COLUMNS = {}, ''",
 }
 CPU_BUDGET_US = 60.0
-"""Of the arm blocks, per sample, on a machine whose calibration loop takes _CALIBRATED_US."""
+"""Of the arm blocks, per sample, without other work on the machine (tests.support.slowdown)."""
 FLOORS_BUDGET = 2.0
 """Of the arm watched, in floors."""
 MEMORY_BUDGET_KIB = 120.0
-_CALIBRATED_US = 85.0
-_CALIBRATE_EVERY_S = 0.5
 _STORED = re.compile(rb"stored chunks=(\d+) ms=([\d.]+)")
 _ENROLMENT, _API = f"{ENROLMENT_TOKEN_PREFIX}bench", f"{API_TOKEN_PREFIX}bench"
 
@@ -79,19 +78,6 @@ def _memory_mib(pid: int, field: str = "VmHWM") -> float:
     """Return the peak of a process's resident memory, or its present one (VmRSS)."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
-
-
-def _calibration_us() -> float:
-    """Return the CPU time of a fixed loop: more on a slower or busier machine."""
-    began = time.thread_time()
-    sum(number * number for number in range(2000))
-    return (time.thread_time() - began) * 1e6
-
-
-async def _calibrate(found: list[float]) -> None:
-    while True:
-        found.append(_calibration_us())
-        await asyncio.sleep(_CALIBRATE_EVERY_S)
 
 
 async def _prepare(database: Database) -> None:
@@ -214,15 +200,14 @@ async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
             stdout=log,
             stderr=log,
         )
-    loops: list[float] = []
-    calibration = asyncio.create_task(_calibrate(loops))
     try:
         await poll_async(lambda: asyncio.to_thread(_is_healthy, url), timeout_s=60, interval_s=0.2)
         await database.open()
         await _prepare(database)
         idle_mib = _memory_mib(backend.pid, "VmRSS")
         simulation = asyncio.create_task(_simulate(url, nodes, seconds, state_dir / "simulation"))
-        steady_us = await _steady_us(backend.pid, nodes, max(5.0, seconds - _SETTLE_S))
+        with Calibration() as calibration:
+            steady_us = await _steady_us(backend.pid, nodes, max(5.0, seconds - _SETTLE_S))
         figures = await simulation
         stored, different = await _stored(database)
         sizes = await _sizes(database, postgres.url)
@@ -232,7 +217,7 @@ async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
         commits = statistics.quantiles([float(ms) for _, ms in commits_told], n=100)
         sent = int(figures["sent"])
         twice = stored - different
-        slower = statistics.median(loops) / _CALIBRATED_US
+        slower = calibration.factor
         kib_per_node = (peak_mib - idle_mib) * 1024 / nodes
         p50, p99 = figures["send_to_ack_p50_ms"] / 1000, figures["send_to_ack_p99_ms"] / 1000
         lines = {
@@ -240,7 +225,7 @@ async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
             "lost / stored twice": f"{sent - different} / {twice}",
             "reconnects": f"{figures['reconnects']:.0f}",
             "backend CPU a sample while all send": f"{steady_us:.0f} µs; {steady_us / slower:.0f} µs as calibrated",
-            "calibration loop": f"{slower:.2f} × {_CALIBRATED_US:.0f} µs",
+            "slowdown of the machine": f"{slower:.2f}",
             "backend memory at its peak": f"{peak_mib:.0f} MiB, {kib_per_node:.0f} KiB a node",
             **{f"bytes a sample on disk, {table}": f"{size / stored:.0f}" for table, size in sizes.items()},
             "send to acknowledged, p50 / p99": f"{p50:.1f} s / {p99:.1f} s (a chunk takes up to 60 s to fill)",
@@ -261,7 +246,6 @@ async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
         }
         return [f"{arm}, {nodes} nodes: {what}." for what, is_exceeded in exceeded.items() if is_exceeded]
     finally:
-        calibration.cancel()
         backend.terminate()
         await backend.wait()
         await database.close()
@@ -317,14 +301,14 @@ async def measure_floor(nodes: int, seconds: float) -> float:
                     await websocket.send(frame)
                 await asyncio.sleep(1)
 
-    loops: list[float] = []
-    tasks = [asyncio.create_task(_calibrate(loops))]
+    tasks: list[asyncio.Task[None]] = []
     try:
         for first in range(0, nodes, 50):
             tasks += [asyncio.create_task(send(number)) for number in range(first, min(first + 50, nodes))]
             await asyncio.sleep(0.2)
-        floor_us = await _steady_us(server.pid, nodes, seconds)
-        return floor_us / (statistics.median(loops) / _CALIBRATED_US)
+        with Calibration() as calibration:
+            floor_us = await _steady_us(server.pid, nodes, seconds)
+        return floor_us / calibration.factor
     finally:
         for task in tasks:
             task.cancel()

@@ -11,6 +11,7 @@ from tests.golden.populated import instances
 from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.transport.samples import block_message
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.protocol import (
     FlowsMessage,
@@ -38,7 +39,7 @@ _TEXTS = (
 _OTHERS: tuple[object, ...] = (None, True, b"", b"\xff" * 9, [], {}, [[]], {"a": {}})
 
 
-_SIMULATED, _OFTEN = 8, 4
+_SIMULATED, _OFTEN = 9, 4
 """The first messages are those of a node, and more frequent than those with every field filled in."""
 
 
@@ -51,6 +52,7 @@ def real_messages(now_ms: int) -> Iterator[ToBackend]:
     yield LearnedMessage(node.learned)
     for second in range(3):
         yield RatesMessage(node.sample(now_ms / 1000 + second))
+    yield block_message([node.sample(now_ms / 1000 + second) for second in range(3, 6)])
     yield TasksMessage(now_ms, node.tasks(now_ms / 1000))
     tasks: list[NetTask] = node.net_tasks()
     numa = node.numa()
@@ -72,10 +74,11 @@ class FrameMutator:
         """Return one of the real frames with one to three mutations."""
         frame = self._random.choice(self.frames)
         for _ in range(self._random.choice((1, 1, 2, 3))):
-            frame = self._with_other_bytes(frame) if self._random.random() < 0.25 else self._with_other_field(frame)
+            frame = self.with_other_bytes(frame) if self._random.random() < 0.25 else self.with_other_field(frame)
         return frame
 
-    def _with_other_bytes(self, frame: bytes) -> bytes:
+    def with_other_bytes(self, frame: bytes) -> bytes:
+        """Return an encoded message with some bytes changed."""
         r = self._random
         at, end = sorted((r.randrange(len(frame) + 1), r.randrange(len(frame) + 1)))
         end = min(end, at + 64)
@@ -95,7 +98,8 @@ class FrameMutator:
                 other = r.choice(self.frames)
                 return frame[:at] + other[r.randrange(len(other)) :]
 
-    def _with_other_field(self, frame: bytes) -> bytes:
+    def with_other_field(self, frame: bytes) -> bytes:
+        """Return an encoded message with one field changed."""
         try:
             message = msgspec.msgpack.decode(frame)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):  # TypeError: a dict as a key
