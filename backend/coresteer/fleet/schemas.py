@@ -45,13 +45,18 @@ class NodeSummary(BaseModel):
 
 
 class Node(NodeSummary):
-    """Everything about one node except its history. capabilities: of the agent's process, None if it reports none."""
+    """Everything about one node except its history.
+
+    capabilities: of the agent's process, None if it reports none. lacks: what the backend knows and the agent, being
+    older, does not, as names for a sentence; None until the agent has connected.
+    """
 
     topology: Annotated[Topology, AsStruct()] | None
     inventory: Annotated[Inventory, AsStruct()] | None
     tasks: list[Annotated[Task, AsStruct()]]
     interval_s: float | None
     capabilities: list[str] | None
+    lacks: list[str] | None = None
 
 
 class PastFigures(BaseModel):

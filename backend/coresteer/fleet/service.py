@@ -12,6 +12,7 @@ from coresteer.nodes import repository
 from coresteer.nodes.service import find_node, reported_state
 from coresteer.nodes.tables import NodeRow, effective_labels
 from coresteer.presence.registry import NodeRegistry
+from coresteer_core.protocol import lacking
 
 
 async def node_summaries(
@@ -62,6 +63,7 @@ async def node_details(session: AsyncSession, registry: NodeRegistry, node_id: i
         tasks=registry.get(node_id).tasks,
         interval_s=(row.hello or {}).get("interval_s"),
         capabilities=(row.hello or {}).get("capabilities"),
+        lacks=None if row.hello is None else lacking(row.hello.get("features", [])),
     )
 
 

@@ -149,12 +149,19 @@ async def _insert(
 ) -> None:
     async with connection.cursor() as cursor:
         # both skip nodes that were deleted meanwhile
-        await cursor.executemany(
+        await cursor.execute(
             """
             INSERT INTO telemetry_flows (node_id, t0, data)
-            SELECT id, %s, %s FROM node WHERE id = %s FOR KEY SHARE ON CONFLICT DO NOTHING
+            SELECT node.id, new.t0, new.data
+            FROM unnest(%s::int[], %s::timestamptz[], %s::bytea[]) AS new (node_id, t0, data)
+            JOIN node ON node.id = new.node_id
+            FOR KEY SHARE OF node ON CONFLICT DO NOTHING
             """,
-            [(from_unix_ms(time_ms), data, node_id) for node_id, time_ms, data in flows],
+            (
+                [node_id for node_id, _, _ in flows],
+                [from_unix_ms(time_ms) for _, time_ms, _ in flows],
+                [data for _, _, data in flows],
+            ),
         )
         await cursor.executemany(
             """

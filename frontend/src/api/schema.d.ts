@@ -5182,7 +5182,10 @@ export interface components {
         Mode: "observe" | "recommend" | "enforce";
         /**
          * Node
-         * @description Everything about one node except its history. capabilities: of the agent's process, None if it reports none.
+         * @description Everything about one node except its history.
+         *
+         *     capabilities: of the agent's process, None if it reports none. lacks: what the backend knows and the agent, being
+         *     older, does not, as names for a sentence; None until the agent has connected.
          */
         Node: {
             /** Id */
@@ -5381,6 +5384,8 @@ export interface components {
             interval_s: number | null;
             /** Capabilities */
             capabilities: string[] | null;
+            /** Lacks */
+            lacks?: string[] | null;
         };
         /**
          * NodeClasses

@@ -7,7 +7,7 @@ export function AgentCost({ view }: { view: NodeView }) {
   const frame = view.window.last;
   const used = frame?.metrics.agent_cpu_percent ?? null;
   if (view.past !== null || frame === undefined || used === null) return null;
-  const { capabilities } = view.node;
+  const { capabilities, lacks } = view.node;
   return (
     <p className="muted">
       The agent ({view.node.agent_version}) used {used.toFixed(1)} % of one CPU in the last interval (
@@ -15,6 +15,7 @@ export function AgentCost({ view }: { view: NodeView }) {
         chart
       </button>
       ); memory {formatFigure(bytes(frame.metrics.agent_rss_bytes))}.
+      {lacks?.length ? ` It is older than the backend and does not know: ${lacks.join(", ")}.` : null}
       {capabilities && ` Its capabilities: ${capabilities.join(", ") || "none"}.`}
     </p>
   );
