@@ -30,11 +30,11 @@ def parse_stat(text: bytes) -> dict[int, CpuTimes]:
 
 
 def _parse_times(text: bytes, line: int) -> tuple[int, CpuTimes]:
-    name, _, rest = text.partition(b" ")
+    name, *fields = text.split(None, _FIELDS + 1)
     if not name.startswith(b"cpu"):
         raise ParseError(PATH, line, "The line does not begin with the name of a CPU.")
     cpu = parse_cpu_number(name[3:], PATH, line)
-    values = [int(field) for field in rest.split()[:_FIELDS]]
+    values = tuple(map(int, fields[:_FIELDS]))
     if len(values) < _FIELDS - 1:
         raise ParseError(PATH, line, f"The line has {len(values)} times; at least 7 were expected.")
-    return cpu, tuple(values) if len(values) == _FIELDS else (*values, 0)
+    return cpu, values if len(values) == _FIELDS else (*values, 0)

@@ -31,8 +31,11 @@ from coresteer_core.settings.location import (
     QueuesLocation,
 )
 
-_SWEEP_CALLS = 20
-"""Number of calls within which every affinity, device and steering mask is read again."""
+_SWEEP_CALLS = 28
+"""Number of calls within which every affinity, device and steering mask is read again.
+
+Fewer than _STRUCTURE_CALLS, as the sweep begins anew then.
+"""
 _STRUCTURE_CALLS = 30
 """Number of calls after which interrupts, devices, queues and controllers are listed again."""
 _MAX_MOVED_AT_ONCE = 64
@@ -41,7 +44,7 @@ _MAX_MOVED_AT_ONCE = 64
 class InventoryReader:
     """Maintains the inventory of the machine below root; call read() about once a second.
 
-    The first read() reads everything. Each later one reads a twentieth of the files again, and in addition
+    The first read() reads everything. Each later one reads one in 28 of the files again, and in addition
 
     - the affinity of interrupts that arrived on a CPU outside their known effective affinity (they were moved),
       according to the Rates;
