@@ -112,6 +112,22 @@ test("the user menu leads to the page where the password is changed and sessions
   await page.getByText("The password is changed", { exact: false }).waitFor();
 });
 
+test("one token for many nodes says what it allows, is listed and is revoked", async () => {
+  await page.goto(`${stack.url}/settings/nodes`);
+  await page.getByRole("spinbutton", { name: "Nodes" }).fill("50");
+  await page.getByRole("textbox", { name: "Names" }).fill("db-*");
+  await page.getByRole("textbox", { name: "Labels" }).fill("role=db");
+  await page.getByLabel("Nodes that exist may enrol again").selectOption({ label: "for 1 hour" });
+  await page.getByText(/^Enrols up to 50 nodes named db-\*, labelled role=db\. Until .* It expires on /).waitFor();
+  await page.getByRole("button", { name: "Show the command" }).click();
+  await page.getByText(/^coresteer-agent enrol .*--token/).waitFor();
+  const row = page.getByRole("row").filter({ hasText: "named db-*" });
+  await row.getByText("50 of 50").waitFor();
+  await row.getByRole("button", { name: /^Revoke enrolment token/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await row.waitFor({ state: "detached" });
+});
+
 test("a node is readmitted with one command, and a deleted user's name is replaced in the audit log", async () => {
   await page.goto(`${stack.url}/settings/nodes`);
   await page.getByRole("button", { name: "Readmit here" }).click();
