@@ -61,9 +61,9 @@ class Budget(Struct):
         return figures.cpu_ms <= self.cpu_ms * figures.slowdown and figures.rss_mib <= self.rss_mib
 
 
-HERE = Budget(cpu_ms=5.5, rss_mib=29.0)
-LARGE = Budget(cpu_ms=8.0, rss_mib=32.0)
-DECIDING = Budget(cpu_ms=12.0, rss_mib=33.5)
+HERE = Budget(cpu_ms=6.0, rss_mib=31.5)
+LARGE = Budget(cpu_ms=8.0, rss_mib=32.5)
+DECIDING = Budget(cpu_ms=11.0, rss_mib=34.0)
 
 
 def _cpu_s(pid: int) -> float:
