@@ -101,17 +101,18 @@ async def current_view(session: AsyncSession, registry: NodeRegistry, node_id: i
     if topology is None or inventory is None:
         return None
     state = registry.get(node_id)
+    flows = state.flows
     return View(
         topology,
         inventory,
         mean_load(state.recent_rates()),
-        state.net_tasks,
+        [] if flows is None else flows.tasks,
         time.monotonic(),
         learned,
         classes={str(policy_id): report.classes for policy_id, report in state.classes.items()},
-        cgroups={} if state.flows is None else state.flows.cgroups,
-        numa=None if state.flows is None else state.flows.numa,
-        cpusets={} if state.flows is None else state.flows.cpusets,
+        cgroups={} if flows is None else flows.cgroups,
+        numa=None if flows is None else flows.numa,
+        cpusets={} if flows is None else flows.cpusets,
     )
 
 

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from coresteer.presence.locations import Locations
 from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import from_unix_ms
@@ -22,6 +24,7 @@ _MIN_STALE_AFTER_S = 3.0
 _MAX_RECENT = 100
 _MAX_RECENT_BYTES = 8 * 1024**2
 """Of the intervals of one node in memory: those of 8,192 CPUs have 0.8 MB each."""
+_flows = msgspec.msgpack.Decoder(FlowsMessage)
 MAX_POLICIES = 16
 """Policies of one node whose service classes are stored; reports of others are dropped."""
 
@@ -33,10 +36,9 @@ class NodeState:
     connected: to this backend. epoch: of its agent's latest connection here.
     physical: names of its network devices that are hardware. rates, recent: its newest interval and those of the last
     ROUND_PERIOD_S; of an agent that sends blocks only while there is interest in them. block: its newest block.
-    seen_at: when the last interval or summary arrived. arrived: is set when the next interval arrives. flows, classes:
-    latest reports of its network tasks, and of its service classes by policy id. clock_correction_ms: what is added to
-    its times, because its clock is wrong. clock_skew_ms: how far its times are then ahead of the backend's clock, None
-    before it is measured.
+    seen_at: when the last interval or summary arrived. arrived: is set when the next interval arrives. classes: latest
+    reports of its service classes by policy id. clock_correction_ms: what is added to its times, because its clock is
+    wrong. clock_skew_ms: how far its times are then ahead of the backend's clock, None before it is measured.
     """
 
     connected: bool = False
@@ -48,7 +50,7 @@ class NodeState:
     seen_at: float | None = None
     arrived: asyncio.Event | None = None
     summary: Summary | None = None
-    flows: FlowsMessage | None = None
+    encoded_flows: bytes | None = None
     classes: dict[int, ClassesMessage] = field(default_factory=dict)
     clock_skew_ms: float | None = None
     clock_correction_ms: int = 0
@@ -108,9 +110,21 @@ class NodeState:
             del self.classes[next(iter(self.classes))]
 
     @property
+    def flows(self) -> FlowsMessage | None:
+        """Return the latest report of the node's network tasks, decoded, which takes 30 µs.
+
+        It is kept encoded, in a quarter of the memory.
+        """
+        return None if self.encoded_flows is None else _flows.decode(self.encoded_flows)
+
+    @flows.setter
+    def flows(self, message: FlowsMessage) -> None:
+        self.encoded_flows = msgspec.msgpack.encode(message)
+
+    @property
     def net_tasks(self) -> list[NetTask]:
         """Return the node's processes that use the network, as last reported."""
-        return [] if self.flows is None else self.flows.tasks
+        return [] if (flows := self.flows) is None else flows.tasks
 
     def latest_summary(self) -> Summary | None:
         """Return the summary of the node's latest interval, computed on first use; None without one."""
