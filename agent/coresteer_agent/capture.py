@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,7 +76,8 @@ def capture(root: Path, folder: Path) -> Captured:
     with files.record_requested_paths() as requested:
         _guarded(lambda: read_topology(root))
         _guarded(lambda: _sample(root))
-        _guarded(lambda: TaskScanner(root).scan())
+        with closing(TaskScanner(root)) as scanner:
+            _guarded(scanner.scan)
         _guarded(lambda: make_hello(root, 1.0, None))
         inventory = _guarded(InventoryReader(root).read)
     # the kernel's refusal is in no file, so the tree shows it as newer kernels do: by the file's mode

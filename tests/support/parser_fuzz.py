@@ -268,6 +268,7 @@ def fuzz_tree(count: int, seed: int, machine: LargeTree) -> Fuzzed:
         for path in wrong:
             path.write_bytes(whole[path])
     sampler.close()
+    scanner.close()
     _check_reports()
     return found
 

@@ -167,8 +167,8 @@ def test_whatever_stands_in_a_file_the_agent_has_something_to_send(
             assert encode(TopologyMessage(read_topology(machine.root)))
     finally:
         path.write_text(before)
-        whole.close()
-        mutated.close()
+        for opened in (whole, mutated, scanner):
+            opened.close()
 
 
 @pytest.mark.parametrize(("code", "found"), [(0, None), (5, None), (-1, errno.EPERM), (-(1 << 31), 4095)])
