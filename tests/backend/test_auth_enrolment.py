@@ -217,6 +217,15 @@ async def test_the_tokens_of_a_user_end_with_their_rights(backend: Backend, chan
     assert (await enrol(backend, token, f"of-{name}")).status_code == 403
 
 
+async def test_the_tokens_of_a_user_stay_when_their_role_is_saved_unchanged(backend: Backend) -> None:
+    admin = await backend.client("admin")
+    new = {"username": "stays", "password": PASSWORD, "role": "admin"}
+    path = f"/api/users/{(await admin.post('/api/users', new)).json()['id']}"
+    token: str = (await (await log_in(backend, "stays")).post("/api/enrolment-tokens", {})).json()["token"]
+    assert (await admin.patch(path, {"role": "admin", "disabled": False})).status_code == 200
+    assert (await enrol(backend, token, "of-stays")).status_code == 200
+
+
 async def test_a_node_rejoins_within_the_window_of_a_token_that_allows_it(backend: Backend) -> None:
     token = await new_token(backend, max_uses=9, name_pattern="pool-*", rejoin_for_minutes=30, labels={"pool": "a"})
     first = (await enrol(backend, token, "pool-1")).json()["nodes"][0]

@@ -33,6 +33,7 @@ async def test_a_deleted_user_is_gone_and_a_pseudonym_is_in_history_and_audit_lo
     versions = f"/api/policies/{made.json()['id']}/versions"
     assert [version["created_by"] for version in (await admin.get(versions)).json()] == ["leaver"]
     assert (await client.post("/api/tokens", {"name": "nightly report", "role": "viewer"})).status_code == 201
+    assert (await client.post("/api/enrolment-tokens", {})).status_code == 201
 
     assert (await admin.delete(f"/api/users/{user_id}")).status_code == 204
     assert (await client.get("/api/auth/me")).status_code == 401

@@ -20,6 +20,7 @@ NAMES_OF_USERS = (
     ("change", "created_by"),
     ("enforcement_stop", "created_by"),
     ("enforcement_stop", "lifted_by"),
+    ("enrolment_token", "created_by"),
     ("experiment", "created_by"),
     ("fleet_view", "created_by"),
     ("one_time_token", "created_by"),

@@ -234,6 +234,7 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
             f"{user.username} is the last administrator who can sign in. Give another user the role admin first."
         )
     detail: dict[str, object] = {}
+    has_other_role = request.role not in (None, user.role)
     if request.role is not None:
         user.role = request.role
         detail["role"] = request.role
@@ -247,7 +248,7 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
         await repository.delete_sessions_of_user(session, user_id)
         if deleted := await repository.delete_api_tokens_of_user(session, user_id):
             detail["api_tokens_deleted"] = deleted
-    is_other = password is not None or request.disabled or request.role is not None
+    is_other = password is not None or request.disabled or has_other_role
     if is_other and (deleted := await repository.delete_enrolment_tokens_of_user(session, user.username)):
         detail["enrolment_tokens_deleted"] = deleted
     await session.flush()
