@@ -150,6 +150,13 @@ def is_database_unavailable(error: BaseException) -> bool:
     return isinstance(error, _NO_CONNECTION)
 
 
+def is_about_rows(error: Exception) -> bool:
+    """Return whether an error is due to the rows that were written, so that writing them again fails again."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+    return not isinstance(error, OSError | MemoryError | DeposedError)
+
+
 def is_disk_full(error: BaseException) -> bool:
     """Return whether an error means that the database's disk, or a quota on it, is full."""
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from dataclasses import replace as with_changes
 from datetime import UTC, datetime
 from itertools import chain, repeat
 
@@ -15,10 +16,12 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, tell
 from tests.backend.telemetry_data import machine
 from tests.support.polling import PATIENCE_S
 
+from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.history import TelemetrySource, TimeRange, read_samples
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.partitions import HOUR_MS
-from coresteer.telemetry.repository import to_unix_ms
+from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
+from coresteer.telemetry.rollup import minute_rollups
 from coresteer_core.metrics import COUNTER_SOURCES, HISTORY_METRICS
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.rates import NetdevCounts, Rates
@@ -209,6 +212,31 @@ async def test_making_an_hour_again_gives_the_same(past: Past, slow: Backend) ->
         await hourly.mark_due(connection, [past.start], later)
     await hourly.roll_up(later)
     assert first and await hours() == first
+
+
+async def test_an_hour_that_cannot_be_made_of_one_node_is_made_of_the_others(
+    slow: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    hour = now_ms() // HOUR_MS * HOUR_MS - 48 * HOUR_MS
+    good, bad = [(await enrolled(slow.database, slow.url, name)).node_id for name in ("huge-sums", "unreadable")]
+    minute = minute_rollups(machine(2, cpus=2, irqs=2, start_ms=hour + 2000))[0]
+    huge = with_changes(minute, amounts={"tcp_retransmits": 2**63 - 1}, netdevs={"eth0": [2**63 - 1] * 8})
+    later = with_changes(huge, start_ms=huge.start_ms + 60_000, end_ms=huge.end_ms + 60_000)
+    hourly = HourlyRollups(slow.database)
+    async with slow.database.pool.connection() as connection:
+        await partitions.create_partitions(connection, [partitions.partition_of("telemetry_minute", hour)])
+        await repository.copy_minutes(connection, [(good, huge), (good, later), (bad, minute)])
+        await connection.execute("UPDATE telemetry_minute SET shares = 'x' WHERE node_id = %s", (bad,))
+        await hourly.mark_due(connection, [hour], now_ms())
+    await hourly.roll_up(now_ms())
+    async with slow.database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT node_id, retransmits FROM telemetry_hour WHERE t0 >= %s AND t0 < %s",
+            (from_unix_ms(hour), from_unix_ms(hour + HOUR_MS)),
+        )
+        assert await cursor.fetchall() == [(good, 2**63 - 1)]
+        assert hour not in await repository.due_hours(connection)
+    assert f"of node {bad} cannot be stored" in caplog.text
 
 
 @pytest.mark.parametrize(

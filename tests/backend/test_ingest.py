@@ -1,9 +1,11 @@
 """The ingest by itself: what it keeps in memory, what it refuses, what it does when the database will not."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates, stored_seqs
 from tests.support.polling import PATIENCE_S
 
@@ -12,7 +14,7 @@ from coresteer.db import Database
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeState
 from coresteer.quotas import Quota, Quotas, Stored, quotas_of
-from coresteer.telemetry import partitions
+from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.chunks import start_ms
 from coresteer.telemetry.repository import StreamPosition, from_unix_ms
 from coresteer.telemetry.service import NODE_LIMIT_BYTES, Ingest
@@ -153,6 +155,41 @@ async def test_what_the_database_refuses_is_rejected_and_costs_no_other_node_its
             "SELECT acked_seq, rejected_samples FROM node WHERE id = %s", (w.agent.node_id,)
         )
         assert await cursor.fetchone() == (1, 1)
+
+
+async def test_samples_that_cannot_be_written_are_rejected_and_cost_no_other_node_its_samples(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = await _world(database, "unwritable")
+    other = await enrolled(database, "", "beside-unwritable")
+    copy_chunks = repository.copy_chunks
+
+    async def fails_for_one(connection: repository.Connection, encoded: Sequence[repository.EncodedChunk]) -> None:
+        if any(item.node_id == w.agent.node_id for item in encoded):
+            raise OverflowError("int too big to convert")
+        await copy_chunks(connection, encoded)
+
+    monkeypatch.setattr(repository, "copy_chunks", fails_for_one)
+    for node_id in (w.agent.node_id, other.node_id):
+        w.ingest.add(w.ingest.open_buffer(node_id, "s1", StreamPosition(None, 0)), rates(1), 100)
+    await w.ingest.stop()
+    assert await stored_seqs(database.url, other.node_id) == [1]
+    assert w.peer.said == [Rejected(1, 1, "The database cannot store these samples.")]
+
+
+async def test_the_largest_counts_of_a_minute_are_stored(database: Database) -> None:
+    w = await _world(database, "largest-counts")
+    buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
+    sample = replace(rates(1), counters={"tcp_retransmits": 2**53 - 1}, irq_ids=None, irq_cpus=None, irq_counts=None)
+    for seq in range(1, 1101):
+        w.ingest.add(buffer, replace(sample, seq=seq), 100)
+    await w.ingest.stop()
+    assert w.peer.said == [Ack(1100)]
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT retransmits FROM telemetry_minute WHERE node_id = %s", (w.agent.node_id,)
+        )
+        assert await cursor.fetchall() == [(2**63 - 1,)]
 
 
 async def test_samples_above_the_nodes_quota_are_rejected_and_not_acknowledged(database: Database) -> None:

@@ -172,3 +172,21 @@ async def test_history_beside_telemetry_takes_the_place_of_the_oldest_telemetry(
     await maintenance.maintain(NOW + 1)
     async with database.pool.connection() as connection:
         assert old not in await partitions.partition_sizes(connection)
+
+
+async def test_an_hour_that_cannot_be_made_does_not_stop_retention(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = partitions.partition_of("telemetry_chunk", NOW - 30 * DAY_MS)
+    async with database.pool.connection() as connection:
+        await partitions.create_partitions(connection, {old})
+    hourly = HourlyRollups(database)
+
+    async def fails(_: int) -> None:
+        raise OverflowError
+
+    monkeypatch.setattr(hourly, "roll_up", fails)
+    with pytest.raises(OverflowError):
+        await Maintenance(database, Config.model_validate({}), hourly).maintain(NOW)
+    async with database.pool.connection() as connection:
+        assert old not in await partitions.partition_sizes(connection)

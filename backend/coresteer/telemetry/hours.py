@@ -5,10 +5,12 @@ Every backend marks the hours of the minutes that it stores, in their transactio
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from coresteer.background import repeat
 from coresteer.db import Database
+from coresteer.errors import is_about_rows
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.partitions import HOUR_MS
 from coresteer.telemetry.repository import Connection, from_unix_ms
@@ -88,9 +90,21 @@ class HourlyRollups:
             if node_ids:
                 await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
         for first in range(0, len(node_ids), _NODES_A_TRANSACTION):
+            await self._make_nodes(node_ids[first : first + _NODES_A_TRANSACTION], start, end)
+
+    async def _make_nodes(self, node_ids: Sequence[int], start: datetime, end: datetime) -> None:
+        """Make the hour of some nodes, without those whose rows cannot be stored."""
+        try:
             async with self._database.connection() as connection:
                 made: list[tuple[int, Rollup]] = []
-                for node_id in node_ids[first : first + _NODES_A_TRANSACTION]:
+                for node_id in node_ids:
                     parts = await repository.read_rollups(connection, "telemetry_minute", node_id, start, end)
                     made.append((node_id, merge_rollups(parts)))
                 await repository.replace_hours(connection, start, made)
+        except Exception as error:
+            if not is_about_rows(error):
+                raise
+            if len(node_ids) == 1:
+                return log.exception("The hour %s of node %d cannot be stored; it is left out.", start, node_ids[0])
+            for node_id in node_ids:
+                await self._make_nodes([node_id], start, end)

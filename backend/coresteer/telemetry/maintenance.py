@@ -57,7 +57,12 @@ class Maintenance:
         async with self._database.connection() as connection:
             await partitions.create_partitions(connection, partitions.present_and_next(at_ms) - self._partitions)
         self._partitions |= partitions.present_and_next(at_ms)
-        await self._hourly.roll_up(at_ms)
+        try:
+            await self._hourly.roll_up(at_ms)
+        finally:
+            await self._retain(at_ms)  # else the disk fills up while an hour cannot be made
+
+    async def _retain(self, at_ms: int) -> None:
         retain_ms = dict.fromkeys(partitions.PARTITION_WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
         for table in ("telemetry_chunk", "telemetry_flows", "telemetry_classes"):
             retain_ms[table] = self._config.retention_days * _DAY_MS

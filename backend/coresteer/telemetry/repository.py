@@ -10,7 +10,7 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from coresteer.telemetry.chunks import Chunk
-from coresteer.telemetry.rollup import Rollup, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
+from coresteer.telemetry.rollup import MAX_SUM, Rollup, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
 from coresteer.telemetry.sample_columns import COLUMNS
 
 Connection = AsyncConnection[TupleRow]
@@ -177,7 +177,8 @@ def _rollup_row(node_id: int, r: Rollup) -> tuple[object, ...]:
         r.cpus,
         r.duration_s,
     )
-    own = [r.amounts.get(field) for field in _ROLLUP_COLUMNS.values()]
+    amounts = map(r.amounts.get, _ROLLUP_COLUMNS.values())
+    own = [None if amount is None else min(amount, MAX_SUM) for amount in amounts]
     more = {field: amount for field, amount in r.amounts.items() if field not in _OWN_FIELDS}
     return (*head, pack_shares(r), pack_netdevs(r), *own, Jsonb(more) if more else None)
 

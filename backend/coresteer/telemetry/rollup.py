@@ -22,6 +22,8 @@ from coresteer_core.node.rates import (
 from coresteer_core.node.rates_block import NETDEV_FIELDS
 
 MINUTE_MS = 60_000
+MAX_SUM = 2**63 - 1
+"""Sums are stored as at most this, the largest int8: a node may send counts near 2⁵³ all hour."""
 CPU_SECONDS = {kind: f"cpu_{kind}_s" for kind in ("busy", "user", "system", "irq", "softirq")}
 """By kind of CPU time, its field in Rollup.amounts: the sum over the CPUs, of which the rounded means of CPUs that are
 almost idle have nothing."""
@@ -206,7 +208,8 @@ def unpack_shares(packed: bytes, cpus: int) -> U8:
 
 def pack_netdevs(rollup: Rollup) -> bytes:
     """Return a roll-up's netdevs as a compressed column."""
-    return compress(msgspec.msgpack.encode(rollup.netdevs))
+    netdevs = {name: [min(amount, MAX_SUM) for amount in sums] for name, sums in rollup.netdevs.items()}
+    return compress(msgspec.msgpack.encode(netdevs))
 
 
 def unpack_netdevs(packed: bytes) -> dict[str, list[int]]:

@@ -13,7 +13,7 @@ import psycopg
 from coresteer.background import cancel
 from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.errors import is_database_unavailable
+from coresteer.errors import is_about_rows, is_database_unavailable
 from coresteer.quotas import Peer, Quotas, Stored
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.connections import AgentConnections
@@ -269,7 +269,9 @@ class Ingest:
             async with asyncio.timeout(_WRITE_TIMEOUT_S):
                 positions = await self._write(encoded)
             done = True
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
+        except Exception as error:
+            if not is_about_rows(error):
+                raise
             self._partitions.clear()
             if len(work) == 1:
                 item, positions = await self._write_alone(encoded[0], error)
@@ -325,7 +327,7 @@ class Ingest:
         return positions | new
 
     async def _write_alone(
-        self, item: EncodedChunk, error: psycopg.Error
+        self, item: EncodedChunk, error: Exception
     ) -> tuple[EncodedChunk, dict[int, StreamPosition | None]]:
         """Write a chunk that the database refused: with other keys if its own are taken, else as rejected."""
         try:
@@ -333,8 +335,10 @@ class Ingest:
                 async with self._database.pool.connection() as connection:
                     item = await repository.with_free_keys(connection, item)
             return item, await self._write([item])
-        except (psycopg.DataError, psycopg.IntegrityError) as again:
-            log.error("The database refused a chunk of node %d; it is rejected: %s", item.node_id, again)
+        except Exception as again:
+            if not is_about_rows(again):
+                raise
+            log.error("The database refused a chunk of node %d; it is rejected: %r", item.node_id, again)
             item = replace(item, refusal="The database cannot store these samples.")
             return item, await self._write([item])
 
