@@ -140,7 +140,9 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.observer = Observer(database, bus, registry, ingest)
     app.state.suggester = Suggester(database, ingest, registry)
     app.state.prometheus = PrometheusReader()
-    app.state.policies = PolicyContext(database, bus, registry, interest, ingest, app.state.prometheus.read)
+    app.state.policies = PolicyContext(
+        database, bus, connections, registry, interest, ingest, app.state.prometheus.read
+    )
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.guardrail_watch = GuardrailWatch(app.state.policies, lambda: membership.token is not None)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry

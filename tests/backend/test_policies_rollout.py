@@ -17,6 +17,7 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
 from coresteer.policies import rollout_monitor
+from coresteer.policies.rollout_guardrails import GuardrailWatch
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.rollout_schemas import StageEvidence, StageFigure, StageVerdict
 from coresteer.policies.rollouts import split_into_stages
@@ -237,6 +238,28 @@ async def test_a_figure_over_its_guardrail_on_a_node_of_the_stage_rolls_the_vers
     assert f"On {canary.name} the dropped packets per second was 70" in rolled_back["sentence"]
     assert "Every node has version 1 again." in rolled_back["sentence"]
     assert await fleet.versions() == [1, 1, 1]
+
+
+async def test_intervals_during_a_stop_of_enforcement_violate_no_guardrail(fleet: Fleet) -> None:
+    begun = await fleet.start(guardrails=[{"metric": "dropped_per_s", "max": 10}])
+    canary = fleet.nodes[0]
+    database = canary.backend.database
+    watch = GuardrailWatch(canary.backend.app.state.policies, lambda: False)
+    admin = await canary.backend.client("admin")
+    stop = await asked(admin, "/api/stops", {"labels": fleet.policy["body"]["selector"]["labels"]}, 201)
+    await fleet.check()
+    assert "Held" in (await fleet.rollout(begun["id"]))["sentence"]
+    start = now_ms() - 4000
+    for seq in (1, 2):
+        await canary.show([canary.hot(seq, start + 1000 * seq, dropped=50)])
+        await watch.check()
+    async with database.session() as session:
+        assert (await session.get_one(RolloutRow, begun["id"])).violation is None
+    assert (await admin.post(f"/api/stops/{stop['id']}/lift")).status_code == 204
+    await fleet.check()
+    await watch.check()
+    await fleet.check()
+    assert (await fleet.rollout(begun["id"]))["state"] == "canary"
 
 
 async def test_a_change_that_a_guardrail_rolled_back_on_the_node_rolls_the_version_back(fleet: Fleet) -> None:

@@ -67,6 +67,9 @@ async def test_a_node_is_connected_for_every_backend_and_commands_name_the_one_t
         answer = await operator.post(f"{node.path}/changes", {"plan": plan})
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:coresteer:node-elsewhere"), answer.text
         assert pair.first.app.state.membership.name in answer.json()["detail"]
+        preview = {"body": node.body(), "node_ids": [node.agent.node_id]}
+        (found,) = await asked(operator, "/api/policies/preview", preview)
+        assert f"is connected to the backend {pair.first.app.state.membership.name}" in found["error"]
     await _until_known(pair.second, node.agent, connected=False)
     assert await _health(pair.second, node.agent) == "away"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from coresteer.application_metrics.reading import ReadMetric
 from coresteer.bus import Bus
 from coresteer.db import Database
+from coresteer.presence.connections import Connections
 from coresteer.presence.interest import Interest
 from coresteer.presence.registry import NodeRegistry
 from coresteer.telemetry.service import Ingest
@@ -20,6 +21,7 @@ class PolicyContext:
 
     database: Database
     bus: Bus
+    connections: Connections
     registry: NodeRegistry
     interest: Interest
     ingest: Ingest

@@ -48,7 +48,8 @@ async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list
             continue
         view = views[node_id]
         state = context.registry.get(node_id)
-        evaluation, error = None, _unavailable(view, state, attributes[node_id].name)
+        elsewhere = context.connections.elsewhere(node_id)
+        evaluation, error = None, _unavailable(view, state, elsewhere, attributes[node_id].name)
         if view is not None:
             try:
                 # takes tens of milliseconds on a large machine; a thread keeps the event loop responsive
@@ -77,9 +78,11 @@ async def matching_nodes(session: AsyncSession, selector: Selector) -> SelectorM
     return SelectorMatches(node_ids=[node.node_id for node in found], fleet=len(nodes))
 
 
-def _unavailable(view: View | None, state: NodeState, name: str) -> str | None:
+def _unavailable(view: View | None, state: NodeState, elsewhere: str | None, name: str) -> str | None:
     if view is None:
         return f"{name} has not reported its topology and interrupts yet."
+    if elsewhere is not None:
+        return f"The load of {name} is unknown here. {elsewhere}"
     if state.seen_at is None:
         return f"The load of {name} is unknown: its agent has sent no samples since the backend started."
     return None

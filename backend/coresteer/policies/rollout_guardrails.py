@@ -11,6 +11,7 @@ from coresteer.background import cancel, repeat
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import IN_PROGRESS_STATES
+from coresteer.policies.rollouts import HELD
 from coresteer.policies.tables import RolloutRow
 from coresteer.presence.registry import NodeRegistry
 from coresteer_core.changes.guardrail import Guardrail, Strikes
@@ -73,8 +74,12 @@ class GuardrailWatch:
         if self._leads():
             return self._guardrails.forget()
         async with self._context.database.session() as session:
-            for row in (await repository.unfinished_rollouts(session)).values():
-                if row.state not in IN_PROGRESS_STATES or row.violation is not None:
+            unfinished = (await repository.unfinished_rollouts(session)).values()
+            ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
+            if not ongoing:
+                return self._guardrails.forget()
+            for row in ongoing:
+                if row.violation is not None or row.sentence.startswith(HELD):
                     continue
                 nodes = [
                     node_id
@@ -86,6 +91,8 @@ class GuardrailWatch:
                         continue
                     names = {each.node_id: each.name for each in await repository.node_attributes(session, [node_id])}
                     sentence = f"On {names.get(node_id, node_id)} {violation}"
-                    first = update(RolloutRow).where(RolloutRow.id == row.id, RolloutRow.violation.is_(None))
+                    # of this stage only: the leader may have held or advanced the rollout since
+                    same = (RolloutRow.id == row.id, RolloutRow.stage_at == row.stage_at)
+                    first = update(RolloutRow).where(*same, RolloutRow.violation.is_(None))
                     await session.execute(first.values(violation=sentence))
                     break
