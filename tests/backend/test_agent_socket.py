@@ -176,6 +176,7 @@ INVALID_SAMPLES: dict[str, tuple[bytes, str]] = {
     "no CPUs": (_rates(cpus=0), "$.rates.cpus"),
     "too many CPUs": (_rates(cpus=8193), "$.rates.cpus"),
     "cells that differ": (_rates(irq_ids=b"\x00" * 8), "cells differ"),
+    "a cell twice": (_rates(irq_ids=bytes(8), irq_cpus=bytes(4), irq_counts=bytes(8)), "cell is listed twice"),
     "half the cells": (_rates(irq_cpus=None), "are present"),
     "a netdev twice": (_rates(netdevs=[NetdevCounts("a", *[1] * 8)] * 2), "netdev a is listed twice"),
     "a netdev with a control character": (_rates(netdevs=[NetdevCounts("a\x00", *[1] * 8)]), "control"),

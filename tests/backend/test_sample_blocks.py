@@ -30,7 +30,7 @@ from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, 
 from coresteer.telemetry.sample_columns import BlockError
 from coresteer.telemetry.service import NODE_LIMIT_BYTES, Ingest
 from coresteer_core.metrics import FLEET_METRICS
-from coresteer_core.node.rates import ABSENT_SHARE, Rates
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, Rates
 from coresteer_core.node.rates_block import RatesBlock, compress_block, pack_block, unpack_block
 from coresteer_core.node.summary import summarize
 from coresteer_core.protocol import COLUMNS, Rejected, SummaryMessage, Watch, decode_to_agent
@@ -153,6 +153,8 @@ BAD_BLOCKS: dict[str, tuple[dict[str, object], str]] = {
     "sequence numbers that stand still": ({"seqs": GOOD.seqs[:8] * 3 + GOOD.seqs[-8:]}, "do not grow"),
     "a cell twice": ({"cell_ids": bytes(len(GOOD.cell_ids or b"")), "cell_cpus": bytes(len(GOOD.cell_cpus))}, "twice"),
     "more cells than there are": ({"cell_lengths": np.full(4, 2**31, "<u4").tobytes()}, "are more than"),
+    "a cell twice in a sample": ({"cell_places": bytes(len(GOOD.cell_places))}, "has an interrupt cell twice"),
+    "a netdev with control characters": ({"netdevs": ["eth\n0"]}, "has control characters"),
     "an unknown cell": ({"cell_places": b"\xff" * len(GOOD.cell_places)}, "names cell"),
     "a netdev twice": ({"netdevs": ["a", "a"]}, "netdev is listed twice"),
     "absent from a sample beyond": ({"absent": {"busy": [4]}}, "absent from sample 4"),
@@ -234,6 +236,19 @@ async def test_an_invalid_block_is_rejected_and_the_next_one_stored(quick: Backe
         await agent.connect()
         assert (await agent.greet(features=[COLUMNS])).rejected == 3
     assert await stored_seqs(database_url, agent.node_id) == [4, 5, 6, 7, 8]
+
+
+async def test_an_invalid_live_sample_costs_no_sample_of_the_blocks(quick: Backend, database_url: str) -> None:
+    agent = await enrolled(quick.database, quick.url, "invalid-live")
+    stream = [rates(seq, time_ms=now_ms() - 1000 * (9 - seq)) for seq in range(1, 9)]
+    async with asyncio.timeout(PATIENCE_S):
+        await agent.connect()
+        await agent.greet(features=[COLUMNS])
+        await agent.send_rates([replace(stream[7], time_ms=1)])
+        await agent.send_block(stream)
+        await agent.until_acked(8)
+        await agent.websocket.close()
+    assert await stored_seqs(database_url, agent.node_id) == [*range(1, 9)]
 
 
 async def test_a_node_says_what_its_older_agent_lacks(quick: Backend) -> None:
@@ -365,6 +380,38 @@ def test_blocks_that_wait_are_bounded_in_memory() -> None:
     for turn in range(20):
         ingest.add(buffer, with_changes(block, first_seq=4 * turn + 1, last_seq=4 * turn + 4), 2 * 1024**2)
     assert buffer.rejecting and buffer.size == NODE_LIMIT_BYTES
+
+
+def test_blocks_are_bounded_by_the_arrays_that_they_become() -> None:
+    empty: dict[str, object] = {
+        "shares": b"",
+        "counts": b"",
+        "share_names": [],
+        "count_names": [],
+        "cell_ids": None,
+        "cell_cpus": b"",
+    }
+    bare = replace(GOOD, cpus=8192, cell_lengths=b"", cell_places=b"", cell_counts=b"", absent={}, **empty)
+    block = read_block(STREAM[0].seq, STREAM[3].seq, compress_block(bare), 0)
+    assert block.size < 2000
+    assert block.unpacked >= 4 * 8192 * (len(CPU_SHARES) + 4 * len(CPU_COUNTS))
+    assert not _batch([block] * 3).accepts(block, 60_000)
+
+
+def test_a_restarted_agent_leaves_no_live_samples_of_the_stream_before() -> None:
+    ingest, buffer = _node()
+    ingest.add_live(buffer, STREAM[5], 100)
+    ingest.open_buffer(7, "s2", StreamPosition(None, 0))
+    assert ingest.unstored(7) == []
+
+
+def test_an_agent_that_was_connected_elsewhere_continues_after_what_is_stored() -> None:
+    ingest, buffer = _node()
+    assert ingest.open_buffer(7, "s", StreamPosition("s", 9, 2)) is buffer
+    assert (buffer.acked_seq, buffer.last_seq, buffer.rejected) == (9, 9, 2)
+    ingest.add(buffer, STREAM[10], 100)
+    ingest.open_buffer(7, "s", StreamPosition("s", 20, 2))  # the database decides when it stores what is buffered
+    assert buffer.acked_seq == 9
 
 
 def test_live_samples_complete_the_history_until_a_block_brings_them() -> None:

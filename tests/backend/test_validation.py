@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.backend.rejection import rejection
 from tests.support.views import make_netdev
 
-from coresteer.gateway.text_validation import control_characters
 from coresteer.gateway.validation import RULES
+from coresteer.text_validation import control_characters
 from coresteer_core.node.cpusets import Cpuset
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
 from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits

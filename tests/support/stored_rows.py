@@ -10,12 +10,12 @@ from psycopg.rows import dict_row
 from coresteer.classes.chunks import Chunk as ClassChunk
 from coresteer.db import Database
 from coresteer.experiments.spec import RecordedRun, Spec
-from coresteer.gateway.text_validation import control_characters
 from coresteer.policies.snapshot_store import decode_flows
 from coresteer.telemetry.byte_columns import decompress
 from coresteer.telemetry.chunk_decoding import decode_columns
 from coresteer.telemetry.rollup import unpack_netdevs, unpack_shares
 from coresteer.telemetry.sample_columns import COLUMNS
+from coresteer.text_validation import control_characters
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, Result
 from coresteer_core.node.inventory import Inventory

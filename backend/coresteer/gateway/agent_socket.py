@@ -306,6 +306,10 @@ class _AgentConnection:
             raise Refused(CloseCode.BAD_FRAME, "The agent sent Hello twice on one connection.")
         is_stored = isinstance(message, ColumnsMessage) or not self.sends_columns
         if wrong := validate(message, Arrival(now_ms(), self._last_seq if is_stored else 0)):
+            if isinstance(message, RatesMessage) and self.sends_columns:
+                # a block brings it once more; rejecting it would skip the samples of blocks that are still to come
+                self._log_once("A live sample of %s was ignored: %s", self._name, wrong)
+                return None
             self._reject(buffer, decode_numbers(frame), wrong)
             return None
         return message
@@ -383,7 +387,7 @@ class _AgentConnection:
                 raise BlockError("its times are more than 24 hours from the backend's; set the node's clock.")
         except BlockError as error:
             return self._reject(buffer, (first, last), f"Columns: {error}")
-        # what it takes to decode depends on the bytes before compression
+        # what it takes to decode depends on the bytes before compression, and on the arrays made of them
         if (pause_s := self._throttle.pause_s(time.monotonic(), block.unpacked)) > 0:
             await asyncio.sleep(pause_s)
         self._advance(first, last)

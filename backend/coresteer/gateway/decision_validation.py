@@ -7,7 +7,7 @@ texts are bounded here and not in their types. Each function returns a sentence 
 from uuid import UUID
 
 from coresteer.gateway.setting_validation import invalid_value
-from coresteer.gateway.text_validation import too_long
+from coresteer.text_validation import too_long
 from coresteer_core.bounds import MAX_NAME, MAX_VALUE
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.protocol import DecisionMessage

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
 
+import numpy as np
+
 from coresteer.gateway.setting_validation import invalid_params, invalid_value
 from coresteer_core.node import nic
 from coresteer_core.node.inventory import MAX_QUEUES
@@ -46,9 +48,9 @@ def invalid_columns(message: RatesMessage) -> str | None:
 
 
 def invalid_cells(message: RatesMessage) -> str | None:
-    """Return why irq_ids, irq_cpus and irq_counts do not match: all are absent, or all have as many elements.
+    """Return why irq_ids, irq_cpus and irq_counts do not match, None if they do.
 
-    Else None.
+    All are absent, or all have as many elements, and no pair of IRQ and CPU is listed twice.
     """
     rates = message.rates
     ids, cpus, counts = rates.irq_ids, rates.irq_cpus, rates.irq_counts
@@ -57,7 +59,8 @@ def invalid_cells(message: RatesMessage) -> str | None:
     cells = len(ids) // 4
     if (len(ids), len(cpus), len(counts)) != (4 * cells, 2 * cells, 4 * cells):
         return f"irq_ids, irq_cpus and irq_counts have {len(ids)}, {len(cpus)} and {len(counts)} bytes; cells differ."
-    return None
+    keys = np.frombuffer(ids, "<u4").astype(np.uint64) << np.uint64(16) | np.frombuffer(cpus, "<u2")
+    return None if len(np.unique(keys)) == cells else "an interrupt cell is listed twice."
 
 
 def duplicate_netdev(message: RatesMessage) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from coresteer.gateway import decision_validation, experiment_validation, node_validation
-from coresteer.gateway.text_validation import control_characters, invalid_cpu_list
+from coresteer.text_validation import control_characters, invalid_cpu_list
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.protocol import (
     ClassesMessage,

@@ -37,8 +37,8 @@ _MAX_LIVE_BYTES = 8 * 1024**2
 class SampleBlock:
     """A validated block as received: compressed, because most wait half a minute to be stored.
 
-    unpacked: its bytes before compression. cells: its distinct interrupt cells. moved_ms: what is added to its times,
-    because the node's clock is wrong.
+    unpacked: its bytes before compression, or those of its arrays if they take more. cells: its distinct interrupt
+    cells. moved_ms: what is added to its times, because the node's clock is wrong.
     """
 
     first_seq: int
@@ -107,7 +107,7 @@ def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> S
         int(columns.starts_ms.min()) + moved_ms,
         end + moved_ms,
         packed,
-        unpacked,
+        max(unpacked, columns.nbytes),
         moved_ms,
     )
 
@@ -123,8 +123,8 @@ Part: TypeAlias = Rates | SampleBlock
 class Batch:
     """Consecutive samples of one stream that become one chunk.
 
-    parts: blocks, or samples that arrived one by one. samples: their number. size: in bytes in memory; unpacked: before
-    compression. rejected: invalid samples before or between them. is_admitted: whether the node's quota has room for
+    parts: blocks, or samples that arrived one by one. samples: their number. size: in bytes in memory; unpacked: as
+    in SampleBlock. rejected: invalid samples before or between them. is_admitted: whether the node's quota has room for
     the chunk, None before it is asked.
     """
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coresteer.telemetry.byte_columns import F64, I64, U8, U32, U64, u32_from_planes, u64_from_planes
+from coresteer.text_validation import control_characters
 from coresteer_core.bounds import MAX_INTEGER
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
@@ -65,6 +66,12 @@ class SampleColumns:
     scalars: I64
     agent_cpu_s: F64
     absent: Flags
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that the arrays take: planes of zeros and absent columns take none in a block."""
+        small = (self.cells, self.cell_lengths, self.cell_places, self.cell_counts, self.scalars)
+        return sum(each.nbytes for each in (self.shares, self.counts, self.netdev_present, self.netdev_counts, *small))
 
     @cached_property
     def starts_ms(self) -> I64:
@@ -124,6 +131,8 @@ def read_block(block: RatesBlock) -> SampleColumns:
     netdevs = block.netdevs or []
     if len(set(netdevs)) != len(netdevs):
         raise BlockError("a netdev is listed twice.")
+    if wrong := control_characters(netdevs):
+        raise BlockError(wrong)
     return SampleColumns(
         cpus=cpus,
         seqs=np.frombuffer(_sized("seqs", block.seqs, 8, count), "<i8"),
@@ -262,6 +271,9 @@ def _read_cells(block: RatesBlock, count: int) -> tuple[U64, U32, U32, U32]:
     places = u32_from_planes(*_planes("cell_places", block.cell_places, 4, total))
     if total and int(places.max()) >= len(ids):
         raise BlockError(f"cell_places names cell {int(places.max())} of {len(ids)}.")
+    # there are at most MAX_BLOCK_CELLS, or those of one sample
+    if total and int(np.bincount(np.repeat(np.arange(count) * len(ids), lengths) + places).max()) > 1:
+        raise BlockError("a sample has an interrupt cell twice.")
     counts = u32_from_planes(*_planes("cell_counts", block.cell_counts, 4, total))
     return cells, np.zeros(count, "<u4") if block.cell_ids is None else lengths, places, counts
 

@@ -114,6 +114,9 @@ class Ingest:
             buffer.seal()
             buffer.stream, buffer.open = stream, Batch(stream)
             buffer.acked_seq, buffer.last_seq, buffer.rejected = acked, acked, rejected
+            buffer.live.clear()  # its numbers are those of the stream before
+        elif buffer.is_empty and acked > buffer.acked_seq:  # another replica has stored more since
+            buffer.acked_seq, buffer.last_seq, buffer.rejected = acked, max(acked, buffer.last_seq), rejected
         buffer.rejecting = False
         return buffer
 
