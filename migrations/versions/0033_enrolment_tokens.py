@@ -1,6 +1,7 @@
 """Enrolment tokens of their own: for several nodes, with labels, names and a window in which nodes enrol again.
 
-one_time_token keeps its columns for enrolment, since the previous version's backend writes them until it is replaced.
+one_time_token keeps its rows and columns for enrolment: the previous version's backend reads and writes them until it
+is replaced. Each of its tokens is in one table only, so that it is used once; the use moves it to enrolment_token.
 """
 
 from alembic import op
@@ -28,10 +29,6 @@ def upgrade() -> None:
         name_pattern  text,
         rejoin_until  timestamptz
     );
-    INSERT INTO enrolment_token (token_hash, created_by, created_at, expires_at, simulated, node_id)
-        SELECT token_hash, created_by, created_at, expires_at, simulated, node_id
-        FROM one_time_token WHERE purpose = 'enrolment';
-    DELETE FROM one_time_token WHERE purpose = 'enrolment';
     ALTER TABLE node ADD COLUMN token_labels jsonb NOT NULL DEFAULT '{}';
     """)
 

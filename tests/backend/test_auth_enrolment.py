@@ -9,6 +9,7 @@ from tests.backend.fake_agent import FakeAgent
 from tests.backend.test_auth import log_in
 from tests.support.polling import PATIENCE_S
 
+from coresteer.auth.secrets import token_hash
 from coresteer_core.protocol import CloseCode
 
 
@@ -246,6 +247,32 @@ async def test_a_node_rejoins_within_the_window_of_a_token_that_allows_it(backen
         await session.execute(text("UPDATE enrolment_token SET rejoin_until = now()"))
     assert (await enrol(backend, token, "pool-1")).status_code == 409
     assert (await enrol(backend, token, "pool-2")).status_code == 200  # new nodes still enrol
+
+
+async def made_by_the_previous_version(backend: Backend, token: str, node_id: int | None = None) -> None:
+    query = """
+        INSERT INTO one_time_token (token_hash, purpose, node_id, created_by, expires_at)
+        VALUES (:hash, 'enrolment', :node_id, 'former', now() + interval '1 hour')
+    """
+    async with backend.database.session() as session:
+        await session.execute(text(query), {"hash": token_hash(token), "node_id": node_id})
+
+
+async def test_a_token_of_the_previous_version_enrols_one_node_once(backend: Backend) -> None:
+    await made_by_the_previous_version(backend, "cse_previous")
+    answers = await asyncio.gather(*(enrol(backend, "cse_previous", f"previous-{number}") for number in range(4)))
+    assert sorted(answer.status_code for answer in answers) == [200, 403, 403, 403]
+    assert (await listed(backend, "cse_previous"))["uses_left"] == 0
+
+
+async def test_revoking_a_key_ends_the_readmission_that_the_previous_version_made(backend: Backend) -> None:
+    admin = await backend.client("admin")
+    node_id = (await enrol(backend, await new_token(backend), "readmitted")).json()["nodes"][0]["node_id"]
+    for token in ("cse_first", "cse_second"):
+        await made_by_the_previous_version(backend, token, node_id)
+    assert (await enrol(backend, "cse_first", "readmitted")).json()["nodes"][0]["node_id"] == node_id
+    assert (await admin.post(f"/api/nodes/{node_id}/revoke-key")).status_code == 204
+    assert (await enrol(backend, "cse_second", "readmitted")).status_code == 403
 
 
 async def test_a_node_whose_key_was_revoked_never_rejoins_by_itself(backend: Backend) -> None:

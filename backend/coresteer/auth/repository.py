@@ -33,6 +33,8 @@ NAMES_OF_USERS = (
     ("simulation_trace", "created_by"),
 )
 """Tables and columns with names of users; those of the audit log are replaced by its own function."""
+_ENROLMENT = "enrolment"
+"""Purpose of the one-time tokens with which the previous version's backend lets agents enrol."""
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that not every request writes
 
 
@@ -70,12 +72,33 @@ async def use_enrolment_token(session: AsyncSession, token_hash: bytes) -> Enrol
     """
     now = datetime.now(UTC)
     row = EnrolmentTokenRow
-    return await session.scalar(
+    found = await session.scalar(
         update(row)
         .where(row.token_hash == token_hash, row.uses < row.max_uses, row.expires_at > now)
         .values(uses=row.uses + 1, last_used_at=now)
         .returning(row)
     )
+    return found or await _use_token_of_previous_version(session, token_hash)
+
+
+async def _use_token_of_previous_version(session: AsyncSession, token_hash: bytes) -> EnrolmentTokenRow | None:
+    """Use a token that the previous version made before this one took over, and move it to enrolment_token."""
+    used = await consume_one_time_token(session, token_hash, _ENROLMENT)
+    if used is None:
+        return None
+    row = EnrolmentTokenRow(
+        token_hash=token_hash,
+        created_by=used.created_by,
+        created_at=used.created_at,
+        expires_at=used.expires_at,
+        simulated=used.simulated,
+        node_id=used.node_id,
+        uses=1,
+        last_used_at=datetime.now(UTC),
+    )
+    session.add(row)
+    await session.flush()
+    return row
 
 
 async def list_enrolment_tokens(session: AsyncSession) -> Sequence[EnrolmentTokenRow]:
@@ -88,12 +111,15 @@ async def delete_enrolment_tokens_of_user(session: AsyncSession, username: str) 
     """Delete every enrolment token that a user created; return their number."""
     created = EnrolmentTokenRow.created_by == username
     tokens = await session.scalars(delete(EnrolmentTokenRow).where(created).returning(EnrolmentTokenRow.id))
-    return len(tokens.all())
+    row = OneTimeTokenRow
+    previous = delete(row).where(row.created_by == username, row.purpose == _ENROLMENT).returning(row.token_hash)
+    return len(tokens.all()) + len((await session.scalars(previous)).all())
 
 
 async def delete_readmissions(session: AsyncSession, node_id: int) -> None:
     """Delete the tokens that readmit a node."""
     await session.execute(delete(EnrolmentTokenRow).where(EnrolmentTokenRow.node_id == node_id))
+    await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.node_id == node_id))
 
 
 async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:

@@ -59,12 +59,17 @@ class ApiTokenRow(Base):
 
 
 class OneTimeTokenRow(Base):
-    """The token of a set-up link; its row is deleted when it is used."""
+    """The token of a set-up link, or an enrolment token of the previous version; its row is deleted when it is used.
+
+    simulated, node_id: as in EnrolmentTokenRow.
+    """
 
     __tablename__ = "one_time_token"
 
     token_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
     purpose: Mapped[str] = mapped_column(Text)
+    simulated: Mapped[bool] = mapped_column(Boolean, default=False)
+    node_id: Mapped[int | None] = mapped_column(Integer)
     created_by: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
     expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
