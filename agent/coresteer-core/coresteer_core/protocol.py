@@ -58,6 +58,8 @@ COLUMNS = "columns"
 FEATURES: Mapping[str, str] = MappingProxyType({COLUMNS: "samples in blocks of columns"})
 """The features of this version, each with its name for a sentence."""
 
+BLOCK_S = 10.0
+"""How long the samples of a block last, unless the backend's chunks are shorter."""
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Maximum size of a WebSocket frame: more than the topology and inventory of 8,192 CPUs need."""
 
@@ -237,7 +239,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     """Reply to Hello: the backend accepts the connection.
 
     acked_seq: all samples of this stream up to it are stored, except rejected ones; 0 for none. rejected: their number.
-    features: FEATURES that the backend understands.
+    features: FEATURES that the backend understands. block_s: how long the samples of a block last.
     """
 
     protocol: int
@@ -245,6 +247,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     acked_seq: int
     rejected: int = 0
     features: Features = []
+    block_s: Annotated[float, Meta(gt=0, le=60)] = BLOCK_S
 
 
 class Ack(Struct, frozen=True, tag="ack"):

@@ -19,7 +19,7 @@ from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode, UnacknowledgedSample
 from coresteer_agent.transport.retry import Backoff
-from coresteer_agent.transport.samples import BLOCK_S, BlockCollector, block_message
+from coresteer_agent.transport.samples import BlockCollector, block_message
 from coresteer_agent.transport.websocket import ConnectionTiming
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
 from coresteer_core.changes.report import ChangeMessage
@@ -113,8 +113,7 @@ class SimulatedAgent:
         self._sent_seq = 0  # on this connection
         self._columns = self._is_watched = False
         self._physical = node.inventory.physical_netdevs()
-        self._block_samples = max(1, round(BLOCK_S / node.interval_s))
-        self._first_block = random.randint(1, self._block_samples)  # noqa: S311 - no secret
+        self._block_samples = self._first_block = 1
         self._lost_since_s: float | None = None
 
     async def maintain_connection(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
@@ -251,6 +250,8 @@ class SimulatedAgent:
                 self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
                 self._columns, self._is_watched = COLUMNS in message.features, False
+                self._block_samples = max(1, round(message.block_s / self.node.interval_s))
+                self._first_block = random.randint(1, self._block_samples)  # noqa: S311 - no secret
                 self._send_pending()
                 self._settled.set()
                 self._policies.report_again()

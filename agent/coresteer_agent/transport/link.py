@@ -351,7 +351,8 @@ class Link:
     def _start_session(self, welcome: Welcome) -> None:
         with self._lock:
             lost = self._samples.first_seq - welcome.acked_seq - 1
-            self._samples.begin(welcome.acked_seq, columns=COLUMNS in welcome.features)
+            known = COLUMNS in welcome.features
+            self._samples.begin(welcome.acked_seq, columns=known, block_s=welcome.block_s)
             self._unsent = list(self._latest)
             self._welcomed = True
             self._overflowed = False

@@ -18,10 +18,8 @@ from coresteer_core.node.rates_block import (
     unpack_block,
 )
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import ColumnsMessage, RatesMessage, SummaryMessage, decode_to_backend, encode
+from coresteer_core.protocol import BLOCK_S, ColumnsMessage, RatesMessage, SummaryMessage, decode_to_backend, encode
 
-BLOCK_S = 10.0
-"""How long the samples of a block last."""
 _MAX_RAW_BYTES = 2 * 1024 * 1024
 """Of the samples of a block in memory, half of what a block may have."""
 
@@ -32,10 +30,11 @@ def block_message(samples: list[Rates]) -> ColumnsMessage:
 
 
 class BlockCollector:
-    """Collects samples until they are a block. first_block_s: how long the samples of the first block last."""
+    """Collects samples until they are a block. first_block_s, block_s: how long the samples of a block last."""
 
     def __init__(self, first_block_s: float = BLOCK_S) -> None:
         self.samples: list[Rates] = []
+        self.block_s = BLOCK_S
         self._due_s = first_block_s
         self._duration_s = 0.0
         self._cells = self._bytes = 0
@@ -60,12 +59,12 @@ class BlockCollector:
         self._duration_s += rates.duration_s
         self._cells += _cells(rates)
         self._bytes += _size(rates)
-        return self._duration_s > self._due_s - rates.duration_s / 2
+        return self._duration_s > min(self._due_s, self.block_s) - rates.duration_s / 2
 
     def take(self) -> list[Rates]:
         """Return the samples of the block, and begin the next one."""
         taken, self.samples = self.samples, []
-        self._due_s, self._duration_s, self._cells, self._bytes = BLOCK_S, 0.0, 0, 0
+        self._due_s, self._duration_s, self._cells, self._bytes = self.block_s, 0.0, 0, 0
         return taken
 
 
@@ -132,9 +131,13 @@ class OutgoingSamples:
             self.seal()
             self._live = None if self._newest is None else encode(RatesMessage(self._newest))
 
-    def begin(self, acked_seq: int, *, columns: bool) -> None:
-        """Begin a connection to a backend that has stored samples up to acked_seq. columns: whether it knows blocks."""
+    def begin(self, acked_seq: int, *, columns: bool, block_s: float = BLOCK_S) -> None:
+        """Begin a connection to a backend that has stored samples up to acked_seq.
+
+        columns: whether it knows blocks; block_s: how long the samples of one shall last.
+        """
         self.end()
+        self._collector.block_s = block_s
         self._is_connected, self._columns = True, columns
         self._buffer.acknowledge(acked_seq)
         self._buffer.rewind()

@@ -210,9 +210,8 @@ class _AgentConnection:
             if may_store(s, identity.node_id, encode(hello)):
                 s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
-            self.post(
-                Welcome(PROTOCOL_VERSION, identity.node_id, buffer.acked_seq, buffer.rejected, features=list(FEATURES))
-            )
+            position = (identity.node_id, buffer.acked_seq, buffer.rejected)
+            self.post(Welcome(PROTOCOL_VERSION, *position, features=list(FEATURES), block_s=s.ingest.block_s))
             self.post(self._ping())
             if self.sends_columns and s.interest.is_needed(identity.node_id):
                 self.post(Watch(full=True))

@@ -21,7 +21,7 @@ from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
 from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch
 from coresteer_core.node.rates import Rates
-from coresteer_core.protocol import Ack, CloseCode, Rejected
+from coresteer_core.protocol import BLOCK_S, Ack, CloseCode, Rejected
 
 log = logging.getLogger("coresteer.telemetry")
 
@@ -98,6 +98,11 @@ class Ingest:
     def hours_complete_until_ms(self) -> int:
         """Return the Unix time in ms before which telemetry_hour is complete."""
         return self.hourly.complete_until_ms
+
+    @property
+    def block_s(self) -> float:
+        """Return how long the samples of a block last: not longer than those of a chunk."""
+        return min(BLOCK_S, self._config.chunk_seconds)
 
     def open_buffer(self, node_id: int, stream: str, position: StreamPosition) -> SampleBuffer:
         """Return the buffer for the stream of an agent's Hello, continued if it exists.
