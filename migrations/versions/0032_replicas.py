@@ -46,7 +46,7 @@ def upgrade() -> None:
 
     -- several rows an hour: each backend adds its own, and only those that the leader has read are deleted
     CREATE TABLE telemetry_hour_due (
-        id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        id    uuid DEFAULT gen_random_uuid() PRIMARY KEY,
         hour  timestamptz NOT NULL
     );
     CREATE INDEX telemetry_hour_due_hour_idx ON telemetry_hour_due (hour);

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from coresteer.background import repeat
 from coresteer.db import Database
@@ -76,7 +77,7 @@ class HourlyRollups:
     async def roll_up(self, now_ms: int) -> None:
         """Make roll-ups of completed hours that received minutes since they were last made. Raises psycopg.Error."""
         async with self._database.pool.connection() as connection:
-            due: Mapping[int, list[int]] = await repository.due_hours(connection)
+            due: Mapping[int, list[UUID]] = await repository.due_hours(connection)
         for hour in sorted(hour for hour in due if hour + HOUR_MS + _GRACE_MS <= now_ms):
             await self._make(hour)
             async with self._database.connection() as connection:

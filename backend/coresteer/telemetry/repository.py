@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
+from uuid import UUID
 
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
@@ -221,13 +222,13 @@ async def add_due_hours(connection: Connection, hours: Sequence[int]) -> None:
     await connection.execute("INSERT INTO telemetry_hour_due (hour) SELECT * FROM unnest(%s::timestamptz[])", (starts,))
 
 
-async def due_hours(connection: Connection) -> dict[int, list[int]]:
+async def due_hours(connection: Connection) -> dict[int, list[UUID]]:
     """Return the hours that are due (their beginnings, Unix ms), each with the ids of its marks."""
     cursor = await connection.execute("SELECT hour, array_agg(id) FROM telemetry_hour_due GROUP BY hour")
     return {round(to_unix_ms(hour)): ids for hour, ids in await cursor.fetchall()}
 
 
-async def delete_due_hours(connection: Connection, ids: Sequence[int]) -> None:
+async def delete_due_hours(connection: Connection, ids: Sequence[UUID]) -> None:
     """Delete marks of hours that have been rolled up since they were read."""
     await connection.execute("DELETE FROM telemetry_hour_due WHERE id = ANY(%s)", (list(ids),))
 
