@@ -187,6 +187,15 @@ def test_a_round_without_the_process_frees_no_slot_but_one_that_ended_does() -> 
     assert made.nics[0].rules == {}
 
 
+def test_the_table_of_a_netdev_that_leaves_the_scope_is_restored() -> None:
+    made = few([nic()])
+    _, memory = run(made, spec=FlowSteering(rfs="off"))
+    left = decide(made.view(), FlowSteering(rfs="off"), Scope(netdevs=["eth9"]), memory)
+    original = few([nic()]).settings()["netdev/eth0/rss"]
+    assert memory.tables["eth0"].original == original
+    assert {each.key: each.value for each in left.proposals} == {"netdev/eth0/rss": original}
+
+
 def test_a_round_without_flows_gives_no_entry_of_the_table_back_even_after_an_hour_without_rounds() -> None:
     made = few([nic()])
     _, memory = run(made, spec=FlowSteering(rfs="off"))

@@ -38,12 +38,12 @@ class Loop:
     """The policy on a view in which what it proposes is carried out."""
 
     def __init__(self, start: View) -> None:
-        self.view, self.memory = start, FlowSteeringMemory()
+        self.view, self.memory, self.scope = start, FlowSteeringMemory(), Scope()
 
     def round(self, spec: FlowSteering = XPS, **fields: object) -> dict[str, str]:
         """What is proposed 5 s later; fields: what else changes in the view."""
-        self.view = replace(self.view, time_s=self.view.time_s + 5, **fields)
-        decision = decide(self.view, spec, Scope(), self.memory)
+        self.view = replace(self.view, **{"time_s": self.view.time_s + 5, **fields})
+        decision = decide(self.view, spec, self.scope, self.memory)
         assert isinstance(decision.memory, FlowSteeringMemory)
         self.memory = decision.memory
         wanted = {proposal.key: proposal.value for proposal in decision.proposals}
@@ -100,6 +100,22 @@ def test_xps_is_restored_when_it_is_given_up(why: str) -> None:
     assert [each for each in found if each] == [{"tx-0": "3", "tx-1": "3"}]
     assert (loop.memory.xps, loop.memory.restoring) == ({}, {})
     assert bool(found[0]) is (why == "disabled")
+
+
+def test_a_gap_between_rounds_does_not_end_xps() -> None:
+    loop = Loop(view([0, 4]))
+    loop.round()
+    tasks = loop.view.tasks
+    assert loop.round(time_s=loop.view.time_s + 600, tasks=[]) == {}
+    assert loop.round(tasks=tasks) == {}
+
+
+def test_what_leaves_the_scope_is_restored() -> None:
+    loop = Loop(view([0, 4], xps="3"))
+    loop.round()
+    loop.scope = Scope(netdevs=["eth9"])
+    assert loop.round() == {"tx-0": "3", "tx-1": "3"}
+    assert (loop.round(), loop.memory.xps) == ({}, {})
 
 
 def test_during_a_driver_reset_nothing_changes() -> None:

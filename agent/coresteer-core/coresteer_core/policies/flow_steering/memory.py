@@ -66,12 +66,13 @@ class RfsMemory(Struct, frozen=True):
 
 class HeldXps(Struct, frozen=True):
     """XPS of a netdev: values from before the policy and wanted ones, by key. moved_s: these are wanted since then;
-    seen_s: when processes last transferred much over it."""
+    gone_s: the first view since when no process transfers much over it, None while one does, as in HeldRule.
+    """
 
     originals: dict[str, str]
     values: dict[str, str]
     moved_s: float
-    seen_s: float
+    gone_s: float | None = None
 
 
 class FlowSteeringMemory(Struct, frozen=True, tag="flow-steering"):

@@ -41,6 +41,9 @@ def decide_tables(
             of_netdev[each.flow.rss_entry] = of_netdev.get(each.flow.rss_entry, 0.0) + each.gain_ns
     for name in {**memory.tables, **gains}:
         netdev = traffic.netdevs.get(name)
+        if netdev is None and name in memory.tables:  # the table of one that is gone cannot be restored
+            why = f"{name} is not in the policy's scope any more."
+            found.restores.append(DesiredValue(f"netdev/{name}/rss", memory.tables[name].original, None, why))
         if netdev is None or netdev.rss is None or not netdev.rss_entries:
             continue
         before = memory.restoring.get(f"netdev/{name}/rss", netdev.rss)

@@ -1,6 +1,7 @@
 """XPS: each CPU sends by the transmit queue whose interrupt is nearest, so that completions arrive near the sender."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Netdev
@@ -53,14 +54,14 @@ def decide_xps(traffic: Traffic, scope: Scope, memory: FlowSteeringMemory) -> Xp
                 continue
             moved_s = was.moved_s if was is not None and was.values == values else now
             originals = {key: memory.restoring.get(key, value) for key, value in present.items()}
-            found.held[name] = HeldXps(originals | (was.originals if was is not None else {}), values, moved_s, now)
+            found.held[name] = HeldXps(originals | (was.originals if was is not None else {}), values, moved_s)
             for key, value in values.items():
                 if key in present and value != present[key]:
                     where = f"of {key.split('/')[2]}, on CPU {cpus[key]}" if key in cpus else "of its queue"
                     why = f"The interrupt {where}, is the nearest of {name} for {format_cpus(Xps(name, 0).cpus(value))}"
                     found.desired.append(DesiredValue(key, value, None, why))
-        elif was is not None and traffic.spec.xps and now - was.seen_s <= dwell_s:
-            found.held[name] = was
+        elif was is not None and traffic.spec.xps and (was.gone_s is None or now - was.gone_s <= dwell_s):
+            found.held[name] = was if was.gone_s is not None else replace(was, gone_s=now)
         elif was is not None:
             why = (
                 "No process in scope transfers much over it"
@@ -70,6 +71,12 @@ def decide_xps(traffic: Traffic, scope: Scope, memory: FlowSteeringMemory) -> Xp
             found.restores += [
                 DesiredValue(key, value, None, f"{why}.") for key, value in was.originals.items() if key in present
             ]
+    found.restores += [
+        DesiredValue(key, value, None, f"{name} is not in the policy's scope any more.")
+        for name, held in memory.xps.items()
+        if name not in traffic.netdevs  # those of a netdev that is gone cannot be restored
+        for key, value in held.originals.items()
+    ]
     return found
 
 
