@@ -22,6 +22,7 @@ from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginRateLimit
 from coresteer.auth.trust import TrustWatch
+from coresteer.background import cancel
 from coresteer.bus import Bus
 from coresteer.changes import reports as change_reports
 from coresteer.changes.context import ChangeContext
@@ -310,7 +311,7 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
         _tune_garbage_collection()
         yield
         if retry is not None:
-            retry.cancel()
+            await cancel([retry])
         await _stop_features(app)
         await database.close()
 

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from coresteer.errors import DeposedError, is_database_unavailable
 
+_CANCEL_AGAIN_S = 1.0
+
 
 async def repeat(step: Callable[[], Awaitable[None]], every_s: float, log: logging.Logger, failure: str) -> None:
     """Await step() forever, with a pause of every_s seconds after each call.
@@ -24,9 +26,17 @@ async def repeat(step: Callable[[], Awaitable[None]], every_s: float, log: loggi
         await asyncio.sleep(every_s)
 
 
-async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until all have ended."""
+async def cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
+    """Cancel tasks and wait until all have ended.
+
+    A task may lose a cancellation: asyncio.wait_for, which the pools of psycopg and SQLAlchemy use, does before Python
+    3.12 when it arrives together with the result (https://github.com/python/cpython/issues/81839), and the error of a
+    database that ends at the same time may replace it. A task that goes on is cancelled again.
+    """
     cancelled = list(tasks)
-    for task in cancelled:
-        task.cancel()
-    await asyncio.gather(*cancelled, return_exceptions=True)
+    running = {task for task in cancelled if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=_CANCEL_AGAIN_S)
+    await asyncio.gather(*cancelled, return_exceptions=True)  # else their exceptions are logged as never retrieved

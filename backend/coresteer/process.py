@@ -82,7 +82,8 @@ async def terminate(process: asyncio.subprocess.Process, how: signal.Signals, gr
         return
     process.send_signal(how)
     try:
-        await asyncio.wait_for(process.wait(), grace_s)
+        async with asyncio.timeout(grace_s):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()

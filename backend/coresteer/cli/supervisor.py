@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from coresteer.accounts import unprivileged_accounts
+from coresteer.background import cancel
 from coresteer.cli.program import program_for
 from coresteer.config import Config, is_loopback
 from coresteer.listen import listening_socket
@@ -77,8 +78,7 @@ class Child:
     async def stop(self) -> None:
         """Stop the child for good."""
         if self._restarter is not None:
-            self._restarter.cancel()
-            await asyncio.wait([self._restarter])
+            await cancel([self._restarter])
         if self.process is not None:
             await self._stop(self.process)
 
@@ -170,9 +170,7 @@ async def up(config: Config, say: PrintLine) -> int:
                 await stopped
                 say("Stopping.")
         finally:
-            work.cancel()
-            stopped.cancel()
-            await asyncio.wait([work, stopped])
+            await cancel([work, stopped])
             for child in reversed(children):
                 await child.stop()
     return 0

@@ -62,7 +62,8 @@ class Interest:
             return
         state.arrived = arrived = state.arrived or asyncio.Event()
         with suppress(TimeoutError):
-            await asyncio.wait_for(arrived.wait(), _FRESH_WITHIN_S)
+            async with asyncio.timeout(_FRESH_WITHIN_S):
+                await arrived.wait()
 
     def _tell(self, node_id: int, *, full: bool) -> None:
         peer = self._connections.get(node_id)

@@ -129,7 +129,8 @@ class Ingest:
         """Wait until less than PAUSE_BYTES are buffered, at most 3 s."""
         if not self._room.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._room.wait(), _LONGEST_PAUSE_S)
+                async with asyncio.timeout(_LONGEST_PAUSE_S):
+                    await self._room.wait()
 
     def add(self, buffer: SampleBuffer, part: Rates | SampleBlock, size: int) -> None:
         """Buffer a validated sample or block of size bytes.
