@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -60,10 +60,14 @@ class ServerStatus:
 
 @dataclass(frozen=True)
 class Fence:
-    """What must hold at the end of a transaction that writes. query: returns whether it does."""
+    """What must hold at the end of a transaction that writes.
+
+    query: returns whether it does. on_break: is called when it does not, before the transaction is rolled back.
+    """
 
     query: LiteralString
     parameters: Mapping[str, int]
+    on_break: Callable[[], None]
 
 
 FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
@@ -147,7 +151,7 @@ class Database:
             if (fence := FENCE.get()) is not None:
                 await session.flush()
                 connection = await session.connection()
-                _check((await connection.exec_driver_sql(fence.query, fence.parameters)).scalar_one())
+                _check(fence, (await connection.exec_driver_sql(fence.query, fence.parameters)).scalar_one())
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
@@ -156,7 +160,7 @@ class Database:
             yield connection
             if (fence := FENCE.get()) is not None:
                 cursor = await connection.execute(fence.query, fence.parameters)
-                _check(*(await cursor.fetchone() or (False,)))
+                _check(fence, *(await cursor.fetchone() or (False,)))
 
     async def is_reachable(self) -> bool:
         """Return whether the database server answers within TIMEOUT_S."""
@@ -245,8 +249,9 @@ class Database:
                 privileges.grant(connection, backend_url)
 
 
-def _check(holds: bool) -> None:
+def _check(fence: Fence, holds: bool) -> None:
     if not holds:
+        fence.on_break()
         raise DeposedError("Another backend leads now, or this one did not renew its lease; nothing was written.")
 
 

@@ -1,18 +1,27 @@
 """Several backends on one database: who is alive, who leads, and that a leader of the past cannot write."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from psycopg_pool import PoolTimeout
 from sqlalchemy import text
+from tests.backend.fake_agent import enrolled
+from tests.backend.test_ingest import Peer
 from tests.support.polling import PATIENCE_S
 
 from coresteer.background import cancel
+from coresteer.bus import Bus, Event, NodeEvent
 from coresteer.db import Database
 from coresteer.errors import DeposedError
+from coresteer.presence.connections import Connections
+from coresteer.presence.locations import Announcement, Locations
+from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.service import Presence
 from coresteer.replicas.leadership import Leadership
 from coresteer.replicas.membership import Membership
+from coresteer.replicas.relay import Id, Relay, Relayed
 from coresteer.replicas.repository import fence
 
 
@@ -27,6 +36,7 @@ class Task:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _writes: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self) -> None:
         self.starts += 1
@@ -42,12 +52,15 @@ class Task:
         while True:
             await self.go.wait()
             self.go.clear()
-            for write in (self.by_session, self.by_connection):
-                try:
-                    await write()
-                    await self.outcome.put("written")
-                except DeposedError:
-                    await self.outcome.put("deposed")
+            self._writes.add(asyncio.create_task(self._write()))  # which stop() does not cancel
+
+    async def _write(self) -> None:
+        for write in (self.by_session, self.by_connection):
+            try:
+                await write()
+                await self.outcome.put("written")
+            except DeposedError:
+                await self.outcome.put("deposed")
 
     async def by_session(self) -> None:
         async with self.database.session() as session:
@@ -149,10 +162,72 @@ async def test_a_leader_whose_lease_has_lapsed_starts_anew_although_nobody_took_
         assert await alone.task.writes() == ["written", "written"]
 
 
+async def test_a_leader_whose_tasks_ended_starts_anew_although_its_token_is_the_same(database: Database) -> None:
+    async with replica(database, "alone") as alone:
+        token = alone.membership.token
+        await silence(database, alone.membership)
+        assert await alone.task.writes() == ["deposed", "deposed"]
+        async with asyncio.timeout(PATIENCE_S):
+            await alone.task.stopped.wait()
+        async with database.pool.connection() as connection:
+            await connection.execute("SELECT FROM lease FOR UPDATE")
+            await alone.membership.renew()
+        assert alone.membership.token == token, "the lease was locked, so it was not seen to have lapsed"
+        async with asyncio.timeout(PATIENCE_S):
+            await alone.task.started.wait()
+        assert alone.task.starts == 2
+        assert await alone.task.writes() == ["written", "written"]
+
+
+class Unread:
+    """Events whose ids cannot be read at first."""
+
+    def __init__(self) -> None:
+        self.loads: list[list[Id]] = []
+
+    async def load(self, ids: Sequence[Id]) -> list[Event]:
+        self.loads.append(list(ids))
+        if len(self.loads) == 1:
+            raise PoolTimeout
+        return [NodeEvent(int(each or 0)) for each in ids]
+
+
+async def test_events_of_another_backend_are_read_again_after_the_database_was_unavailable(database: Database) -> None:
+    bus, unread = Bus(), Unread()
+    relayed = Relayed[NodeEvent]("node", NodeEvent, lambda event: event.node_id, unread.load)
+    relay = Relay(database, bus, Membership(database, "reads", "0"), relayed=[relayed], gap=())
+    relay.start()
+    try:
+        with bus.subscribe() as events:
+            relay.receive('{"sender": 7, "events": [["node", 1], ["node", 2]]}')
+            async with asyncio.timeout(PATIENCE_S):
+                found = [await anext(events), await anext(events)]
+    finally:
+        await relay.stop()
+    assert found == [NodeEvent(1), NodeEvent(2)]
+    assert unread.loads == [[1, 2], [1, 2]]
+
+
+async def test_only_a_connection_that_lacks_its_peer_at_two_checks_has_ended(database: Database) -> None:
+    async with replica(database, "connects") as own:
+        membership = own.membership
+        locations = Locations(lambda: membership.id, membership.is_alive)
+        connections, registry = Connections(locations), NodeRegistry(locations)
+        presence = Presence(
+            database, Bus(), membership=membership, connections=connections, registry=registry, locations=locations
+        )
+        slow, lost = [(await enrolled(database, "", name)).node_id for name in ("slow", "lost")]
+        hellos = [Announcement(node_id, "s1", "", 1.0, obeys_stops=True) for node_id in (slow, lost)]
+        epochs = {hello.node_id: epoch for hello, epoch in (await presence.announce(hellos)).items()}
+        assert presence.check_peers() == set()
+        connections.register(slow, Peer(epoch=epochs[slow]))
+        assert presence.check_peers() == {(lost, epochs[lost])}
+
+
 async def test_nobody_takes_over_between_a_leaders_check_and_its_commit(database: Database) -> None:
     async with replica(database, "leader") as leader, replica(database, "waiting") as other:
         assert leader.membership.token is not None
-        held = fence(leader.membership.id, leader.membership.token)
+        held = fence(leader.membership.id, leader.membership.token, lambda: None)
         async with database.pool.connection() as connection:
             await connection.execute("INSERT INTO audit_export VALUES ('between', 1)")
             cursor = await connection.execute(held.query, held.parameters)

@@ -49,6 +49,7 @@ class Presence:
         self._silent: set[tuple[int, int]] = set()
         self._stale: set[tuple[int, int]] = set()
         """Node and epoch of the connections that are stored as stale."""
+        self._without_peer: set[tuple[int, int]] = set()
         self._check_at = 0.0
         self._alive: frozenset[int] = frozenset()
         self._wake = asyncio.Event()
@@ -166,9 +167,21 @@ class Presence:
                 await repository.set_stale(connection, changed)
             self._stale = stale
             self._bus.publish(LocationsEvent())
-        for location in self._locations.of_replica(self._membership.id):
-            if (peer := self._connections.get(location.node_id)) is None or peer.epoch != location.epoch:
-                self.end(location.node_id, location.epoch)  # it ended before it was registered
+        for node_id, epoch in self.check_peers():
+            self.end(node_id, epoch)
+
+    def check_peers(self) -> set[tuple[int, int]]:
+        """Return node and epoch of the connections of this replica that ended before they were registered.
+
+        They lacked their peer at this check and at the one before: one that was just announced is registered soon.
+        """
+        without_peer = {
+            (location.node_id, location.epoch)
+            for location in self._locations.of_replica(self._membership.id)
+            if (peer := self._connections.get(location.node_id)) is None or peer.epoch != location.epoch
+        }
+        lost, self._without_peer = without_peer & self._without_peer, without_peer
+        return lost
 
     async def _hand_over(self) -> None:
         """Close all connections when this replica does not reach the database any more, and others may."""

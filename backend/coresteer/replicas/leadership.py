@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Protocol
 
 from coresteer.background import cancel
@@ -29,13 +30,16 @@ class LeaderFeature(Protocol):
 class Leadership:
     """Starts features when this replica becomes the leader, and stops them when it is not any more.
 
-    Every transaction of their tasks ends with the check that the lease is still held under the same token.
+    Every transaction of their tasks ends with the check that the lease is still held under the same token. When it was
+    not, tasks have ended: all features stop, and start anew if the next renewal finds the lease held, whatever its
+    token is.
     """
 
     def __init__(self, membership: Membership, features: Sequence[LeaderFeature]) -> None:
         self._membership = membership
         self._features = features
         self._running: int | None = None
+        self._is_broken = False
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         membership.on_change.append(self._changed.set)
@@ -62,16 +66,23 @@ class Leadership:
 
     async def _follow(self) -> None:
         token = self._membership.token
-        if token == self._running:
+        if token == self._running and not self._is_broken:
             return
+        self._is_broken = False
         await self._stop_features()
         if token is not None:
             log.info("This backend leads now (token %d).", token)
             context = copy_context()
-            context.run(FENCE.set, fence(self._membership.id, token))
+            context.run(FENCE.set, fence(self._membership.id, token, partial(self._break, token)))
             self._running = token
             for feature in self._features:
                 context.run(feature.start)
+
+    def _break(self, token: int) -> None:
+        if token == self._running:
+            self._is_broken = True
+            self._membership.distrust_lease()
+            self._changed.set()
 
     async def _stop_features(self) -> None:
         if self._running is not None:

@@ -69,6 +69,11 @@ class Membership:
         """Renew soon: a replica has joined or left."""
         self._wake.set()
 
+    def distrust_lease(self) -> None:
+        """Do not lead until the next renewal, soon, says whether this replica still holds the lease."""
+        self._token = None
+        self._wake.set()
+
     @property
     def token(self) -> int | None:
         """Return the fencing token while this replica leads, None while it does not, or may not any more."""

@@ -18,7 +18,7 @@ log = logging.getLogger("coresteer.replicas")
 
 CHANNEL = "coresteer_events"
 _PAUSE_S = 0.1
-"""Between two notifications, each of which takes a lock of the whole server."""
+"""Between two notifications, each of which takes a lock of the whole server; and before reading events again."""
 _MAX_BYTES = 7900
 """A notification has less than 8,000 bytes."""
 
@@ -139,7 +139,11 @@ class Relay:
                 try:
                     events = await relayed.load(of_kind)
                 except Exception as error:
-                    if not is_database_unavailable(error):
+                    if is_database_unavailable(error):
+                        self._received |= dict.fromkeys((kind, event_id) for event_id in of_kind)
+                        self._receive_wake.set()
+                        await asyncio.sleep(_PAUSE_S)
+                    else:
                         log.exception("Events of another backend could not be read.")
                     continue
                 for event in events:

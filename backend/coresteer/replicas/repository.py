@@ -1,5 +1,6 @@
 """SQL of replicas and of the leader's lease. All times are the database's."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -105,7 +106,7 @@ async def remove_gone(connection: psycopg.AsyncConnection) -> None:
     await connection.execute("DELETE FROM replica WHERE heartbeat_at < clock_timestamp() - interval '1 hour'")
 
 
-def fence(replica_id: int, token: int) -> Fence:
+def fence(replica_id: int, token: int, on_break: Callable[[], None]) -> Fence:
     """Return the check of a leader's transaction: nobody else may take the lease between it and the commit.
 
     A connection that hangs in between is ended by the server, so that another replica can take over.
@@ -121,4 +122,5 @@ def fence(replica_id: int, token: int) -> Fence:
             ) END
         """,
         {"id": replica_id, "token": token, "lease_s": LEASE_S},
+        on_break,
     )
