@@ -218,7 +218,7 @@ def _avoid_openssl() -> None:
 
     sha2 = ("_sha2",) if sys.version_info >= (3, 12) else ("_sha256", "_sha512")
     if all(find_spec(name) for name in ("_md5", "_sha1", *sha2, "_sha3", "_blake2")):
-        sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # how import is told that there is none
+        sys.modules.setdefault("_hashlib", None)  # type: ignore[arg-type]  # import raises ModuleNotFoundError for None
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -14,16 +14,19 @@ from coresteer.db import Database
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeState
 from coresteer.quotas import Quota, Quotas, Stored, quotas_of
-from coresteer.telemetry import partitions, repository
+from coresteer.telemetry import partitions, repository, service
 from coresteer.telemetry.chunks import start_ms
 from coresteer.telemetry.repository import StreamPosition, from_unix_ms
+from coresteer.telemetry.sample_buffer import Batch, encode_batch
 from coresteer.telemetry.service import NODE_LIMIT_BYTES, Ingest
+from coresteer_core.node.rates import NetdevCounts
+from coresteer_core.node.rates_block import MAX_BLOCK_ROWS
 from coresteer_core.protocol import Ack, Rejected, ToAgent
 
 
 @dataclass
 class Peer:
-    """A connection of which only what is said through it matters."""
+    """A connection that records what is sent to the agent."""
 
     stream: str = "s1"
     epoch: int = 1
@@ -175,6 +178,41 @@ async def test_samples_that_cannot_be_written_are_rejected_and_cost_no_other_nod
     await w.ingest.stop()
     assert await stored_seqs(database.url, other.node_id) == [1]
     assert w.peer.said == [Rejected(1, 1, "The database cannot store these samples.")]
+
+
+async def test_samples_that_cannot_be_encoded_are_rejected_and_cost_no_other_node_its_samples(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    w = await _world(database, "unencodable")
+    other = await enrolled(database, "", "beside-unencodable")
+
+    def fails_for_one(node_id: int, batch: Batch) -> repository.EncodedChunk:
+        if node_id == w.agent.node_id:
+            raise OverflowError("int too big to convert")
+        return encode_batch(node_id, batch)
+
+    monkeypatch.setattr(service, "encode_batch", fails_for_one)
+    for node_id in (w.agent.node_id, other.node_id):
+        buffer = w.ingest.open_buffer(node_id, "s1", StreamPosition(None, 0))
+        for seq in (1, 2):
+            w.ingest.add(buffer, rates(seq), 100)
+    await w.ingest.stop()
+    assert await stored_seqs(database.url, other.node_id) == [1, 2]
+    assert w.peer.said == [Rejected(1, 2, "The backend cannot encode these samples.")]
+    assert f"Samples of node {w.agent.node_id} cannot be encoded" in caplog.text
+
+
+async def test_new_names_of_netdevs_in_every_sample_do_not_multiply_into_memory(database: Database) -> None:
+    w = await _world(database, "netdevs")
+    buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
+    now = now_ms()
+    for seq in range(1, 21):
+        netdevs = [NetdevCounts(f"v{seq}-{n}", *[0] * 8) for n in range(4096)]
+        w.ingest.add(buffer, replace(rates(seq, time_ms=now + seq), netdevs=netdevs), 100)
+    batches = [*buffer.waiting, buffer.open]
+    assert sum(batch.samples for batch in batches) == 20
+    for batch in batches:
+        assert batch.columns().netdev_counts.nbytes <= 64 * MAX_BLOCK_ROWS
 
 
 async def test_the_largest_counts_of_a_minute_are_stored(database: Database) -> None:

@@ -79,7 +79,7 @@ class Task:
 
 @dataclass
 class Replica:
-    """A backend of which only membership and leadership run, and only when the test says so."""
+    """A backend with membership and leadership only, which run when the test calls them."""
 
     membership: Membership
     leadership: Leadership

@@ -238,13 +238,17 @@ async def test_an_invalid_block_is_rejected_and_the_next_one_stored(quick: Backe
     assert await stored_seqs(database_url, agent.node_id) == [4, 5, 6, 7, 8]
 
 
-async def test_an_invalid_live_sample_costs_no_sample_of_the_blocks(quick: Backend, database_url: str) -> None:
-    agent = await enrolled(quick.database, quick.url, "invalid-live")
+@pytest.mark.parametrize("wrong", [{"time_ms": 1}, {"time_ms": "noon"}], ids=["out of range", "not decodable"])
+async def test_an_invalid_live_sample_costs_no_sample_of_the_blocks(
+    quick: Backend, database_url: str, wrong: dict[str, object]
+) -> None:
+    agent = await enrolled(quick.database, quick.url, f"invalid-live-{wrong['time_ms']}")
     stream = [rates(seq, time_ms=now_ms() - 1000 * (9 - seq)) for seq in range(1, 9)]
     async with asyncio.timeout(PATIENCE_S):
         await agent.connect()
         await agent.greet(features=[COLUMNS])
-        await agent.send_rates([replace(stream[7], time_ms=1)])
+        live = msgspec.to_builtins(stream[7], builtin_types=(bytes,)) | wrong
+        await agent.websocket.send(msgspec.msgpack.encode({"type": "rates", "rates": live}))
         await agent.send_block(stream)
         await agent.until_acked(8)
         await agent.websocket.close()

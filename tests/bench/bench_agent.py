@@ -76,7 +76,7 @@ def _rss_mib(pid: int) -> float:
 
 
 def _hear_seconds(connection: Connection, seconds: int) -> None:
-    """Hear the summaries of so many seconds, and acknowledge blocks of samples once a minute."""
+    """Receive summaries for a number of seconds, and acknowledge blocks of samples once a minute."""
     heard = acked = 0
     while heard < seconds:
         match connection.hear():

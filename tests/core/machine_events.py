@@ -167,7 +167,7 @@ def _with_costs(machine: Machine, costs: dict[int, float]) -> Machine:
 
 
 def _reopened(machine: Machine, netdev: Netdev, count: int, random: Random, *, same_irqs: bool = False) -> Machine:
-    """A NIC with so many new queues, whose interrupts are where the driver puts them, and its traffic on these."""
+    """A NIC with queues added: their interrupts have the driver's affinity, and traffic arrives on them."""
     inventory = machine.view.inventory
     before = [irq.irq for irq in inventory.irqs if irq.netdev == netdev.name]
     closed = _closed(machine, netdev)

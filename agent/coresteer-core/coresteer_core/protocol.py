@@ -17,7 +17,7 @@ RatesMessage.
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -32,7 +32,6 @@ from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.numa import NumaState
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.rates_block import MAX_BLOCK_BYTES
 from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
 from coresteer_core.node.summary import Summary
 from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
@@ -132,7 +131,7 @@ class ColumnsMessage(Struct, frozen=True, tag="columns"):
 
     first_seq: Count
     last_seq: Count
-    packed: Annotated[bytes, Meta(max_length=MAX_BLOCK_BYTES)]
+    packed: Annotated[bytes, Meta(max_length=MAX_FRAME_BYTES)]
 
 
 class SummaryMessage(Struct, frozen=True, tag="summary"):
@@ -456,7 +455,7 @@ _DELAY = re.compile(r"Retry in ([0-9]{1,6}) s\.", re.ASCII)
 
 
 def reason_with_delay(delay_s: int, reason: str) -> str:
-    """Return a reason of TRY_AGAIN_LATER that asks the agent to connect again after so many seconds, not before."""
+    """Return a reason of TRY_AGAIN_LATER that asks the agent not to reconnect within delay_s seconds."""
     return f"Retry in {delay_s} s. {reason}"
 
 
@@ -481,15 +480,23 @@ def decode_to_agent(frame: bytes) -> ToAgent:
     return _decode(_to_agent, frame)
 
 
-def decode_numbers(frame: bytes) -> tuple[int, int] | None:
-    """Return the first and last sequence number of samples that may be invalid otherwise; None for other frames."""
+class SampleNumbers(NamedTuple):
+    """The first and last sequence number of samples. in_block: whether they are a block's."""
+
+    first: int
+    last: int
+    in_block: bool
+
+
+def decode_numbers(frame: bytes) -> SampleNumbers | None:
+    """Return the numbers of samples that may be invalid otherwise; None for other frames."""
     try:
         message = _numbers.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if isinstance(message, _NumberedRates):
-        return message.rates.seq, message.rates.seq
-    return message.first_seq, message.last_seq
+        return SampleNumbers(message.rates.seq, message.rates.seq, in_block=False)
+    return SampleNumbers(message.first_seq, message.last_seq, in_block=True)
 
 
 def lacking(features: Iterable[str]) -> list[str]:

@@ -306,7 +306,7 @@ class SimulatedAgent:
     def _send_pending(self, at_least: int = 0) -> None:
         """Send the samples that this connection has not sent yet, while its send buffer has space.
 
-        In blocks, if the backend knows them and so many samples are collected, or at_least.
+        To a backend that supports blocks, samples are sent once a block is full, or has at_least samples.
         """
         wanted = at_least or (self._block_samples if self._sent_seq >= self._first_block else self._first_block)
         while (pending := min(self.node.seq - self._sent_seq, len(self.node.unacknowledged))) > 0:

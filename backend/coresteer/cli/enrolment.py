@@ -41,7 +41,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=_duration,
         metavar="TIME",
         help="for how long nodes that exist may enrol again, which ends their present keys (default: never); needs "
-        "--name, since whoever has the token can pose as those nodes",
+        "--name, because a stolen token can re-enrol these nodes",
     )
     readmit = commands.add_parser(
         "readmit", help="print the command with which a node that was installed anew enrols again under its name"

@@ -51,6 +51,7 @@ from coresteer_core.protocol import (
     Ping,
     ProtocolError,
     RatesMessage,
+    SampleNumbers,
     SummaryMessage,
     TasksMessage,
     ToAgent,
@@ -305,19 +306,18 @@ class _AgentConnection:
             raise Refused(CloseCode.BAD_FRAME, "The agent sent Hello twice on one connection.")
         is_stored = isinstance(message, ColumnsMessage) or not self.sends_columns
         if wrong := validate(message, Arrival(now_ms(), self._last_seq if is_stored else 0)):
-            if isinstance(message, RatesMessage) and self.sends_columns:
-                # a block brings it once more; rejecting it would skip the samples of blocks that are still to come
-                self._log_once("A live sample of %s was ignored: %s", self._name, wrong)
-                return None
             self._reject(buffer, decode_numbers(frame), wrong)
             return None
         return message
 
-    def _reject(self, buffer: SampleBuffer, numbers: tuple[int, int] | None, reason: str) -> None:
-        """Reject the samples with these numbers, first and last; close the connection for anything else (None)."""
-        if numbers is None or not self._last_seq < numbers[0] <= numbers[1] < numbers[0] + MAX_BLOCK_SAMPLES:
+    def _reject(self, buffer: SampleBuffer, numbers: SampleNumbers | None, reason: str) -> None:
+        """Reject the samples with these numbers, and ignore a live one; close the connection for anything else."""
+        if numbers is not None and self.sends_columns and not numbers.in_block:
+            # a block brings it once more; rejecting it would skip the samples of blocks that are still to come
+            return self._log_once("A live sample of %s was ignored: %s", self._name, reason)
+        if numbers is None or not self._last_seq < numbers.first <= numbers.last < numbers.first + MAX_BLOCK_SAMPLES:
             raise Refused(CloseCode.BAD_FRAME, reason)
-        first, last = numbers
+        first, last = numbers.first, numbers.last
         self._log_once("Samples %d to %d of %s were rejected: %s", first, last, self._name, reason)
         self._last_seq, self._expected_seq = last, max(self._expected_seq, last + 1)
         self._services.ingest.reject(buffer, first, last, reason)
@@ -385,7 +385,7 @@ class _AgentConnection:
             if max(abs(time_ms - now_ms()) for time_ms in (block.start_ms, block.end_ms)) > MAX_CLOCK_ERROR_MS:
                 raise BlockError("its times are more than 24 hours from the backend's; set the node's clock.")
         except BlockError as error:
-            return self._reject(buffer, (first, last), f"Columns: {error}")
+            return self._reject(buffer, SampleNumbers(first, last, in_block=True), f"Columns: {error}")
         # what it takes to decode depends on the bytes before compression, and on the arrays made of them
         if (pause_s := self._throttle.pause_s(time.monotonic(), block.unpacked)) > 0:
             await asyncio.sleep(pause_s)

@@ -47,7 +47,7 @@ class EnrolmentTokenCreate(RequestBody):
     def _bound_rejoining(cls, minutes: int | None, others: ValidationInfo) -> int | None:
         if minutes is not None and others.data.get("name_pattern") is None:
             raise validation_error(
-                "Nodes may enrol again only with a pattern of names: whoever has the token can pose as those nodes."
+                "Nodes may enrol again only with a pattern of names: a stolen token could re-enrol any other node."
             )
         if minutes is not None and minutes > others.data.get("expires_in_minutes", _MAX_MINUTES):
             raise validation_error("The token expires before that.")

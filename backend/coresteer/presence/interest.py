@@ -38,7 +38,7 @@ class Interest:
         await cancel(self._tasks)
 
     def is_needed(self, node_id: int) -> bool:
-        """Return whether every sample of the node is needed now; a new connection of its agent is told so."""
+        """Return whether every sample of the node is needed now; the gateway sends a new connection a Watch then."""
         return node_id in self._until
 
     def need(self, node_id: int) -> None:

@@ -19,7 +19,6 @@ from coresteer_core.protocol import CloseCode
 
 log = logging.getLogger("coresteer.nodes")
 
-_TRY_AGAIN_LATER = 1013
 _NODES_A_TRANSACTION = 500
 _PAUSE_S = 0.1
 _FOLLOW_S = 3.0
@@ -190,4 +189,4 @@ class Presence:
             if self._membership.is_isolated and self._membership.others:
                 for node_id in self._connections.node_ids():
                     reason = "This backend does not reach its database; another one may."
-                    self._connections.close(node_id, _TRY_AGAIN_LATER, reason)
+                    self._connections.close(node_id, CloseCode.TRY_AGAIN_LATER, reason)

@@ -1,5 +1,6 @@
 """Buffer of one node's samples that are not stored yet."""
 
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,12 +10,13 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from coresteer.telemetry import sample_columns
-from coresteer.telemetry.chunks import MAX_CELLS, encode_columns, start_ms
+from coresteer.telemetry.chunks import MAX_CELLS, Chunk, encode_columns, start_ms
 from coresteer.telemetry.repository import EncodedChunk
 from coresteer.telemetry.rollup import minutes_of_columns
 from coresteer.telemetry.sample_columns import BlockError, SampleColumns
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.rates_block import (
+    MAX_BLOCK_ROWS,
     MAX_BLOCK_SAMPLES,
     MAX_BLOCK_SPAN_MS,
     compress_block,
@@ -38,13 +40,14 @@ class SampleBlock:
     """A validated block as received: compressed, because most wait half a minute to be stored.
 
     unpacked: its bytes before compression, or those of its arrays if they take more. cells: its distinct interrupt
-    cells. moved_ms: what is added to its times, because the node's clock is wrong.
+    cells. netdevs: their names, interned. moved_ms: what is added to its times, because the node's clock is wrong.
     """
 
     first_seq: int
     last_seq: int
     cpus: int
     cells: int
+    netdevs: tuple[str, ...]
     start_ms: int
     end_ms: int
     packed: bytes
@@ -104,6 +107,7 @@ def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> S
         last_seq,
         block.cpus,
         len(columns.cells),
+        tuple(map(sys.intern, columns.netdevs)),
         int(columns.starts_ms.min()) + moved_ms,
         end + moved_ms,
         packed,
@@ -124,7 +128,8 @@ class Batch:
     """Consecutive samples of one stream that become one chunk.
 
     parts: blocks, or samples that arrived one by one. samples: their number. size: in bytes in memory; unpacked: as
-    in SampleBlock. rejected: invalid samples before or between them. is_admitted: whether the node's quota has room for
+    in SampleBlock. netdevs: a bound of how many different ones the samples have; last_netdevs: those of the last part.
+    rejected: invalid samples before or between them. is_admitted: whether the node's quota has room for
     the chunk, None before it is asked.
     """
 
@@ -134,6 +139,8 @@ class Batch:
     size: int = 0
     unpacked: int = 0
     cells: int = 0
+    netdevs: int = 0
+    last_netdevs: tuple[str, ...] = ()
     start_ms: int = 0
     end_ms: int = 0
     rejected: int = 0
@@ -142,17 +149,19 @@ class Batch:
     def accepts(self, part: Part, span_ms: int) -> bool:
         """Return whether a sample or block fits into the batch.
 
-        It must have the same CPUs, begin within span_ms of the start, and keep the bounds of bytes, cells and samples.
+        It must have the same CPUs, begin within span_ms of the start, and keep the bounds of memory.
         """
         if not self.parts:
             return True
         cells, count, start = self.cells + _cells(part), self.samples + _count(part), _start_ms(part)
+        rows = max(part.cpus, self.netdevs + self._new_netdevs(_netdevs(part)))
         return (
             part.cpus == self.parts[0].cpus
             and 0 <= start - self.start_ms < span_ms
             and self.samples < _MOST_SAMPLES
             and self.unpacked < _MAX_BYTES
             and cells * count <= MAX_CELLS
+            and rows * count <= MAX_BLOCK_ROWS
         )
 
     def is_complete(self, last: SampleBlock, span_ms: int) -> bool:
@@ -166,9 +175,13 @@ class Batch:
         self.parts.append(part)
         self.samples += _count(part)
         self.cells += _cells(part)
+        self.netdevs, self.last_netdevs = self.netdevs + self._new_netdevs(names := _netdevs(part)), names
         self.size += size
         self.unpacked += part.unpacked if isinstance(part, SampleBlock) else size
         self.end_ms = part.end_ms if isinstance(part, SampleBlock) else part.time_ms
+
+    def _new_netdevs(self, names: tuple[str, ...]) -> int:
+        return 0 if names == self.last_netdevs else len(names)
 
     def columns(self) -> SampleColumns:
         """Return the samples as arrays."""
@@ -197,6 +210,10 @@ def _start_ms(part: Part) -> int:
 
 def _cells(part: Part) -> int:
     return part.cells if isinstance(part, SampleBlock) else len(part.irq_ids or b"") // 4
+
+
+def _netdevs(part: Part) -> tuple[str, ...]:
+    return part.netdevs if isinstance(part, SampleBlock) else tuple(netdev.name for netdev in part.netdevs or ())
 
 
 def _count(part: Part) -> int:
@@ -260,3 +277,19 @@ def encode_batch(node_id: int, batch: Batch) -> EncodedChunk:
     samples = batch.columns()
     chunk, minutes = encode_columns(samples), minutes_of_columns(samples)
     return EncodedChunk(node_id, batch.stream, chunk, minutes, batch.rejected, microsecond=chunk.first_seq % 1000)
+
+
+def unencoded(node_id: int, batch: Batch, refusal: str) -> EncodedChunk:
+    """Return a sealed batch as a chunk that is rejected, because it cannot be encoded."""
+    first, last = batch.parts[0], batch.parts[-1]
+    chunk = Chunk(
+        first.first_seq if isinstance(first, SampleBlock) else first.seq,
+        last.last_seq if isinstance(last, SampleBlock) else last.seq,
+        batch.start_ms,
+        batch.end_ms,
+        batch.samples,
+        first.cpus,
+        scalars=b"",
+        columns={},
+    )
+    return EncodedChunk(node_id, batch.stream, chunk, [], batch.rejected, refusal)

@@ -19,7 +19,7 @@ from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.connections import AgentConnections
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
-from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch
+from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch, unencoded
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import BLOCK_S, Ack, CloseCode, Rejected
 
@@ -252,21 +252,26 @@ class Ingest:
         encoded = []
         until = time.monotonic() + _ENCODE_AT_ONCE_S
         for buffer, batch in work:
-            if batch.unpacked > _ENCODE_IN_THREAD_BYTES:
-                item = await asyncio.to_thread(encode_batch, buffer.node_id, batch)
-            else:
-                item = encode_batch(buffer.node_id, batch)
-            if batch.is_admitted is None:
-                rows = 1 + len(item.minutes)
-                batch.is_admitted = self._quotas.admit(
-                    Peer("node", buffer.node_id), Stored.TELEMETRY, item.size(), rows
-                )
-            refusal = None if batch.is_admitted else self._quotas.sentence(Stored.TELEMETRY)
-            encoded.append(replace(item, refusal=refusal))
+            encoded.append(await self._encode_one(buffer.node_id, batch))
             if (stopped := time.monotonic()) > until:
                 await asyncio.sleep(0)
                 until = 2 * time.monotonic() - stopped + _ENCODE_AT_ONCE_S
         return encoded
+
+    async def _encode_one(self, node_id: int, batch: Batch) -> EncodedChunk:
+        """Encode a batch; one that cannot be encoded is rejected, so that it does not stop the others."""
+        try:
+            if batch.unpacked > _ENCODE_IN_THREAD_BYTES:
+                item = await asyncio.to_thread(encode_batch, node_id, batch)
+            else:
+                item = encode_batch(node_id, batch)
+        except Exception:
+            log.exception("Samples of node %d cannot be encoded; they are rejected.", node_id)
+            return unencoded(node_id, batch, "The backend cannot encode these samples.")
+        if batch.is_admitted is None:
+            rows = 1 + len(item.minutes)
+            batch.is_admitted = self._quotas.admit(Peer("node", node_id), Stored.TELEMETRY, item.size(), rows)
+        return item if batch.is_admitted else replace(item, refusal=self._quotas.sentence(Stored.TELEMETRY))
 
     async def _store(self, work: Sequence[tuple[SampleBuffer, Batch]], encoded: Sequence[EncodedChunk]) -> None:
         """Write batches and acknowledge them. Data that the database refuses is found by bisection and rejected."""

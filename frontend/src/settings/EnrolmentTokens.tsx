@@ -104,7 +104,7 @@ export function AddNodes() {
         />
         <NativeSelect
           label="Nodes that exist may enrol again"
-          description="Whoever has the token can pose as them"
+          description="A stolen token can re-enrol these nodes"
           data={[
             { value: "", label: "never" },
             ...PERIODS.filter(({ value }) => Number(value) <= Number(minutes)).map(({ value, label }) => ({

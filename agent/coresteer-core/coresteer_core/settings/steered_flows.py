@@ -92,7 +92,7 @@ def _ruled(flow: HeavyFlow, rules: FlowRuleIndex[int]) -> int | None:
     try:
         peer, local = ip_address(flow.peer), ip_address(flow.local)
     except ValueError:
-        return None  # no rule has such an address
+        return None  # not an IP address: no rule can match
     ports = flow.peer_port.to_bytes(2, "big") + flow.local_port.to_bytes(2, "big")
     return rules.find(f"{flow.protocol}{local.version}", peer.packed, local.packed, ports)
 
