@@ -43,6 +43,7 @@ from coresteer.fleet.endpoints import router as nodes_router
 from coresteer.fleet.views import router as views_router
 from coresteer.forms.endpoints import router as forms_router
 from coresteer.frontend import FrontEnd
+from coresteer.gateway.admission import Admission
 from coresteer.gateway.agent_socket import router as agent_router
 from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.context import GatewayContext
@@ -188,6 +189,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.agents = GatewayContext(
         agents=BatchLoader(partial(nodes.identify_agents, database, timedelta(days=config.key_expiry_days))),
         epochs=BatchLoader(presence.announce),
+        admission=Admission(),
         presence=presence,
         trust=app.state.trust,
         keys=KeyRotation(database, timedelta(days=config.key_rotation_days)),

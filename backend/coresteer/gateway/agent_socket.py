@@ -243,7 +243,9 @@ class _AgentConnection:
         if not self._websocket.app.state.is_ready:
             raise Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
         self._key.watch(hash_key(key.strip()))
-        return await self._key.identify()
+        identity = await self._key.identify()
+        self._services.admission.admit(identity.node_id)  # only now: strangers must not take the place of nodes
+        return identity
 
     async def _hello(self) -> Hello:
         try:

@@ -7,6 +7,7 @@ from coresteer.auth.trust import TrustWatch
 from coresteer.bus import Bus
 from coresteer.classes.store import ClassReportStore
 from coresteer.experiments.runner import ExperimentRunner
+from coresteer.gateway.admission import Admission
 from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.keys import KeyRotation
 from coresteer.gateway.recorder import Recorder
@@ -39,6 +40,7 @@ class GatewayContext:
     epochs: BatchLoader[Announcement, int]
     presence: Presence
     state_queries: BatchLoader[int, list[ToAgent]]
+    admission: Admission
     bus: Bus
     connections: Connections
     registry: NodeRegistry
