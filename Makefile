@@ -110,7 +110,7 @@ lock: .venv/.installed  ## newer versions of the Python packages
 clean:  ## what make made, but not the state of a running installation
 	rm -rf .venv build frontend/node_modules frontend/dist
 
-.venv/.installed: requirements.lock agent/pyproject.toml agent/coresteer-core/pyproject.toml agent/coresteer-gate/pyproject.toml backend/pyproject.toml
+.venv/.installed: requirements.lock agent/pyproject.toml agent/coresteer_agent/version.py agent/coresteer-core/pyproject.toml agent/coresteer-gate/pyproject.toml backend/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Coresteer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv || \

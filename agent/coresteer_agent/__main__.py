@@ -21,6 +21,7 @@ from coresteer_agent.config import (
     parse_labels,
     parse_ports,
 )
+from coresteer_agent.version import VERSION
 
 EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
@@ -61,6 +62,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     run = _command(commands, "run", "observe this machine and report to the backend", _run)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
@@ -104,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coresteer", description="Shows and controls where network work runs on the cores of Linux machines."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {metadata.version('coresteer')}")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, help_text in (
         ("up", "start everything on this machine: database, backend and agent; Ctrl-C stops it"),
