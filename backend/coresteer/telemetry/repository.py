@@ -22,6 +22,7 @@ _ROW_BYTES = 256
 _REACH = timedelta(minutes=3)
 """Longer than any chunk or minute: rows that reach into a range start at most this long before it."""
 
+_CHUNK_NAMES = ("node_id", "t0", "t1", "first_seq", "last_seq", "samples", "cpus", "scalars", *COLUMNS)
 _CHUNK_TYPES = [
     "int4",
     "timestamptz",
@@ -52,6 +53,10 @@ _ROLLUP_TYPES += ["float8" if column == "agent_cpu_s" else "int8" for column in 
 _ROLLUP_TYPES += ["jsonb"]
 _OWN_FIELDS = frozenset(_ROLLUP_COLUMNS.values())
 _ROLLUP_LIST = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
+# columns by name: the next release may add some while this one still writes
+_COPY_CHUNKS = sql.SQL("COPY telemetry_chunk ({}) FROM STDIN (FORMAT BINARY)").format(
+    sql.SQL(", ").join(map(sql.Identifier, _CHUNK_NAMES))
+)
 
 
 def from_unix_ms(milliseconds: float, microseconds: int = 0) -> datetime:
@@ -135,10 +140,7 @@ async def set_positions(
 
 async def copy_chunks(connection: Connection, encoded: Sequence[EncodedChunk]) -> None:
     """Append chunks to telemetry_chunk."""
-    async with (
-        connection.cursor() as cursor,
-        cursor.copy("COPY telemetry_chunk FROM STDIN (FORMAT BINARY)") as copy,
-    ):
+    async with connection.cursor() as cursor, cursor.copy(_COPY_CHUNKS) as copy:
         copy.set_types(_CHUNK_TYPES)
         for item in encoded:
             c = item.chunk
