@@ -69,6 +69,7 @@ from coresteer.presence.connections import Connections
 from coresteer.presence.interest import Interest
 from coresteer.presence.locations import Locations
 from coresteer.presence.registry import NodeRegistry
+from coresteer.presence.remote import RemoteAgents
 from coresteer.presence.service import Presence
 from coresteer.proof.context import ProofContext
 from coresteer.proof.endpoints import router as proof_router
@@ -77,6 +78,7 @@ from coresteer.quotas import Quotas, quotas_of
 from coresteer.relayed_events import AFTER_A_GAP, relayed_events
 from coresteer.replicas import membership as replicas
 from coresteer.replicas import relay
+from coresteer.replicas.broker import Broker
 from coresteer.replicas.leadership import Leadership
 from coresteer.replicas.listener import Listener
 from coresteer.replicas.membership import Membership
@@ -126,10 +128,13 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     bus = Bus()
     app.state.membership = membership = Membership(database, f"{socket.gethostname()}:{config.port}", VERSION)
     locations = Locations(lambda: membership.id, membership.is_alive)
-    connections, registry = Connections(locations, membership.name_of), NodeRegistry(locations)
+    app.state.broker = broker = Broker(config.nats_url, membership)
+    app.state.remote = remote = RemoteAgents(broker, membership)
+    connections, registry = Connections(locations, remote), NodeRegistry(locations)
     app.state.presence = presence = Presence(
         database, bus, membership=membership, connections=connections, registry=registry, locations=locations
     )
+    remote.serve(connections, presence.follow)
     app.state.interest = interest = Interest(connections, registry)
 
     def skew_ms(node_id: int) -> float | None:
@@ -149,7 +154,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.guardrail_watch = GuardrailWatch(app.state.policies, lambda: membership.token is not None)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.trust = TrustWatch(database)
-    app.state.readiness = Readiness(config, database, registry)
+    app.state.readiness = Readiness(config, database, registry, broker)
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry, interest)
     in_use = experiments.running_experiment_by_node
     publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
@@ -232,6 +237,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.live.start()
     app.state.interest.start()
     app.state.membership.start()
+    app.state.broker.start()
     app.state.listener.start()
     app.state.presence.start()
     app.state.relay.start()
@@ -250,6 +256,8 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.live.stop()
     await app.state.simulations.stop()
     await app.state.listener.stop()
+    await app.state.broker.stop()
+    await app.state.changes.stop()
     await app.state.relay.stop()
     await app.state.presence.stop()
     await app.state.leadership.stop()

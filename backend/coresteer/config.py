@@ -77,6 +77,8 @@ class Config(BaseSettings):
     """Addresses or networks, separated by commas, of the proxies whose X-Forwarded-For and -Proto headers are used."""
     audit_export: str | None = None
     """Where every entry of the audit log is also written as a line of JSON: a file, or ``syslog``."""
+    nats_url: str | None = None
+    """Addresses of NATS servers, separated by commas: over them, backends of a database reach each other's agents."""
     supervised: bool = False
     """Set by ``coresteer up`` for its backend, because it announces address and set-up link itself."""
 
@@ -110,6 +112,18 @@ class Config(BaseSettings):
                 ipaddress.ip_network(each.strip())
             except ValueError as error:
                 raise ValueError(f"must be addresses or networks such as 10.0.0.5,10.1.0.0/16: {error}") from None
+        return value
+
+    @field_validator("nats_url")
+    @classmethod
+    def _nats_urls(cls, value: str | None) -> str | None:
+        """Validate scheme and host of each address; the message has no credentials in it."""
+        if not value:
+            return None
+        for each in value.split(","):
+            url = urlsplit(each)
+            if url.scheme not in ("nats", "tls") or not url.hostname or url.path not in ("", "/"):
+                raise ValueError("must be addresses such as tls://user:password@host:4222, separated by commas")
         return value
 
     @field_validator("database_url", "owner_url")

@@ -106,6 +106,12 @@ class NodeElsewhere(NodeDisconnected):
     status, slug, title = 503, "node-elsewhere", "The node is connected to another backend"
 
 
+class AgentTimeout(Problem):
+    """504: the agent is connected but did not report in time, or its backend did not; what it does is not known."""
+
+    status, slug, title = 504, "no-answer", "The node's agent did not answer in time"
+
+
 class DatabaseUnavailable(Problem):
     """503: PostgreSQL cannot be reached."""
 

@@ -13,6 +13,7 @@ from coresteer.auth.dependencies import Admin
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.presence.registry import NodeRegistry
+from coresteer.replicas.broker import Broker
 from coresteer.replicas.repository import list_replicas
 
 VERSION = metadata.version("coresteer")
@@ -28,9 +29,9 @@ router = APIRouter(tags=["health"])
 
 
 class Reason(BaseModel):
-    """Why the backend cannot do its work, and what to do."""
+    """Why the backend cannot do its work, or with nats not all of it, and what to do."""
 
-    what: Literal["starting", "database", "migrations", "disk", "clock"]
+    what: Literal["starting", "database", "migrations", "disk", "clock", "nats"]
     detail: str
 
 
@@ -41,14 +42,14 @@ class LiveResponse(BaseModel):
 
 
 class ReadyResponse(BaseModel):
-    """Whether the backend can do its work, with all reasons why not."""
+    """Whether the backend can do its work, with all reasons why not; without NATS it is ready, with that reason."""
 
     status: Literal["ready", "not-ready"]
     reasons: list[Reason]
 
 
 class HealthResponse(BaseModel):
-    """Health of the backend; degraded for the reasons for which /readyz answers 503."""
+    """Health of the backend; degraded for any reason of /readyz."""
 
     status: Literal["ok", "degraded"]
     database: Literal["ok", "away"]
@@ -76,8 +77,9 @@ class Backend(BaseModel):
 class Readiness:
     """Checks of what the backend needs."""
 
-    def __init__(self, config: Config, database: Database, registry: NodeRegistry) -> None:
+    def __init__(self, config: Config, database: Database, registry: NodeRegistry, broker: Broker) -> None:
         self._database = database
+        self._broker = broker
         self._registry = registry
         self._folders = (config.state_dir / "postgres" / "data", config.state_dir)
 
@@ -99,6 +101,9 @@ class Readiness:
         offset_s = None if status is None else status.clock_offset_s
         if (clock := self._clock(offset_s)) is not None:
             reasons.append(Reason(what="clock", detail=clock))
+        if is_started and self._broker.trouble is not None:
+            detail = f"{self._broker.trouble} Nodes of other backends are shown without live samples, and commands to "
+            reasons.append(Reason(what="nats", detail=f"{detail}them are refused, until it is back."))
         return reasons
 
     def disk(self) -> str | None:
@@ -146,9 +151,10 @@ async def livez() -> LiveResponse:
 async def readyz(request: Request, response: Response) -> ReadyResponse:
     """Return whether the backend can do its work: 503 with the reasons when it cannot."""
     reasons = await _reasons(request)
-    if reasons:
+    is_ready = all(reason.what == "nats" for reason in reasons)
+    if not is_ready:
         response.status_code = 503
-    return ReadyResponse(status="not-ready" if reasons else "ready", reasons=reasons)
+    return ReadyResponse(status="ready" if is_ready else "not-ready", reasons=reasons)
 
 
 @router.get("/api/backends")

@@ -30,7 +30,7 @@ from coresteer.changes.schemas import (
 )
 from coresteer.changes.tables import ChangeRow
 from coresteer.db import Database
-from coresteer.errors import Conflict, Invalid, NodeDisconnected, NotFound
+from coresteer.errors import AgentTimeout, Conflict, Invalid, NodeDisconnected, NotFound
 from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
 from coresteer_agent.simulate.cache import SimulationCache
@@ -298,7 +298,7 @@ async def test_confirm_is_not_optimistic(world: World, monkeypatch: pytest.Monke
     monkeypatch.setattr(requests, "_REPORT_TIMEOUT_S", 0.05)
     change = await world.applied()
     world.deaf = True
-    with pytest.raises(requests.AgentTimeout, match="not known yet"):
+    with pytest.raises(AgentTimeout, match="not known yet"):
         await world.confirm(change)
     assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
 
@@ -453,7 +453,7 @@ async def test_refusals_and_missing_answers_are_recorded_with_their_sentence(
         await world.apply(plan)
     assert await last_audited(world) == ("change.apply", "refused", again.value.detail)
     world.deaf = True
-    with pytest.raises(requests.AgentTimeout) as silent:
+    with pytest.raises(AgentTimeout) as silent:
         await world.confirm(change)
     assert await last_audited(world) == ("change.confirm", "failed", silent.value.detail)
     world.close(1000, "")

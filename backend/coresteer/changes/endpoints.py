@@ -44,7 +44,7 @@ async def preview_plan(
         body,
         identity=identity,
         connected=state.connections.is_connected(node_id),
-        elsewhere=state.connections.elsewhere(node_id),
+        elsewhere=state.connections.unreachable(node_id),
         rates=await last_minute(state.database, state.ingest, node_id),
         flows=state.registry.get(node_id).flows,
     )

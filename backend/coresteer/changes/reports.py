@@ -23,7 +23,7 @@ from coresteer.errors import NodeDisconnected
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan, summarize_plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
-from coresteer_core.protocol import ChangeAck, Extend, FlowsMessage, ToAgent
+from coresteer_core.protocol import ChangeAck, Extend, FlowsMessage
 
 log = logging.getLogger("coresteer")
 
@@ -130,12 +130,12 @@ def _plan_sentence(node: NodeRow, plan: Plan, flows: FlowsMessage | None) -> str
     return summarize_plan(validation.view_of_node(node, flows), plan)
 
 
-async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:
+async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int, list[Extend]]:
     """Return messages that make connecting agents report their open changes again, by node: a report may be lost.
 
     To extend a change by 0 s changes nothing, and the agent answers with its state, or that it does not know it.
     """
-    queries: dict[int, list[ToAgent]] = {}
+    queries: dict[int, list[Extend]] = {}
     async with database.session() as session:
         for row in await repository.open_changes(session, node_ids):
             queries.setdefault(row.node_id, []).append(Extend(str(row.id), 0.0))

@@ -27,22 +27,26 @@ from coresteer.changes.schemas import Change, ChangeRequest
 from coresteer.changes.serialize import to_schema
 from coresteer.changes.service import get_change
 from coresteer.changes.tables import ChangeRow
-from coresteer.errors import Conflict, Invalid, NodeDisconnected, NodeElsewhere, Problem
+from coresteer.errors import (
+    AgentTimeout,
+    Conflict,
+    Invalid,
+    NodeDisconnected,
+    NodeElsewhere,
+    NotFound,
+    is_database_unavailable,
+)
+from coresteer.presence.connections import Command
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
-from coresteer_core.protocol import Apply, Confirm, Extend, FlowsMessage, Rollback, ToAgent
+from coresteer_core.protocol import Apply, Confirm, Extend, FlowsMessage, Rollback
 from coresteer_core.settings import parse_setting
 
 _REPORT_TIMEOUT_S = 5.0
+_ASK_AGAIN_S = 5.0
 _PAGE_MOVE_TIMEOUT_S = 120.0
 """For the report of an agent that moves pages before it answers."""
-
-
-class AgentTimeout(Problem):
-    """504: the agent is connected but did not report the change's state in time."""
-
-    status, slug, title = 504, "no-answer", "The node's agent did not answer in time"
 
 
 async def apply(
@@ -74,7 +78,26 @@ async def apply(
         message = ChangeMessage(change.id, ChangeState.FAILED, sentence, [], EndedBy.ERROR)
         await record_report(context, node_id, message)
         raise Conflict(sentence) from None
+    except AgentTimeout:  # of the backend to which the agent is connected: it may have been sent
+        context.in_background(_ask_until_known(context, node_id, row.id))
     return change
+
+
+async def _ask_until_known(context: ChangeContext, node_id: int, change_id: UUID) -> None:
+    """Make the agent report a change that it may not have received; see changes.reports.state_queries."""
+    while True:
+        try:
+            if (await get_change(context.database, change_id)).state is not ChangeState.APPLYING:
+                return
+            await context.connections.send(node_id, Extend(str(change_id), 0.0))
+        except (NodeDisconnected, AgentTimeout):
+            pass  # an agent that connects is asked anyway
+        except NotFound:
+            return
+        except Exception as error:
+            if not is_database_unavailable(error):
+                raise
+        await asyncio.sleep(_ASK_AGAIN_S)
 
 
 async def _store_new(
@@ -92,7 +115,7 @@ async def _store_new(
     on_record = _problems_on_record(context, identity, "change.apply", target=target, node_id=node_id, result="refused")
     async with on_record, context.database.session() as session:
         validation.check_plan(plan)
-        if (elsewhere := context.connections.elsewhere(node_id)) is not None:
+        if (elsewhere := context.connections.unreachable(node_id)) is not None:
             raise NodeElsewhere(elsewhere)
         node = await find_node(session, node_id)
         await repository.lock_node(session, node_id)
@@ -219,7 +242,7 @@ def _failure_on_record(
 
 
 async def _send(
-    context: ChangeContext, change: Change, message: ToAgent, is_response: Callable[[Change], bool]
+    context: ChangeContext, change: Change, message: Command, is_response: Callable[[Change], bool]
 ) -> Change:
     """Send a message and wait for the agent's report. Raises NodeDisconnected and AgentTimeout."""
     moves_pages = any(parse_setting(action.key).moves_pages for action in change.plan.actions)

@@ -23,7 +23,7 @@ from coresteer.presence.service import Presence
 from coresteer.quotas import Quotas
 from coresteer.telemetry.service import Ingest
 from coresteer_core.changes.report import ChangeMessage
-from coresteer_core.protocol import DecisionMessage, StoppedMessage, ToAgent
+from coresteer_core.protocol import DecisionMessage, Extend, StoppedMessage
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GatewayContext:
     keys: KeyRotation
     epochs: BatchLoader[Announcement, int]
     presence: Presence
-    state_queries: BatchLoader[int, list[ToAgent]]
+    state_queries: BatchLoader[int, list[Extend]]
     admission: Admission
     bus: Bus
     connections: Connections

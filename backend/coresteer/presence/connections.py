@@ -1,12 +1,25 @@
 """Registry of the open connections to agents."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from coresteer.errors import NodeDisconnected, NodeElsewhere
-from coresteer.presence.locations import Locations
-from coresteer_core.protocol import CloseCode, ToAgent
+from coresteer.errors import NodeDisconnected
+from coresteer.presence.locations import Location, Locations
+from coresteer_core.protocol import (
+    Apply,
+    BeginExperiment,
+    ChangeAck,
+    CloseCode,
+    Confirm,
+    EndExperiment,
+    Extend,
+    Rollback,
+    RunExperiment,
+    ToAgent,
+)
+
+Command: TypeAlias = Apply | Confirm | Rollback | Extend | ChangeAck | BeginExperiment | RunExperiment | EndExperiment
+"""What any backend may send to an agent; all else is between an agent and the backend to which it is connected."""
 
 
 class AgentConnection(Protocol):
@@ -45,15 +58,35 @@ _LONGEST_SPREAD_S = 20.0
 """So that all are back within 30 s, which is when a rollout gives up a node."""
 
 
-class Connections:
-    """Open connections to agents by node id, one per node. backend_name: of another replica by its id."""
+class RemoteConnections(Protocol):
+    """Interface of the connections of agents to other backends."""
 
-    def __init__(
-        self, locations: Locations | None = None, backend_name: Callable[[int], str] = "number {}".format
-    ) -> None:
+    def unreachable(self, location: Location) -> str | None:
+        """Return why a connection cannot be reached from here, None if it can."""
+
+    def describe(self, location: Location) -> str:
+        """Return where a connection is."""
+
+    def get(self, location: Location) -> AgentConnection:
+        """Return a connection to another backend."""
+
+    async def send(self, location: Location, message: Command) -> bool:
+        """Queue a message there; return False if the agent has another connection since.
+
+        Raises NodeElsewhere if nothing was sent, AgentTimeout if that is not known.
+        """
+
+    async def locate(self) -> None:
+        """Learn where all agents are connected now. Raises database errors."""
+
+
+class Connections:
+    """Open connections to agents by node id, one per node. remote: those to other backends."""
+
+    def __init__(self, locations: Locations | None = None, remote: RemoteConnections | None = None) -> None:
         self._connections: dict[int, AgentConnection] = {}
         self._locations = locations or Locations()
-        self._backend_name = backend_name
+        self._remote = remote
 
     def register(self, node_id: int, connection: AgentConnection) -> None:
         """Add a node's connection and close an earlier one of the node, which may be half-open."""
@@ -78,15 +111,15 @@ class Connections:
         """Return whether the node's agent is connected, to this backend or to another one."""
         return node_id in self._connections or self._locations.elsewhere(node_id) is not None
 
-    def elsewhere(self, node_id: int) -> str | None:
+    def unreachable(self, node_id: int) -> str | None:
         """Return why a node cannot be reached from here although its agent is connected; None if it can, or is not."""
         location = None if node_id in self._connections else self._locations.elsewhere(node_id)
-        if location is None or location.replica_id is None:
-            return None
-        return (
-            f"The node's agent is connected to the backend {self._backend_name(location.replica_id)}, which this one "
-            "cannot pass commands to. Repeat the request there."
-        )
+        return None if location is None or self._remote is None else self._remote.unreachable(location)
+
+    def elsewhere(self, node_id: int) -> str | None:
+        """Return that a node's agent is connected to another backend, which alone has its samples, else None."""
+        location = None if node_id in self._connections else self._locations.elsewhere(node_id)
+        return None if location is None or self._remote is None else self._remote.describe(location)
 
     def node_ids(self) -> list[int]:
         """Return the nodes whose agents are connected to this backend."""
@@ -96,18 +129,33 @@ class Connections:
         """Return the node's open connection to this backend, None if its agent is not connected to it."""
         return self._connections.get(node_id)
 
-    async def send(self, node_id: int, message: ToAgent) -> None:
-        """Queue a message to a node's agent.
+    def reach(self, node_id: int) -> AgentConnection | None:
+        """Return the node's open connection to this backend or to another one, None if it cannot be reached."""
+        if (connection := self._connections.get(node_id)) is not None:
+            return connection
+        location = self._locations.elsewhere(node_id)
+        if location is None or self._remote is None or self._remote.unreachable(location) is not None:
+            return None
+        return self._remote.get(location)
 
-        Raises NodeDisconnected when it is not connected, NodeElsewhere when it is connected to another backend.
+    async def send(self, node_id: int, message: Command) -> None:
+        """Queue a message to a node's agent, at most once.
+
+        Raises NodeDisconnected when it is not connected, NodeElsewhere when the backend to which it is connected cannot
+        be reached, AgentTimeout when that one did not answer: then it is not known whether the message was queued.
         """
-        connection = self._connections.get(node_id)
-        if (elsewhere := self.elsewhere(node_id)) is not None:
-            raise NodeElsewhere(elsewhere)
-        if connection is None:
-            raise NodeDisconnected("The node's agent is not connected; try again when the node is live.")
-        connection.post(message)
-        await asyncio.sleep(0)
+        for is_first in (True, False):
+            if (connection := self._connections.get(node_id)) is not None:
+                connection.post(message)
+                return await asyncio.sleep(0)
+            location = self._locations.elsewhere(node_id)
+            if location is None or self._remote is None:
+                break
+            if await self._remote.send(location, message):
+                return None
+            if is_first:
+                await self._remote.locate()
+        raise NodeDisconnected("The node's agent is not connected; try again when the node is live.")
 
     def close(self, node_id: int, code: int, reason: str) -> None:
         """Close the connection of a node's agent, if there is one."""

@@ -58,7 +58,7 @@ class Presence:
     async def load(self) -> None:
         """Learn where all nodes are. Raises database errors."""
         self._position = 0
-        await self._follow()
+        await self.follow()
 
     def start(self) -> None:
         """Start writing and following."""
@@ -110,7 +110,7 @@ class Presence:
             try:
                 await self._write()
                 await self._write_stale()
-                await self._follow()
+                await self.follow()
             except Exception as error:
                 if not is_database_unavailable(error):
                     log.exception("Storing which nodes are connected failed; retrying.")
@@ -127,8 +127,8 @@ class Presence:
                 self._locations.end(node_id, epoch)
             self._bus.publish(LocationsEvent())
 
-    async def _follow(self) -> None:
-        """Read what has changed, and act on it."""
+    async def follow(self) -> None:
+        """Read where agents have connected and disconnected, and act on it. Raises database errors."""
         async with self._database.pool.connection() as connection:
             rows, position = await repository.changed_since(connection, self._position)
         news = self._locations.update(rows)

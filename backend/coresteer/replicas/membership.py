@@ -23,11 +23,12 @@ class Membership:
     """Renews this replica's heartbeat every 3 s, and knows the others as of then.
 
     While the database does not answer, nothing is concluded about others: what was known last stays.
-    id: of this replica; 0 before it has joined.
+    id: of this replica; 0 before it has joined. installation: identifies the database, among all that there are.
     """
 
     def __init__(self, database: Database, name: str, version: str, *, renew_s: float = RENEW_S) -> None:
         self.id = 0
+        self.installation = ""
         self.name = name
         self.replicas: Mapping[int, Replica] = {}
         self.on_change: list[Callable[[], None]] = []
@@ -44,6 +45,7 @@ class Membership:
         """Add this replica, and take the lease if nobody holds it. Raises database errors."""
         if not self.id:
             async with self._database.pool.connection() as connection:
+                self.installation = await repository.installation(connection)
                 self.id = await repository.add(connection, self.name, self._version)
                 await connection.execute(f"NOTIFY {CHANNEL}")
         await self.renew()

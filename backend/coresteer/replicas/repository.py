@@ -28,6 +28,17 @@ class Replica:
     leads: bool
 
 
+async def installation(connection: psycopg.AsyncConnection) -> str:
+    """Return what identifies this database among all servers and databases."""
+    cursor = await connection.execute(
+        "SELECT format('%s-%s', system_identifier, oid) FROM pg_control_system(), pg_database "
+        "WHERE datname = current_database()"
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - the database to which this is connected
+    return str(row[0])
+
+
 async def add(connection: psycopg.AsyncConnection, name: str, version: str) -> int:
     """Add a replica; return its id."""
     cursor = await connection.execute(

@@ -4795,7 +4795,7 @@ export interface components {
         Health: "live" | "stale" | "away" | "new";
         /**
          * HealthResponse
-         * @description Health of the backend; degraded for the reasons for which /readyz answers 503.
+         * @description Health of the backend; degraded for any reason of /readyz.
          */
         HealthResponse: {
             /**
@@ -7357,14 +7357,14 @@ export interface components {
         };
         /**
          * Reason
-         * @description Why the backend cannot do its work, and what to do.
+         * @description Why the backend cannot do its work, or with nats not all of it, and what to do.
          */
         Reason: {
             /**
              * What
              * @enum {string}
              */
-            what: "starting" | "database" | "migrations" | "disk" | "clock";
+            what: "starting" | "database" | "migrations" | "disk" | "clock" | "nats";
             /** Detail */
             detail: string;
         };
