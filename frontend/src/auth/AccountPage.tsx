@@ -7,7 +7,7 @@ import { handleSignedOut, queryClient } from "../api/queries";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import { PageTop } from "../components/PageTop";
-import { Scroll } from "../components/Scroll";
+import { RowsTable } from "../components/RowsTable";
 import styles from "../settings/settings.module.css";
 import { browserName } from "./browserName";
 
@@ -123,33 +123,9 @@ export function AccountPage() {
               days
             </small>
           </h2>
-          {sessions.isError && (
-            <p className="body bad" role="alert">
-              {errorMessage(sessions.error)}
-            </p>
-          )}
-          {sessions.data !== undefined && (
-            <Scroll label="Sessions">
-              <table className="table">
-                <thead>
-                  <tr>
-                    <th>browser</th>
-                    <th>address</th>
-                    <th>signed in</th>
-                    <th>ends</th>
-                    <th>
-                      <span className="visually-hidden">actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {sessions.data.map((session) => (
-                    <SessionRow key={session.id} session={session} />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
-          )}
+          <RowsTable rows={sessions} label="sessions" columns={["browser", "address", "signed in", "ends"]}>
+            {(session) => <SessionRow session={session} />}
+          </RowsTable>
         </section>
       </div>
     </>

@@ -7,7 +7,7 @@ import { applicationMetricsQuery, handleSignedOut, nodesQuery, queryClient } fro
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
-import { Scroll } from "../components/Scroll";
+import { RowsTable } from "../components/RowsTable";
 import { Unknown } from "../components/Unknown";
 import styles from "./settings.module.css";
 
@@ -175,56 +175,33 @@ export function ApplicationMetricsSection() {
       <div className="body">
         {isAdmin ? <NewMetric /> : <p className="muted">Declaring application metrics needs the admin role.</p>}
       </div>
-      {metrics.isError && (
-        <p className="body bad" role="alert">
-          {errorMessage(metrics.error)}
-        </p>
-      )}
-      {metrics.data?.length === 0 && <p className="body muted">No application metrics.</p>}
-      {metrics.data !== undefined && metrics.data.length > 0 && (
-        <Scroll label="Application metrics, table">
-          <table className="table">
-            <thead>
-              <tr>
-                <th>name</th>
-                <th>label</th>
-                <th>better</th>
-                <th>counts from</th>
-                <th>server and query</th>
-                <th>value</th>
-                <th>
-                  <span className="visually-hidden">actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {metrics.data.map((metric) => (
-                <tr key={metric.id}>
-                  <td className="mono">{metric.name}</td>
-                  <td>{metric.unit === "" ? metric.label : `${metric.label}, ${metric.unit}`}</td>
-                  <td>{metric.better || "–"}</td>
-                  <td>
-                    {metric.floor ?? <Unknown why="It was declared without a floor: 0 does not count in proofs." />}
-                  </td>
-                  <td>
-                    <span className="muted">{metric.url}</span>
-                    <br />
-                    <code>{metric.query}</code>
-                  </td>
-                  <td>{mayRead && <Try metric={metric} />}</td>
-                  <td>
-                    {isAdmin && (
-                      <Button onClick={() => setDeleting(metric)} aria-label={`Delete ${metric.name}`}>
-                        Delete
-                      </Button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
-      )}
+      <RowsTable
+        rows={metrics}
+        label="application metrics"
+        columns={["name", "label", "better", "counts from", "server and query", "value"]}
+      >
+        {(metric) => (
+          <tr>
+            <td className="mono">{metric.name}</td>
+            <td>{metric.unit === "" ? metric.label : `${metric.label}, ${metric.unit}`}</td>
+            <td>{metric.better || "–"}</td>
+            <td>{metric.floor ?? <Unknown why="It was declared without a floor: 0 does not count in proofs." />}</td>
+            <td>
+              <span className="muted">{metric.url}</span>
+              <br />
+              <code>{metric.query}</code>
+            </td>
+            <td>{mayRead && <Try metric={metric} />}</td>
+            <td>
+              {isAdmin && (
+                <Button onClick={() => setDeleting(metric)} aria-label={`Delete ${metric.name}`}>
+                  Delete
+                </Button>
+              )}
+            </td>
+          </tr>
+        )}
+      </RowsTable>
       {deleting !== null && <Delete metric={deleting} onClose={() => setDeleting(null)} />}
     </section>
   );

@@ -1,14 +1,14 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
-import { Scroll } from "../components/Scroll";
+import { RowsTable } from "../components/RowsTable";
 import { parseLabels } from "../lib/labels";
 import { dateTime } from "../lib/time";
 import { EnrolCommand } from "./EnrolNode";
@@ -160,54 +160,34 @@ export function EnrolmentTokens() {
       <h2>
         Enrolment tokens <small>{tokens.data?.length ?? ""}</small>
       </h2>
-      {tokens.isError && (
-        <p className="body bad" role="alert">
-          {errorMessage(tokens.error)}
-        </p>
-      )}
-      {tokens.data?.length === 0 && <p className="body muted">No enrolment tokens.</p>}
-      {tokens.data !== undefined && tokens.data.length > 0 && (
-        <Scroll label="Enrolment tokens, table">
-          <table className="table">
-            <thead>
-              <tr>
-                <th className="n">token</th>
-                <th>what it allows</th>
-                <th className="n">uses left</th>
-                <th>last used</th>
-                <th>expires</th>
-                <th>created by</th>
-                <th>
-                  <span className="visually-hidden">actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {tokens.data.map((token) => (
-                <tr key={token.id}>
-                  <td className="n">{token.id}</td>
-                  <td className="wrap">{tokenAllows(token)}</td>
-                  <td className="n">
-                    {token.uses_left} of {token.max_uses}
-                  </td>
-                  <td>
-                    <Moment at={token.last_used_at} />
-                  </td>
-                  <td>
-                    <Moment at={token.expires_at} />
-                  </td>
-                  <td>{token.created_by}</td>
-                  <td>
-                    <Button onClick={() => setRevoking(token)} aria-label={`Revoke enrolment token ${token.id}`}>
-                      Revoke
-                    </Button>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
-      )}
+      <RowsTable
+        rows={tokens}
+        label="enrolment tokens"
+        columns={["token", "what it allows", "uses left", "last used", "expires", "created by"]}
+        numeric={["token", "uses left"]}
+      >
+        {(token) => (
+          <tr>
+            <td className="n">{token.id}</td>
+            <td className="wrap">{tokenAllows(token)}</td>
+            <td className="n">
+              {token.uses_left} of {token.max_uses}
+            </td>
+            <td>
+              <Moment at={token.last_used_at} />
+            </td>
+            <td>
+              <Moment at={token.expires_at} />
+            </td>
+            <td>{token.created_by}</td>
+            <td>
+              <Button onClick={() => setRevoking(token)} aria-label={`Revoke enrolment token ${token.id}`}>
+                Revoke
+              </Button>
+            </td>
+          </tr>
+        )}
+      </RowsTable>
       {revoking !== null && <Revoke token={revoking} onClose={() => setRevoking(null)} />}
     </section>
   );

@@ -1,7 +1,7 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { api, errorMessage, type Schemas, unwrap } from "../api/client";
+import { api, type Schemas, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
@@ -9,7 +9,7 @@ import { ConfirmDialog } from "../components/ConfirmDialog";
 import { CopyField, Secret } from "../components/CopyField";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
-import { Scroll } from "../components/Scroll";
+import { RowsTable } from "../components/RowsTable";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
@@ -123,54 +123,33 @@ export function TokensSection() {
           <div className="body">
             <NewToken />
           </div>
-          {tokens.isError && (
-            <p className="body bad" role="alert">
-              {errorMessage(tokens.error)}
-            </p>
-          )}
-          {tokens.data?.length === 0 && <p className="body muted">No API tokens.</p>}
-          {tokens.data !== undefined && tokens.data.length > 0 && (
-            <Scroll label="API tokens, table">
-              <table className="table">
-                <thead>
-                  <tr>
-                    <th>purpose</th>
-                    <th>role</th>
-                    <th>created by</th>
-                    <th>created</th>
-                    <th>last used</th>
-                    <th>expires</th>
-                    <th>
-                      <span className="visually-hidden">actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {tokens.data.map((token) => (
-                    <tr key={token.id}>
-                      <td>{token.name}</td>
-                      <td>{token.role}</td>
-                      <td>{token.created_by}</td>
-                      <td>
-                        <Moment at={token.created_at} />
-                      </td>
-                      <td>
-                        <Moment at={token.last_used_at} />
-                      </td>
-                      <td>
-                        <Moment at={token.expires_at} />
-                      </td>
-                      <td>
-                        <Button onClick={() => setDeleting(token)} aria-label={`Delete token ${token.name}`}>
-                          Delete
-                        </Button>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
-          )}
+          <RowsTable
+            rows={tokens}
+            label="API tokens"
+            columns={["purpose", "role", "created by", "created", "last used", "expires"]}
+          >
+            {(token) => (
+              <tr>
+                <td>{token.name}</td>
+                <td>{token.role}</td>
+                <td>{token.created_by}</td>
+                <td>
+                  <Moment at={token.created_at} />
+                </td>
+                <td>
+                  <Moment at={token.last_used_at} />
+                </td>
+                <td>
+                  <Moment at={token.expires_at} />
+                </td>
+                <td>
+                  <Button onClick={() => setDeleting(token)} aria-label={`Delete token ${token.name}`}>
+                    Delete
+                  </Button>
+                </td>
+              </tr>
+            )}
+          </RowsTable>
         </>
       )}
       {deleting !== null && <Delete token={deleting} onClose={() => setDeleting(null)} />}

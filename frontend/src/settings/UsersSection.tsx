@@ -9,7 +9,7 @@ import { useHasRole, useMe } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
-import { Scroll } from "../components/Scroll";
+import { RowsTable } from "../components/RowsTable";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
@@ -163,34 +163,9 @@ export function UsersSection() {
           <div className="body">
             <NewUser />
           </div>
-          {users.isError && (
-            <p className="body bad" role="alert">
-              {errorMessage(users.error)}
-            </p>
-          )}
-          {users.data !== undefined && (
-            <Scroll label="Users">
-              <table className="table">
-                <thead>
-                  <tr>
-                    <th>name</th>
-                    <th>role</th>
-                    <th>state</th>
-                    <th>last signed in</th>
-                    <th>since</th>
-                    <th>
-                      <span className="visually-hidden">actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {users.data.map((user) => (
-                    <UserRow key={user.id} user={user} self={user.username === me?.username} />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
-          )}
+          <RowsTable rows={users} label="users" columns={["name", "role", "state", "last signed in", "since"]}>
+            {(user) => <UserRow user={user} self={user.username === me?.username} />}
+          </RowsTable>
         </>
       )}
     </section>
