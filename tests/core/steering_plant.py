@@ -26,7 +26,7 @@ _FAR_S = 0.03e-9
 
 
 class Flow(Struct, frozen=True):
-    """A flow of a process. hash: selects its RSS entry."""
+    """A flow of a process. hash: selects its RSS entry. unplaced: only its process's bytes are counted, as of UDP."""
 
     pid: int
     peer_port: int
@@ -34,6 +34,7 @@ class Flow(Struct, frozen=True):
     hash: int
     netdev: str = "eth0"
     protocol: str = "tcp"
+    unplaced: bool = False
 
 
 class Nic(Struct):
@@ -195,12 +196,13 @@ class Plant:
                 busy[at] += cost * flow.rx_bytes_per_s
             if nic.bond is not None or (rfs and nic.opaque):
                 queue, how = -1, ""
-            sums = summed.setdefault(flow.pid, {}).setdefault((nic.bond or nic.name, queue, how, rfs), [0, 0.0])
+            key = ("", -1, "", False) if flow.unplaced else (nic.bond or nic.name, queue, how, rfs)
+            sums = summed.setdefault(flow.pid, {}).setdefault(key, [0, 0.0])
             sums[0] += 1
             sums[1] += flow.rx_bytes_per_s
         for flow in heaviest:
             nic = self._nic(flow.netdev)
-            if nic.resetting:
+            if nic.resetting or flow.unplaced:
                 continue
             queue, how = self.queue(flow)
             known = nic.bond is None and not (nic.opaque and self._rfs(nic, queue))
@@ -293,6 +295,6 @@ def _by_port(nic: Nic) -> dict[tuple[str, str], int]:
     return found
 
 
-def spread_flows(random: Random, pids: list[int], count: int, bytes_per_s: float, **fields: str) -> list[Flow]:
+def spread_flows(random: Random, pids: list[int], count: int, bytes_per_s: float, netdev: str = "eth0") -> list[Flow]:
     """As many flows, in turn of these processes, with any hashes."""
-    return [Flow(pids[n % len(pids)], 20_000 + n, bytes_per_s, random.getrandbits(31), **fields) for n in range(count)]
+    return [Flow(pids[n % len(pids)], 20_000 + n, bytes_per_s, random.getrandbits(31), netdev) for n in range(count)]

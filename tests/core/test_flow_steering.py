@@ -16,6 +16,7 @@ from tests.core.steering_plant import Flow, Nic, Plant, Process, spread_flows
 from tests.support.views import make_netdev, make_topology
 
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable
+from coresteer_core.node.load import NetdevLoad
 from coresteer_core.node.locality import bytes_by_distance
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.node.topology import Topology
@@ -411,6 +412,38 @@ def test_rfs_that_was_on_before_is_left_alone() -> None:
     assert made.written == []
     assert "this policy did not switch it on" in decisions[-1].sentence
     assert memory.rfs.values == {}
+
+
+def udp(nics: list[Nic]) -> Plant:
+    """UDP to eight processes that may run anywhere."""
+    return plant([replace(flow, protocol="udp", unplaced=True) for flow in many(nics).flows], nics, lambda _: ANYWHERE)
+
+
+def test_udp_whose_queue_is_unknown_is_followed_by_rfs_until_it_ends() -> None:
+    made = udp([nic()])
+    before = made.settings()
+    decisions, memory = run(made)
+    assert set(made.nics[0].flow_cnt.values()) == {4096}
+    assert "per gigabit received" in decisions[-1].sentence
+    made.flows = []
+    run(made, 15, memory=memory)
+    assert made.settings() == before
+
+
+@pytest.mark.parametrize("case", ["loopback", "forwarded", "a NIC is not in scope"])
+def test_udp_that_arrives_by_no_nic_in_scope_does_not_count_for_rfs(case: str) -> None:
+    made = udp([nic()])
+    view, scope = made.view(), Scope()
+    if case == "loopback":
+        view = replace(view, load=replace(view.load, netdevs=[NetdevLoad("eth0", 0.0, 0.0, 0.0, 0.0, 0.0)]))
+    elif case == "forwarded":
+        view = replace(view, tasks=[])
+    else:
+        other = make_netdev("eth1")
+        view = replace(view, inventory=replace(view.inventory, netdevs=[*view.inventory.netdevs, other]))
+        scope = Scope(netdevs=["eth0"])
+    decision = decide(view, FlowSteering(rfs="on"), scope, FlowSteeringMemory())
+    assert decision.proposals == []
 
 
 def test_rfs_ends_with_the_traffic_and_everything_is_as_before() -> None:

@@ -223,16 +223,21 @@ def _is_restorable(view: View, key: str, original: str) -> bool:
 def _sentence(traffic: Traffic, rules: Rules, tables: Tables, rfs: RfsRound) -> str:
     many, total = len(traffic.consumers), traffic.bytes_per_s
     least = format_rate(traffic.spec.min_bytes_per_s)
-    if not many:
+    if not many and not traffic.unplaced:
         return f"No process in scope receives {least} or more."
-    near = sum(consumer.near for consumer in traffic.consumers)
-    moved = sum(consumer.moved for consumer in traffic.consumers)
-    shares = f"{100 * near / total:.0f} % → {100 * (near + moved) / total:.0f} %"
-    in_force = sum(held.missing_s is None for held in rules.held.values())
-    parts = [
-        f"{many} of {len(traffic.view.tasks)} processes receive {least} or more: {shares} of their bytes polled within "
-        f"their L2; {in_force} flow rules, {tables.moved} RSS entries moved."
-    ]
+    parts = []
+    if many:
+        near = sum(consumer.near for consumer in traffic.consumers)
+        moved = sum(consumer.moved for consumer in traffic.consumers)
+        shares = f"{100 * near / total:.0f} % → {100 * (near + moved) / total:.0f} %"
+        in_force = sum(held.missing_s is None for held in rules.held.values())
+        parts.append(
+            f"{many} of {len(traffic.view.tasks)} processes receive {least} or more: {shares} of their bytes polled "
+            f"within their L2; {in_force} flow rules, {tables.moved} RSS entries moved."
+        )
+    if traffic.unplaced:
+        rate = format_rate(sum(per_s for _, per_s in traffic.unplaced))
+        parts.append(f"{rate} more arrive over sockets whose queue is unknown, as of UDP: only RFS serves them.")
     return " ".join([*parts, rfs.sentence]).strip()
 
 

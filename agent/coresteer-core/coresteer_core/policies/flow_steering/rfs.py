@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.policies.flow_steering.memory import RfsMemory
-from coresteer_core.policies.flow_steering.traffic import Traffic
+from coresteer_core.policies.flow_steering.traffic import NEAR, Traffic
 
 ENTRIES_KEY = "kernel/rps_sock_flow_entries"
 _COUNT = "rps_flow_cnt"
@@ -124,8 +124,24 @@ def _restored(was: RfsMemory, present: dict[str, str], after: RfsMemory, why: st
 def _saving(traffic: Traffic) -> Saving:
     """Return what RFS saves for the processes that receive much; their protocol work moves to their own CPU."""
     sums = [consumer.without_rfs for consumer in traffic.consumers]
-    total, near, by_distance = (sum(column) for column in zip((0.0, 0.0, 0.0), *sums, strict=True))
+    total, near, by_distance = (sum(column) for column in zip((0.0, 0.0, 0.0), *sums, _unplaced(traffic), strict=True))
     return Saving(total, near, traffic.costs.distance_ns(by_distance, 1.0), traffic.costs.rfs_ns(total - near))
+
+
+def _unplaced(traffic: Traffic) -> tuple[float, float, float]:
+    """Return bytes/s of which the queue is unknown, those near their process, and the sum of bytes/s × distance.
+
+    The NICs' hash is taken to spread them evenly over all queues.
+    """
+    cpus = [cpu for name, at in traffic.queues.items() if name in traffic.receiving for cpu in at.values()]
+    total = near = by_distance = 0.0
+    for cpu, per_s in traffic.unplaced:
+        if cpus and cpu < traffic.distances.cpu_count:
+            row = [traffic.distances.rows[cpu][at] for at in cpus]
+            total += per_s
+            near += per_s * sum(distance <= NEAR for distance in row) / len(row)
+            by_distance += per_s * sum(row) / len(row)
+    return total, near, by_distance
 
 
 def _is_unknown(traffic: Traffic) -> bool:

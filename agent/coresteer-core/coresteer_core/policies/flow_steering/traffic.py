@@ -134,7 +134,8 @@ class Traffic:
     """The processes in scope that receive much, and the queues by which they receive.
 
     queues: by netdev in scope, the CPU that polls each of its receive queues, by their numbers; those whose CPU is not
-    known are missing. bytes_per_s: what the processes receive; receiving: by which netdevs.
+    known are missing. bytes_per_s: what the processes receive; receiving: by which netdevs. unplaced: CPU and bytes/s
+    of processes that receive much over sockets whose queue is unknown, as of UDP.
     """
 
     def __init__(self, view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> None:
@@ -158,23 +159,45 @@ class Traffic:
         held = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         self.consumers: list[Consumer] = []
         self.settled: dict[int, SettledConsumer] = {}
+        unplaced: list[tuple[int, float]] = []
         for task in view.tasks:
-            per_s = 0.0
+            per_s = unknown = 0.0
             for each in task.rx_placements:
                 if each.cpu is not None:
                     bytes_at[each.cpu] += each.rx_bytes_per_s
                 if each.netdev in self.netdevs:
                     per_s += each.rx_bytes_per_s
+                elif not each.netdev:
+                    unknown += each.rx_bytes_per_s
+            if unknown >= max(spec.min_bytes_per_s, 1.0) and in_scope(scope, task.name, task.cgroup):
+                unplaced.append((task.cpu, unknown))
             least = max(spec.min_bytes_per_s * (_HELD_RATE if (task.pid, task.started_ticks) in held else 1.0), 1.0)
             if per_s >= least and in_scope(scope, task.name, task.cgroup):
                 self.consumers.append(self._consumer(task, per_s, memory.consumers.get(task.pid)))
         self.receiving = {
             each.netdev for consumer in self.consumers for each in consumer.task.rx_placements if each.rx_bytes_per_s
         }
+        self.unplaced = self._over_nics(unplaced) if unplaced else []
         self.bytes_per_s = sum(consumer.rx_bytes_per_s for consumer in self.consumers)
         self.room = CpuRoom(view, self.usable, spec.max_load, bytes_at)
         self.costs = _costs(view)
         self.least_flow = spec.min_bytes_per_s * _HEAVY_SHARE
+
+    def _over_nics(self, unplaced: list[tuple[int, float]]) -> list[tuple[int, float]]:
+        """Return what arrives by NICs of this traffic, at most what these receive in addition to what is placed.
+
+        Empty where a NIC is not in scope. Adds the NICs to those that receive.
+        """
+        nics = {netdev.name for netdev in self.view.inventory.active_nics()}
+        received = sum(load.rx_bytes_per_s for load in self.view.load.netdevs if load.name in nics)
+        placed = sum(
+            each.rx_bytes_per_s for task in self.view.tasks for each in task.rx_placements if each.netdev in nics
+        )
+        share = min(1.0, (received - placed) / sum(per_s for _, per_s in unplaced))
+        if share <= 0 or not nics <= self.netdevs.keys():
+            return []
+        self.receiving |= nics
+        return [(cpu, share * per_s) for cpu, per_s in unplaced]
 
     def polled_on(self, flow: HeavyFlow) -> int | None:
         """Return the CPU that polls a flow's queue; None where unknown, or where the machine has no such CPU."""
