@@ -76,7 +76,6 @@ class Broker:
         """Close the connection."""
         tasks, self._tasks = self._tasks, []
         await cancel([*tasks, *self._answering])
-        await self._client.close()
 
     @property
     def is_configured(self) -> bool:
@@ -166,17 +165,18 @@ class Broker:
             ping_interval=_PING_S,
             pending_size=0,  # what was sent while there is no connection must not arrive later
         )
-        unpack = msgspec.msgpack.Decoder(functools.reduce(operator.or_, self._handlers))
-        await self._client.subscribe(
-            self._subject(self._membership.id),
-            cb=functools.partial(self._receive, unpack),
-            pending_bytes_limit=_MAX_UNREAD_BYTES,
-        )
         writer = asyncio.create_task(self._write())
         try:
+            unpack = msgspec.msgpack.Decoder(functools.reduce(operator.or_, self._handlers))
+            await self._client.subscribe(
+                self._subject(self._membership.id),
+                cb=functools.partial(self._receive, unpack),
+                pending_bytes_limit=_MAX_UNREAD_BYTES,
+            )
             await closed.wait()
         finally:
             await cancel([writer])
+            await self._client.close()
 
     async def _write(self) -> None:
         """Pass messages on to the client, which buffers them."""
