@@ -49,6 +49,7 @@ from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.context import GatewayContext
 from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.keys import KeyRotation
+from coresteer.gateway.present import show_forwarded
 from coresteer.gateway.recorder import Recorder
 from coresteer.health import VERSION, Readiness
 from coresteer.health import router as health_router
@@ -66,6 +67,7 @@ from coresteer.policies.rollout_guardrails import GuardrailWatch
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
+from coresteer.presence.forwarding import Forwarding
 from coresteer.presence.interest import Interest
 from coresteer.presence.locations import Locations
 from coresteer.presence.registry import NodeRegistry
@@ -136,6 +138,9 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     )
     remote.serve(connections, presence.follow)
     app.state.interest = interest = Interest(connections, registry)
+    app.state.forwarding = Forwarding(
+        broker, membership, locations=locations, connections=connections, registry=registry, interest=interest
+    )
 
     def skew_ms(node_id: int) -> float | None:
         return registry.get(node_id).clock_skew_ms
@@ -202,6 +207,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         connections=connections,
         registry=registry,
         interest=interest,
+        forwarding=app.state.forwarding,
         recorder=Recorder(database, bus),
         quotas=quotas,
         ingest=ingest,
@@ -215,6 +221,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         record_change_report=partial(change_reports.record_report, app.state.changes),
         state_queries=BatchLoader(partial(change_reports.state_queries, database)),
     )
+    app.state.forwarding.show = partial(show_forwarded, app.state.agents)
 
 
 async def _start_features(app: FastAPI) -> None:
@@ -236,6 +243,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.guardrail_watch.start()
     app.state.live.start()
     app.state.interest.start()
+    app.state.forwarding.start()
     app.state.membership.start()
     app.state.broker.start()
     app.state.listener.start()
@@ -252,6 +260,7 @@ async def _stop_features(app: FastAPI) -> None:
     if app.state.audit_export is not None:
         await app.state.audit_export.stop()
     await app.state.simulated_fleet.stop()
+    await app.state.forwarding.stop()
     await app.state.interest.stop()
     await app.state.live.stop()
     await app.state.simulations.stop()

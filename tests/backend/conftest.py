@@ -14,11 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
+import pytest
 import pytest_asyncio
 import requests
 from fastapi import FastAPI
 from psycopg import sql
-from tests.support.polling import PATIENCE_S
+from tests.support.nats import NatsServer
+from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.app import create_app
 from coresteer.auth import repository, service
@@ -213,3 +215,35 @@ async def backend(database_url: str) -> AsyncIterator[Backend]:
     """The module's backend on the module's database."""
     async with running_backend(database_url) as backend:
         yield backend
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def nats_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsServer]:
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@dataclass
+class Pair:
+    """Two backends; tests connect their agents to the second one, and ask the first one."""
+
+    first: Backend
+    second: Backend
+    nats: NatsServer
+
+    async def until_connected(self) -> None:
+        await poll_async(lambda: all(each.app.state.broker.is_connected for each in (self.first, self.second)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def nats_pair(database_url: str, nats_server: NatsServer) -> AsyncIterator[Pair]:
+    async with contextlib.AsyncExitStack() as stack:
+        first, second = [
+            await stack.enter_async_context(running_backend(database_url, nats_url=nats_server.url)) for _ in "12"
+        ]
+        await poll_async(lambda: first.app.state.membership.others and second.app.state.membership.others)
+        found = Pair(first, second, nats_server)
+        await found.until_connected()
+        yield found

@@ -2,17 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import msgspec
 import nats
 import pytest
-import pytest_asyncio
-from tests.backend.conftest import Backend, running_backend
+from tests.backend.conftest import Backend, Pair
 from tests.backend.policy_node import policy_node
-from tests.support.nats import PASSWORD, NatsServer
+from tests.support.nats import PASSWORD
 from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.errors import NodeDisconnected
@@ -23,46 +19,14 @@ from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.protocol import Apply, EndExperiment, NewKey, decode_to_agent
 
 
-@pytest.fixture(scope="module")
-def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@dataclass
-class Pair:
-    """Two backends; tests connect their agents to the second one, and ask the first one."""
-
-    first: Backend
-    second: Backend
-    nats: NatsServer
-
-    async def until_connected(self) -> None:
-        await poll_async(lambda: all(each.app.state.broker.is_connected for each in (self.first, self.second)))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def pair(database_url: str, nats_server: NatsServer) -> AsyncIterator[Pair]:
-    async with AsyncExitStack() as stack:
-        first, second = [
-            await stack.enter_async_context(running_backend(database_url, nats_url=nats_server.url)) for _ in "12"
-        ]
-        await poll_async(lambda: first.app.state.membership.others and second.app.state.membership.others)
-        found = Pair(first, second, nats_server)
-        await found.until_connected()
-        yield found
-
-
 async def _until_known(backend: Backend, node_id: int) -> None:
     await poll_async(lambda: backend.app.state.registry.is_connected(node_id))
 
 
-async def test_a_change_is_applied_by_an_agent_of_another_backend(pair: Pair) -> None:
-    async with asyncio.timeout(PATIENCE_S), policy_node(pair.second) as node:
-        await _until_known(pair.first, node.agent.node_id)
-        operator = await pair.first.client("operator")
+async def test_a_change_is_applied_by_an_agent_of_another_backend(nats_pair: Pair) -> None:
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
+        await _until_known(nats_pair.first, node.agent.node_id)
+        operator = await nats_pair.first.client("operator")
         plan = {
             "actions": [{"key": f"irq/{node.irqs[0]}/affinity", "was": str(node.hot_cpu), "becomes": "1", "reason": ""}]
         }
@@ -80,35 +44,37 @@ async def test_a_change_is_applied_by_an_agent_of_another_backend(pair: Pair) ->
         await poll_async(is_unconfirmed)
 
 
-async def test_a_command_to_a_connection_of_the_past_is_refused_and_sent_once_to_the_present_one(pair: Pair) -> None:
+async def test_a_command_to_a_connection_of_the_past_is_refused_and_sent_once_to_the_present_one(
+    nats_pair: Pair,
+) -> None:
     command = EndExperiment(7)
-    async with asyncio.timeout(PATIENCE_S), policy_node(pair.second) as node:
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
         node_id = node.agent.node_id
-        await _until_known(pair.first, node_id)
-        locations: Locations = pair.first.app.state.presence._locations
+        await _until_known(nats_pair.first, node_id)
+        locations: Locations = nats_pair.first.app.state.presence._locations
         present = locations.elsewhere(node_id)
         assert present is not None
-        assert not await pair.first.app.state.remote.send(replace_epoch(present, -1), command)
+        assert not await nats_pair.first.app.state.remote.send(replace_epoch(present, -1), command)
         locations._by_node[node_id] = replace_epoch(present, -1)
-        pair.first.app.state.presence._position = 0
-        await pair.first.app.state.connections.send(node_id, command)
+        nats_pair.first.app.state.presence._position = 0
+        await nats_pair.first.app.state.connections.send(node_id, command)
         while decode_to_agent(await node.agent.receive()) != command:
             pass
         locations._by_node[node_id] = replace_epoch(present, 1)  # of an agent that is connecting, as the table says
         with pytest.raises(NodeDisconnected):
-            await pair.first.app.state.connections.send(node_id, command)
+            await nats_pair.first.app.state.connections.send(node_id, command)
 
 
 def replace_epoch(location: Location, by: int) -> Location:
     return Location(location.node_id, location.epoch + by, location.replica_id)
 
 
-async def test_without_nats_commands_are_refused_with_the_reason_until_it_is_back(pair: Pair) -> None:
-    async with asyncio.timeout(PATIENCE_S), policy_node(pair.second) as node:
-        await _until_known(pair.first, node.agent.node_id)
-        pair.nats.kill()
-        await poll_async(lambda: not pair.first.app.state.broker.is_connected)
-        operator = await pair.first.client("operator")
+async def test_without_nats_commands_are_refused_with_the_reason_until_it_is_back(nats_pair: Pair) -> None:
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
+        await _until_known(nats_pair.first, node.agent.node_id)
+        nats_pair.nats.kill()
+        await poll_async(lambda: not nats_pair.first.app.state.broker.is_connected)
+        operator = await nats_pair.first.client("operator")
         plan = {
             "actions": [{"key": f"irq/{node.irqs[0]}/affinity", "was": str(node.hot_cpu), "becomes": "1", "reason": ""}]
         }
@@ -118,8 +84,8 @@ async def test_without_nats_commands_are_refused_with_the_reason_until_it_is_bac
         ready, health = await operator.get("/readyz"), (await operator.get("/api/health")).json()
         assert (ready.status_code, ready.json()["status"], health["status"]) == (200, "ready", "degraded")
         assert [reason["what"] for reason in health["reasons"]] == ["nats"] and PASSWORD not in str(health)
-        pair.nats.start()
-        await pair.until_connected()
+        nats_pair.nats.start()
+        await nats_pair.until_connected()
         assert (await operator.get("/api/health")).json()["status"] == "ok"
         assert (await operator.post(f"{node.path}/changes", {"plan": plan})).status_code == 201
 
@@ -136,16 +102,16 @@ async def test_without_nats_commands_are_refused_with_the_reason_until_it_is_bac
     ],
 )
 async def test_messages_that_are_malformed_or_of_no_backend_are_refused_and_logged(
-    pair: Pair, body: bytes, complaint: str, caplog: pytest.LogCaptureFixture
+    nats_pair: Pair, body: bytes, complaint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    membership = pair.second.app.state.membership
-    async with asyncio.timeout(PATIENCE_S), policy_node(pair.second) as node:
-        epoch = pair.second.app.state.connections.get(node.agent.node_id).epoch
+    membership = nats_pair.second.app.state.membership
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
+        epoch = nats_pair.second.app.state.connections.get(node.agent.node_id).epoch
         if body == b"KEY":
             forged = msgspec.to_builtins(Send(node.agent.node_id, epoch, EndExperiment(7)))
             forged["message"] = msgspec.to_builtins(NewKey("k" * 40))
-            body = msgspec.msgpack.encode((pair.first.app.state.membership.id, msgspec.msgpack.encode(forged)))
-        stranger = await nats.connect(pair.nats.url)
+            body = msgspec.msgpack.encode((nats_pair.first.app.state.membership.id, msgspec.msgpack.encode(forged)))
+        stranger = await nats.connect(nats_pair.nats.url)
         with caplog.at_level(logging.WARNING, "coresteer.replicas"):
             await stranger.publish(f"coresteer.{membership.installation}.{membership.id}", body)
             await poll_async(lambda: complaint in caplog.text)
@@ -153,8 +119,8 @@ async def test_messages_that_are_malformed_or_of_no_backend_are_refused_and_logg
         assert PASSWORD not in caplog.text
 
 
-async def test_a_backend_that_does_not_listen_is_named_at_once(pair: Pair) -> None:
-    sender: broker.Broker = pair.first.app.state.broker
+async def test_a_backend_that_does_not_listen_is_named_at_once(nats_pair: Pair) -> None:
+    sender: broker.Broker = nats_pair.first.app.state.broker
     with pytest.raises(broker.Undelivered):
         await sender.request(999, Send(1, 1, EndExperiment(7)), Send)
     assert sender.publish(999, Send(1, 1, EndExperiment(7)))

@@ -1,6 +1,7 @@
 """A NATS server of this machine's own, which a test may kill and start again."""
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -31,6 +32,14 @@ class NatsServer:
         )
         path = self.folder / f"nats-server_{self._process.pid}.ports"
         self.port = int(json.loads(poll(lambda: path.read_text() if path.exists() else ""))["nats"][0].split(":")[-1])
+
+    def pause(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         if self._process is not None:

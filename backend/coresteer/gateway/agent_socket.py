@@ -11,11 +11,11 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.background import cancel
-from coresteer.bus import InventoryEvent, PoliciesEvent
 from coresteer.errors import is_database_unavailable
 from coresteer.gateway.clock_correction import corrected, correction_of, is_wrong
 from coresteer.gateway.context import GatewayContext
 from coresteer.gateway.keys import NOTE_EVERY_S
+from coresteer.gateway.present import FORWARDED, is_present, show
 from coresteer.gateway.presented_key import PresentedKey, Refused
 from coresteer.gateway.reports import may_store, store_report
 from coresteer.gateway.throttle import Throttle
@@ -74,7 +74,6 @@ _SEND_TIMEOUT_S = 10.0
 _HELLO_TIMEOUT_S = 10.0
 _MAX_QUEUED = 256
 _MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has at most 125 bytes, two of them the code
-_LIVE_WITHIN_MS = 15_000
 _INTERNAL_ERROR = 1011
 _SHUTTING_DOWN = 1001
 
@@ -207,6 +206,7 @@ class _AgentConnection:
         try:
             s.quotas.resume(Peer("node", identity.node_id))
             state.connected, state.interval_s, state.epoch = True, hello.interval_s, epoch
+            state.sends_columns = self.sends_columns
             self._correction_ms = state.clock_correction_ms = correction_of(hello.time_ms, now_ms())
             if may_store(s, identity.node_id, encode(hello)):
                 s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
@@ -328,27 +328,18 @@ class _AgentConnection:
         self, node_id: int, state: NodeState, buffer: SampleBuffer, message: ToBackend, frame: bytes
     ) -> None:
         match message:
-            case SummaryMessage(summary):
-                if self._is_present(state, summary.time_ms):
-                    state.add_summary(summary)
-                    self._services.runner.handle_summary(node_id, summary)
             case ColumnsMessage():
                 await self._ingest_block(state, buffer, message)
             case RatesMessage(rates):
-                self._ingest(node_id, state, buffer, rates, len(frame))
+                self._ingest(buffer, rates, len(frame))
             case Clock() | KeyStored():
                 self._handle_reply(state, message)
-            case TasksMessage(_, tasks):
-                state.tasks = tasks
-                self._services.bus.deliver(InventoryEvent(node_id))
+            case SummaryMessage() | TasksMessage():
+                pass
             case FlowsMessage():
-                state.flows = message
                 self._services.snapshots.add_flows(node_id, message)
-                self._services.bus.deliver(PoliciesEvent(node_id))
             case ClassesMessage():
-                state.add_classes(message)
                 self._services.class_reports.add_report(node_id, message)
-                self._services.live.publish_classes(node_id, message)
             case ExperimentMessage(measured=None):
                 self._services.runner.handle_message(node_id, message)
             case InventoryMessage(inventory):
@@ -356,6 +347,9 @@ class _AgentConnection:
                 await store_report(self._services, node_id, message, frame)
             case _:
                 await store_report(self._services, node_id, message, frame)
+        show(self._services, node_id, state, message, len(frame))
+        if isinstance(message, FORWARDED) and self._services.forwarding.is_followed(node_id):
+            self._services.forwarding.forward(node_id, self.epoch, encode(message) if self._correction_ms else frame)
 
     def _handle_reply(self, state: NodeState, reply: Clock | KeyStored) -> None:
         if isinstance(reply, Clock):
@@ -367,18 +361,13 @@ class _AgentConnection:
             self._key.watch(self._offered)
             self._note_key_use()
 
-    def _ingest(self, node_id: int, state: NodeState, buffer: SampleBuffer, rates: Rates, size: int) -> None:
-        """Handle a sample: for the present only if the agent sends blocks, else also to be stored."""
+    def _ingest(self, buffer: SampleBuffer, rates: Rates, size: int) -> None:
+        """Take a sample to be stored; of an agent that sends blocks, it is for the present only."""
         if self.sends_columns:
             self._services.ingest.add_live(buffer, rates, size)
         else:
             self._advance(rates.seq, rates.seq)
             self._services.ingest.add(buffer, rates, size)
-        if self._is_present(state, rates.time_ms):
-            state.add_rates(rates, size)
-            self._services.live.publish_rates(node_id, rates)
-            if not self.sends_columns and (summary := state.latest_summary()) is not None:
-                self._services.runner.handle_summary(node_id, summary)
 
     async def _ingest_block(self, state: NodeState, buffer: SampleBuffer, message: ColumnsMessage) -> None:
         first, last = message.first_seq, message.last_seq
@@ -393,19 +382,13 @@ class _AgentConnection:
             await asyncio.sleep(pause_s)
         self._advance(first, last)
         self._services.ingest.add(buffer, block, block.size)
-        if self._is_present(state, block.end_ms):
+        if is_present(state, block.end_ms):
             state.add_block(block)
 
     def _advance(self, first: int, last: int) -> None:
         if first > self._expected_seq:
             self._log_once("The connection of %s skipped samples %d to %d.", self._name, self._expected_seq, first - 1)
         self._last_seq, self._expected_seq = last, max(self._expected_seq, last + 1)
-
-    @staticmethod
-    def _is_present(state: NodeState, time_ms: int) -> bool:
-        """Return whether what the node measured then is for the present: resent samples are for the history only."""
-        age_ms = now_ms() + (state.clock_skew_ms or 0) - time_ms
-        return age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s
 
     async def _write(self) -> None:
         """Send queued messages and pings, and close the connection of a peer that is silent or does not read."""

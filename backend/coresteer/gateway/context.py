@@ -16,6 +16,7 @@ from coresteer.nodes import repository
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
+from coresteer.presence.forwarding import Forwarding
 from coresteer.presence.interest import Interest
 from coresteer.presence.locations import Announcement
 from coresteer.presence.registry import NodeRegistry
@@ -45,6 +46,7 @@ class GatewayContext:
     connections: Connections
     registry: NodeRegistry
     interest: Interest
+    forwarding: Forwarding
     recorder: Recorder
     quotas: Quotas
     ingest: Ingest

@@ -198,6 +198,7 @@ class LiveHub:
     async def _publish_fleet(self) -> None:
         if not any(browser.subscription.fleet for browser in self._browsers):
             return
+        self._interest.need_fleet()
         frame = await self._fleet_frame()
         for browser in self._browsers:
             if browser.subscription.fleet:

@@ -48,7 +48,7 @@ async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list
             continue
         view = views[node_id]
         state = context.registry.get(node_id)
-        elsewhere = context.connections.elsewhere(node_id)
+        elsewhere = context.connections.unreachable(node_id)
         evaluation, error = None, _unavailable(view, state, elsewhere, attributes[node_id].name)
         if view is not None:
             try:

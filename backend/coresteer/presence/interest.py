@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from coresteer.background import cancel, repeat
@@ -25,7 +26,10 @@ class Interest:
     def __init__(self, connections: Connections, registry: NodeRegistry) -> None:
         self._connections = connections
         self._registry = registry
+        self.on_need: Callable[[], None] = lambda: None
+        """Called when interest in a node begins that is not connected to this backend."""
         self._until: dict[int, float] = {}
+        self._fleet_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -41,6 +45,19 @@ class Interest:
         """Return whether every sample of the node is needed now; the gateway sends a new connection a Watch then."""
         return node_id in self._until
 
+    def node_ids(self) -> Collection[int]:
+        """Return the nodes of which every sample is needed now."""
+        return self._until.keys()
+
+    def need_fleet(self) -> None:
+        """Express interest in the summaries of all nodes for the next 15 s."""
+        self._fleet_until = time.monotonic() + INTEREST_S
+
+    @property
+    def is_fleet_needed(self) -> bool:
+        """Return whether the summaries of all nodes are needed now."""
+        return time.monotonic() < self._fleet_until
+
     def need(self, node_id: int) -> None:
         """Express interest in a node for the next 15 s."""
         is_new = node_id not in self._until
@@ -53,9 +70,10 @@ class Interest:
 
         Returns at once for a node that is not connected, and for one whose agent sends every sample anyway.
         """
-        state, peer = self._registry.get(node_id), self._connections.get(node_id)
+        peer = self._connections.reach(node_id)
         if peer is None or not peer.sends_columns:
             return
+        state = self._registry.get_or_create(node_id)
         was_needed = self.is_needed(node_id) and state.rates is not None
         self.need(node_id)
         if was_needed:
@@ -67,7 +85,9 @@ class Interest:
 
     def _tell(self, node_id: int, *, full: bool) -> None:
         peer = self._connections.get(node_id)
-        if peer is not None and peer.sends_columns:
+        if peer is None:
+            self.on_need()
+        elif peer.sends_columns:
             peer.post(Watch(full))
 
     async def _end_expired(self) -> None:

@@ -33,7 +33,8 @@ MAX_POLICIES = 16
 class NodeState:
     """In-memory state of one node since the backend started. Times are monotonic seconds.
 
-    connected: to this backend. epoch: of its agent's latest connection here.
+    connected: to this backend. epoch: of its agent's latest connection here, or elsewhere while it is needed here.
+    sends_columns: its agent sends blocks, and so summaries.
     physical: names of its network devices that are hardware. rates, recent: its newest interval and those of the last
     ROUND_PERIOD_S; of an agent that sends blocks only while there is interest in them. block: its newest block.
     seen_at: when the last interval or summary arrived. arrived: is set when the next interval arrives. classes: latest
@@ -43,6 +44,7 @@ class NodeState:
 
     connected: bool = False
     epoch: int = 0
+    sends_columns: bool = False
     interval_s: float = 1.0
     rates: Rates | None = None
     recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
@@ -153,6 +155,11 @@ class NodeRegistry:
     def get_or_create(self, node_id: int) -> NodeState:
         """Return the node's state for modification, created if necessary."""
         return self._states.setdefault(node_id, NodeState())
+
+    def renew(self, node_id: int, epoch: int) -> NodeState:
+        """Return an empty state for another connection of a node; who waits for its next interval goes on waiting."""
+        state = self._states[node_id] = NodeState(epoch=epoch, arrived=self.get(node_id).arrived)
+        return state
 
     def remove(self, node_id: int) -> None:
         """Remove the state of a deleted node."""

@@ -136,7 +136,8 @@ class Presence:
         own_id = self._membership.id
         for location in news:
             if location.replica_id not in (None, own_id):
-                self._registry.remove(location.node_id)  # its figures are those of another time
+                if self._registry.get(location.node_id).epoch < location.epoch:
+                    self._registry.remove(location.node_id)  # its figures are those of another time
                 peer = self._connections.get(location.node_id)
                 if peer is not None and peer.epoch < location.epoch:
                     name = self._membership.name_of(location.replica_id)

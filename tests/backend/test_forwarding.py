@@ -1,0 +1,159 @@
+"""Live samples of nodes that are connected to another backend: sent while somebody needs them, and not otherwise."""
+
+import asyncio
+import json
+import logging
+import time
+
+import msgspec
+import pytest
+from tests.backend.conftest import Backend, Pair
+from tests.backend.fake_agent import FakeAgent, enrolled, rates, tell
+from tests.backend.policy_node import asked, policy_node
+from tests.backend.test_live import browser, subscribe, until
+from tests.support.polling import PATIENCE_S, poll_async
+
+from coresteer.presence.forwarding import Forwarded, Forwarding, Need
+from coresteer_core.node.summary import summarize
+from coresteer_core.protocol import COLUMNS, NewKey, SummaryMessage, Watch, decode_to_agent
+
+
+class Published:
+    """What a backend sends the others."""
+
+    def __init__(self, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.messages: list[msgspec.Struct] = []
+        broker = backend.app.state.broker
+        publish = broker.publish
+
+        def spy(replica_id: int, message: msgspec.Struct) -> bool:
+            self.messages.append(message)
+            return bool(publish(replica_id, message))
+
+        monkeypatch.setattr(broker, "publish", spy)
+
+    def of(self, node_id: int) -> list[msgspec.Struct]:
+        return [each for each in self.messages if getattr(each, "node_id", None) == node_id]
+
+
+async def _until_known(backend: Backend, agent: FakeAgent) -> None:
+    await poll_async(lambda: backend.app.state.registry.is_connected(agent.node_id))
+
+
+async def test_a_page_shows_the_samples_of_a_node_of_another_backend_while_it_is_open(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = nats_pair.first, nats_pair.second
+    sent = Published(second, monkeypatch)
+    forwarding: Forwarding = second.app.state.forwarding
+    agent = await enrolled(second.database, second.url, "seen-elsewhere")
+    async with asyncio.timeout(PATIENCE_S):
+        await agent.connect()
+        await agent.greet(features=[COLUMNS])
+        await agent.say(SummaryMessage(summarize(rates(1), None)))
+        await tell(second.app.state.bus, agent)
+        assert sent.of(agent.node_id) == [], "nobody looks at it"
+        await _until_known(first, agent)
+        async with browser(first) as page:
+            await subscribe(page, first, agent.node_id)
+            while decode_to_agent(await agent.receive()) != Watch(full=True):
+                pass
+            await poll_async(lambda: first.app.state.registry.get(agent.node_id).epoch)
+            await agent.send_rates([sample := rates(2)])
+            header, columns = await until(page, lambda frame: frame[0]["type"] == "rates")
+            assert (header["node_id"], header["seq"]) == (agent.node_id, 2)
+            assert columns["busy"].tobytes() == sample.shares["busy"]
+            assert forwarding.is_followed(agent.node_id)
+        first.app.state.interest._until.clear()  # 15 s later
+        await poll_async(lambda: not forwarding.is_followed(agent.node_id))
+        await poll_async(lambda: first.app.state.registry.get(agent.node_id).rates is None)
+        before = len(sent.of(agent.node_id))
+        await agent.send_rates([rates(3)])
+        await tell(second.app.state.bus, agent)
+        assert len(sent.of(agent.node_id)) == before
+        await agent.websocket.close()
+
+
+async def test_the_fleet_has_figures_of_all_backends_while_it_is_shown(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = Published(nats_pair.second, monkeypatch)
+    agent = await enrolled(nats_pair.second.database, nats_pair.second.url, "in-the-fleet-elsewhere")
+    async with asyncio.timeout(PATIENCE_S), agent:
+        await _until_known(nats_pair.first, agent)
+        await agent.send_rates([rates(1)])
+        await tell(nats_pair.second.app.state.bus, agent)
+        assert sent.messages == []
+        async with browser(nats_pair.first) as page:
+            await page.send(json.dumps({"fleet": True}))
+            seq = 1
+
+            async def has_figures() -> bool:
+                nonlocal seq
+                seq += 1
+                await agent.send_rates([rates(seq)])
+                return nats_pair.first.app.state.registry.get(agent.node_id).latest_figures() is not None
+
+            await poll_async(has_figures, interval_s=0.2)
+        assert sent.of(agent.node_id) == [], "summaries only"
+
+
+async def test_a_policy_is_previewed_on_a_node_of_another_backend(nats_pair: Pair) -> None:
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
+        start = time.time_ns() // 1_000_000 - 3000
+        await node.show([node.hot(seq, start + 1000 * seq) for seq in (1, 2)])
+        await _until_known(nats_pair.first, node.agent)
+        operator = await nats_pair.first.client("operator")
+        preview = {"body": node.body(), "node_ids": [node.agent.node_id]}
+        (found,) = await asked(operator, "/api/policies/preview", preview)
+        assert found["error"] is None and found["evaluation"]["actions"], "its load is known"
+
+
+async def test_the_lease_of_a_backend_that_was_killed_ends(nats_pair: Pair) -> None:
+    forwarding: Forwarding = nats_pair.second.app.state.forwarding
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
+        await forwarding._lease(999, Need({node.agent.node_id: (0, False)}, fleet=False))
+        assert forwarding.is_followed(node.agent.node_id)
+        forwarding._end_lapsed(time.monotonic() + 14)
+        assert forwarding.is_followed(node.agent.node_id)
+        forwarding._end_lapsed(time.monotonic() + 15)
+        assert not forwarding.is_followed(node.agent.node_id)
+
+
+async def test_forwarded_messages_that_an_agent_may_not_send_are_refused_and_logged(
+    nats_pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = nats_pair.first, nats_pair.second
+    async with asyncio.timeout(PATIENCE_S), policy_node(second) as node:
+        node_id = node.agent.node_id
+        await _until_known(first, node.agent)
+        first.app.state.interest.need(node_id)
+        await poll_async(lambda: node_id in first.app.state.forwarding._following)
+        epoch = first.app.state.registry.get(node_id).epoch
+        frames = [b"\xc1", msgspec.msgpack.encode(NewKey("k" * 40)), msgspec.msgpack.encode({"type": "topology"})]
+        with caplog.at_level(logging.WARNING, "coresteer.presence"):
+            for frame in frames:
+                second.app.state.broker.publish(first.app.state.membership.id, Forwarded(node_id, epoch, frame))
+            await poll_async(lambda: caplog.text.count("was refused") == len(frames))
+
+
+async def test_a_nats_server_that_does_not_read_stops_no_agent(
+    nats_pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = nats_pair.first, nats_pair.second
+    async with asyncio.timeout(PATIENCE_S), policy_node(second) as node:
+        await _until_known(first, node.agent)
+        first.app.state.interest.need(node.agent.node_id)
+        await poll_async(lambda: second.app.state.forwarding.is_followed(node.agent.node_id))
+        nats_pair.nats.pause()
+        try:
+            with caplog.at_level(logging.WARNING, "coresteer.replicas"):
+                frame = bytes(500_000)
+                for _ in range(50):
+                    second.app.state.forwarding.forward(node.agent.node_id, 0, frame)
+                    await asyncio.sleep(0)
+                await node.tell()  # the agent is still heard
+                assert "reads too slowly" in caplog.text
+        finally:
+            nats_pair.nats.resume()
+        await nats_pair.until_connected()
