@@ -33,7 +33,7 @@ from coresteer.classes.endpoints import router as classes_router
 from coresteer.classes.store import ClassReportStore
 from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
-from coresteer.db import Database
+from coresteer.db import VERSION, Database
 from coresteer.experiments import repository as experiments
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.endpoints import router as experiments_router
@@ -51,7 +51,7 @@ from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.keys import KeyRotation
 from coresteer.gateway.present import show_forwarded
 from coresteer.gateway.recorder import Recorder
-from coresteer.health import VERSION, Readiness
+from coresteer.health import Readiness
 from coresteer.health import router as health_router
 from coresteer.http_guards import RequestGuards
 from coresteer.live.hub import LiveHub

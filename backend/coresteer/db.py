@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, LiteralString
 
@@ -29,6 +30,10 @@ from coresteer.errors import DeposedError, is_disk_full
 
 log = logging.getLogger("coresteer.db")
 
+VERSION = metadata.version("coresteer")
+"""The release of this program."""
+OLDEST_BACKEND = "0.1.0"
+"""The oldest release whose backends work on this program's schema: the previous one. `migrate` notes it there."""
 MIN_SERVER_VERSION = 15
 TIMEOUT_S = 3
 """Seconds a request waits for a connection before it gets 503."""
@@ -43,6 +48,8 @@ _CONNECT: dict[str, str | int] = {
     "tcp_user_timeout": 10_000,
 }
 _DISK_FULL_S = 60.0
+_NOTE = "SELECT obj_description(to_regclass('alembic_version'), 'pg_class')"
+"""A comment on the table of the schema's version: OLDEST_BACKEND of the program that migrated last."""
 _MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter migrate at a time
 
 
@@ -52,10 +59,15 @@ class UnsupportedServerError(Exception):
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """An answer of the database server. clock_offset_s: its clock minus ours. schema: its version, None without one."""
+    """An answer of the database server.
+
+    clock_offset_s: its clock minus ours. schema: its version, None without one. oldest_backend: the oldest release
+    whose backends work with it, None if it does not say.
+    """
 
     clock_offset_s: float
     schema: str | None
+    oldest_backend: str | None
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,17 @@ class Base(DeclarativeBase):
             "pk": "%(table_name)s_pkey",
         }
     )
+
+
+def works_with(schema: str | None, oldest_backend: str | None, newest: str | None) -> bool:
+    """Return whether this program works with a schema: its own (newest), or a newer one that admits its release."""
+    if schema is None or newest is None or schema <= newest:
+        return schema == newest
+    return oldest_backend is not None and _numbers(VERSION) >= _numbers(oldest_backend)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 class Database:
@@ -181,9 +204,10 @@ class Database:
                 now_s, versions = (await connection.execute(clock)).one()
                 offset_s = now_s - time.time()
                 schema = versions and await connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+                oldest = await connection.scalar(text(_NOTE))
         except Exception:  # any error means that it does not answer
             return None
-        return ServerStatus(offset_s, schema)
+        return ServerStatus(offset_s, schema, oldest)
 
     async def newest_schema(self) -> str | None:
         """Return the version of the schema that this program's migrations lead to."""
@@ -203,7 +227,7 @@ class Database:
             self._disk_full_at = time.monotonic()
 
     async def migrate(self, backend_url: str | None = None) -> None:
-        """Upgrade the database schema to the newest version; concurrent calls wait.
+        """Upgrade the database schema to the newest version, unless it is newer; concurrent calls wait.
 
         backend_url: address whose role is created if it does not exist, and may then work with the tables.
         Raises UnsupportedServerError; SchemaVersionError for a role that does not own an older schema.
@@ -227,9 +251,14 @@ class Database:
                     f"The database server is PostgreSQL {version}; Coresteer needs {MIN_SERVER_VERSION} or newer. "
                     "Name another server in DATABASE_URL, or unset it to use the built-in one."
                 )
+            present = MigrationContext.configure(connection).get_current_revision()
+            newest = ScriptDirectory.from_config(config).get_current_head()
+            oldest = connection.execute(text(_NOTE)).scalar_one()
+            if present != newest and works_with(present, oldest, newest):
+                return log.warning(
+                    "The database's schema %s is that of a newer release; this one works with it.", present
+                )
             if not privileges.owns_tables(connection):
-                present = MigrationContext.configure(connection).get_current_revision()
-                newest = ScriptDirectory.from_config(config).get_current_head()
                 if present != newest:
                     raise SchemaVersionError(
                         f"The database's schema is at version {present}, this program's is {newest}, and the role in "
@@ -240,6 +269,7 @@ class Database:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
+            connection.execute(text(f"COMMENT ON TABLE alembic_version IS '{OLDEST_BACKEND}'"))
             if backend_url is None:
                 log.warning(
                     "The backend's database role owns its tables, so it could alter the audit log; docs/SECURITY.md "

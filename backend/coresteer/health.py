@@ -2,7 +2,6 @@
 
 import os
 from datetime import datetime
-from importlib import metadata
 from statistics import median
 from typing import Literal
 
@@ -11,12 +10,11 @@ from pydantic import BaseModel
 
 from coresteer.auth.dependencies import Admin
 from coresteer.config import Config
-from coresteer.db import Database
+from coresteer.db import VERSION, Database, works_with
 from coresteer.presence.registry import NodeRegistry
 from coresteer.replicas.broker import Broker
 from coresteer.replicas.repository import list_replicas
 
-VERSION = metadata.version("coresteer")
 MIN_FREE_BYTES = 48 * 1024**2
 """Three segments of PostgreSQL's write-ahead log; without room for the next one the server stops."""
 MIN_FREE_SHARE, ENOUGH_FREE_BYTES = 0.02, 1024**3
@@ -91,7 +89,9 @@ class Readiness:
             reasons.append(
                 Reason(what="database", detail="The database does not answer; the backend tries again each second.")
             )
-        elif status.schema != (newest := await self._database.newest_schema()) and is_started:
+        elif is_started and not works_with(
+            status.schema, status.oldest_backend, newest := await self._database.newest_schema()
+        ):
             detail = f"The database's schema has version {status.schema or 'none'}, this program needs {newest}."
             reasons.append(Reason(what="migrations", detail=f"{detail} Run `coresteer migrate`, or install the newer."))
         elif not is_started:

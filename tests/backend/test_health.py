@@ -5,12 +5,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Never
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 import pytest_asyncio
-from tests.backend.conftest import Backend, running_backend
+from alembic.util import CommandError as AlembicError
+from tests.backend.conftest import MIGRATIONS, Backend, running_backend
 from tests.backend.fake_agent import enrolled
+
+from coresteer.db import OLDEST_BACKEND, VERSION, Database, SchemaVersionError, works_with
+from coresteer.postgres import EmbeddedPostgres
 
 FULL = """
 CREATE FUNCTION fail_as_on_a_full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -102,6 +107,46 @@ async def test_a_schema_of_another_version_is_a_reason(backend: Backend, monkeyp
     found = await reasons(backend)
     assert list(found) == ["migrations"]
     assert f"version {newest}" in found["migrations"]
+
+
+NEXT = "9999_of_the_next_release"
+
+
+@pytest.mark.parametrize(
+    ("schema", "oldest_backend", "works"),
+    [
+        ("0034_own", None, True),
+        (NEXT, VERSION, True),
+        (NEXT, "0.0.9", True),
+        (NEXT, "999.0.0", False),
+        (NEXT, None, False),
+        ("0033_older", VERSION, False),
+        (None, None, False),
+    ],
+)
+def test_a_backend_works_with_its_schema_and_with_a_newer_one_that_says_so(
+    schema: str | None, oldest_backend: str | None, *, works: bool
+) -> None:
+    assert works_with(schema, oldest_backend, "0034_own") is works
+
+
+async def test_a_newer_schema_that_admits_this_release_is_left_alone_and_another_is_refused(
+    own_database_url: str, postgres_server: EmbeddedPostgres
+) -> None:
+    owner_url = postgres_server.url.replace("/coresteer?", f"{urlsplit(own_database_url).path}?")
+    databases = [Database(url, MIGRATIONS) for url in (own_database_url, owner_url)]
+    status = await databases[0].status()
+    assert status is not None
+    assert status.oldest_backend == OLDEST_BACKEND
+    async with await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as connection:
+        await connection.execute("UPDATE alembic_version SET version_num = %s", (NEXT,))
+        for database in databases:
+            await database.migrate()
+        await connection.execute("COMMENT ON TABLE alembic_version IS '999.0.0'")
+    for database, error in zip(databases, (SchemaVersionError, AlembicError), strict=True):
+        with pytest.raises(error):
+            await database.migrate()
+        await database.close()
 
 
 async def test_a_database_that_does_not_answer_is_a_reason() -> None:

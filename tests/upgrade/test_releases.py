@@ -13,6 +13,7 @@ import pytest
 from tests.upgrade.releases import PREVIOUS, TODAY, archive
 
 from coresteer.config import REPOSITORY
+from coresteer.db import OLDEST_BACKEND
 
 _PROJECTS = ("backend/pyproject.toml", "agent/coresteer-core/pyproject.toml", "agent/coresteer-gate/pyproject.toml")
 _AGENT = "agent/coresteer_agent/version.py"
@@ -59,6 +60,10 @@ def test_the_changelog_begins_with_what_is_not_released_and_its_dates_descend() 
 
 def test_the_pinned_release_is_one_of_the_two_newest() -> None:
     assert PREVIOUS.version in entries()[:2]
+
+
+def test_a_migration_admits_backends_of_the_pinned_release() -> None:
+    assert PREVIOUS.version == OLDEST_BACKEND
 
 
 @pytest.mark.usefixtures("history")
