@@ -125,10 +125,11 @@ _FEATURE_ROUTERS = (
 log = logging.getLogger("coresteer")
 
 
-def _make_features(app: FastAPI, database: Database, config: Config) -> None:
+def _make_features(app: FastAPI, database: Database, config: Config, worker: int | None) -> None:
     """Construct the features that live as long as the application, on its state."""
     bus = Bus()
-    app.state.membership = membership = Membership(database, f"{socket.gethostname()}:{config.port}", VERSION)
+    name = f"{socket.gethostname()}:{config.port}" + ("" if worker is None else f" worker {worker}")
+    app.state.membership = membership = Membership(database, name, VERSION)
     locations = Locations(lambda: membership.id, membership.is_alive)
     app.state.broker = broker = Broker(config.nats_url, membership)
     app.state.remote = remote = RemoteAgents(broker, membership)
@@ -306,15 +307,20 @@ async def _nothing(_: Database) -> None:
     return
 
 
-def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]] = _nothing) -> FastAPI:
-    """Return the backend as an ASGI application. when_ready is called once, before the first request."""
+def create_app(
+    config: Config, when_ready: Callable[[Database], Awaitable[None]] = _nothing, *, worker: int | None = None
+) -> FastAPI:
+    """Return the backend as an ASGI application. when_ready is called once, before the first request.
+
+    worker: its number among those that share a port, None alone.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if config.database_url is None:
             raise RuntimeError("The backend needs a database: set DATABASE_URL.")
         database = Database(config.database_url, config.migrations_dir)
-        _make_features(app, database, config)
+        _make_features(app, database, config, worker)
         await database.open()
         try:
             await _start_features(app)

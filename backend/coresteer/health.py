@@ -58,8 +58,9 @@ class HealthResponse(BaseModel):
 class Backend(BaseModel):
     """A backend on this database.
 
-    name: its host and port. silent_s: since its last heartbeat; is_alive: less than 15 s. leads: it runs rollouts,
-    experiments, the proof of policies and retention. answered: it answered this request.
+    name: its host and port, and its number among workers that share them. silent_s: since its last heartbeat;
+    is_alive: less than 15 s. leads: it runs rollouts, experiments, the proof of policies and retention. answered: it
+    answered this request.
     """
 
     id: int

@@ -11,17 +11,24 @@ from coresteer.http_server.server import Server
 from coresteer.listen import listening_socket
 
 
-def serve(config: Config, say: Callable[[str], None]) -> None:
-    """Serve the backend until SIGINT or SIGTERM."""
+def serve(
+    config: Config,
+    say: Callable[[str], None],
+    *,
+    worker: int | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve the backend until SIGINT or SIGTERM. worker: its number among those that share the port, None alone."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
     async def announce_unless_supervised(database: Database) -> None:
         if not config.supervised:
             await announce(config, database, say)
+        on_ready()
 
-    app = create_app(config, announce_unless_supervised)
-    listener = listening_socket(config)
+    app = create_app(config, announce_unless_supervised, worker=worker)
+    listener = listening_socket(config, shared=worker is not None)
     # uvicorn would print a failed start as a traceback; it is raised below
     logging.getLogger("uvicorn.error").addFilter(lambda _: app.state.failure is None)
     server = Server(app, config, listener)

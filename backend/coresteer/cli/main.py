@@ -21,6 +21,8 @@ from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
 
 if TYPE_CHECKING:
+    from multiprocessing.synchronize import Event
+
     from coresteer.db import Database
 
 # Modules that only some commands need are imported there: `up` starts its children half a second earlier.
@@ -36,11 +38,20 @@ class CommandError(Exception):
 def main(argv: list[str] | None = None) -> int:
     """Run one command of `coresteer`; return its exit code."""
     arguments = _parser().parse_args(argv)
-    try:
+
+    def work() -> int:
         options = ("port", "tls", "tls_cert", "tls_key", "tls_client_ca")
         given = {name: getattr(arguments, name, None) for name in options}
         config = Config(**{name: value for name, value in given.items() if value is not None})
         return _run(arguments, config)
+
+    return _reported(work, arguments)
+
+
+def _reported(work: Callable[[], int], arguments: argparse.Namespace) -> int:
+    """Return the exit code of work, or 1 after an expected error, whose sentence is printed."""
+    try:
+        return work()
     except pydantic.ValidationError as error:
         for item in error.errors():
             print(f"coresteer: {_setting(str(item['loc'][0]), arguments)}: {item['msg']}", file=sys.stderr)
@@ -114,6 +125,9 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text)
         command.add_argument("--port", type=int, help="port of the backend (default 8420)")
         if name == "serve":
+            command.add_argument(
+                "--workers", type=int, default=1, help="processes that share the port, each a backend of its own"
+            )
             _add_tls(command)
     commands.add_parser("migrate", help="bring the database's schema to the newest version")
     commands.add_parser("openapi", help="print the OpenAPI document of the HTTP API as JSON")
@@ -163,9 +177,14 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911
         case "up":
             return asyncio.run(supervisor.up(config, _say))
         case "serve":
-            from coresteer.cli import asgi_server
+            from coresteer.cli import asgi_server, workers
 
-            asgi_server.serve(config.model_copy(update={"database_url": _database_url(config)}), _say)
+            config = config.model_copy(update={"database_url": _database_url(config)})
+            if arguments.workers < 1:
+                raise CommandError("--workers must be at least 1.")
+            if arguments.workers > 1:
+                return workers.serve_workers(config, arguments.workers, _serve_as_worker, _say)
+            asgi_server.serve(config, _say)
         case "openapi":
             from coresteer import app
 
@@ -206,6 +225,20 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911
         case "experiment" | "report":
             return _through_the_api(arguments, config)
     return 0
+
+
+def _serve_as_worker(config: Config, number: int, ready: "Event") -> int:
+    """Serve as one of several workers; the first one announces address and set-up link, once."""
+    from coresteer.cli import asgi_server
+
+    is_silent = config.supervised or number > 0 or ready.is_set()
+
+    def work() -> int:
+        own = config.model_copy(update={"supervised": is_silent})
+        asgi_server.serve(own, _say, worker=number + 1, on_ready=ready.set)
+        return 0
+
+    return _reported(work, argparse.Namespace())
 
 
 def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
