@@ -15,7 +15,7 @@ CONTRACTIONS = tomllib.loads((MIGRATIONS / "contractions.toml").read_text())["co
 _NEW_TABLE = re.compile(r"CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?(\w+)", re.IGNORECASE)
 _STATEMENT = re.compile(r"[^;]+")
 CONTRACTING = {
-    "removes": r"\bDROP (?!INDEX|TRIGGER|NOT NULL)|\bTRUNCATE\b|op\.drop_(?!index)",
+    "removes": r"\bDROP (?!INDEX|TRIGGER|NOT NULL)|\bTRUNCATE\b|\bDELETE FROM\b|op\.drop_(?!index)",
     "renames": r"\bRENAME\b|op\.rename_|new_column_name",
     "changes a type": r"\bALTER (COLUMN )?\w+ (SET DATA )?TYPE\b|type_=",
     "demands a value": r"\bSET NOT NULL\b|nullable=False"
@@ -55,6 +55,7 @@ def upgrade_of(script: Script) -> str:
         ("-- DROP TABLE a\nCREATE INDEX b ON a (c)", []),
         ("ALTER TABLE a DROP COLUMN b", ["removes"]),
         ("DROP TABLE a", ["removes"]),
+        ("DELETE FROM a WHERE b", ["removes"]),
         ("ALTER TABLE a ADD b int, DROP c", ["removes"]),
         ("ALTER TABLE a ALTER b DROP DEFAULT", ["removes"]),
         ("ALTER TABLE a RENAME b TO c", ["renames"]),

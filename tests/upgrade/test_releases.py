@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from tests.upgrade.releases import PREVIOUS, TODAY, archive
+from tests.upgrade.releases import PREVIOUS, TODAY, MissingHistoryError, Release, archive
 
 from coresteer.config import REPOSITORY
 from coresteer.db import OLDEST_BACKEND
@@ -60,6 +60,11 @@ def test_the_changelog_begins_with_what_is_not_released_and_its_dates_descend() 
 
 def test_the_pinned_release_is_one_of_the_two_newest() -> None:
     assert PREVIOUS.version in entries()[:2]
+
+
+def test_a_history_without_a_release_says_what_to_do() -> None:
+    with pytest.raises(MissingHistoryError, match=r"release 9\.9\.9 cannot be read: .*git fetch --unshallow"):
+        archive(Release("9.9.9", "0" * 40), "backend")
 
 
 def test_a_migration_admits_backends_of_the_pinned_release() -> None:
