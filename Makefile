@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-upgrade bench-fuzz bench-pages types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-upgrade bench-fuzz bench-pages types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -55,6 +55,9 @@ bench-agent: .venv/.installed  ## the agent's CPU and memory, here and on a larg
 
 bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one backend
 	$(BIN)/python -m tests.bench.bench_ingest
+
+bench-fleet: .venv/.installed  ## 1, 2 and 4 backends with NATS: CPU a sample, latency of samples and commands across; ARGUMENTS="--nodes 100"
+	$(BIN)/python -m tests.bench.bench_fleet $(ARGUMENTS)
 
 bench-policies: .venv/.installed  ## how near the best network-process places, and what a round of the policies costs
 	$(BIN)/python -m tests.bench.bench_policies

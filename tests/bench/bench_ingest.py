@@ -66,10 +66,11 @@ FLOORS_BUDGET = 2.0
 """Of the arm watched, in floors."""
 MEMORY_BUDGET_KIB = 120.0
 _STORED = re.compile(rb"stored chunks=(\d+) ms=([\d.]+)")
-_ENROLMENT, _API = f"{ENROLMENT_TOKEN_PREFIX}bench", f"{API_TOKEN_PREFIX}bench"
+_ENROLMENT, API_TOKEN = f"{ENROLMENT_TOKEN_PREFIX}bench", f"{API_TOKEN_PREFIX}bench"
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Return the CPU time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -80,25 +81,27 @@ def _memory_mib(pid: int, field: str = "VmHWM") -> float:
     return int(line.split()[1]) / 1024
 
 
-async def _prepare(database: Database) -> None:
+async def prepare(database: Database, role: str = "viewer") -> None:
     """Create an enrolment token and a user for the bench."""
     async with database.pool.connection() as connection:
         await connection.execute(
-            "INSERT INTO enrolment_token (token_hash, simulated, created_by, expires_at) "
-            "VALUES (%s, true, 'bench', now() + interval '1 hour')",
+            "INSERT INTO enrolment_token (token_hash, simulated, created_by, expires_at, max_uses) "
+            "VALUES (%s, true, 'bench', now() + interval '1 hour', 100000)",
             (token_hash(_ENROLMENT),),
         )
         await connection.execute(
             "INSERT INTO app_user (username, role, password_hash, password_salt, scrypt_n, scrypt_r, scrypt_p) "
-            "VALUES ('bench', 'viewer', '', '', 2, 1, 1)"
+            "VALUES ('bench', %s, '', '', 2, 1, 1)",
+            (role,),
         )
         await connection.execute(
-            "INSERT INTO api_token (token_hash, name, role, user_id) SELECT %s, 'bench', 'viewer', id FROM app_user",
-            (token_hash(_API),),
+            "INSERT INTO api_token (token_hash, name, role, user_id) SELECT %s, 'bench', role, id FROM app_user",
+            (token_hash(API_TOKEN),),
         )
 
 
-def _is_healthy(url: str) -> bool:
+def is_healthy(url: str) -> bool:
+    """Return whether a backend can do all its work."""
     with contextlib.suppress(requests.RequestException):
         return bool(requests.get(f"{url}/api/health", timeout=5).json()["status"] == "ok")
     return False
@@ -132,15 +135,27 @@ async def _steady_us(pid: int, nodes: int, seconds: float) -> float:
     """Return a server's CPU time per second and node in µs while all nodes are connected and send."""
     await poll_async(lambda: _connections(pid) >= nodes, timeout_s=300, interval_s=0.5)
     await asyncio.sleep(_SETTLE_S)
-    began_s, began = _cpu_s(pid), time.monotonic()
+    began_s, began = cpu_s(pid), time.monotonic()
     await asyncio.sleep(seconds)
-    return (_cpu_s(pid) - began_s) / (time.monotonic() - began) / nodes * 1e6
+    return (cpu_s(pid) - began_s) / (time.monotonic() - began) / nodes * 1e6
 
 
-async def _simulate(url: str, nodes: int, seconds: int, state_dir: Path) -> dict[str, float]:
+async def simulate(url: str, nodes: int, seconds: int, state_dir: Path, *, cpus: int = 64) -> dict[str, float]:
+    """Run simulated nodes for some seconds; return their statistics."""
     simulation = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "coresteer_agent", "simulate", "--backend", url, "--token", _ENROLMENT),
-        *("--nodes", str(nodes), "--duration", str(seconds), "--state-dir", str(state_dir), "-o", "json"),
+        *(
+            "--nodes",
+            str(nodes),
+            "--cpus",
+            str(cpus),
+            "--duration",
+            str(seconds),
+            "--state-dir",
+            str(state_dir),
+            "-o",
+            "json",
+        ),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await simulation.communicate()
@@ -173,7 +188,7 @@ async def _heatmap_ms(url: str, database: Database) -> list[float]:
     for name, at in (("from_time", now - 3600), ("to_time", now)):
         query[name] = datetime.fromtimestamp(at, UTC).isoformat()
     session = requests.Session()
-    session.headers["Authorization"] = f"Bearer {_API}"
+    session.headers["Authorization"] = f"Bearer {API_TOKEN}"
     took = []
     for _ in range(20):
         began = time.perf_counter()
@@ -201,11 +216,11 @@ async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
             stderr=log,
         )
     try:
-        await poll_async(lambda: asyncio.to_thread(_is_healthy, url), timeout_s=60, interval_s=0.2)
+        await poll_async(lambda: asyncio.to_thread(is_healthy, url), timeout_s=60, interval_s=0.2)
         await database.open()
-        await _prepare(database)
+        await prepare(database)
         idle_mib = _memory_mib(backend.pid, "VmRSS")
-        simulation = asyncio.create_task(_simulate(url, nodes, seconds, state_dir / "simulation"))
+        simulation = asyncio.create_task(simulate(url, nodes, seconds, state_dir / "simulation"))
         with Calibration() as calibration:
             steady_us = await _steady_us(backend.pid, nodes, max(5.0, seconds - _SETTLE_S))
         figures = await simulation
