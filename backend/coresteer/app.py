@@ -163,7 +163,9 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     app.state.readiness = Readiness(config, database, registry, broker)
     app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry, interest)
     in_use = experiments.running_experiment_by_node
-    publisher = PolicyPublisher(database, bus, connections, registry, nodes_in_use=in_use, held_out=held_out)
+    publisher = PolicyPublisher(
+        database, bus, connections, registry, broker=broker, nodes_in_use=in_use, held_out=held_out
+    )
     app.state.proof = ProofContext(
         app.state.policies,
         publisher.schedule,
@@ -173,7 +175,14 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     )
     app.state.proof_monitor = ProofMonitor(app.state.proof)
     app.state.experiments = ExperimentContext(
-        database, bus, connections, registry, publisher, app.state.changes, app.state.prometheus.read
+        database,
+        bus,
+        connections,
+        registry,
+        app.state.forwarding,
+        publisher,
+        app.state.changes,
+        app.state.prometheus.read,
     )
     app.state.runner = ExperimentRunner(app.state.experiments)
     app.state.simulations = SimulationRunner(database, membership)

@@ -8,6 +8,7 @@ import time
 import msgspec
 import pytest
 from tests.backend.conftest import Backend, Pair
+from tests.backend.experiment_node import QUICK, experiment_node
 from tests.backend.fake_agent import FakeAgent, enrolled, rates, tell
 from tests.backend.policy_node import asked, policy_node
 from tests.backend.test_live import browser, subscribe, until
@@ -107,6 +108,21 @@ async def test_a_policy_is_previewed_on_a_node_of_another_backend(nats_pair: Pai
         preview = {"body": node.body(), "node_ids": [node.agent.node_id]}
         (found,) = await asked(operator, "/api/policies/preview", preview)
         assert found["error"] is None and found["evaluation"]["actions"], "its load is known"
+
+
+@pytest.mark.slow("two backends and an experiment of several runs")
+async def test_the_leader_runs_an_experiment_on_a_node_of_another_backend(nats_pair: Pair) -> None:
+    leader, other = nats_pair.first, nats_pair.second
+    assert leader.app.state.membership.token is not None
+    leader.app.state.runner.timeouts = QUICK
+    async with experiment_node(other) as node:
+        await _until_known(leader, node.agent)
+        done = await node.ended((await node.start(node.aa_spec()))["id"])
+        assert done["state"] == "done", done["sentence"]
+        assert len(node.runs()) == done["runs_done"] > 0
+        compared = await node.ended((await node.start(node.spec()))["id"])
+        assert compared["state"] == "done", compared["sentence"]
+        assert node.affinity != "7", "each change is rolled back"
 
 
 async def test_the_lease_of_a_backend_that_was_killed_ends(nats_pair: Pair) -> None:

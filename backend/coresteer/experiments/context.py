@@ -8,6 +8,7 @@ from coresteer.changes.context import ChangeContext
 from coresteer.db import Database
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.presence.connections import Connections
+from coresteer.presence.forwarding import Forwarding
 from coresteer.presence.registry import NodeRegistry
 
 
@@ -19,6 +20,7 @@ class ExperimentContext:
     bus: Bus
     connections: Connections
     registry: NodeRegistry
+    forwarding: Forwarding
     publisher: PolicyPublisher
     changes: ChangeContext
     read_application_metric: ReadMetric

@@ -46,6 +46,7 @@ from coresteer_core.changes.report import ChangeState, EndedBy
 log = logging.getLogger("coresteer.experiments")
 
 _RETRY_S = 1.0
+_FOLLOW_S = 1.0
 _MAX_ERRORS = 5
 
 
@@ -69,15 +70,33 @@ class RunLoop:
             context, self._definition, self.state, timeouts, activity=row.activity, applications=self._applications
         )
         for node_id in names:
-            self.state.set_connected(node_id, connected=context.connections.get(node_id) is not None)
+            self.state.set_connected(node_id, connected=context.connections.reach(node_id) is not None)
 
     async def run(self) -> None:
         """Run the experiment; return when it has ended or its node was deleted."""
-        watch = asyncio.create_task(self._applications.watch())
+        tasks = [asyncio.create_task(self._applications.watch()), asyncio.create_task(self._follow())]
         try:
             await self._run()
         finally:
-            await cancel([watch])
+            await cancel(tasks)
+
+    async def _follow(self) -> None:
+        """Receive the messages of nodes that are connected to other backends, and note when such a connection ends."""
+        context = self._context
+        known = {node_id: self._epoch_elsewhere(node_id) for node_id in self.state.participants}
+        while True:
+            for node_id, before in known.items():
+                context.forwarding.follow(node_id)
+                known[node_id] = now = self._epoch_elsewhere(node_id)
+                # the gateway tells of connections to this backend
+                if now != before and context.connections.get(node_id) is None:
+                    self.state.set_connected(node_id, connected=now is not None)
+            await asyncio.sleep(_FOLLOW_S)
+
+    def _epoch_elsewhere(self, node_id: int) -> int | None:
+        """Return the epoch of a node's connection to another backend that can be reached."""
+        peer = self._context.connections.reach(node_id)
+        return None if peer is None or peer is self._context.connections.get(node_id) else peer.epoch
 
     async def _run(self) -> None:
         errors = 0

@@ -54,14 +54,25 @@ class ExperimentRunner:
         await cancel([*self._tasks, *self._loops.values()])
 
     def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
-        """Pass an agent's message to its experiment; end a load that belongs to no running experiment."""
-        loop = self._by_node.get(node_id)
-        if loop is not None and loop.state.experiment_id == message.experiment_id:
-            loop.state.handle_message(node_id, message)
-        elif message.state in (RunState.READY, RunState.LOADED):
+        """Pass the message of an agent that is connected here to its experiment.
+
+        A load that belongs to no running experiment is ended, unless another backend follows the node: the leader does,
+        while an experiment of it runs there.
+        """
+        if self.pass_on(node_id, message) or self._context.forwarding.is_followed(node_id):
+            return
+        if message.state in (RunState.READY, RunState.LOADED):
             peer = self._context.connections.get(node_id)
             if peer is not None:
                 peer.post(EndExperiment(message.experiment_id))
+
+    def pass_on(self, node_id: int, message: ExperimentMessage) -> bool:
+        """Pass an agent's message to its experiment; return whether one of this backend runs on its node."""
+        loop = self._by_node.get(node_id)
+        if loop is None or loop.state.experiment_id != message.experiment_id:
+            return False
+        loop.state.handle_message(node_id, message)
+        return True
 
     def set_connected(self, node_id: int, *, connected: bool) -> None:
         """Tell the node's experiment that its agent connected or disconnected."""

@@ -313,7 +313,7 @@ def _blocked_because(
     if role is Role.VIEWER:
         return "Starting an experiment requires the role operator; yours is viewer."
     for row in [node] if peer is None else [node, peer]:
-        if (elsewhere := context.connections.elsewhere(row.id)) is not None:
+        if (elsewhere := context.connections.unreachable(row.id)) is not None:
             return elsewhere
         if not context.connections.is_connected(row.id):
             return f"{row.name} is disconnected; an experiment requires its agent to be connected."

@@ -200,7 +200,7 @@ class StepActions:
         async with self._context.database.session() as session:
             node = await nodes.find_node(session, self._state.node_id)
             inventory = nodes.reported_state(node).inventory or Inventory([], [])
-        peer = self._context.connections.get(node.id)
+        peer = self._context.connections.reach(node.id)
         return address_refusal(node.name, ready, inventory, "" if peer is None else peer.host)
 
     async def record_run(self, planned: PlannedRun, attempt: int, measured: RunResult, discarded: str | None) -> None:
@@ -303,7 +303,7 @@ class StepActions:
 
     def _post(self, node_id: int, message: ToAgent) -> None:
         """Send a message; a disconnected agent is skipped, because its reconnect requires preparation anyway."""
-        if (peer := self._context.connections.get(node_id)) is not None:
+        if (peer := self._context.connections.reach(node_id)) is not None:
             peer.post(message)
 
 

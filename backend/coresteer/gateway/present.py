@@ -53,7 +53,7 @@ def show_forwarded(context: GatewayContext, node_id: int, state: NodeState, mess
     if wrong := validate(message, Arrival(now_ms())):
         raise ValueError(wrong)
     if isinstance(message, ExperimentMessage):
-        context.runner.handle_message(node_id, message)
+        context.runner.pass_on(node_id, message)
     else:
         show(context, node_id, state, message, size)
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -18,6 +19,7 @@ from coresteer.policies import repository, stops
 from coresteer.policies.in_force import during_experiment, holding_out, in_force
 from coresteer.presence.connections import AgentConnection, Connections
 from coresteer.presence.registry import NodeRegistry
+from coresteer.replicas.broker import Broker
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import EnforcementStop, PolicyInForce
 from coresteer_core.protocol import MAX_POLICIES_IN_FORCE, Policies
@@ -35,6 +37,17 @@ HeldOut: TypeAlias = Callable[[AsyncSession, Sequence[int]], Awaitable[Mapping[i
 """Returns policy and version that are held out on each of the nodes now, to measure their effect."""
 
 
+class Lease(Struct, frozen=True, tag="lease"):
+    """Request to publish the policies of a node now; policies: those that the experiment on it leases from now on."""
+
+    node_id: int
+    policies: list[PolicyInForce]
+
+
+class Published(Struct, frozen=True):
+    """Answer: what was requested is queued for the agent, if it is connected."""
+
+
 class PolicyPublisher:
     """Sends agents the policies in force on their nodes.
 
@@ -48,9 +61,12 @@ class PolicyPublisher:
         connections: Connections,
         registry: NodeRegistry,
         *,
+        broker: Broker,
         nodes_in_use: NodesInUse,
         held_out: HeldOut,
     ) -> None:
+        broker.on(Lease, self._publish_for_another)
+        self._broker = broker
         self._database = database
         self._bus = bus
         self._connections = connections
@@ -85,8 +101,21 @@ class PolicyPublisher:
             self._leased.pop(node_id, None)
 
     async def publish_now(self, node_id: int) -> None:
-        """Send a node its policies in force before any later message to its agent, if it is connected."""
-        await self._publish([node_id])
+        """Send a node its policies in force before any later message to its agent, if it is connected.
+
+        The backend to which it is connected is told the lease, and sends them. Raises Undelivered and Unanswered.
+        """
+        location = self._connections.location_elsewhere(node_id)
+        if location is None or location.replica_id is None or not self._broker.is_configured:
+            return await self._publish([node_id])
+        lease = Lease(node_id, self._leased.get(node_id, []))
+        await self._broker.request(location.replica_id, lease, Published)
+        return None
+
+    async def _publish_for_another(self, _: int, lease: Lease) -> Published:
+        self.lease(lease.node_id, lease.policies)
+        await self._publish([lease.node_id])
+        return Published()
 
     def _schedule_all(self) -> None:
         self._waiting.update(node_id for node_id, state in self._registry.items() if state.connected)

@@ -64,9 +64,6 @@ class RemoteConnections(Protocol):
     def unreachable(self, location: Location) -> str | None:
         """Return why a connection cannot be reached from here, None if it can."""
 
-    def describe(self, location: Location) -> str:
-        """Return where a connection is."""
-
     def get(self, location: Location) -> AgentConnection:
         """Return a connection to another backend."""
 
@@ -113,13 +110,12 @@ class Connections:
 
     def unreachable(self, node_id: int) -> str | None:
         """Return why a node cannot be reached from here although its agent is connected; None if it can, or is not."""
-        location = None if node_id in self._connections else self._locations.elsewhere(node_id)
+        location = self.location_elsewhere(node_id)
         return None if location is None or self._remote is None else self._remote.unreachable(location)
 
-    def elsewhere(self, node_id: int) -> str | None:
-        """Return that a node's agent is connected to another backend, which alone has its samples, else None."""
-        location = None if node_id in self._connections else self._locations.elsewhere(node_id)
-        return None if location is None or self._remote is None else self._remote.describe(location)
+    def location_elsewhere(self, node_id: int) -> Location | None:
+        """Return where a node is connected if it is to another backend, not to this one."""
+        return None if node_id in self._connections else self._locations.elsewhere(node_id)
 
     def node_ids(self) -> list[int]:
         """Return the nodes whose agents are connected to this backend."""

@@ -77,12 +77,8 @@ class RemoteAgents:
         if self._broker.is_connected:
             return None
         because = f" {self._broker.trouble}" if self._broker.is_configured else ""
-        return f"{self.describe(location)}{because}"
-
-    def describe(self, location: Location) -> str:
-        """Return where a connection is."""
         name = self._membership.name_of(location.replica_id or 0)
-        return f"The node's agent is connected to the backend {name}. Repeat the request there."
+        return f"The node's agent is connected to the backend {name}. Repeat the request there.{because}"
 
     def get(self, location: Location) -> AgentConnection:
         """Return a connection to another replica."""

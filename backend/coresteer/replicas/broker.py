@@ -114,12 +114,14 @@ class Broker:
 
     async def request(self, replica_id: int, message: msgspec.Struct, answer: type[M]) -> M:
         """Send a message and return the answer. Raises Undelivered and Unanswered."""
+        if not self._client.is_connected:
+            raise Undelivered("NATS is not connected")
         try:
             found = await self._client.request(self._subject(replica_id), self._packed(message), timeout=ANSWER_S)
             return msgspec.msgpack.decode(found.data, type=answer)
         except nats.errors.TimeoutError:
             raise Unanswered from None
-        except (nats.errors.Error, AttributeError) as error:  # AttributeError: it has never been connected
+        except nats.errors.Error as error:
             raise Undelivered(str(error)) from None
         except msgspec.DecodeError as error:
             log.warning("Backend %d answered what cannot be read: %s", replica_id, error)
