@@ -39,6 +39,7 @@ from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import ExperimentRunner
+from coresteer.fleet.directory import FleetDirectory
 from coresteer.fleet.endpoints import router as nodes_router
 from coresteer.fleet.views import router as views_router
 from coresteer.forms.endpoints import router as forms_router
@@ -161,7 +162,8 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.trust = TrustWatch(database)
     app.state.readiness = Readiness(config, database, registry, broker)
-    app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry, interest)
+    app.state.fleet = FleetDirectory(database, bus, registry)
+    app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry, interest, app.state.fleet)
     in_use = experiments.running_experiment_by_node
     publisher = PolicyPublisher(
         database, bus, connections, registry, broker=broker, nodes_in_use=in_use, held_out=held_out
@@ -251,6 +253,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.publisher.start()
     app.state.observer.start()
     app.state.guardrail_watch.start()
+    app.state.fleet.start()
     app.state.live.start()
     app.state.interest.start()
     app.state.forwarding.start()
@@ -273,6 +276,7 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.forwarding.stop()
     await app.state.interest.stop()
     await app.state.live.stop()
+    await app.state.fleet.stop()
     await app.state.simulations.stop()
     await app.state.listener.stop()
     await app.state.broker.stop()

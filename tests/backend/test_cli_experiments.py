@@ -49,8 +49,11 @@ class Api:
         if self.refuses is not None:
             return self.refuses
         templates = [{"slug": "m-n", "spec": SPEC}, {"slug": "rx-frames", "spec": None, "unavailable_because": "No."}]
+        nodes = [{"id": 7, "name": "web-1"}, {"id": 8, "name": "web-2"}]
         known: dict[str, Any] = {
-            "/api/nodes": [{"id": 7, "name": "web-1"}, {"id": 8, "name": "web-2"}],
+            "/api/nodes?name=web-1": nodes[:1],
+            "/api/nodes?name=web-3": [],
+            "/api/nodes?name=web-2": nodes,  # as an older backend answers
             "/api/nodes/7/experiment-templates": templates,
             "/api/nodes/7/experiment-templates?peer_node_id=8": templates,
             "/api/experiments/preview": self.preview,
@@ -185,7 +188,7 @@ def test_more_throughput_is_not_worse_and_less_is() -> None:
         (["run", "--template", "m-n"], "specify it with --node"),
         (["run", "--template", "n-m", "--node", "web-1"], "choose one of m-n, rx-frames"),
         (["run", "--template", "rx-frames", "--node", "web-1"], "not available on this node: No."),
-        (["run", "--template", "m-n", "--node", "web-3"], "choose one of web-1, web-2"),
+        (["run", "--template", "m-n", "--node", "web-3"], "There is no node"),
         (["run", "--template", "m-n", "--node", "web-1", "--set", "kind=aa"], "one of name, primary, warmup_s"),
         (["run", "--template", "m-n", "--node", "web-1", "--set", "blocks=many"], "'many' is not a valid number"),
         (

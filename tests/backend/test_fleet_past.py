@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -64,46 +65,46 @@ async def viewer(backend: Backend) -> Client:
     return await backend.client("viewer")
 
 
+async def _figures(viewer: Client, query: str) -> dict[str, dict[str, Any] | None]:  # Any: JSON
+    answer = (await viewer.get(f"/api/fleet?{query}" if "q=" in query else f"/api/fleet?q=past-&{query}")).json()
+    return {row["name"]: row["figures"] for row in answer["rows"]}
+
+
 async def test_a_past_minute_has_the_figures_of_each_node_with_data_from_all_parts_of_the_minute(
     viewer: Client, nodes: tuple[int, int, int]
 ) -> None:
-    answer = (await viewer.get(f"/api/nodes/figures?at={_time(START + 59_999)}")).json()
-    assert (answer["from_time"], answer["to_time"]) == (_time(START), _time(START + MINUTE_MS))
-    assert (answer["node_ids"], answer["after"]) == ([*nodes[:2]], None)
-    assert answer["metrics"].keys() == FLEET_METRICS.keys()
-    assert answer["metrics"]["rx_bytes_per_s"] == pytest.approx([1000, 200])  # without the bridge and loopback
-    assert answer["metrics"]["rtt_p99_us"] == [2059, 2059]
-    assert all(0 < busy <= 100 for busy in answer["metrics"]["busiest_cpu_percent"])
-    assert all(cpu in range(4) for cpu in answer["busiest_cpu"])
-    assert answer["metrics"]["wrong_node_percent"] == pytest.approx([300 / 17] * 2, rel=0.01)
+    found = await _figures(viewer, f"at={_time(START + 59_999)}")
+    a, b = found["past-a"], found["past-b"]
+    assert a is not None and b is not None and found["past-c"] is None
+    assert a["time"] == _time(START)
+    assert a["metrics"].keys() == FLEET_METRICS.keys()
+    assert [one["metrics"]["rx_bytes_per_s"] for one in (a, b)] == pytest.approx([1000, 200])  # without bridge and lo
+    assert [one["metrics"]["rtt_p99_us"] for one in (a, b)] == [2059, 2059]
+    assert all(0 < one["metrics"]["busiest_cpu_percent"] <= 100 and one["busiest_cpu"] in range(4) for one in (a, b))
+    assert a["metrics"]["wrong_node_percent"] == pytest.approx(300 / 17, rel=0.01)
 
 
-async def test_a_minute_without_data_has_no_nodes_rather_than_zeros(
+async def test_a_minute_without_data_has_no_figures_rather_than_zeros(
     viewer: Client, nodes: tuple[int, int, int]
 ) -> None:
-    answer = (await viewer.get(f"/api/nodes/figures?at={_time(START - 1)}")).json()
-    assert (answer["node_ids"], answer["metrics"]["rx_bytes_per_s"]) == ([], [])
+    assert set((await _figures(viewer, f"at={_time(START - 1)}")).values()) == {None}
 
 
-async def test_past_figures_are_answered_in_pages(
-    viewer: Client, nodes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(past, "_PAGE", 1)
-    found: list[int] = []
-    after: int | None = nodes[0] - 1
-    pages = 0
-    while after is not None:
-        answer = (await viewer.get(f"/api/nodes/figures?at={_time(START)}&after={after}")).json()
-        found, after, pages = found + answer["node_ids"], answer["after"], pages + 1
-    assert found == [*nodes[:2]]
-    assert pages >= len(nodes)
+async def test_past_figures_filter_sort_and_compare_nodes(viewer: Client, nodes: tuple[int, int, int]) -> None:
+    hour_later = _time(START + HOUR_MS)
+    answer = (await viewer.get(f"/api/fleet?q=past-&at={hour_later}&compared_h=1&sort=-rx")).json()
+    assert [row["name"] for row in answer["rows"]] == ["past-b", "past-a", "past-c"]
+    assert [one and one["metrics"]["rx_bytes_per_s"] for one in answer["before"]] == pytest.approx([200, 1000, None])
+    assert answer["totals"]["with_data"] == 2 and answer["totals"]["sums"]["rx_bytes_per_s"] == pytest.approx(1200)
+    assert answer["compared"]["sums"]["rx_bytes_per_s"] == pytest.approx(1200)
+    assert list(await _figures(viewer, f"q=past- rx > 5k&at={hour_later}")) == ["past-b"]
 
 
 async def test_the_fleet_over_time_sums_rates_and_has_the_largest_of_other_figures(
     viewer: Client, nodes: tuple[int, int, int]
 ) -> None:
     span = f"from_time={_time(START)}&to_time={_time(START + 3 * MINUTE_MS)}"
-    answer = (await viewer.get(f"/api/nodes/figures/series?{span}")).json()
+    answer = (await viewer.get(f"/api/fleet/series?{span}")).json()
     assert (answer["resolution"], answer["step_ms"]) == ("minute", MINUTE_MS)
     assert answer["times_ms"] == [START, START + MINUTE_MS, START + 2 * MINUTE_MS]
     assert answer["nodes"] == [2, 1, 0]
@@ -118,11 +119,11 @@ async def test_a_long_range_is_read_from_hours(viewer: Client, nodes: tuple[int,
         await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
         await repository.replace_hours(connection, repository.from_unix_ms(hour), [(nodes[0], made[0])])
     span = f"from_time={_time(hour - 24 * HOUR_MS)}&to_time={_time(hour + HOUR_MS)}"
-    answer = (await viewer.get(f"/api/nodes/figures/series?{span}")).json()
+    answer = (await viewer.get(f"/api/fleet/series?{span}")).json()
     assert (answer["resolution"], len(answer["times_ms"]), answer["nodes"][-1]) == ("hour", 25, 1)
     assert sum(answer["nodes"]) == 1
-    at = (await viewer.get(f"/api/nodes/figures?at={_time(hour)}&resolution=hour")).json()
-    assert at["node_ids"] == [nodes[0]]
+    found = await _figures(viewer, f"at={_time(hour)}&resolution=hour")
+    assert [name for name, figures in found.items() if figures] == ["past-a"]
 
 
 async def test_a_large_fleet_has_fewer_points(
@@ -130,7 +131,7 @@ async def test_a_large_fleet_has_fewer_points(
 ) -> None:
     monkeypatch.setattr(past, "MAX_READ", 0)
     span = f"from_time={_time(START)}&to_time={_time(START + 61 * MINUTE_MS)}"
-    answer = (await viewer.get(f"/api/nodes/figures/series?{span}")).json()
+    answer = (await viewer.get(f"/api/fleet/series?{span}")).json()
     assert (answer["times_ms"], answer["nodes"]) == ([START + 60 * MINUTE_MS], [2])
 
 
@@ -144,8 +145,6 @@ def test_windows_are_even_and_end_with_the_range(minutes: int, most: int, expect
     assert step == MINUTE_MS * max(1, minutes / max(1, most))
 
 
-@pytest.mark.parametrize(
-    "query", ["at=yesterday", "at=0001-01-01T00:00:00Z", f"at={_time(START)}&resolution=sample", ""]
-)
+@pytest.mark.parametrize("query", ["at=yesterday", "at=0001-01-01T00:00:00Z", f"at={_time(START)}&resolution=sample"])
 async def test_an_invalid_time_is_refused(viewer: Client, query: str) -> None:
-    assert (await viewer.get(f"/api/nodes/figures?{query}")).status_code == 422
+    assert (await viewer.get(f"/api/fleet?{query}")).status_code == 422

@@ -86,7 +86,7 @@ async def test_the_fleet_has_figures_of_all_backends_while_it_is_shown(
         await tell(nats_pair.second.app.state.bus, agent)
         assert sent.messages == []
         async with browser(nats_pair.first) as page:
-            await page.send(json.dumps({"fleet": True}))
+            await page.send(json.dumps({"fleet": {}}))
             seq = 1
 
             async def has_figures() -> bool:

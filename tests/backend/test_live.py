@@ -77,7 +77,7 @@ async def until(websocket: ClientConnection, wanted: Callable[[Frame], bool]) ->
 
 async def subscribe(page: ClientConnection, backend: Backend, node_id: int) -> None:
     """Subscribe to a node and wait until the hub has the subscription, which it does not acknowledge."""
-    await page.send(json.dumps({"node": node_id, "fleet": False}))
+    await page.send(json.dumps({"node": node_id}))
     live: LiveHub = backend.app.state.live
     await poll_async(lambda: node_id in live._subscribers)
 
@@ -100,19 +100,20 @@ async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Ba
     live = await enrolled(quick.database, quick.url, "in-the-fleet")
     never = await enrolled(quick.database, quick.url, "never-seen")
     async with asyncio.timeout(PATIENCE_S), live, browser(quick) as page:
-        await page.send(json.dumps({"fleet": True}))
-        hub: LiveHub = quick.app.state.live
-        await hub._load_known_nodes()  # otherwise only every tenth second
-        await until(page, lambda frame: never.node_id in frame[1].get("node_id", ()))
+        await page.send(json.dumps({"fleet": {"q": "in-the-fleet", "ids": [never.node_id, live.node_id, 2**31]}}))
         await live.send_rates([rates(1)])
 
         def is_live(frame: Frame) -> bool:
             ids = frame[1].get("node_id")
-            return ids is not None and bool(frame[1]["health"][ids == live.node_id] == [0])
+            # a node that has not connected is known after RELOAD_S
+            return (
+                ids is not None and never.node_id in ids and bool((frame[1]["health"][ids == live.node_id] == 0).any())
+            )
 
         header, columns = await until(page, is_live)
     at = columns["node_id"].tolist().index(live.node_id)
     assert header["type"] == "fleet" and columns["health"][at] == 0
+    assert (header["totals"]["nodes"], header["totals"]["health"]["live"], header["groups"]) == (1, 1, [])
     busy = np.frombuffer(rates(1).shares["busy"] or b"", np.uint8)
     assert columns["busiest_cpu_percent"][at] == busy.max() / 2 and columns["busiest_cpu"][at] == busy.argmax()
     away = columns["node_id"].tolist().index(never.node_id)
@@ -120,7 +121,7 @@ async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Ba
     assert np.isnan(columns["busiest_cpu_percent"][away]) and columns["busiest_cpu"][away] == 0xFFFFFFFF
 
 
-async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) -> None:
+async def test_a_node_that_comes_and_goes_is_told_to_the_pages_that_look_at_it(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "comes-and-goes")
 
     def is_now(health: str) -> Callable[[Frame], bool]:
@@ -130,10 +131,13 @@ async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) 
             and frame[0]["node"]["health"] == health
         )
 
-    async with asyncio.timeout(PATIENCE_S), browser(quick) as page:
+    async with asyncio.timeout(PATIENCE_S), browser(quick) as page, browser(quick) as other:
+        await subscribe(page, quick, agent.node_id)
         async with agent:
             await agent.send_rates([rates(1)])
             header, _ = await until(page, is_now("live"))
+            event, _ = await until(other, lambda frame: frame[0]["type"] in ("nodes", "node"))
+            assert event == {"type": "nodes"}  # as long for one node as for all
             assert header["node"]["mode"] == "observe" and header["node"]["figures"]["busiest_cpu"] is not None
             await until(page, is_now("stale"))
         await until(page, is_now("away"))
@@ -143,7 +147,7 @@ async def test_a_page_is_told_to_fetch_the_inventory_of_the_node_it_looks_at(qui
     agent = await enrolled(quick.database, quick.url, "inventory")
     other = await enrolled(quick.database, quick.url, "another-inventory")
     async with asyncio.timeout(PATIENCE_S), agent, other, browser(quick) as page:
-        await page.send(json.dumps({"node": agent.node_id, "fleet": True}))
+        await page.send(json.dumps({"node": agent.node_id, "fleet": {}}))
         await until(page, lambda frame: frame[0]["type"] == "fleet")  # it was heard
         await other.say(InventoryMessage(Inventory([], [])))
         await agent.say(InventoryMessage(Inventory([], [])))
@@ -187,11 +191,11 @@ async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Bac
     assert len(seqs) < 4999 and seqs == sorted(set(seqs))
 
 
-async def test_a_deleted_node_is_told_to_every_page(quick: Backend) -> None:
+async def test_a_page_is_told_to_fetch_the_node_that_was_deleted(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "deleted")
     admin = await quick.client("admin")
     async with asyncio.timeout(PATIENCE_S), browser(quick) as page:
         await subscribe(page, quick, agent.node_id)
         assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
-        event, _ = await until(page, lambda frame: frame[0]["type"] == "deleted-nodes")
-    assert event["node_ids"] == [agent.node_id]
+        event, _ = await until(page, lambda frame: frame[0]["type"] == "inventory")
+    assert event["node_id"] == agent.node_id

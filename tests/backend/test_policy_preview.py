@@ -131,6 +131,9 @@ async def test_an_impossible_backtest_is_refused_with_the_reason(
 
 async def test_a_selector_says_which_nodes_it_matches_now(node: PolicyNode) -> None:
     viewer = await node.backend.client("viewer")
-    found = await asked(viewer, "/api/policies/matches", {"hostnames": [node.name]})
-    assert (found["node_ids"], found["fleet"] >= 1) == ([node.agent.node_id], True)
-    assert (await asked(viewer, "/api/policies/matches", {"labels": {"role": "no such"}}))["node_ids"] == []
+    path, node_id = f"/api/policies/matches?node_id={node.agent.node_id}", node.agent.node_id
+    found = await asked(viewer, path, {"hostnames": [node.name]})
+    assert (found["nodes"], found["others"], found["fleet"] >= 1) == (1, [], True)
+    assert found["live"] in ([node_id], [])  # an agent that is silent for three seconds is stale
+    found = await asked(viewer, path, {"labels": {"role": "no such"}})
+    assert (found["nodes"], found["live"], found["others"]) == (0, [], [node_id])

@@ -16,7 +16,7 @@ _AT_ONCE = 1000
 def subscription_flood(access: Access) -> Iterator[int]:
     """Subscribe to one node after the other on several pages at once, and open another page for each closed one."""
     pages: list[socket.socket] = []
-    frames = b"".join(_frame(b'{"node":%d,"fleet":true}' % node) for node in range(_AT_ONCE))
+    frames = b"".join(_frame(b'{"node":%d,"fleet":{}}' % node) for node in range(_AT_ONCE))
     while True:
         while len(pages) < PAGES:
             pages.append(_page(access))

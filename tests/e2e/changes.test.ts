@@ -62,7 +62,7 @@ test("a link to an undo opens its preview, and another earlier value can be chos
   expect((await affinity()) === found).toBe(false);
   await page.getByRole("button", { name: "Restore…" }).click();
   const restore = page.getByRole("complementary", { name: "Restore" });
-  await restore.getByLabel("Every change on a node").selectOption({ label: NODE });
+  await restore.getByLabel("Every change on a node").fill(NODE);
   await restore.getByRole("button", { name: "Restore and confirm now" }).click();
   await restore.getByText("Applied and confirmed.").waitFor();
   expect(await affinity()).toBe(found);

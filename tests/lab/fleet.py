@@ -63,7 +63,7 @@ class Backend:
         """Return the node's summary, once the backend has a sample of it. Raises BackendError."""
         end = time.monotonic() + timeout_s
         while True:
-            found: list[dict[str, Any]] = [node for node in self.request("GET", "/api/nodes") if node["name"] == name]
+            found: list[dict[str, Any]] = self.request("GET", f"/api/nodes?name={name}")
             if found and found[0]["health"] == "live":
                 return found[0]
             if time.monotonic() > end:

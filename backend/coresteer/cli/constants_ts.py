@@ -7,8 +7,9 @@ from typing import Any  # Any: an OpenAPI document is JSON of any shape
 
 from coresteer.auth.repository import MAX_SESSION_DAYS, SESSION_HOURS
 from coresteer.changes.schemas import MAX_SUGGESTED_NODES
+from coresteer.fleet.figures import HEALTH_CODES
 from coresteer.fleet.past import MAX_SPAN_OF_MINUTES_MS
-from coresteer.live.frames import HEALTH_CODES
+from coresteer.fleet.schemas import MAX_HOT_SPOTS, MAX_ROWS
 from coresteer.policies.backtest import MAX_RANGE
 from coresteer.reports.minutes import MIN_MINUTES
 from coresteer.simulation.parameters import QUICK
@@ -28,6 +29,8 @@ _CONSTANTS = {
     "ABSENT_U32": ABSENT_U32,
     "ABSENT_SHARE": ABSENT_SHARE,
     "HEALTHS": sorted(HEALTH_CODES, key=HEALTH_CODES.__getitem__),
+    "MAX_FLEET_ROWS": MAX_ROWS,
+    "MAX_HOT_SPOTS": MAX_HOT_SPOTS,
     "MAX_CPUS": MAX_CPUS,
     "ROUND_PERIOD_S": ROUND_PERIOD_S,
     "MAX_BACKTEST_RANGE_S": MAX_RANGE.total_seconds(),

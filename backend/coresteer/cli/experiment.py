@@ -10,6 +10,7 @@ import time
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
@@ -200,12 +201,10 @@ def _overrides(given: list[str]) -> Json:
 def _node_id(client: "ApiClient", name: str | None) -> int | None:
     if name is None:
         return None
-    nodes = client.get("/api/nodes")
+    nodes = client.get(f"/api/nodes?name={quote(name, safe='')}")  # an older backend answers with all nodes
     found = next((node["id"] for node in nodes if node["name"] == name), None)
     if found is None:
-        raise UsageError(
-            f"There is no node {name}; choose one of {', '.join(node['name'] for node in nodes) or 'none'}."
-        )
+        raise UsageError(f"There is no node {name}; the fleet page lists the names.")
     return int(found)
 
 

@@ -1,7 +1,7 @@
-"""Nodes over HTTP: the fleet table, details of a node, labels, revocation of keys, deletion."""
+"""Nodes over HTTP: the fleet page, details of a node, labels, revocation of keys, deletion."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime
@@ -10,56 +10,74 @@ from coresteer.auth.dependencies import Admin, Operator, Viewer
 from coresteer.bus import NodeEvent
 from coresteer.db import Database, Session
 from coresteer.fleet import past, service
+from coresteer.fleet.directory import FleetDirectory, Moment
 from coresteer.fleet.outliers import list_outliers
-from coresteer.fleet.schemas import FleetSeries, Node, NodeSummary, NodeUpdate, Outlier, PastFigures
+from coresteer.fleet.query import select
+from coresteer.fleet.schemas import (
+    FleetAnswer,
+    FleetQuery,
+    FleetSeries,
+    GroupBy,
+    Labels,
+    Node,
+    NodeSummary,
+    NodeUpdate,
+    Outliers,
+)
 from coresteer.inputs import RowId
 from coresteer.quotas import Peer
 from coresteer.telemetry.history import TimeRange
-from coresteer.telemetry.schemas import Resolution
+from coresteer_core.bounds import MAX_NAME
 
-Group = Annotated[
-    str | None,
-    Query(max_length=80, pattern=r"^(label:[^\x00]+|kernel|driver)$", description="label:NAME, kernel or driver."),
-]
-
-PastResolution = Annotated[Literal[Resolution.MINUTE, Resolution.HOUR], Query()]
 _LONGEST = timedelta(days=400)
 
-router = APIRouter(prefix="/api/nodes", tags=["nodes"])
+router = APIRouter(tags=["nodes"])
 
 
-def _fleet_past(request: Request) -> past.FleetPast:
-    state = request.app.state
-    return past.FleetPast(state.database, state.registry)
+def _directory(request: Request) -> FleetDirectory:
+    directory: FleetDirectory = request.app.state.fleet
+    return directory
 
 
-@router.get("")
-async def list_nodes(request: Request, session: Session, _: Viewer) -> list[NodeSummary]:
-    """List all nodes, ordered by name."""
-    return await service.node_summaries(session, request.app.state.registry)
+@router.get("/api/fleet")
+async def query_fleet(
+    request: Request, session: Session, _: Viewer, query: Annotated[FleetQuery, Query()]
+) -> FleetAnswer:
+    """Return a page of the nodes that match a query, and the figures of all that match, by group."""
+    directory = _directory(request)
+    if query.at is None:
+        fleet = await directory.present()
+    else:
+        compared = None if query.compared_h is None else timedelta(hours=query.compared_h)
+        fleet = await directory.at(Moment(query.at, query.resolution, compared))
+    return await service.answer(session, request.app.state.registry, fleet, query, is_past=query.at is not None)
 
 
-# declared before the paths with {node_id}, which would match "outliers" and "figures"
-@router.get("/outliers")
-async def get_outliers(session: Session, _: Viewer, group: Group = None) -> list[Outlier]:
-    """List the nodes whose kernel, driver, NIC settings or policy versions differ from the rest of their group."""
-    return await list_outliers(session, group)
+@router.get("/api/fleet/labels")
+async def list_labels(request: Request, _: Viewer) -> Labels:
+    """Return the labels that most nodes have."""
+    return service.labels_of(await _directory(request).present())
 
 
-@router.get("/figures")
-async def get_past_figures(
+@router.get("/api/fleet/outliers")
+async def get_outliers(
     request: Request,
+    session: Session,
     _: Viewer,
-    *,
-    at: AwareDatetime,
-    resolution: PastResolution = Resolution.MINUTE,
-    after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
-) -> PastFigures:
-    """Return the figures of at most 1,000 nodes, by id, in the minute or hour of a past time."""
-    return await past.read_figures(_fleet_past(request), at, resolution, after)
+    q: Annotated[str, Query(max_length=2000)] = "",
+    group: Annotated[GroupBy | None, Query()] = None,
+    within: Annotated[str | None, Query(max_length=1000)] = None,
+) -> Outliers:
+    """List the nodes whose kernel, driver, NIC settings or policy versions differ most from the rest of their group.
+
+    q, within: only nodes that match, as GET /api/fleet.
+    """
+    fleet = await _directory(request).present()
+    shown = {fleet.nodes[at].id for at in select(fleet, q, group, within).places}
+    return await list_outliers(session, group, shown)
 
 
-@router.get("/figures/series")
+@router.get("/api/fleet/series")
 async def get_fleet_series(
     request: Request,
     _: Viewer,
@@ -69,17 +87,26 @@ async def get_fleet_series(
     points: Annotated[int, Query(ge=2, le=past.MAX_POINTS)] = 120,
 ) -> FleetSeries:
     """Return the fleet's figures over time: minutes of up to six hours, else hours; fewer points for a large fleet."""
-    return await past.read_series(_fleet_past(request), TimeRange.validated(from_time, to_time, _LONGEST), points)
+    fleet = past.FleetPast(request.app.state.database, request.app.state.registry)
+    return await past.read_series(fleet, TimeRange.validated(from_time, to_time, _LONGEST), points)
 
 
-@router.get("/{node_id}")
+@router.get("/api/nodes")
+async def list_nodes(
+    request: Request, session: Session, _: Viewer, name: Annotated[str | None, Query(max_length=MAX_NAME)] = None
+) -> list[NodeSummary]:
+    """List all nodes, or the one of this name, ordered by name. For scripts; GET /api/fleet answers in pages."""
+    return await service.node_summaries(session, request.app.state.registry, name=name)
+
+
+@router.get("/api/nodes/{node_id}")
 async def get_node(request: Request, session: Session, _: Viewer, node_id: RowId) -> Node:
     """Return one node with topology, inventory and its busiest tasks."""
     await request.app.state.interest.refresh(node_id)  # agents send tasks only while somebody looks at them
     return await service.node_details(session, request.app.state.registry, node_id)
 
 
-@router.patch("/{node_id}")
+@router.patch("/api/nodes/{node_id}")
 async def update_node(request: Request, identity: Operator, node_id: RowId, body: NodeUpdate) -> NodeSummary:
     """Replace the labels that people gave; those that the agent reports are unchanged."""
     state = request.app.state
@@ -90,7 +117,7 @@ async def update_node(request: Request, identity: Operator, node_id: RowId, body
     return summary
 
 
-@router.delete("/{node_id}", status_code=204)
+@router.delete("/api/nodes/{node_id}", status_code=204)
 async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None:
     """Delete a node and disconnect its agent; its samples are dropped when their retention ends."""
     database: Database = request.app.state.database
@@ -101,7 +128,7 @@ async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None
     request.app.state.bus.publish(NodeEvent(node_id))
 
 
-@router.post("/{node_id}/revoke-key", status_code=204)
+@router.post("/api/nodes/{node_id}/revoke-key", status_code=204)
 async def revoke_key(request: Request, identity: Admin, node_id: RowId) -> None:
     """Revoke the key of the node's agent: it is disconnected and must be enrolled again."""
     database: Database = request.app.state.database

@@ -1,19 +1,21 @@
 """Outliers: nodes that differ from their group in kernel, driver, firmware, NIC settings or policy versions."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.fleet.schemas import Outlier, TraitDifference
+from coresteer.fleet.schemas import Outlier, Outliers, TraitDifference
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import EnabledPolicy
 from coresteer.policies.selector import NodeAttributes, matches
 from coresteer_core.policies.base import Mode
 
+MAX_OUTLIERS = 20
+"""Nodes that are told one by one."""
 MIN_NODES = 4
 """Nodes of a group that report a trait; of fewer, none differs from the rest."""
 USUAL_SHARE = 0.75
@@ -71,10 +73,10 @@ def _in_group(nodes: Sequence[Traits]) -> Iterable[Outlier]:
             )
 
 
-async def list_outliers(session: AsyncSession, group: str | None) -> list[Outlier]:
-    """Return the outliers of the fleet. group: ``label:NAME``, ``kernel`` or ``driver``; None for one group.
+async def list_outliers(session: AsyncSession, group: str | None, shown: Container[int]) -> Outliers:
+    """Return the outliers among the nodes shown. group: ``label:NAME``, ``kernel`` or ``driver``; None for one group.
 
-    Real nodes are compared with real ones only, and of policies those that write.
+    Each is compared with all nodes of its group; real nodes with real ones only, and of policies those that write.
     """
     attributes = {node.node_id: node for node in await policies.node_attributes(session)}
     enabled = [policy for policy in await policies.enabled_policies(session) if not _is_rolling_out(policy)]
@@ -85,7 +87,8 @@ async def list_outliers(session: AsyncSession, group: str | None) -> list[Outlie
             values = nic_traits(row["nics"] or []) | _versions(enabled, node)
             values |= {name: row[key] for name, key in (("kernel", "kernel"), ("driver", "drivers")) if row[key]}
             nodes[row["simulated"]].append(Traits(node.node_id, node.name, _group(group, node, row), values))
-    return find_outliers(nodes[False]) + find_outliers(nodes[True])
+    found = [one for one in find_outliers(nodes[False]) + find_outliers(nodes[True]) if one.node_id in shown]
+    return Outliers(outliers=found[:MAX_OUTLIERS], more=max(0, len(found) - MAX_OUTLIERS))
 
 
 def _group(by: str | None, node: NodeAttributes, row: RowMapping) -> str:

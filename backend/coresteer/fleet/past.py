@@ -1,14 +1,17 @@
 """Past figures from stored roll-ups: of each node in one minute or hour, and of the whole fleet over time."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from psycopg.rows import TupleRow
 
 from coresteer.db import Database
-from coresteer.fleet.schemas import FleetSeries, PastFigures
+from coresteer.fleet.figures import HEALTH_CODES, FleetNode, FleetValues, empty_values
+from coresteer.fleet.query import SUMMED
+from coresteer.fleet.schemas import FleetSeries
 from coresteer.presence.registry import NodeRegistry
 from coresteer.telemetry import repository
 from coresteer.telemetry.history import TimeRange, checked_ms
@@ -23,11 +26,12 @@ MAX_POINTS = 240
 MAX_READ = 60_000
 """Figures of nodes that one series may read: nodes × points. A larger fleet has fewer points."""
 _PAGE = 1000
+_MOMENTS_KEPT = 6
+_KEPT_S = 60.0
+"""A minute or hour may still become complete, so it is read again after that."""
 MAX_SPAN_OF_MINUTES_MS = 6 * 3_600_000
 _WIDTH_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 3_600_000}
 _TABLES = {Resolution.MINUTE: "telemetry_minute", Resolution.HOUR: "telemetry_hour"}
-_SUMMED = tuple(name for name, metric in FLEET_METRICS.items() if metric.source is not None and not metric.source.level)
-"""Figures that add up over nodes; of the others, the fleet's is the largest."""
 _SHARE_ROWS = (CPU_SHARES.index("busy"), CPU_SHARES.index("softirq"))
 _busy = asyncio.Semaphore(2)
 """Series that are read at the same time."""
@@ -39,6 +43,28 @@ class FleetPast:
 
     database: Database
     registry: NodeRegistry
+    kept: "dict[tuple[Resolution, int], _Kept]" = field(default_factory=dict)
+
+    async def figures_of(self, resolution: Resolution, start_ms: int, node_ids: Sequence[int]) -> "Mapping[int, _Of]":
+        """Return the figures by node of a minute or hour, which are kept for a while: pages of it follow."""
+        now = time.monotonic()
+        kept = self.kept.get((resolution, start_ms))
+        if kept is None or now - kept.at > _KEPT_S:
+            found: dict[int, _Of] = {}
+            async with _busy:
+                for first in range(0, len(node_ids), _PAGE):
+                    page = node_ids[first : first + _PAGE]
+                    found |= await _figures(self, page, resolution, start_ms, await _physical(self, page))
+            self.kept[resolution, start_ms] = kept = _Kept(now, found)
+            for key in sorted(self.kept, key=lambda key: self.kept[key].at)[:-_MOMENTS_KEPT]:
+                del self.kept[key]
+        return kept.figures
+
+
+@dataclass(frozen=True)
+class _Kept:
+    at: float
+    figures: "Mapping[int, _Of]"
 
 
 @dataclass(frozen=True)
@@ -50,28 +76,31 @@ class _Of:
     metrics: Mapping[str, float | None]
 
 
-async def read_figures(past: FleetPast, at: datetime, resolution: Resolution, after: int) -> PastFigures:
-    """Return the figures of the first nodes with greater ids in the minute or hour of a time. Raises Invalid."""
+async def read_values(past: FleetPast, nodes: Sequence[FleetNode], at: datetime, resolution: Resolution) -> FleetValues:
+    """Return figures of nodes in the minute or hour of a time; their health is the present one. Raises Invalid."""
     width = _WIDTH_MS[resolution]
     start = int(checked_ms(at, "at")) // width * width
-    node_ids = await _node_ids(past.database, after, _PAGE + 1)
-    page = node_ids[:_PAGE]
-    found = await _figures(past, page, resolution, start, await _physical(past, page))
-    return PastFigures(
-        from_time=from_unix_ms(start),
-        to_time=from_unix_ms(start + width),
-        node_ids=list(found),
-        busiest_cpu=[one.busiest_cpu for one in found.values()],
-        softirq_cpu=[one.softirq_cpu for one in found.values()],
-        metrics={name: [one.metrics[name] for one in found.values()] for name in FLEET_METRICS},
-        after=page[-1] if len(node_ids) > _PAGE else None,
-    )
+    values = empty_values(len(nodes), start)
+    known = await past.figures_of(resolution, start, [node.id for node in nodes])
+    for place, node in enumerate(nodes):
+        health = past.registry.health(node.id, seen_before=node.seen_before)
+        values.health[place] = HEALTH_CODES[health]
+        if (one := known.get(node.id)) is None:
+            continue
+        for name, value in one.metrics.items():
+            if value is not None:
+                values.metrics[name][place] = value
+        if one.busiest_cpu is not None:
+            values.busiest_cpu[place] = one.busiest_cpu
+        if one.softirq_cpu is not None:
+            values.softirq_cpu[place] = one.softirq_cpu
+    return values
 
 
 async def read_series(past: FleetPast, span: TimeRange, points: int) -> FleetSeries:
     """Return the whole fleet's figures at points of a range, fewer for a large fleet."""
     resolution = Resolution.MINUTE if span.end - span.start <= MAX_SPAN_OF_MINUTES_MS else Resolution.HOUR
-    node_ids = await _node_ids(past.database, 0, None)
+    node_ids = await _node_ids(past.database)
     starts, step = windows(span, _WIDTH_MS[resolution], min(points, MAX_READ // max(1, len(node_ids))))
     totals = []
     async with _busy:
@@ -113,13 +142,13 @@ class _Total:
             for name, value in one.metrics.items():
                 if value is not None:
                     before = self.values.get(name)
-                    joined = sum if name in _SUMMED else max
+                    joined = sum if name in SUMMED else max
                     self.values[name] = value if before is None else joined((before, value))
 
 
-async def _node_ids(database: Database, after: int, most: int | None) -> list[int]:
+async def _node_ids(database: Database) -> list[int]:
     async with database.pool.connection() as connection:
-        cursor = await connection.execute("SELECT id FROM node WHERE id > %s ORDER BY id LIMIT %s", (after, most))
+        cursor = await connection.execute("SELECT id FROM node ORDER BY id")
         return [node_id for (node_id,) in await cursor.fetchall()]
 
 

@@ -1,25 +1,33 @@
 """The fleet table: summaries and details of nodes, their labels, the revocation of keys, and deletion."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth.repository import delete_readmissions
 from coresteer.changes.repository import count_open
-from coresteer.fleet.schemas import Node, NodeSummary
+from coresteer.fleet.figures import natural
+from coresteer.fleet.query import Fleet, compared, groups, hot_spots, ordered, select, totals
+from coresteer.fleet.schemas import FleetAnswer, FleetQuery, Labels, Node, NodeSummary
 from coresteer.nodes import repository
 from coresteer.nodes.service import find_node, reported_state
 from coresteer.nodes.tables import NodeRow, effective_labels
 from coresteer.presence.registry import NodeRegistry
 from coresteer_core.protocol import lacking
 
+MAX_LABELS = 100
+"""Labels that are suggested."""
+
 
 async def node_summaries(
-    session: AsyncSession, registry: NodeRegistry, node_ids: Sequence[int] | None = None
+    session: AsyncSession, registry: NodeRegistry, node_ids: Sequence[int] | None = None, *, name: str | None = None
 ) -> list[NodeSummary]:
-    """Return the rows of the fleet table, ordered by name."""
-    rows = await repository.list_nodes(session, node_ids)
+    """Return summaries of nodes, ordered by name: of all, of those of the ids, or of the one of that name."""
+    rows = await repository.list_nodes(session, node_ids, name)
     counts = await count_open(session)
     return [_summary(row, registry, counts.get(row.id, 0)) for row in rows]
 
@@ -47,6 +55,50 @@ def _summary(row: NodeRow, registry: NodeRegistry, open_changes: int) -> NodeSum
         rejected_samples=row.rejected_samples,
         figures=state.latest_figures(),
         open_changes=open_changes,
+    )
+
+
+async def answer(
+    session: AsyncSession, registry: NodeRegistry, fleet: Fleet, query: FleetQuery, *, is_past: bool
+) -> FleetAnswer:
+    """Return the page of a query, and the figures of all nodes that match. is_past: figures of rows are the fleet's."""
+    selection = select(fleet, query.q, query.group, query.within)
+    if query.id or query.name:
+        ids, names = set(query.id), {name.lower() for name in query.name}
+        wanted = [node.id in ids or node.name.lower() in names for node in fleet.nodes]
+        selection = replace(selection, mask=selection.mask & np.array(wanted, np.bool_))
+    page = [int(at) for at in ordered(selection, query.sort)[query.offset : query.offset + query.limit]]
+    spots = hot_spots(selection, query.hot_spots)
+    shown = dict.fromkeys([*page, *spots])
+    rows = {row.id: row for row in await node_summaries(session, registry, [fleet.nodes[at].id for at in shown])}
+    if is_past:
+        for row in rows.values():
+            row.figures = fleet.values.figures(fleet.places[row.id])
+    page = [at for at in page if fleet.nodes[at].id in rows]
+    told, others = groups(selection) if query.group is not None and query.within is None else ([], 0)
+    before = fleet.before
+    return FleetAnswer(
+        nodes=len(fleet.nodes),
+        cpus=sum(node.cpus or 0 for node in fleet.nodes),
+        simulated=sum(node.simulated for node in fleet.nodes),
+        problems=selection.filter.problems,
+        totals=totals(fleet, selection.places),
+        compared=compared(fleet, selection.places),
+        groups=told,
+        other_groups=others,
+        rows=[rows[fleet.nodes[at].id] for at in page],
+        before=None if before is None else [before.figures(at) for at in page],
+        hot_spots=[rows[fleet.nodes[at].id] for at in spots if fleet.nodes[at].id in rows],
+    )
+
+
+def labels_of(fleet: Fleet) -> Labels:
+    """Return the names of labels by which nodes may be grouped, and the labels that most nodes have."""
+    names = Counter(name for node in fleet.nodes for name in node.labels)
+    common = Counter(f"{name}={value}" for node in fleet.nodes for name, value in node.labels.items())
+    return Labels(
+        names=sorted(name for name, _ in names.most_common(MAX_LABELS)),
+        common=[label for label, _ in sorted(common.items(), key=lambda one: (-one[1], natural(one[0])))[:MAX_LABELS]],
     )
 
 

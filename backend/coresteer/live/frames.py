@@ -1,19 +1,15 @@
 """Binary frames of the WebSocket /api/live: a JSON header, then little-endian columns of numbers. Pure."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from coresteer.presence.schemas import Figures, Health
-from coresteer_core.metrics import FLEET_METRICS, HISTORY_METRICS
+from coresteer.fleet.query import Fleet
+from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.node.metric_values import metric_values
-from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
-
-HEALTH_CODES = {Health.LIVE: 0, Health.STALE: 1, Health.AWAY: 2, Health.NEW: 3}
-"""The code of each health in the fleet frame."""
-_CPUS = ("busiest_cpu", "softirq_cpu")
+from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, Rates
 
 
 def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, bytes]]) -> bytes:
@@ -68,22 +64,17 @@ def rates_frame(node_id: int, rates: Rates, physical: frozenset[str] | None) -> 
     return columnar_frame(header, [(name, kind, data) for name, kind, data in columns if data is not None])
 
 
-FleetRow = tuple[int, Health, Figures | None]
-"""A node's id, health and, where it is live, figures."""
+def fleet_frame(fleet: Fleet, places: Sequence[int], header: Mapping[str, object]) -> bytes:
+    """Return the figures of some nodes as a frame, one column per figure: NaN or 0xFFFFFFFF where unknown.
 
-
-def fleet_frame(rows: Sequence[FleetRow], time_ms: int) -> bytes:
-    """Return the figures of many nodes as a frame, one column per figure: NaN or 0xFFFFFFFF where unknown."""
+    header: the figures of all nodes that match, by group.
+    """
+    values, at = fleet.values, np.array(places, np.intp)
     columns = [
-        ("node_id", "u32", np.array([node_id for node_id, _, _ in rows], "<u4").tobytes()),
-        ("health", "u8", bytes(HEALTH_CODES[health] for _, health, _ in rows)),
+        ("node_id", "u32", np.array([fleet.nodes[place].id for place in places], "<u4").tobytes()),
+        ("health", "u8", values.health[at].tobytes()),
+        ("busiest_cpu", "u32", values.busiest_cpu[at].astype("<u4").tobytes()),
+        ("softirq_cpu", "u32", values.softirq_cpu[at].astype("<u4").tobytes()),
     ]
-    figures = [figures for _, _, figures in rows]
-    for name in _CPUS:
-        cpus = [None if one is None else getattr(one, name) for one in figures]
-        columns.append((name, "u32", np.array([ABSENT_U32 if cpu is None else cpu for cpu in cpus], "<u4").tobytes()))
-    for name in FLEET_METRICS:
-        values = [None if one is None else one.metrics[name] for one in figures]
-        column = np.array([np.nan if value is None else value for value in values], "<f4")
-        columns.append((name, "f32", column.tobytes()))
-    return columnar_frame({"type": "fleet", "time_ms": time_ms}, columns)
+    columns += [(name, "f32", column[at].astype("<f4").tobytes()) for name, column in values.metrics.items()]
+    return columnar_frame({"type": "fleet", "time_ms": values.time_ms, **header}, columns)

@@ -6,9 +6,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated
 
 import msgspec
 from fastapi import WebSocketException, status
+from msgspec import Meta
 
 from coresteer.background import cancel
 from coresteer.bus import Bus, InventoryEvent, NodeEvent, PoliciesEvent
@@ -16,31 +18,42 @@ from coresteer.changes.events import ChangeEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
 from coresteer.experiments.events import ExperimentEvent
-from coresteer.fleet import service as fleet
-from coresteer.live.frames import FleetRow, fleet_frame, rates_frame
-from coresteer.nodes import service as nodes
+from coresteer.fleet import service
+from coresteer.fleet.directory import FleetDirectory
+from coresteer.fleet.query import Fleet, groups, select, totals
+from coresteer.fleet.schemas import MAX_HOT_SPOTS, MAX_ROWS
+from coresteer.live.frames import fleet_frame, rates_frame
 from coresteer.presence.interest import Interest
 from coresteer.presence.registry import NodeRegistry
-from coresteer.presence.schemas import Health
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import ClassesMessage
 
 log = logging.getLogger("coresteer.live")
 
 _TICK_S = 1.0
-_LOAD_EVERY_TICKS = 10
 _MAX_FRAMES = 16
 _MAX_EVENTS = 1000
-_NODES_AT_ONCE = 250
 _MAX_PAGES_PER_USER = 32
 """Every event is sent to each of them."""
+
+
+class FleetWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a page shows of the fleet: the figures of nodes that match, by group, and of these nodes one by one.
+
+    q, group, within: as GET /api/fleet.
+    """
+
+    q: Annotated[str, Meta(max_length=2000)] = ""
+    group: Annotated[str, Meta(max_length=80)] | None = None
+    within: Annotated[str, Meta(max_length=1000)] | None = None
+    ids: Annotated[list[int], Meta(max_length=MAX_ROWS + MAX_HOT_SPOTS)] = []
 
 
 class Subscription(msgspec.Struct, frozen=True):
     """Which frames a browser receives: the intervals of one node, the figures of the fleet."""
 
     node: int | None = None
-    fleet: bool = False
+    fleet: FleetWatch | None = None
 
 
 class Browser:
@@ -64,16 +77,15 @@ class Browser:
 class LiveHub:
     """Sends samples and events to the browsers that subscribed to them; each is encoded once."""
 
-    def __init__(self, database: Database, bus: Bus, registry: NodeRegistry, interest: Interest) -> None:
-        self._database = database
-        self._bus = bus
-        self._registry = registry
-        self._interest = interest
+    def __init__(
+        self, database: Database, bus: Bus, registry: NodeRegistry, interest: Interest, fleet: FleetDirectory
+    ) -> None:
+        self._database, self._bus = database, bus
+        self._registry, self._interest, self._fleet = registry, interest, fleet
         self._browsers: set[Browser] = set()
         self._pages_of: Counter[str] = Counter()
         self._subscribers: dict[int, set[Browser]] = {}
         self._changed_nodes: set[int] = set()
-        self._seen_before: dict[int, bool] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -127,6 +139,11 @@ class LiveHub:
             self._subscribers.setdefault(subscription.node, set()).add(browser)
             self._interest.need(subscription.node)
 
+    @property
+    def shows_fleet(self) -> bool:
+        """Return whether some page shows the fleet, whose figures are then needed every second."""
+        return any(browser.subscription.fleet is not None for browser in self._browsers)
+
     def _send_to_all(self, event: dict[str, object]) -> None:
         text = msgspec.json.encode(event).decode()
         for browser in self._browsers:
@@ -156,61 +173,62 @@ class LiveHub:
                         self._changed_nodes.add(node_id)
 
     async def _tick_forever(self) -> None:
-        ticks = 0
         while True:
             began = time.monotonic()
             for node_id in self._subscribers:
                 self._interest.need(node_id)
             try:
                 self._changed_nodes.update(self._registry.nodes_with_changed_health())
-                if self._browsers:
-                    if ticks % _LOAD_EVERY_TICKS == 0:
-                        await self._load_known_nodes()
-                    await self._publish_summaries()
-                else:
-                    self._changed_nodes.clear()
+                await self._publish_nodes()
+                if self.shows_fleet:
+                    self._interest.need_fleet()
+                    await self._publish_fleet(await self._fleet.present())
             except Exception as error:
                 if not is_database_unavailable(error):
                     log.exception("The nodes' states could not be published.")
-            await self._publish_fleet()
-            ticks += 1
             await asyncio.sleep(max(0.05, _TICK_S - (time.monotonic() - began)))
 
-    async def _load_known_nodes(self) -> None:
-        """Load which nodes exist: the fleet includes those that have not connected since the backend started."""
-        async with self._database.session() as session:
-            self._seen_before = await nodes.ever_connected(session)
-
-    async def _publish_summaries(self) -> None:
-        while self._changed_nodes:
-            some = list(self._changed_nodes)[:_NODES_AT_ONCE]
-            async with self._database.session() as session:
-                summaries = await fleet.node_summaries(session, self._registry, some)
-            self._changed_nodes.difference_update(some)
-            for summary in summaries:
-                self._send_to_all({"type": "node", "node": summary.model_dump(mode="json")})
-            if deleted := set(some) - {summary.id for summary in summaries}:
-                for node_id in deleted:
-                    self._seen_before.pop(node_id, None)
-                self._send_to_all({"type": "deleted-nodes", "node_ids": sorted(deleted)})
-            await asyncio.sleep(0)
-
-    async def _publish_fleet(self) -> None:
-        if not any(browser.subscription.fleet for browser in self._browsers):
+    async def _publish_nodes(self) -> None:
+        """Tell all pages that some nodes have changed, and those that look at one what it is now."""
+        changed, self._changed_nodes = self._changed_nodes, set()
+        if not changed:
             return
-        self._interest.need_fleet()
-        frame = await self._fleet_frame()
-        for browser in self._browsers:
-            if browser.subscription.fleet:
-                browser.send(frame)
+        self._send_to_all({"type": "nodes"})
+        watched = [node_id for node_id in changed if node_id in self._subscribers]
+        if not watched:
+            return
+        try:
+            async with self._database.session() as session:
+                summaries = {one.id: one for one in await service.node_summaries(session, self._registry, watched)}
+        except BaseException:
+            self._changed_nodes.update(watched)
+            raise
+        for node_id in watched:
+            event: dict[str, object] = {"type": "inventory", "node_id": node_id}  # deleted: the page finds out
+            if (summary := summaries.get(node_id)) is not None:
+                event = {"type": "node", "node": summary.model_dump(mode="json")}
+            text = msgspec.json.encode(event).decode()
+            for browser in self._subscribers.get(node_id, ()):
+                browser.send(text)
 
-    async def _fleet_frame(self) -> bytes:
-        ids = sorted(self._seen_before.keys() | {node_id for node_id, _ in self._registry.items()})
-        rows: list[FleetRow] = []
-        for position, node_id in enumerate(ids):
-            state = self._registry.get(node_id)
-            health = self._registry.health(node_id, seen_before=self._seen_before.get(node_id, False))
-            rows.append((node_id, health, state.latest_figures() if health is Health.LIVE else None))
-            if position % _NODES_AT_ONCE == 0:
+    async def _publish_fleet(self, fleet: Fleet) -> None:
+        told: dict[tuple[str, str | None, str | None], dict[str, object]] = {}
+        for browser in list(self._browsers):
+            if (watch := browser.subscription.fleet) is None:
+                continue
+            key = (watch.q, watch.group, watch.within)
+            if key not in told:
+                told[key] = _matching(fleet, watch)
                 await asyncio.sleep(0)
-        return fleet_frame(rows, time.time_ns() // 1_000_000)
+            places = [fleet.places[node_id] for node_id in watch.ids if node_id in fleet.places]
+            browser.send(fleet_frame(fleet, places, told[key]))
+
+
+def _matching(fleet: Fleet, watch: FleetWatch) -> dict[str, object]:
+    """Return the figures of the nodes that match, and of their groups where no group is asked for."""
+    selection = select(fleet, watch.q, watch.group, watch.within)
+    told = groups(selection)[0] if watch.group is not None and watch.within is None else []
+    return {
+        "totals": totals(fleet, selection.places).model_dump(mode="json"),
+        "groups": [group.model_dump(mode="json") for group in told],
+    }

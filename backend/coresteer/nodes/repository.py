@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import TupleRow
 from sqlalchemy import ARRAY, Interval, LargeBinary, Text, bindparam, delete, select, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -66,18 +66,33 @@ async def upsert_nodes(
     return {row.name: UpsertedNode(*row) for row in rows}
 
 
-async def list_nodes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> Sequence[NodeRow]:
-    """Return all nodes, or those of the ids, ordered by name; without topology and inventory."""
+async def list_nodes(
+    session: AsyncSession, node_ids: Sequence[int] | None = None, name: str | None = None
+) -> Sequence[NodeRow]:
+    """Return all nodes, those of the ids or that of the name, ordered by name; without topology and inventory."""
     query = select(NodeRow).order_by(NodeRow.name)
     if node_ids is not None:
         query = query.where(NodeRow.id.in_(node_ids))
+    if name is not None:
+        query = query.where(NodeRow.name == name)
     return (await session.scalars(query)).all()
 
 
-async def ever_connected(session: AsyncSession) -> dict[int, bool]:
-    """Return by node id whether its agent has ever connected."""
-    rows = await session.execute(select(NodeRow.id, NodeRow.last_seen_at.is_not(None)))
-    return {row[0]: row[1] for row in rows}
+async def select_attributes(
+    connection: AsyncConnection[TupleRow], node_ids: Sequence[int] | None
+) -> AsyncCursor[TupleRow]:
+    """Select id, name, simulated, mode, kernel, drivers, labels, cpus, whether it has ever connected; by node.
+
+    node_ids: of some nodes; None for all. Labels are those of effective_labels.
+    """
+    return await connection.execute(
+        """
+        SELECT id, name, simulated, hello->>'mode', hello->>'kernel', drivers,
+            coalesce(hello->'labels', '{}') || token_labels || labels, cpus, last_seen_at IS NOT NULL
+        FROM node WHERE %(ids)s::int[] IS NULL OR id = ANY(%(ids)s)
+        """,
+        {"ids": node_ids},
+    )
 
 
 async def find_node(session: AsyncSession, node_id: int) -> NodeRow | None:

@@ -109,8 +109,3 @@ def reported_state(row: NodeRow) -> ReportedState:
         None if row.inventory is None else msgspec.convert(row.inventory, Inventory),
         NicKnowledge() if row.learned is None else msgspec.convert(row.learned, NicKnowledge),
     )
-
-
-async def ever_connected(session: AsyncSession) -> dict[int, bool]:
-    """Return by node id whether its agent has ever connected."""
-    return await repository.ever_connected(session)

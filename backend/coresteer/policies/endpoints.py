@@ -1,5 +1,6 @@
 """Policies, rollouts, decisions and drifts over HTTP."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -33,6 +34,7 @@ from coresteer.policies.schemas import (
 
 router = APIRouter(tags=["policies"])
 
+MatchedNodes = Annotated[Sequence[RowId], Query(max_length=50)]
 LeavePages = Annotated[bool, Query(description="Memory that the policy has moved stays on its NUMA node.")]
 
 
@@ -56,9 +58,11 @@ async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest
 
 
 @router.post("/api/policies/matches")
-async def match_policy_selector(session: Session, _: Viewer, body: Selector) -> SelectorMatches:
-    """Return the nodes that a selector matches now. Changes nothing."""
-    return await preview.matching_nodes(session, body)
+async def match_policy_selector(
+    request: Request, session: Session, _: Viewer, body: Selector, node_id: MatchedNodes = ()
+) -> SelectorMatches:
+    """Return how many nodes a selector matches now. Changes nothing. node_id: whether it matches these."""
+    return await preview.matching_nodes(session, request.app.state.registry, body, node_id)
 
 
 @router.get("/api/policies/{policy_id}")

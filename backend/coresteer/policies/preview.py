@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -22,6 +23,7 @@ from coresteer.policies.schemas import (
 )
 from coresteer.policies.selector import matches
 from coresteer.presence.registry import NodeRegistry, NodeState
+from coresteer.presence.schemas import Health
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.view import View
@@ -31,6 +33,8 @@ from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 
 log = logging.getLogger("coresteer.policies")
 
+MAX_LIVE_MATCHES = 3
+"""Live nodes that are proposed for a preview."""
 _PREVIEW_ID = "9" * 10
 """The id of a policy that is not stored: it sorts after all others of its rank, as it will once it is stored."""
 
@@ -71,11 +75,20 @@ async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list
     return found
 
 
-async def matching_nodes(session: AsyncSession, selector: Selector) -> SelectorMatches:
-    """Return the nodes that a selector matches now."""
+async def matching_nodes(
+    session: AsyncSession, registry: NodeRegistry, selector: Selector, node_ids: Sequence[int]
+) -> SelectorMatches:
+    """Return how many nodes a selector matches now, and which of these ones it does not."""
     nodes = await repository.node_attributes(session)
     found = sorted((node for node in nodes if matches(selector, node)), key=lambda node: node.name)
-    return SelectorMatches(node_ids=[node.node_id for node in found], fleet=len(nodes))
+    live = (each.node_id for each in found if registry.health(each.node_id, seen_before=True) is Health.LIVE)
+    ids = {node.node_id for node in found}
+    return SelectorMatches(
+        nodes=len(found),
+        fleet=len(nodes),
+        live=list(islice(live, MAX_LIVE_MATCHES)),
+        others=[each for each in node_ids if each not in ids],
+    )
 
 
 def _unavailable(view: View | None, state: NodeState, elsewhere: str | None, name: str) -> str | None:

@@ -210,10 +210,15 @@ class PolicyPreviewRequest(RequestBody):
 
 
 class SelectorMatches(BaseModel):
-    """The nodes that a selector matches, by name. fleet: number of all nodes."""
+    """How many nodes a selector matches, of how many in the fleet.
 
-    node_ids: list[int]
+    live: the first live ones by name, for a preview. others: of the nodes that were named, those that do not match.
+    """
+
+    nodes: int
     fleet: int
+    live: list[int]
+    others: list[int]
 
 
 class NodeEvaluation(BaseModel):

@@ -1,5 +1,7 @@
 import { QueryCache, QueryClient, queryOptions } from "@tanstack/react-query";
-import { ApiProblem, api, setCsrfToken, unwrap } from "./client";
+import { ApiProblem, api, type Schemas, setCsrfToken, unwrap } from "./client";
+import { MAX_FLEET_ROWS } from "./constants";
+import type { paths } from "./schema";
 
 let onSignedOut: () => void = () => undefined;
 
@@ -41,10 +43,55 @@ export const meQuery = queryOptions({
   staleTime: Number.POSITIVE_INFINITY,
 });
 
-export const nodesQuery = queryOptions({
-  queryKey: ["nodes"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/nodes", { signal })),
+export type FleetQuery = NonNullable<paths["/api/fleet"]["get"]["parameters"]["query"]>;
+
+/** Nodes by filter, in pages, with the figures of all that match; it is fetched again when nodes change. */
+export const fleetQuery = (query: FleetQuery = {}) =>
+  queryOptions({
+    queryKey: ["fleet", query],
+    queryFn: ({ signal }) => unwrap(api.GET("/api/fleet", { params: { query }, signal })),
+  });
+
+/** The numbers of nodes and CPUs of the fleet. */
+export const fleetSizeQuery = fleetQuery({ limit: 0 });
+
+/** The labels that most nodes have. */
+export const labelsQuery = queryOptions({
+  queryKey: ["fleet", "labels"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/fleet/labels", { signal })),
 });
+
+const BATCH_MS = 10;
+type Waiting = { id: number; resolve: (node: Schemas["NodeSummary"] | null) => void; reject: (error: unknown) => void };
+let waiting: Waiting[] = [];
+
+async function answer(asked: Waiting[]): Promise<void> {
+  const id = [...new Set(asked.map((one) => one.id))];
+  try {
+    const { rows } = await unwrap(api.GET("/api/fleet", { params: { query: { id, limit: id.length } } }));
+    for (const one of asked) one.resolve(rows.find((row) => row.id === one.id) ?? null);
+  } catch (error) {
+    for (const one of asked) one.reject(error);
+  }
+}
+
+function answerWaiting(): void {
+  const asked = waiting;
+  waiting = [];
+  for (let at = 0; at < asked.length; at += MAX_FLEET_ROWS) void answer(asked.slice(at, at + MAX_FLEET_ROWS));
+}
+
+/** A node's summary by its id, null if there is none; those asked for at the same time are fetched together. */
+export const nodeSummaryQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-summary", nodeId],
+    staleTime: 60_000,
+    queryFn: () =>
+      new Promise<Schemas["NodeSummary"] | null>((resolve, reject) => {
+        if (waiting.length === 0) setTimeout(answerWaiting, BATCH_MS);
+        waiting.push({ id: nodeId, resolve, reject });
+      }),
+  });
 
 /** The declared application metrics: Prometheus queries that experiments and guardrails may use. */
 export const applicationMetricsQuery = queryOptions({

@@ -322,7 +322,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes": {
+    "/api/fleet": {
         parameters: {
             query?: never;
             header?: never;
@@ -330,10 +330,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Nodes
-         * @description List all nodes, ordered by name.
+         * Query Fleet
+         * @description Return a page of the nodes that match a query, and the figures of all that match, by group.
          */
-        get: operations["list_nodes"];
+        get: operations["query_fleet"];
         put?: never;
         post?: never;
         delete?: never;
@@ -342,7 +342,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/outliers": {
+    "/api/fleet/labels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Labels
+         * @description Return the labels that most nodes have.
+         */
+        get: operations["list_labels"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/fleet/outliers": {
         parameters: {
             query?: never;
             header?: never;
@@ -351,7 +371,9 @@ export interface paths {
         };
         /**
          * Get Outliers
-         * @description List the nodes whose kernel, driver, NIC settings or policy versions differ from the rest of their group.
+         * @description List the nodes whose kernel, driver, NIC settings or policy versions differ most from the rest of their group.
+         *
+         *     q, within: only nodes that match, as GET /api/fleet.
          */
         get: operations["get_outliers"];
         put?: never;
@@ -362,27 +384,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/figures": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Past Figures
-         * @description Return the figures of at most 1,000 nodes, by id, in the minute or hour of a past time.
-         */
-        get: operations["get_past_figures"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/nodes/figures/series": {
+    "/api/fleet/series": {
         parameters: {
             query?: never;
             header?: never;
@@ -394,6 +396,26 @@ export interface paths {
          * @description Return the fleet's figures over time: minutes of up to six hours, else hours; fewer points for a large fleet.
          */
         get: operations["get_fleet_series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Nodes
+         * @description List all nodes, or the one of this name, ordered by name. For scripts; GET /api/fleet answers in pages.
+         */
+        get: operations["list_nodes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1005,7 +1027,7 @@ export interface paths {
         put?: never;
         /**
          * Match Policy Selector
-         * @description Return the nodes that a selector matches now. Changes nothing.
+         * @description Return how many nodes a selector matches now. Changes nothing. node_id: whether it matches these.
          */
         post: operations["match_policy_selector"];
         delete?: never;
@@ -2844,6 +2866,26 @@ export interface components {
             why_not: string | null;
         };
         /**
+         * Compared
+         * @description Figures of a time before; sums and now_sums are of the nodes of which both are known.
+         */
+        Compared: {
+            /** Now Sums */
+            now_sums: {
+                [key: string]: number | null;
+            };
+            /** Sums */
+            sums: {
+                [key: string]: number | null;
+            };
+            /** Hot */
+            hot: number | null;
+            /** Worst */
+            worst: {
+                [key: string]: components["schemas"]["WorstNode"] | null;
+            };
+        };
+        /**
          * Decision
          * @description Result of a policy's evaluation on a node.
          *
@@ -4638,6 +4680,36 @@ export interface components {
          */
         Finding: "no_evidence" | "none_yet" | "improves" | "worsens" | "higher" | "lower";
         /**
+         * FleetAnswer
+         * @description A page of the nodes that match a query, and the figures of all that match.
+         *
+         *     nodes, cpus, simulated: of the whole fleet. problems: of the filter line. groups: in the order of their names, none
+         *     where one group is asked for; other_groups: how many more there are. rows: the page; before: their figures at the
+         *     time that they are compared with, in their order.
+         */
+        FleetAnswer: {
+            /** Nodes */
+            nodes: number;
+            /** Cpus */
+            cpus: number;
+            /** Simulated */
+            simulated: number;
+            /** Problems */
+            problems: string[];
+            totals: components["schemas"]["Totals"];
+            compared: components["schemas"]["Compared"] | null;
+            /** Groups */
+            groups: components["schemas"]["Group"][];
+            /** Other Groups */
+            other_groups: number;
+            /** Rows */
+            rows: components["schemas"]["NodeSummary"][];
+            /** Before */
+            before: (components["schemas"]["Figures"] | null)[] | null;
+            /** Hot Spots */
+            hot_spots: components["schemas"]["NodeSummary"][];
+        };
+        /**
          * FleetProof
          * @description The proofs of all policies in force. cores: saved by all together; None where no policy has an interval.
          */
@@ -4742,6 +4814,15 @@ export interface components {
             };
         };
         /**
+         * Group
+         * @description The nodes of a group that match.
+         */
+        Group: {
+            /** Name */
+            name: string;
+            totals: components["schemas"]["Totals"];
+        };
+        /**
          * GroupProof
          * @description The effect on the primary metric on the nodes with one value of a label. It has an interval of its own.
          */
@@ -4813,6 +4894,16 @@ export interface components {
             version: string;
             /** Reasons */
             reasons: components["schemas"]["Reason"][];
+        };
+        /**
+         * Labels
+         * @description Labels that nodes have. names: those of most nodes; common: as NAME=VALUE, those of most nodes first.
+         */
+        Labels: {
+            /** Names */
+            names: string[];
+            /** Common */
+            common: string[];
         };
         /**
          * LogEntry
@@ -5907,6 +5998,16 @@ export interface components {
             differences: components["schemas"]["TraitDifference"][];
         };
         /**
+         * Outliers
+         * @description The nodes that differ most. more: how many others there are.
+         */
+        Outliers: {
+            /** Outliers */
+            outliers: components["schemas"]["Outlier"][];
+            /** More */
+            more: number;
+        };
+        /**
          * Ownership
          * @description A policy's reaction when something else writes its settings: another controller runs, or a value drifted.
          * @enum {string}
@@ -5937,37 +6038,6 @@ export interface components {
             present: string;
             /** Password */
             password: string;
-        };
-        /**
-         * PastFigures
-         * @description Figures of nodes over one past minute or hour: means, and of round-trip times the maximum; None where unknown.
-         *
-         *     node_ids: those of which anything is stored; the other lists are in their order. after: the id after which the next
-         *     page begins, None on the last one.
-         */
-        PastFigures: {
-            /**
-             * From Time
-             * Format: date-time
-             */
-            from_time: string;
-            /**
-             * To Time
-             * Format: date-time
-             */
-            to_time: string;
-            /** Node Ids */
-            node_ids: number[];
-            /** Busiest Cpu */
-            busiest_cpu: (number | null)[];
-            /** Softirq Cpu */
-            softirq_cpu: (number | null)[];
-            /** Metrics */
-            metrics: {
-                [key: string]: (number | null)[];
-            };
-            /** After */
-            after: number | null;
         };
         /**
          * PlanIn
@@ -7569,13 +7639,19 @@ export interface components {
         };
         /**
          * SelectorMatches
-         * @description The nodes that a selector matches, by name. fleet: number of all nodes.
+         * @description How many nodes a selector matches, of how many in the fleet.
+         *
+         *     live: the first live ones by name, for a preview. others: of the nodes that were named, those that do not match.
          */
         SelectorMatches: {
-            /** Node Ids */
-            node_ids: number[];
+            /** Nodes */
+            nodes: number;
             /** Fleet */
             fleet: number;
+            /** Live */
+            live: number[];
+            /** Others */
+            others: number[];
         };
         /**
          * Series
@@ -9340,6 +9416,35 @@ export interface components {
          */
         Timer: "restarting" | "absolute" | "throttle";
         /**
+         * Totals
+         * @description Figures of several nodes together; None where no node's is known.
+         *
+         *     health: numbers of nodes. with_data: nodes with figures. hot: nodes whose hottest CPU spends HOT_PERCENT or more in
+         *     softirq. sums: of rates; worst: the largest of other figures.
+         */
+        Totals: {
+            /** Nodes */
+            nodes: number;
+            /** Health */
+            health: {
+                [key: string]: number;
+            };
+            /** Open Changes */
+            open_changes: number;
+            /** With Data */
+            with_data: number;
+            /** Hot */
+            hot: number | null;
+            /** Sums */
+            sums: {
+                [key: string]: number | null;
+            };
+            /** Worst */
+            worst: {
+                [key: string]: components["schemas"]["WorstNode"] | null;
+            };
+        };
+        /**
          * Traffic
          * @description Received traffic of a network device. measured_s: seconds of the mean, None for a what-if.
          *
@@ -9532,6 +9637,18 @@ export interface components {
             rolled_back_at: string | null;
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * WorstNode
+         * @description The node with the largest value of a figure.
+         */
+        WorstNode: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Value */
+            value: number;
         };
         /**
          * WrittenSetting
@@ -10150,7 +10267,49 @@ export interface operations {
             };
         };
     };
-    list_nodes: {
+    query_fleet: {
+        parameters: {
+            query?: {
+                q?: string;
+                group?: string | null;
+                within?: string | null;
+                sort?: string;
+                id?: number[];
+                name?: string[];
+                offset?: number;
+                limit?: number;
+                hot_spots?: number;
+                at?: string | null;
+                resolution?: "minute" | "hour";
+                compared_h?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetAnswer"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_labels: {
         parameters: {
             query?: never;
             header?: never;
@@ -10165,7 +10324,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NodeSummary"][];
+                    "application/json": components["schemas"]["Labels"];
                 };
             };
             /** @description A problem */
@@ -10182,8 +10341,9 @@ export interface operations {
     get_outliers: {
         parameters: {
             query?: {
-                /** @description label:NAME, kernel or driver. */
+                q?: string;
                 group?: string | null;
+                within?: string | null;
             };
             header?: never;
             path?: never;
@@ -10197,40 +10357,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Outlier"][];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_past_figures: {
-        parameters: {
-            query: {
-                at: string;
-                resolution?: "minute" | "hour";
-                after?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PastFigures"];
+                    "application/json": components["schemas"]["Outliers"];
                 };
             };
             /** @description A problem */
@@ -10264,6 +10391,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FleetSeries"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_nodes: {
+        parameters: {
+            query?: {
+                name?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeSummary"][];
                 };
             };
             /** @description A problem */
@@ -11391,7 +11549,9 @@ export interface operations {
     };
     match_policy_selector: {
         parameters: {
-            query?: never;
+            query?: {
+                node_id?: number[];
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -1,9 +1,10 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, unwrap } from "../api/client";
-import { nodesQuery } from "../api/queries";
+import { nodeSummaryQuery } from "../api/queries";
+import { NodeSelect } from "../components/NodePicker";
 import { PageTop } from "../components/PageTop";
 import { RangePicker } from "../components/RangePicker";
 import { zoneName } from "../lib/time";
@@ -32,7 +33,6 @@ export function AuditPage() {
   const { node, actor, action, q, from, to } = filters;
   const navigate = useNavigate({ from: "/audit" });
   const [typed, setTyped] = useState({ actor: actor ?? "", q: q ?? "" });
-  const { data: nodes, isPending: areNodesPending } = useQuery(nodesQuery);
   const audit = useQuery({
     queryKey: ["audit", filters, older],
     queryFn: ({ signal }) =>
@@ -57,7 +57,10 @@ export function AuditPage() {
     placeholderData: (before) => before,
   });
   // Rows that gain a node's name after they are shown would move those below them.
-  const complete = audit.data !== undefined && !areNodesPending;
+  const ids = [...new Set(audit.data?.entries.flatMap(({ node_id }) => node_id ?? []))];
+  const nodes = useQueries({ queries: ids.map(nodeSummaryQuery) });
+  const names = new Map(nodes.flatMap(({ data }) => (data ? [[data.id, data.name] as const] : [])));
+  const complete = audit.data !== undefined && nodes.every(({ isPending }) => !isPending);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     void navigate({ search: { ...filters, actor: typed.actor || undefined, q: typed.q || undefined } });
@@ -90,18 +93,11 @@ export function AuditPage() {
             void navigate({ search: { ...filters, action: event.currentTarget.value || undefined } })
           }
         />
-        <NativeSelect
+        <NodeSelect
           label="Node"
-          value={node ?? ""}
-          data={[
-            { value: "", label: "all" },
-            ...(nodes ?? [])
-              .toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }))
-              .map((one) => ({ value: String(one.id), label: one.name })),
-          ]}
-          onChange={(event) =>
-            void navigate({ search: { ...filters, node: Number(event.currentTarget.value) || undefined } })
-          }
+          none="all"
+          nodeId={node}
+          onChange={(chosen) => void navigate({ search: { ...filters, node: chosen } })}
         />
         <RangePicker
           past={from === undefined || to === undefined ? null : { from, to }}
@@ -135,7 +131,7 @@ export function AuditPage() {
               <EntryTable
                 entries={audit.data.entries}
                 changes={audit.data.changes}
-                names={nodes && new Map(nodes.map((one) => [one.id, one.name]))}
+                names={nodes.some(({ isError }) => isError) ? undefined : names}
               />
             )}
             <div className={styles.pager}>

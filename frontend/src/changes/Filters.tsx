@@ -1,7 +1,6 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { nodesQuery } from "../api/queries";
+import { NodeSelect } from "../components/NodePicker";
 import { RangePicker } from "../components/RangePicker";
 import { Segments } from "../components/Segments";
 import styles from "./changes.module.css";
@@ -21,7 +20,6 @@ const byName = (a: string, b: string) => a.localeCompare(b, "en", { numeric: tru
 
 /** The filters of the log of changes; their state is the URL. */
 export function Filters({ search, authors, change }: Props) {
-  const nodes = useQuery(nodesQuery).data ?? [];
   const { from, to, node, by, setting, state } = search;
   const past = from === undefined || to === undefined ? null : { from, to };
   const names = [...new Set(by === undefined ? authors : [...authors, by])].filter((one) => !isOrigin(one));
@@ -39,13 +37,7 @@ export function Filters({ search, authors, change }: Props) {
         proposed={() => ({ from: Date.now() - SPANS[search.span ?? DEFAULT_SPAN], to: Date.now() })}
         onChange={(range) => change({ ...range, span: undefined })}
       />
-      <Choice
-        label="Node"
-        value={node === undefined ? undefined : String(node)}
-        all="all nodes"
-        options={nodes.toSorted((a, b) => byName(a.name, b.name)).map(({ id, name }) => [String(id), name])}
-        onChange={(value) => change({ node: value === undefined ? undefined : Number(value) })}
-      />
+      <NodeSelect label="Node" hidesLabel none="all nodes" nodeId={node} onChange={(node) => change({ node })} />
       <Choice
         label="By"
         value={by}

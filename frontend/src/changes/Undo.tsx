@@ -3,8 +3,9 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { changeQuery, handleSignedOut, nodeQuery, nodesQuery } from "../api/queries";
+import { changeQuery, handleSignedOut, nodeQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
+import { NodeSelect } from "../components/NodePicker";
 import { formatCount } from "../lib/format";
 import { dateTime } from "../lib/time";
 import { applyChangeUpdate } from "../live/changes";
@@ -203,19 +204,15 @@ function Apply({ node, desired, reason, title, undoes, restores = false }: Apply
 /** Restores everything on a node; what a policy wrote is restored by disabling the policy. */
 function Restore({ nodeId, onClose }: { nodeId: number | null; onClose: () => void }) {
   const navigate = useNavigate({ from: "/changes" });
-  const nodes = useQuery(nodesQuery).data ?? [];
   const policies = useQuery(policiesQuery).data ?? [];
   return (
     <Frame title="Restore" of="the values as found" onClose={onClose}>
-      <NativeSelect
+      <NodeSelect
         label="Every change on a node"
-        value={nodeId ?? ""}
-        data={[
-          { value: "", label: "choose a node" },
-          ...nodes.map(({ id, name }) => ({ value: String(id), label: name })),
-        ]}
-        onChange={(event) => {
-          const undo = event.currentTarget.value === "" ? "choose" : `node:${event.currentTarget.value}`;
+        none="choose a node"
+        nodeId={nodeId ?? undefined}
+        onChange={(id) => {
+          const undo = id === undefined ? "choose" : `node:${id}`;
           void navigate({ search: (before) => ({ ...before, undo }), resetScroll: false });
         }}
       />

@@ -1,23 +1,25 @@
 import { TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
-import { useEffect, useId, useState } from "react";
-import { nodesQuery } from "../api/queries";
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useEffect, useId, useMemo, useState } from "react";
+import { fleetQuery, nodeSummaryQuery } from "../api/queries";
 
 const MAX_SUGGESTIONS = 50;
+const TYPING_MS = 150;
 
-type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
-
-/** Text field that selects a node by its full name; Enter selects the first node whose name contains the text. */
-export function NodePicker({ label, placeholder, except, onPick }: Props) {
-  const { data: nodes } = useQuery(nodesQuery);
+/** A text field and what is found for it: the nodes whose name, or label:NAME=VALUE, is typed. */
+function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId: number) => void) {
   const [typed, setTyped] = useState("");
   const [isEntered, setIsEntered] = useState(false);
-  const id = useId();
-  const search = typed.trim().toLowerCase();
-  const matching = (nodes ?? [])
-    .filter((node) => !except?.has(node.id) && node.name.toLowerCase().includes(search))
-    .slice(0, MAX_SUGGESTIONS);
-  const picked = matching.find((node) => node.name === typed) ?? (isEntered ? matching[0] : undefined);
+  const search = typed.trim();
+  const [q] = useDebouncedValue(search, TYPING_MS);
+  const { data, isPlaceholderData } = useQuery({
+    ...fleetQuery({ q, limit: MAX_SUGGESTIONS }),
+    placeholderData: keepPreviousData,
+  });
+  const isCurrent = q === search && data !== undefined && !isPlaceholderData;
+  const matching = data?.rows.filter((node) => !except?.has(node.id)) ?? [];
+  const picked = matching.find((node) => node.name === typed) ?? (isEntered && isCurrent ? matching[0] : undefined);
   // An effect, because the nodes may be loaded after the name is typed.
   useEffect(() => {
     if (picked === undefined) return;
@@ -25,6 +27,20 @@ export function NodePicker({ label, placeholder, except, onPick }: Props) {
     setIsEntered(false);
     onPick(picked.id);
   }, [picked, onPick]);
+  const type = (text: string) => {
+    setTyped(text);
+    setIsEntered(false);
+  };
+  const error = isEntered && isCurrent && matching.length === 0 ? "No node has this name." : undefined;
+  return { typed, type, enter: () => setIsEntered(search !== ""), matching, error };
+}
+
+type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
+
+/** Text field that selects a node by its full name; Enter selects the first node whose name contains the text. */
+export function NodePicker({ label, placeholder, except, onPick }: Props) {
+  const { typed, type, enter, matching, error } = useNodeSearch(except, onPick);
+  const id = useId();
   return (
     <>
       <TextInput
@@ -32,16 +48,73 @@ export function NodePicker({ label, placeholder, except, onPick }: Props) {
         placeholder={placeholder}
         list={id}
         value={typed}
-        error={isEntered && nodes !== undefined && matching.length === 0 ? "No node has this name." : undefined}
+        error={error}
         autoComplete="off"
+        onChange={(event) => type(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter") return;
+          event.preventDefault();
+          enter();
+        }}
+      />
+      <datalist id={id}>
+        {matching.map((node) => (
+          <option key={node.id} value={node.name} />
+        ))}
+      </datalist>
+    </>
+  );
+}
+
+type SelectProps = {
+  label: string;
+  /** What the empty field stands for: "all nodes". */
+  none: string;
+  /** The label is read, not shown. */
+  hidesLabel?: boolean;
+  nodeId: number | undefined;
+  /** A node that cannot be selected. */
+  except?: number | undefined;
+  onChange: (nodeId: number | undefined) => void;
+};
+
+/** Text field that shows the name of the selected node, and selects another one, or none when it is emptied. */
+export function NodeSelect({ label, none, hidesLabel = false, nodeId, except, onChange }: SelectProps) {
+  const { typed, type, enter, matching, error } = useNodeSearch(
+    useMemo(() => new Set(except === undefined ? [] : [except]), [except]),
+    onChange,
+  );
+  const chosen = useQuery({ ...nodeSummaryQuery(nodeId ?? 0), enabled: nodeId !== undefined }).data;
+  const [isEdited, setIsEdited] = useState(false);
+  const id = useId();
+  const name = nodeId === undefined ? "" : (chosen?.name ?? `node ${nodeId}`);
+  const edits = isEdited && typed !== "";
+  return (
+    <>
+      <TextInput
+        {...(hidesLabel ? { "aria-label": label } : { label })}
+        placeholder={none}
+        list={id}
+        value={edits ? typed : name}
+        error={error}
+        autoComplete="off"
+        spellCheck={false}
+        data-set={nodeId !== undefined || undefined}
+        onFocus={(event) => event.currentTarget.select()}
+        onBlur={() => {
+          setIsEdited(false);
+          type("");
+        }}
         onChange={(event) => {
-          setTyped(event.currentTarget.value);
-          setIsEntered(false);
+          const text = event.currentTarget.value;
+          setIsEdited(true);
+          type(text);
+          if (text === "" && nodeId !== undefined) onChange(undefined);
         }}
         onKeyDown={(event) => {
           if (event.key !== "Enter") return;
           event.preventDefault();
-          setIsEntered(search !== "");
+          enter();
         }}
       />
       <datalist id={id}>

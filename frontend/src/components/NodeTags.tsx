@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import type { Schemas } from "../api/client";
-import { nodesQuery } from "../api/queries";
+import { nodeSummaryQuery } from "../api/queries";
 
 const TONES = { live: "ok", stale: "warn", away: "bad", new: "" } as const;
 
@@ -32,9 +32,5 @@ export function SimulatedTag() {
 
 /** The tag for a node id; nothing for real nodes. */
 export function SimulatedTagOf({ nodeId }: { nodeId: number }) {
-  const simulated = useQuery({
-    ...nodesQuery,
-    select: (nodes) => nodes.some((node) => node.id === nodeId && node.simulated),
-  }).data;
-  return simulated ? <SimulatedTag /> : null;
+  return useQuery(nodeSummaryQuery(nodeId)).data?.simulated ? <SimulatedTag /> : null;
 }

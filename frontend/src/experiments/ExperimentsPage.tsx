@@ -2,8 +2,8 @@ import { Button, NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { errorMessage } from "../api/client";
-import { nodesQuery } from "../api/queries";
 import { Moment } from "../components/Moment";
+import { NodeSelect } from "../components/NodePicker";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
@@ -22,7 +22,6 @@ export function ExperimentsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const experiments = useQuery(experimentsQuery(search));
-  const nodes = useQuery(nodesQuery).data ?? [];
   const filtered = search.node !== undefined || search.state !== undefined || search.older !== undefined;
   const page = experiments.data;
   const none = page?.experiments.length === 0;
@@ -32,18 +31,11 @@ export function ExperimentsPage() {
         <h1>Experiments</h1>
       </PageTop>
       <div className={styles.filter}>
-        <NativeSelect
+        <NodeSelect
           label="Node"
-          value={search.node ?? ""}
-          data={[
-            { value: "", label: "all" },
-            ...nodes
-              .toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }))
-              .map((one) => ({ value: String(one.id), label: one.name })),
-          ]}
-          onChange={(event) =>
-            void navigate({ search: { state: search.state, node: Number(event.currentTarget.value) || undefined } })
-          }
+          none="all"
+          nodeId={search.node}
+          onChange={(node) => void navigate({ search: { state: search.state, node } })}
         />
         <NativeSelect
           label="State"

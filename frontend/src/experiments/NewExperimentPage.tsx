@@ -2,8 +2,8 @@ import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { changeQuery, handleSignedOut, nodeQuery, nodesQuery } from "../api/queries";
+import { api, errorMessage, unwrap } from "../api/client";
+import { changeQuery, fleetQuery, handleSignedOut, nodeQuery, nodeSummaryQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
@@ -31,10 +31,10 @@ export function NewExperimentPage() {
   const navigate = route.useNavigate();
   const copied = search.confirm ?? search.from;
   const again = useQuery({ ...experimentQuery(copied ?? 0), enabled: copied !== undefined }).data;
-  const nodes = useQuery(nodesQuery).data;
-  const only = nodes?.length === 1 ? nodes[0]?.id : undefined;
+  const first = useQuery(fleetQuery({ limit: 1 })).data;
+  const only = first?.nodes === 1 ? first.rows[0]?.id : undefined;
   const nodeId = search.node ?? again?.node_id ?? only;
-  const node = nodes?.find(({ id }) => id === nodeId);
+  const node = useQuery({ ...nodeSummaryQuery(nodeId ?? 0), enabled: nodeId !== undefined }).data ?? undefined;
   const templates = useQuery(templatesQuery(nodeId));
   const template = templates.data?.find(({ slug }) => slug === search.template);
   const change = useQuery({ ...changeQuery(search.change ?? ""), enabled: search.change !== undefined }).data;
@@ -73,9 +73,7 @@ export function NewExperimentPage() {
           </p>
         )}
       </section>
-      {nodes !== undefined && nodeId === undefined && copied === undefined && (
-        <NodeChoice nodes={nodes} search={search} />
-      )}
+      {first !== undefined && nodeId === undefined && copied === undefined && <NodeChoice search={search} />}
       {nodeId !== undefined && copied === undefined && (
         <>
           {templates.isError && (
@@ -109,26 +107,22 @@ export function NewExperimentPage() {
   );
 }
 
-type ChoiceProps = { nodes: Schemas["NodeSummary"][]; search: NewExperimentSearch };
-
 /** Links to the first nodes that an experiment can use: live ones, and machines before simulated nodes. */
-function NodeChoice({ nodes, search }: ChoiceProps) {
-  const live = nodes
-    .filter(({ health }) => health === "live")
-    .toSorted(
-      (a, b) => Number(a.simulated) - Number(b.simulated) || a.name.localeCompare(b.name, "en", { numeric: true }),
-    );
+function NodeChoice({ search }: { search: NewExperimentSearch }) {
+  const machines = useQuery(fleetQuery({ q: "health:live simulated:no", limit: MAX_CHOICES })).data;
+  const simulated = useQuery(fleetQuery({ q: "health:live simulated:yes", limit: MAX_CHOICES })).data;
+  if (machines === undefined || simulated === undefined) return <p className="muted">Loading nodes.</p>;
+  const live = [...machines.rows, ...simulated.rows].slice(0, MAX_CHOICES);
+  const total = machines.totals.nodes + simulated.totals.nodes;
   if (live.length === 0) return <p className="muted">No node is live. An experiment needs one.</p>;
   return (
     <section className="card" aria-label="Live nodes">
       <h2>
         Live nodes{" "}
-        <small>
-          {live.length > MAX_CHOICES ? `the first ${MAX_CHOICES} of ${live.length.toLocaleString("en")}` : live.length}
-        </small>
+        <small>{total > MAX_CHOICES ? `the first ${MAX_CHOICES} of ${total.toLocaleString("en")}` : total}</small>
       </h2>
       <ul className={styles.choices}>
-        {live.slice(0, MAX_CHOICES).map(({ id, name, health, cpus, kernel }) => (
+        {live.map(({ id, name, health, cpus, kernel }) => (
           <li key={id}>
             <HealthDot health={health} />
             <Link to="/experiments/new" search={{ ...search, node: id }}>

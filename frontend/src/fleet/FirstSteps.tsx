@@ -2,18 +2,18 @@ import { Button } from "@mantine/core";
 import { useLocalStorage } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useEffect } from "react";
+import { useEffect, useMemo } from "react";
 import { api, type Schemas, unwrap } from "../api/client";
-import { nodeQuery, queryClient } from "../api/queries";
+import { fleetQuery, nodeQuery, queryClient } from "../api/queries";
 import { useHasRole, useMe } from "../auth/me";
 import { useLive } from "../live/socket";
 import { EnrolCommand } from "../settings/EnrolNode";
 import { useEnrolment } from "../settings/enrolment";
 import { SimulatedNodes } from "../settings/SimulatedNodes";
 import { simulatedNodesQuery } from "../settings/simulatedNodes";
-import { doneSteps, firstNode, isNewFleet, STEPS, type StepId } from "./firstSteps";
+import { doneSteps, factsOf, isNewFleet, STEPS, type StepId } from "./firstSteps";
 import styles from "./firstSteps.module.css";
-import { useStableFigures } from "./fleetStore";
+import { FleetFigures, frameOfNodes } from "./fleetStore";
 import { hottestCpu } from "./hotspots";
 
 type NodeSummary = Schemas["NodeSummary"];
@@ -34,8 +34,13 @@ export function useUndone(enabled: boolean): boolean | undefined {
   return recent.isLoading ? undefined : (recent.data?.changes.some(({ state }) => state === "rolled_back") ?? false);
 }
 
+/** The machines, live ones first, with which the first steps are made. */
+export const machinesQuery = fleetQuery({ q: "simulated:no", sort: "health", limit: 1 });
+
+type Props = { machines: Schemas["FleetAnswer"]; undone: boolean };
+
 /** The first steps of a new fleet; nothing once all are done, hidden, or the fleet has grown. undone: see useUndone. */
-export function FirstSteps({ nodes, undone }: { nodes: NodeSummary[]; undone: boolean }) {
+export function FirstSteps({ machines, undone }: Props) {
   const me = useMe();
   const roles = { viewer: true, operator: useHasRole("operator"), admin: useHasRole("admin") };
   const [memory, setMemory] = useLocalStorage<Memory>({
@@ -44,8 +49,9 @@ export function FirstSteps({ nodes, undone }: { nodes: NodeSummary[]; undone: bo
     getInitialValueInEffect: false,
   });
   const enrol = useEnrolment();
-  const isShown = !memory.hidden && isNewFleet(nodes);
-  const facts = [...doneSteps(nodes, undone)];
+  const fleet = factsOf(machines);
+  const isShown = !memory.hidden && isNewFleet(fleet);
+  const facts = [...doneSteps(fleet, undone)];
   const done = new Set([...memory.done, ...facts]);
   const steps = STEPS.filter(({ needs }) => roles[needs]);
   const isComplete = steps.every(({ id }) => done.has(id));
@@ -54,7 +60,7 @@ export function FirstSteps({ nodes, undone }: { nodes: NodeSummary[]; undone: bo
     if (forgotten) setMemory({ ...memory, done: [...new Set([...memory.done, ...facts])] });
   });
   if (!isShown || isComplete) return null;
-  const node = firstNode(nodes);
+  const node = machines.rows.find(({ health }) => health !== "new");
   const remember = (id: StepId) => setMemory({ ...memory, done: [...new Set([...memory.done, id])] });
   return (
     <section className={`card ${styles.card}`} aria-label="First steps">
@@ -83,7 +89,7 @@ export function FirstSteps({ nodes, undone }: { nodes: NodeSummary[]; undone: bo
               ) : id === "hottest" ? (
                 <Hottest node={node} onLook={() => remember("hottest")} />
               ) : id === "move" ? (
-                <TryMove node={node} nodes={nodes} />
+                <TryMove node={node} />
               ) : id === "add" ? (
                 <>
                   <p>Copy one command and run it on the other machine.</p>
@@ -119,7 +125,7 @@ function Simulate() {
 }
 
 function Hottest({ node, onLook }: { node: NodeSummary | undefined; onLook: () => void }) {
-  const figures = useStableFigures();
+  const figures = useMemo(() => new FleetFigures(frameOfNodes(node === undefined ? [] : [node])), [node]);
   const cpu = node === undefined ? Number.NaN : hottestCpu(node.id, figures).cpu;
   if (node === undefined) return <p>The load of each CPU follows with the first samples.</p>;
   // The words are the same before the first samples, and nothing moves when they arrive.
@@ -135,9 +141,10 @@ function Hottest({ node, onLook }: { node: NodeSummary | undefined; onLook: () =
 }
 
 /** A link to an interrupt that may be moved: of the machine, or of a simulated node where the agent only observes. */
-function TryMove({ node, nodes }: { node: NodeSummary | undefined; nodes: NodeSummary[] }) {
+function TryMove({ node }: { node: NodeSummary | undefined }) {
   const observes = node?.mode !== "control";
-  const target = observes ? nodes.find(({ simulated, health }) => simulated && health === "live") : node;
+  const simulated = useQuery({ ...fleetQuery({ q: "simulated:yes health:live", limit: 1 }), enabled: observes }).data;
+  const target = observes ? simulated?.rows[0] : node;
   const details = useQuery({ ...nodeQuery(target?.id ?? 0), enabled: target !== undefined }).data;
   const irq = details?.inventory?.irqs.find(({ movable }) => movable)?.irq;
   const search = irq === undefined ? {} : { sel: `irq:${irq}` };

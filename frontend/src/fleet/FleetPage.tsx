@@ -1,17 +1,16 @@
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useContext, useMemo, useState } from "react";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { errorMessage, type Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
-import { nodesQuery, openChangesQuery } from "../api/queries";
+import { labelsQuery, openChangesQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { InlineSelect } from "../components/InlineSelect";
 import { SimulatedTag } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
 import { formatCount } from "../lib/format";
-import { useFleetSubscription } from "../live/socket";
 import { fleetProofQuery } from "../policies/queries";
 import { EnrolNode } from "../settings/EnrolNode";
 import { SimulatedNodes } from "../settings/SimulatedNodes";
@@ -20,23 +19,26 @@ import { ColumnChooser } from "./ColumnChooser";
 import { COLOURINGS } from "./colourings";
 import { shownColumns } from "./columns";
 import { Figures } from "./Figures";
-import { FirstSteps, useUndone } from "./FirstSteps";
+import { FirstSteps, machinesQuery, useUndone } from "./FirstSteps";
 import { FleetMap, Legend } from "./FleetMap";
 import { FleetSavings } from "./FleetSavings";
 import { FleetTable } from "./FleetTable";
-import { FleetTime } from "./FleetTime";
-import { parseFilter } from "./filter";
-import { isNewFleet } from "./firstSteps";
+import { FleetTime, useMoment } from "./FleetTime";
+import { factsOf, isNewFleet } from "./firstSteps";
 import styles from "./fleet.module.css";
-import { ShownPast, useStableFigures } from "./fleetStore";
-import { groupings } from "./groups";
+import { ShownPast } from "./fleetStore";
+import { GroupTable } from "./GroupTable";
 import { HotSpots } from "./HotSpots";
 import { Outliers } from "./Outliers";
+import { pastFigures } from "./past";
+import type { Moment } from "./pastTime";
 import { COLORS, type ColorBy, type FleetSearch } from "./search";
+import { useFleet } from "./useFleet";
 
 const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: METRICS[COLOURINGS[color].column].short }));
 /** The filter that leaves simulated nodes out. */
 const MACHINES = "simulated:no";
+const TYPING_MS = 250;
 const VIEWS = [
   { value: "map", label: "map" },
   { value: "table", label: "table" },
@@ -76,24 +78,29 @@ function SimulatedNote({ count, isHidden, onHide }: { count: number; isHidden: b
   );
 }
 
-function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
+type FleetProps = { answer: Schemas["FleetAnswer"]; moment: Moment | null; isLoading: boolean };
+
+function Fleet({ answer, moment, isLoading }: FleetProps) {
   const search = useSearch({ from: "/shell/fleet" });
   const navigate = useNavigate({ from: "/fleet" });
   const set = (part: Partial<FleetSearch>) =>
-    void navigate({ search: (before) => ({ ...before, ...part }), replace: true });
+    void navigate({ search: (before) => ({ ...before, page: undefined, ...part }), replace: true });
   const changes = useQuery(openChangesQuery).data?.changes ?? [];
-  const stable = useStableFigures();
-  const isPast = useContext(ShownPast) !== null;
-  const q = search.q ?? "";
-  const filter = useMemo(() => parseFilter(q), [q]);
-  const matching = useMemo(() => nodes.filter((node) => filter.test(node, stable)), [nodes, filter, stable]);
-  const shown = useSame(matching);
-  const ids = useMemo(() => new Set(shown.map((node) => node.id)), [shown]);
-  const simulated = nodes.filter((node) => node.simulated).length;
-  const groups = useMemo(() => groupings(nodes), [nodes]);
+  const labels = useQuery(labelsQuery).data?.names ?? [];
+  const { q, type } = useTyped(search.q ?? "", (text) => set({ q: text || undefined }));
+  const groupings = [
+    ...new Set([...labels.map((label) => `label:${label}`), "kernel", "driver", search.group ?? "kernel"]),
+  ];
   const columns = useMemo(() => shownColumns(search.columns), [search.columns]);
   const colouring = COLOURINGS[search.color ?? "softirq"];
-  const outliers = !isPast && <Outliers nodes={shown} group={search.group} />;
+  const isPast = moment !== null;
+  const { rows, totals, problems } = answer;
+  const outliers = !isPast && <Outliers search={search} />;
+  const grouped = search.group !== undefined && search.within === undefined ? search.group : undefined;
+  const groups = grouped !== undefined && (
+    <GroupTable answer={answer} group={grouped} colouring={colouring} isPast={isPast} />
+  );
+  const isCut = rows.length < totals.nodes;
   return (
     <>
       <search className={styles.filter}>
@@ -101,9 +108,9 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
           data-filter
           aria-label="Filter"
           placeholder="name, label:role=db, health:stale, softirq > 60, simulated:no"
-          aria-describedby={filter.problems.length ? "filter-problems" : undefined}
+          aria-describedby={problems.length ? "filter-problems" : undefined}
           value={q}
-          onChange={(event) => set({ q: event.currentTarget.value || undefined })}
+          onChange={(event) => type(event.currentTarget.value)}
           onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
         />
         <Segments<ColorBy>
@@ -115,8 +122,11 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
         <InlineSelect
           label="group by"
           value={search.group ?? ""}
-          data={[{ value: "", label: "none" }, ...groups.map((by) => ({ value: by, label: by.replace("label:", "") }))]}
-          onChange={(event) => set({ group: event.currentTarget.value || undefined })}
+          data={[
+            { value: "", label: "none" },
+            ...groupings.map((by) => ({ value: by, label: by.replace("label:", "") })),
+          ]}
+          onChange={(event) => set({ group: event.currentTarget.value || undefined, within: undefined })}
         />
         <span className="grow" />
         {search.view === "table" && <ColumnChooser columns={search.columns} onChange={(columns) => set({ columns })} />}
@@ -127,93 +137,142 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
           onChange={(view) => set({ view: view === "table" ? "table" : undefined })}
         />
       </search>
-      {filter.problems.length > 0 && (
+      {problems.length > 0 && (
         <ul id="filter-problems" className={styles.problems}>
-          {filter.problems.map((problem) => (
+          {problems.map((problem) => (
             <li key={problem}>{problem}</li>
           ))}
         </ul>
       )}
-      {simulated > 0 && (
+      {search.group !== undefined && search.within !== undefined && (
+        <nav aria-label="Groups" className={styles.crumbs}>
+          <Link to="/fleet" search={{ ...search, within: undefined, page: undefined }}>
+            All groups by {search.group.replace("label:", "")}
+          </Link>{" "}
+          <span className="muted">/</span> <b>{search.within}</b>
+        </nav>
+      )}
+      {answer.simulated > 0 && (
         <SimulatedNote
-          count={simulated}
+          count={answer.simulated}
           isHidden={q.includes(MACHINES)}
           onHide={() => set({ q: `${q} ${MACHINES}`.trim() })}
         />
       )}
       {!isPast && <FleetSavings />}
-      <Figures nodes={shown} total={nodes.length} changes={changes.filter((change) => ids.has(change.node_id))} />
-      {shown.length === 0 ? (
+      <Figures answer={answer} isPast={isPast} isLoading={isLoading} changes={changes} />
+      {totals.nodes === 0 ? (
         <p className="muted">
-          None of the {formatCount(nodes.length, "node")} matches the filter.{" "}
-          <Button onClick={() => set({ q: undefined })}>Clear the filter</Button>
+          None of the {formatCount(answer.nodes, "node")} matches the filter.{" "}
+          <Button onClick={() => set({ q: undefined, within: undefined })}>Clear the filter</Button>
         </p>
       ) : search.view === "table" ? (
         <>
-          <FleetTable nodes={shown} columns={columns} sort={search.sort ?? "name"} onSort={(sort) => set({ sort })} />
+          {groups || (
+            <FleetTable
+              nodes={rows}
+              total={totals.nodes}
+              page={(search.page ?? 1) - 1}
+              columns={columns}
+              sort={search.sort ?? "name"}
+              onSort={(sort) => set({ sort })}
+              onPage={(page) => set({ page: page === 0 ? undefined : page + 1 })}
+            />
+          )}
           {outliers}
         </>
       ) : (
         <div className={isPast ? undefined : styles.columns}>
           <div>
-            <section className="card">
-              <h2>
-                Nodes <small>{colouring.explanation} · one cell per node · hatched: no data</small>
-                <span className="grow" />
-                <Legend colouring={colouring} />
-              </h2>
-              <FleetMap nodes={shown} group={search.group} colouring={colouring} />
-            </section>
+            {!(isCut && groups) && (
+              <section className="card">
+                <h2>
+                  Nodes{" "}
+                  <small>
+                    {colouring.explanation} · one cell per node · hatched: no data
+                    {isCut &&
+                      ` · the first ${rows.length} of ${totals.nodes.toLocaleString("en")} by this figure; group or filter to see others`}
+                  </small>
+                  <span className="grow" />
+                  <Legend colouring={colouring} />
+                </h2>
+                <FleetMap nodes={rows} group={grouped} colouring={colouring} />
+              </section>
+            )}
+            {groups}
             {outliers}
           </div>
-          {!isPast && <HotSpots nodes={shown} />}
+          {!isPast && <HotSpots spots={answer.hot_spots} />}
         </div>
       )}
     </>
   );
 }
 
-/** The previous array while its members are unchanged, to avoid a new layout every second. */
-function useSame<T>(items: T[]): T[] {
-  const [stable, setStable] = useState(items);
-  if (stable.length === items.length && stable.every((item, index) => item === items[index])) return stable;
-  setStable(items);
-  return items;
+/** A text that takes effect when typing pauses. */
+function useTyped(value: string, onChange: (text: string) => void) {
+  const [typed, setTyped] = useState(value);
+  const [shown, setShown] = useState(value);
+  if (shown !== value) {
+    setShown(value);
+    setTyped(value);
+  }
+  const settle = useEffectEvent(onChange);
+  useEffect(() => {
+    if (typed === value) return;
+    const timer = setTimeout(() => settle(typed), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [typed, value]);
+  return { q: typed, type: setTyped };
 }
 
-/** The fleet page: filter, figures, map or table of nodes, and hot spots. */
+/** The fleet page: filter, figures, map or table of nodes, groups, and hot spots. */
 export function FleetPage() {
-  useFleetSubscription();
-  const nodes = useQuery(nodesQuery);
+  const search = useSearch({ from: "/shell/fleet" });
+  const moment = useMoment(search);
+  const { data, error, isPlaceholderData } = useFleet(search, moment);
+  const machines = useQuery(machinesQuery).data;
   const proof = useQuery(fleetProofQuery); // its line is above the map, which would move
-  const undone = useUndone(nodes.data !== undefined && isNewFleet(nodes.data)); // the first steps are above the map, too
-  const cpus = nodes.data?.reduce((sum, node) => sum + (node.cpus ?? 0), 0) ?? 0;
+  const undone = useUndone(machines !== undefined && isNewFleet(factsOf(machines))); // the first steps are above the map, too
+  const past = useMemo(() => {
+    if (moment === null) return null;
+    const before = data?.before && pastFigures(moment, data.rows, data.before);
+    const isLoading = data === undefined || isPlaceholderData;
+    return {
+      figures: pastFigures(moment, isLoading ? [] : data.rows),
+      before: search.compare === undefined ? null : isLoading ? ("loading" as const) : (before ?? null),
+    };
+  }, [moment, data, isPlaceholderData, search.compare]);
   return (
     <>
       <PageTop title="Fleet">
         <h1>Fleet</h1>
-        {nodes.data !== undefined && nodes.data.length > 0 && (
+        {data !== undefined && data.nodes > 0 && (
           <span className="tag">
-            {formatCount(nodes.data.length, "node")} · {formatCount(cpus, "CPU")}
+            {formatCount(data.nodes, "node")} · {formatCount(data.cpus, "CPU")}
           </span>
         )}
       </PageTop>
-      {nodes.data === undefined && nodes.isError ? (
+      {error !== null && (
         <p className="bad" role="alert">
-          {errorMessage(nodes.error)}
+          {errorMessage(error)}
         </p>
-      ) : nodes.data === undefined || proof.isPending || undone === undefined ? (
-        <p className="muted" aria-busy="true">
-          Loading nodes.
-        </p>
-      ) : nodes.data.length === 0 ? (
+      )}
+      {data === undefined || machines === undefined || proof.isPending || undone === undefined ? (
+        error === null && (
+          <p className="muted" aria-busy="true">
+            Loading nodes.
+          </p>
+        )
+      ) : data.nodes === 0 ? (
         <Empty />
       ) : (
         <div className={styles.page}>
-          <FirstSteps nodes={nodes.data} undone={undone} />
-          <FleetTime>
-            <Fleet nodes={nodes.data} />
-          </FleetTime>
+          <FirstSteps machines={machines} undone={undone} />
+          <FleetTime moment={moment} isLoading={isPlaceholderData} />
+          <ShownPast value={past}>
+            <Fleet answer={data} moment={moment} isLoading={isPlaceholderData} />
+          </ShownPast>
         </div>
       )}
     </>

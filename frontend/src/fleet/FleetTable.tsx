@@ -1,9 +1,8 @@
-import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
 import type { Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
+import { Pager } from "../components/Pager";
 import { Scroll } from "../components/Scroll";
 import { SortHeading } from "../components/SortHeading";
 import { formatCount, formatFigure } from "../lib/format";
@@ -12,12 +11,11 @@ import { clock, zonedTime } from "../lib/time";
 import type { Column } from "./columns";
 import { Difference } from "./Difference";
 import styles from "./fleet.module.css";
-import { type FleetFigures, useBefore, useFigures, useStableFigures } from "./fleetStore";
+import { type FleetFigures, useBefore, useFigures } from "./fleetStore";
 import type { FigureColumn, SortBy } from "./search";
+import { TABLE_PAGE } from "./useFleet";
 
 type NodeSummary = Schemas["NodeSummary"];
-
-const PAGE = 50;
 
 export const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[] = [
   { sort: "busiest", column: "busiest_cpu_percent", cpu: "busiest_cpu" },
@@ -32,27 +30,6 @@ export const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[
 ];
 
 const figuresOf = (columns: readonly Column[]) => FIGURES.filter(({ sort }) => columns.some((one) => one === sort));
-
-const HEALTH_ORDER = ["live", "new", "stale", "away"];
-const byName = new Intl.Collator("en", { numeric: true });
-
-/** Nodes sorted by a column (`softirq`, or `-softirq` for descending); unknown figures are last in both cases. */
-export function sortNodes(nodes: NodeSummary[], sort: string, figures: FleetFigures): NodeSummary[] {
-  const down = sort.startsWith("-") ? -1 : 1;
-  const name = sort.replace(/^-/, "");
-  const column = FIGURES.find((figure) => figure.sort === name)?.column;
-  return nodes.toSorted((a, b) => {
-    const equal = byName.compare(a.name, b.name);
-    if (name === "health") {
-      const [x, y] = [a, b].map((node) => HEALTH_ORDER.indexOf(figures.health(node.id))) as [number, number];
-      return (x - y) * down || equal;
-    }
-    if (column === undefined) return equal * down;
-    const [x, y] = [figures.get(a.id, column), figures.get(b.id, column)];
-    if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || equal;
-    return (x - y) * down || equal;
-  });
-}
 
 type RowProps = { node: NodeSummary; figures: FleetFigures; columns: readonly Column[] };
 
@@ -141,23 +118,24 @@ function Row({ node, figures, columns }: RowProps) {
 /** The map's nodes and figures as a table, sorted by a click on a heading. */
 export function FleetTable({
   nodes,
+  total,
+  page,
   columns,
   sort,
   onSort,
+  onPage,
 }: {
   nodes: NodeSummary[];
+  total: number;
+  /** From 0. */
+  page: number;
   columns: readonly Column[];
   sort: string;
   onSort: (sort: SortBy | `-${SortBy}` | undefined) => void;
+  onPage: (page: number) => void;
 }) {
-  const stable = useStableFigures();
   const figures = useFigures();
   const isCompared = useBefore() !== null;
-  const [wanted, setPage] = useState(0);
-  const sorted = useMemo(() => sortNodes(nodes, sort, stable), [nodes, sort, stable]);
-  const pages = Math.max(1, Math.ceil(sorted.length / PAGE));
-  const page = Math.min(wanted, pages - 1);
-  const rows = sorted.slice(page * PAGE, (page + 1) * PAGE);
   const heading = (column: SortBy, label: string, className?: string) => (
     <SortHeading key={column} {...{ column, label, className, sort, onSort }} />
   );
@@ -177,25 +155,13 @@ export function FleetTable({
             </tr>
           </thead>
           <tbody className={isCompared ? styles.compared : undefined}>
-            {rows.map((node) => (
+            {nodes.map((node) => (
               <Row key={node.id} node={node} figures={figures} columns={columns} />
             ))}
           </tbody>
         </table>
       </Scroll>
-      {pages > 1 && (
-        <div className={styles.pager}>
-          <Button disabled={page === 0} onClick={() => setPage(page - 1)}>
-            Previous
-          </Button>
-          <span>
-            {page * PAGE + 1}–{Math.min(sorted.length, (page + 1) * PAGE)} of {sorted.length.toLocaleString("en")}
-          </span>
-          <Button disabled={page === pages - 1} onClick={() => setPage(page + 1)}>
-            Next
-          </Button>
-        </div>
-      )}
+      <Pager page={page} size={TABLE_PAGE} total={total} onPage={onPage} />
     </section>
   );
 }

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { errorMessage } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { Cursor } from "../charts/cursor";
@@ -11,20 +11,9 @@ import { Segments } from "../components/Segments";
 import { formatOf } from "../lib/metrics";
 import { clock, dateTime, zoneName } from "../lib/time";
 import { COLOURINGS } from "./colourings";
-import { ShownPast } from "./fleetStore";
 import styles from "./fleetTime.module.css";
-import { endOf, fleetSeriesQuery, PastFigures, usePast } from "./past";
-import {
-  comparedWith,
-  HOUR_MS,
-  MINUTE_MS,
-  type Moment,
-  momentOf,
-  momentsOf,
-  type Range,
-  rangeOf,
-  widthOf,
-} from "./pastTime";
+import { endOf, fleetSeriesQuery } from "./past";
+import { HOUR_MS, MINUTE_MS, type Moment, momentOf, momentsOf, type Range, rangeOf, widthOf } from "./pastTime";
 import { COMPARISONS, type FleetSearch } from "./search";
 import { ViewsMenu } from "./ViewsMenu";
 
@@ -47,25 +36,26 @@ function useNow(isNeeded: boolean): number {
   return nowMs;
 }
 
-/** The page's time: live, or a past range with a scrubber, and the comparison; its children show the figures of it. */
-export function FleetTime({ children }: { children: ReactNode }) {
+/** The past minute or hour that the page shows; null while it follows the present. */
+export function useMoment(search: FleetSearch): Moment | null {
+  const nowMs = useNow(rangeOf(search) !== null || search.compare !== undefined);
+  const moment = momentOf(search, nowMs);
+  const [start, resolution] = [moment?.start, moment?.resolution];
+  return useMemo(
+    () => (start === undefined || resolution === undefined ? null : { start, resolution }),
+    [start, resolution],
+  );
+}
+
+type Props = { moment: Moment | null; isLoading: boolean };
+
+/** The page's time: live, or a past range with a scrubber, and the comparison. */
+export function FleetTime({ moment, isLoading }: Props) {
   const search = useSearch({ from: "/shell/fleet" });
   const navigate = useNavigate({ from: "/fleet" });
   const set: SetSearch = (part) => void navigate({ search: (before) => ({ ...before, ...part }), replace: true });
   const range = rangeOf(search);
-  const nowMs = useNow(range !== null || search.compare !== undefined);
-  const moment = momentOf(search, nowMs);
-  const past = usePast(moment);
-  const before = usePast(moment && comparedWith(moment, search.compare));
-  const [figures, earlier, isWaiting] = [past.figures, before.figures, past.isLoading || before.isLoading];
-  const start = moment?.start;
-  const resolution = moment?.resolution;
-  const shown = useMemo(() => {
-    if (start === undefined || resolution === undefined) return null;
-    const before = search.compare === undefined ? null : isWaiting ? "loading" : earlier;
-    return { figures: figures ?? new PastFigures({ start, resolution }), before } as const;
-  }, [figures, earlier, isWaiting, start, resolution, search.compare]);
-  const error = past.error ?? before.error;
+  const nowMs = useNow(range !== null);
   return (
     <>
       <div className={styles.timebar}>
@@ -93,17 +83,11 @@ export function FleetTime({ children }: { children: ReactNode }) {
           ]}
           onChange={(event) => set({ compare: COMPARISONS.find((one) => one === event.currentTarget.value) })}
         />
-        {moment !== null && <Means moment={moment} isLoading={isWaiting} />}
+        {moment !== null && <Means moment={moment} isLoading={isLoading} />}
         <span className="grow" />
         <ViewsMenu search={search} onChoose={(chosen) => void navigate({ search: chosen })} />
       </div>
-      {error !== null && (
-        <p className="bad" role="alert">
-          {errorMessage(error)}
-        </p>
-      )}
       {range !== null && moment !== null && <Scrubber {...{ range, moment, nowMs, set }} color={search.color} />}
-      <ShownPast value={shown}>{children}</ShownPast>
     </>
   );
 }

@@ -6,9 +6,9 @@ import { MAX_SUGGESTED_NODES } from "../api/constants";
 import { SimulatedTag } from "../components/NodeTags";
 import { formatFigure, percent, unbroken } from "../lib/format";
 import { isHot } from "../lib/metrics";
-import { type FleetFigures, useFigures, useStableFigures } from "./fleetStore";
+import { type FleetFigures, useFigures } from "./fleetStore";
 import styles from "./hotSpots.module.css";
-import { hotSpotReasons, hotSpots, hottestCpu } from "./hotspots";
+import { hotSpotReasons, hottestCpu } from "./hotspots";
 
 type Node = Schemas["NodeSummary"];
 type Suggestion = Schemas["FleetSuggestion"];
@@ -32,10 +32,8 @@ function useSuggestions(nodes: readonly Node[]): Map<number, Suggestion> | undef
 }
 
 /** The nodes with drops, time squeeze or overloaded CPUs: the cause, the figures, and what would help. */
-export function HotSpots({ nodes }: { nodes: Node[] }) {
-  const stable = useStableFigures();
+export function HotSpots({ spots }: { spots: Node[] }) {
   const figures = useFigures();
-  const spots = useMemo(() => hotSpots(nodes, stable), [nodes, stable]);
   const suggestions = useSuggestions(spots);
   return (
     <section className="card" aria-labelledby="hot-spots-heading">

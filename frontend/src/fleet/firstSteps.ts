@@ -1,7 +1,5 @@
 import type { Schemas } from "../api/client";
 
-type NodeSummary = Schemas["NodeSummary"];
-
 /** The steps of a new fleet in their order; each needs a role. */
 export const STEPS = [
   { id: "live", title: "A node is live", needs: "viewer" },
@@ -17,24 +15,25 @@ export type StepId = Step["id"];
 /** A fleet of this many machines shows no first steps. */
 const MANY_MACHINES = 3;
 
-const machines = (nodes: NodeSummary[]) => nodes.filter(({ simulated, health }) => !simulated && health !== "new");
+/** What the first steps need of a fleet: the machines that have connected, those that are live, simulated nodes. */
+export type FleetFacts = { machines: number; live: number; simulated: number };
+
+/** The facts in the answers about the machines and about the whole fleet. */
+export function factsOf({ totals, simulated }: Pick<Schemas["FleetAnswer"], "totals" | "simulated">): FleetFacts {
+  return { machines: totals.nodes - (totals.health.new ?? 0), live: totals.health.live ?? 0, simulated };
+}
 
 /** The steps that the fleet's present state shows to be done. undone: some change was rolled back. */
-export function doneSteps(nodes: NodeSummary[], undone: boolean): Set<StepId> {
-  const real = machines(nodes);
+export function doneSteps({ machines, live, simulated }: FleetFacts, undone: boolean): Set<StepId> {
   const facts: Record<StepId, boolean> = {
-    live: real.some(({ health }) => health === "live"),
+    live: live > 0,
     hottest: undone, // a move starts from the node page
     move: undone,
-    add: real.length > 1,
-    simulate: nodes.some(({ simulated }) => simulated),
+    add: machines > 1,
+    simulate: simulated > 0,
   };
   return new Set(STEPS.map(({ id }) => id).filter((id) => facts[id]));
 }
 
 /** Whether a fleet is so new that its first steps are shown. */
-export const isNewFleet = (nodes: NodeSummary[]): boolean => machines(nodes).length < MANY_MACHINES;
-
-/** The node with which the first steps are made: a live machine, else one that has connected. */
-export const firstNode = (nodes: NodeSummary[]): NodeSummary | undefined =>
-  machines(nodes).find(({ health }) => health === "live") ?? machines(nodes)[0];
+export const isNewFleet = ({ machines }: FleetFacts): boolean => machines < MANY_MACHINES;

@@ -3,10 +3,9 @@ import type { Schemas } from "../api/client";
 import type { FleetMetric } from "../lib/metrics";
 import { COLOURINGS } from "./colourings";
 import { figureOf } from "./FleetMap";
-import { sortNodes } from "./FleetTable";
 import { FleetFigures, frameOfNodes } from "./fleetStore";
-import { groupings, groupNodes } from "./groups";
-import { hotSpotReasons, hotSpots, hottestCpu } from "./hotspots";
+import { groupNodes } from "./groups";
+import { hotSpotReasons, hottestCpu } from "./hotspots";
 
 type Node = Schemas["NodeSummary"];
 type Cpus = { busiest_cpu?: number; softirq_cpu?: number };
@@ -72,32 +71,17 @@ test("without frames all live nodes become stale and keep their figures", () => 
 });
 
 test.each([
-  ["name", ["db-2", "db-10", "web-1", "web-2"]],
-  ["-name", ["web-2", "web-1", "db-10", "db-2"]],
-  ["softirq", ["web-2", "db-10", "db-2", "web-1"]],
-  ["-softirq", ["db-2", "db-10", "web-2", "web-1"]],
-  ["-health", ["db-2", "db-10", "web-1", "web-2"]],
-])("sorting by %s gives %j, unknown figures last either way", (sort, expected) => {
-  expect(names(sortNodes(NODES, sort, FIGURES))).toEqual(expected);
-});
-
-test.each([
   [3, ["busy, softirq 20\u00a0%"]],
   [9, ["softirq 94\u00a0%"]],
   [4, []],
   [5, ["dropped 3.00\u00a0/s"]],
 ])("node %i has the reasons %j", (id, expected) => expect(hotSpotReasons(id, FIGURES)).toEqual(expected));
 
-test("nodes that drop packets come before those with more softirq; others are not listed", () => {
-  expect(names(hotSpots(NODES, FIGURES))).toEqual(["web-2", "db-2", "db-10"]);
-});
-
 test("the hottest CPU is the one with most softirq only if softirq is high", () => {
   expect([hottestCpu(9, FIGURES).cpu, hottestCpu(3, FIGURES).cpu]).toEqual([7, 5]);
 });
 
 test("nodes are grouped by label, kernel or driver, each group in numeric order", () => {
-  expect(groupings(NODES)).toEqual(["label:rack", "kernel", "driver"]);
   expect(groupNodes(NODES, "label:rack").map((group) => [group.name, names(group.nodes)])).toEqual([
     ["r1", ["web-1"]],
     ["without rack", ["db-2", "db-10", "web-2"]],

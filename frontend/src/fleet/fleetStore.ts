@@ -1,15 +1,11 @@
 import { createContext, useContext, useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
 import { ABSENT_U32, HEALTHS } from "../api/constants";
-import { nodesQuery, queryClient } from "../api/queries";
 import { FLEET_METRICS, type FleetMetric } from "../lib/metrics";
 import type { FleetFrame } from "../live/frames";
 import { liveConnection } from "../live/socket";
 import type { Moment } from "./pastTime";
 import type { FigureColumn } from "./search";
-
-/** Minimum time between two updates of order and membership, in ms: rows stay readable and clickable. */
-const STABLE_MS = 5_000;
 
 /** Without a frame for this time, in ms, all figures are stale. */
 const SILENT_MS = 3_000;
@@ -19,20 +15,22 @@ const STALE = HEALTHS.indexOf("stale");
 
 /** A figure that is not up to date, and its time. */
 export type LastFigure = { value: number; timeMs: number };
+type Totals = Schemas["Totals"];
 type Kept = { timeMs: number; values: Record<FigureColumn, number> };
 const FIGURE_COLUMNS: FigureColumn[] = [...FLEET_METRICS, "busiest_cpu", "softirq_cpu"];
 
-/** Figures of all nodes of one frame, by node id, and the last known ones of nodes that are not live. */
+/** Figures of the nodes of one frame, by node id, and the last known ones of nodes that are not live. */
 export class FleetFigures {
   readonly frame: FleetFrame;
   /** The past minute or hour that the figures are of; null for the present. */
-  readonly moment: Moment | null = null;
+  readonly moment: Moment | null;
   private readonly rows: Map<number, number>;
   /** The last figures of nodes that are not live; copies, because a reference would keep the whole frame. */
   private readonly kept = new Map<number, Kept>();
 
-  constructor(frame: FleetFrame, before?: FleetFigures) {
+  constructor(frame: FleetFrame, before?: FleetFigures, moment: Moment | null = null) {
     this.frame = frame;
+    this.moment = moment;
     this.rows = new Map(Array.from(frame.node_id, (id, row) => [id, row]));
     if (before === undefined) return;
     for (const [id, row] of this.rows) {
@@ -53,6 +51,10 @@ export class FleetFigures {
   private copyOf(nodeId: number): Kept {
     const values = FIGURE_COLUMNS.map((column) => [column, this.get(nodeId, column)]);
     return { timeMs: this.frame.time_ms, values: Object.fromEntries(values) as Kept["values"] };
+  }
+
+  has(nodeId: number): boolean {
+    return this.rows.has(nodeId);
   }
 
   /** The same figures when no frame follows: all live nodes become stale. */
@@ -97,11 +99,32 @@ export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
 
 const EMPTY = new FleetFigures(frameOfNodes([]));
 
-/** Stores the latest fleet frame outside React: one update per second for 10,000 nodes. */
+/** Figures of all nodes that match, and the time of those that are of live nodes. */
+export type Summary = {
+  totals: Totals;
+  groups: Schemas["Group"][];
+  lastLive: { totals: Totals; timeMs: number } | null;
+};
+
+/** Without a frame for a while: live nodes are stale, and nothing is known of them. */
+function silencedTotals(totals: Totals): Totals {
+  const { live, stale } = totals.health as Required<Totals["health"]>;
+  const unknown = (figures: object) => Object.fromEntries(Object.keys(figures).map((name) => [name, null]));
+  return {
+    ...totals,
+    health: { ...totals.health, live: 0, stale: (live ?? 0) + (stale ?? 0) },
+    with_data: 0,
+    hot: null,
+    sums: unknown(totals.sums),
+    worst: unknown(totals.worst),
+  };
+}
+
+/** Stores the latest fleet frame outside React. */
 class FleetStore {
   private latest = EMPTY;
-  private stableAt = 0;
-  private stable = EMPTY;
+  private summary: Summary | null = null;
+  private key = "";
   private silence: ReturnType<typeof setTimeout> | undefined;
   private readonly listeners = new Set<() => void>();
 
@@ -115,31 +138,46 @@ class FleetStore {
 
   private silenced(): void {
     this.latest = this.latest.silenced();
+    if (this.summary !== null) {
+      const totals = silencedTotals(this.summary.totals);
+      const groups = this.summary.groups.map((group) => ({ ...group, totals: silencedTotals(group.totals) }));
+      this.summary = { ...this.summary, totals, groups };
+    }
+    this.tell();
+  }
+
+  private tell(): void {
     for (const listener of this.listeners) listener();
   }
 
   consume(frame: FleetFrame): void {
     this.latest = new FleetFigures(frame, this.latest);
-    const now = performance.now();
-    const isFirst = this.stable.frame.time_ms === 0;
-    if (isFirst || now - this.stableAt >= STABLE_MS) {
-      this.stable = this.latest;
-      this.stableAt = now;
-    }
-    for (const listener of this.listeners) listener();
+    if (frame.totals !== undefined) this.summarize(frame.totals, frame.groups ?? [], frame.time_ms);
+    this.tell();
   }
+
+  private summarize(totals: Totals, groups: Schemas["Group"][], timeMs: number): void {
+    const lastLive = totals.health.live ? { totals, timeMs } : (this.summary?.lastLive ?? null);
+    this.summary = { totals, groups, lastLive };
+  }
+
+  /** Takes the answer about some nodes; frames about them follow. key: says which nodes match. */
+  readonly show = (answer: Schemas["FleetAnswer"], key: string): void => {
+    const rows = [...new Map([...answer.rows, ...answer.hot_spots].map((row) => [row.id, row])).values()];
+    if (key !== this.key) this.summary = null;
+    this.key = key;
+    if (this.summary === null) this.summarize(answer.totals, answer.groups, Date.now());
+    if (!rows.every(({ id }) => this.latest.has(id))) this.latest = new FleetFigures(frameOfNodes(rows), this.latest);
+    this.tell();
+  };
 
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
-    if (this.latest === EMPTY) {
-      const nodes = queryClient.getQueryData(nodesQuery.queryKey);
-      if (nodes?.length) this.consume(frameOfNodes(nodes));
-    }
     return () => this.listeners.delete(listener);
   };
 
   readonly getLatest = (): FleetFigures => this.latest;
-  readonly getStable = (): FleetFigures => this.stable;
+  readonly getSummary = (): Summary | null => this.summary;
 }
 
 export const fleetStore = new FleetStore();
@@ -159,11 +197,8 @@ export function useFigures(): FleetFigures {
   return useSyncExternalStore(fleetStore.subscribe, past === null ? fleetStore.getLatest : () => past.figures);
 }
 
-/** Figures that update only every few seconds, for order and membership. */
-export function useStableFigures(): FleetFigures {
-  const past = useContext(ShownPast);
-  return useSyncExternalStore(fleetStore.subscribe, past === null ? fleetStore.getStable : () => past.figures);
-}
+/** The present figures of all nodes that match, updated every second; null before the first answer. */
+export const useSummary = (): Summary | null => useSyncExternalStore(fleetStore.subscribe, fleetStore.getSummary);
 
 /** The figures that the shown ones are compared with. */
 export function useBefore(): Before {

@@ -2,12 +2,6 @@ import type { Schemas } from "../api/client";
 
 type NodeSummary = Schemas["NodeSummary"];
 
-/** Keys to group nodes by: `label:NAME` for each label, kernel, driver. */
-export function groupings(nodes: NodeSummary[]): string[] {
-  const labels = new Set(nodes.flatMap((node) => Object.keys(node.labels)));
-  return [...[...labels].sort().map((label) => `label:${label}`), "kernel", "driver"];
-}
-
 function groupOf(node: NodeSummary, by: string): string {
   if (by === "kernel") return node.kernel ?? "kernel unknown";
   if (by === "driver") return node.drivers.join(", ") || "without driver";

@@ -1,8 +1,6 @@
-import type { Schemas } from "../api/client";
 import { formatFigure, percent, perSecond } from "../lib/format";
 import type { FleetFigures } from "./fleetStore";
 
-const MAX_HOT_SPOTS = 15;
 const SOFTIRQ_PERCENT = 60;
 const BUSY_PERCENT = 95;
 const SQUEEZED_PER_S = 10;
@@ -31,15 +29,4 @@ export function hottestCpu(nodeId: number, figures: FleetFigures): { cpu: number
   return softirq >= SOFTIRQ_PERCENT
     ? { cpu: figures.get(nodeId, "softirq_cpu"), percent: softirq }
     : { cpu: figures.get(nodeId, "busiest_cpu"), percent: figures.get(nodeId, "busiest_cpu_percent") };
-}
-
-/** The hot spots: nodes with drops first, then by softirq of the hottest CPU; at most 15. */
-export function hotSpots(nodes: Schemas["NodeSummary"][], figures: FleetFigures): Schemas["NodeSummary"][] {
-  const known = (value: number) => (Number.isNaN(value) ? 0 : value);
-  const rank = (node: Schemas["NodeSummary"]) =>
-    known(figures.get(node.id, "softirq_cpu_percent")) + (figures.get(node.id, "softnet_dropped_per_s") > 0 ? 1000 : 0);
-  return nodes
-    .filter((node) => hotSpotReasons(node.id, figures).length > 0)
-    .toSorted((a, b) => rank(b) - rank(a))
-    .slice(0, MAX_HOT_SPOTS);
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { comparedWith, HOUR_MS, latestMoment, MINUTE_MS, momentOf, momentsOf } from "./pastTime";
+import { HOUR_MS, latestMoment, MINUTE_MS, momentOf, momentsOf } from "./pastTime";
+import { queryOf } from "./useFleet";
 
 const NOON = Date.UTC(2026, 10, 21, 12);
 const minute = (minutes: number) => NOON + minutes * MINUTE_MS;
@@ -27,10 +28,24 @@ test("a range over more than six hours has hours", () => {
   expect(momentsOf({ from: minute(-360), to: NOON }, NOON).resolution).toBe("minute");
 });
 
-test("a moment is compared with the one of the same length an hour, a day or a week before", () => {
+test("the page's query asks for a past moment and for one before it", () => {
   const moment = latestMoment("hour", NOON + 4 * MINUTE_MS);
   expect(moment.start).toBe(NOON - HOUR_MS);
-  expect(comparedWith(moment, undefined)).toBe(null);
-  expect(comparedWith(moment, "1d")).toEqual({ start: NOON - 25 * HOUR_MS, resolution: "hour" });
-  expect(comparedWith(moment, "1w")?.start).toBe(NOON - 169 * HOUR_MS);
+  expect(queryOf({ compare: "1d" }, moment)).toMatchObject({ resolution: "hour", compared_h: 24, hot_spots: 0 });
+  expect(queryOf({ compare: "1w" }, moment)).toMatchObject({ compared_h: 168 });
+});
+
+test("a page of the table is asked for, or for the map the hottest nodes and the hot spots", () => {
+  expect(queryOf({ view: "table", page: 3, sort: "-rx", group: "kernel", within: "6.12" }, null)).toEqual({
+    sort: "-rx",
+    offset: 100,
+    limit: 50,
+    group: "kernel",
+    within: "6.12",
+  });
+  expect(queryOf({ color: "drops", within: "of no group" }, null)).toEqual({
+    sort: "-dropped",
+    limit: 500,
+    hot_spots: 15,
+  });
 });

@@ -14,7 +14,7 @@ export type Range = { from: number; to: number };
 /** A minute or hour: when it begins. */
 export type Moment = { start: number; resolution: PastResolution };
 
-const COMPARE_MS: Record<(typeof COMPARISONS)[number], number> = {
+export const COMPARE_MS: Record<(typeof COMPARISONS)[number], number> = {
   "1h": HOUR_MS,
   "1d": 24 * HOUR_MS,
   "1w": 7 * 24 * HOUR_MS,
@@ -59,7 +59,3 @@ export function momentOf(search: FleetSearch, nowMs: number): Moment | null {
   // Seconds of the present would be compared with means of a minute.
   return search.compare === undefined ? null : latestMoment("minute", nowMs);
 }
-
-/** What a moment is compared with; null if with nothing. */
-export const comparedWith = ({ start, resolution }: Moment, compare: FleetSearch["compare"]): Moment | null =>
-  compare === undefined ? null : { start: start - COMPARE_MS[compare], resolution };

@@ -10,7 +10,7 @@ export const fleetViewsQuery = queryOptions({
 });
 
 /** The text that is saved of a page: how it shows nodes, not when. */
-export function viewText({ from: _, to: __, at: ___, ...search }: FleetSearch): string {
+export function viewText({ from: _, to: __, at: ___, page: ____, ...search }: FleetSearch): string {
   const filled = Object.entries(search).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, String(value)]],
   );

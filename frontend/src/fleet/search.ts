@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import { filledText, param, timeMs, validated, withRange } from "../lib/searchParams";
-import type { FleetFrame } from "../live/frames";
+import type { FleetMetric } from "../lib/metrics";
+import { filledText, param, positiveInteger, timeMs, validated, withRange } from "../lib/searchParams";
 import { isColumns } from "./columns";
 
 /** Figures of the fleet frame that the map can be coloured by. */
@@ -22,7 +22,7 @@ const SORTS = [
 ] as const;
 export type SortBy = (typeof SORTS)[number];
 
-export type FigureColumn = Exclude<keyof FleetFrame, "type" | "time_ms" | "node_id" | "health">;
+export type FigureColumn = "busiest_cpu" | "softirq_cpu" | FleetMetric;
 
 /** How long before the shown time the figures are taken from with which it is compared: an hour, a day, a week. */
 export const COMPARISONS = ["1h", "1d", "1w"] as const;
@@ -35,6 +35,10 @@ const FleetSearchSchema = v.pipe(
     q: param(filledText),
     /** kernel, driver or label:NAME. */
     group: param(filledText),
+    /** The group whose nodes are shown; absent for all of them. */
+    within: param(v.string()),
+    /** The table's page, from 1. */
+    page: param(positiveInteger),
     color: param(v.picklist(COLORS)),
     view: param(v.literal("table")),
     /** A column, with - for descending. */

@@ -1,41 +1,35 @@
 import { useEffect } from "react";
-import type { Schemas } from "../api/client";
-import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
+import { meQuery, nodeQuery, queryClient } from "../api/queries";
 import { applyExperimentUpdate } from "../experiments/queries";
 import { applyClassReport, refetchPolicies } from "../policies/queries";
 import { applyChangeUpdate } from "./changes";
 import { liveConnection, useLive } from "./socket";
 
-const BATCH_MS = 200;
+/** Least time between two refreshes of lists of nodes: a fleet that connects changes each second. */
+const LISTS_MS = 3_000;
 
-const pending = new Map<number, Schemas["NodeSummary"]>();
+let listsDue = 0;
+let listsTimer: ReturnType<typeof setTimeout> | undefined;
 
-/** Writes the pending node updates to the cache in one batch: a fleet that connects sends one per node. */
-function applyNodeUpdates(): void {
-  const updates = new Map(pending);
-  pending.clear();
-  queryClient.setQueryData(nodesQuery.queryKey, (nodes) => {
-    if (nodes === undefined) return nodes;
-    const known = new Set(nodes.map((node) => node.id));
-    return [
-      ...nodes.map((node) => updates.get(node.id) ?? node),
-      ...[...updates.values()].filter(({ id }) => !known.has(id)),
-    ];
-  });
-  for (const node of updates.values())
-    queryClient.setQueryData(nodeQuery(node.id).queryKey, (full) => full && { ...full, ...node });
+/** Fetches the shown nodes again, at once or as soon as the last time is long enough ago. */
+function refreshLists(): void {
+  if (listsTimer !== undefined) return;
+  listsTimer = setTimeout(
+    () => {
+      listsTimer = undefined;
+      listsDue = Date.now() + LISTS_MS;
+      void queryClient.invalidateQueries({ queryKey: ["fleet"] });
+      void queryClient.invalidateQueries({ queryKey: ["node-summary"], refetchType: "none" });
+    },
+    Math.max(0, listsDue - Date.now()),
+  );
 }
 
 /** Applies live events to the query cache, and refetches after a reconnect. Mounted once, in the shell. */
 export function useLiveCache(): void {
+  useLive("nodes", refreshLists);
   useLive("node", (node) => {
-    if (pending.size === 0) setTimeout(applyNodeUpdates, BATCH_MS);
-    pending.set(node.id, node);
-  });
-  useLive("deleted-nodes", (ids) => {
-    for (const id of ids) pending.delete(id);
-    const deleted = new Set(ids);
-    queryClient.setQueryData(nodesQuery.queryKey, (nodes) => nodes?.filter(({ id }) => !deleted.has(id)));
+    queryClient.setQueryData(nodeQuery(node.id).queryKey, (full) => full && { ...full, ...node });
   });
   useLive("inventory", (nodeId) => {
     void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey });

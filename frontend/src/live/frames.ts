@@ -1,5 +1,6 @@
 /** The binary frames of /api/live: a JSON header, then little-endian columns, read without copying. */
 
+import type { Schemas } from "../api/client";
 import { FIRST_LABEL_ID } from "../api/constants";
 import type { FleetMetric, HistoryMetric } from "../lib/metrics";
 
@@ -29,10 +30,13 @@ export type RatesFrame = {
   irqs: { ids: Uint32Array; cpus: Uint16Array; counts: Uint32Array } | null;
 };
 
-/** All nodes' figures of one second, one row a node. NaN and ABSENT_U32 are unknown. */
+/** Figures of one second of the nodes that a page shows, one row a node. NaN and ABSENT_U32 are unknown. */
 export type FleetFrame = {
   type: "fleet";
   time_ms: number;
+  /** Of all nodes that match; absent in frames that are made of rows. */
+  totals?: Schemas["Totals"];
+  groups?: Schemas["Group"][];
   node_id: Uint32Array;
   /** Indices into HEALTHS. */
   health: Uint8Array;

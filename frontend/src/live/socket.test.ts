@@ -40,21 +40,22 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
+const WATCH = { q: "web", group: "label:rack", within: null, ids: [1, 2] };
 const last = () => FakeSocket.opened.at(-1) as FakeSocket;
 
 test("subscriptions are sent when the connection opens and after each reconnect", () => {
   const live = new LiveConnection();
   live.start();
   live.subscribeNode(7);
-  live.subscribeFleet();
+  live.subscribeFleet(WATCH);
   expect(last().sent).toEqual([]);
   last().open();
-  expect(last().sent).toEqual([{ node: 7, fleet: true }]);
+  expect(last().sent).toEqual([{ node: 7, fleet: WATCH }]);
   last().close();
   vi.advanceTimersByTime(500);
   last().open();
   expect(FakeSocket.opened).toHaveLength(2);
-  expect(last().sent).toEqual([{ node: 7, fleet: true }]);
+  expect(last().sent).toEqual([{ node: 7, fleet: WATCH }]);
 });
 
 test("the newest node subscription is active; when it ends, the previous one is again", () => {
@@ -65,9 +66,9 @@ test("the newest node subscription is active; when it ends, the previous one is 
   const end = live.subscribeNode(9);
   end();
   expect(last().sent.slice(1)).toEqual([
-    { node: 7, fleet: false },
-    { node: 9, fleet: false },
-    { node: 7, fleet: false },
+    { node: 7, fleet: null },
+    { node: 9, fleet: null },
+    { node: 7, fleet: null },
   ]);
 });
 

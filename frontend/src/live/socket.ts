@@ -5,9 +5,10 @@ import { decodeFrame, type FleetFrame, type RatesFrame } from "./frames";
 /** Events of the live connection and their payloads. */
 export type LiveEvents = {
   change: Schemas["Change"];
+  /** The node that the page looks at has changed. */
   node: Schemas["NodeSummary"];
-  /** Ids of nodes that were deleted. */
-  "deleted-nodes": number[];
+  /** Some nodes have changed, appeared or been deleted. */
+  nodes: null;
   /** Id of the node whose topology, inventory or tasks changed. */
   inventory: number;
   /** Id of the node whose evaluations or flows changed; null: policies or rollouts changed. */
@@ -26,6 +27,9 @@ export type ClassesEvent = {
   reported: NonNullable<Schemas["PolicyClasses"]["reported"]>;
 };
 
+/** What a page shows of the fleet: the figures of all nodes that match, by group, and of these nodes one by one. */
+export type FleetWatch = { q: string; group: string | null; within: string | null; ids: number[] };
+
 /** State of the live connection. since: Date.now() of the last transition. */
 export type LiveState = { status: "connecting" | "connected" | "retrying"; since: number };
 
@@ -33,7 +37,7 @@ type Handler<T extends keyof LiveEvents> = (event: LiveEvents[T]) => void;
 type TextFrame =
   | { type: "change"; change: Schemas["Change"] }
   | { type: "node"; node: Schemas["NodeSummary"] }
-  | { type: "deleted-nodes"; node_ids: number[] }
+  | { type: "nodes" }
   | { type: "inventory"; node_id: number }
   | { type: "policies"; node_id: number | null }
   | ({ type: "classes" } & ClassesEvent)
@@ -52,7 +56,7 @@ export class LiveConnection {
   private readonly handlers: { [T in keyof LiveEvents]: Set<Handler<T>> } = {
     change: new Set(),
     node: new Set(),
-    "deleted-nodes": new Set(),
+    nodes: new Set(),
     inventory: new Set(),
     policies: new Set(),
     classes: new Set(),
@@ -61,7 +65,7 @@ export class LiveConnection {
     fleet: new Set(),
   };
   private nodeSubscriptions: number[] = [];
-  private fleetSubscriptions = 0;
+  private fleetSubscriptions: FleetWatch[] = [];
 
   start(): void {
     if (this.socket !== null) return;
@@ -109,12 +113,12 @@ export class LiveConnection {
     };
   }
 
-  /** Subscribes to the fleet's figures; returns the unsubscribe function. */
-  subscribeFleet(): () => void {
-    this.fleetSubscriptions += 1;
+  /** Subscribes to figures of the fleet; returns the unsubscribe function. The newest subscription is active. */
+  subscribeFleet(watch: FleetWatch): () => void {
+    this.fleetSubscriptions.push(watch);
     this.sendSubscription();
     return () => {
-      this.fleetSubscriptions -= 1;
+      this.fleetSubscriptions.splice(this.fleetSubscriptions.lastIndexOf(watch), 1);
       this.sendSubscription();
     };
   }
@@ -128,9 +132,8 @@ export class LiveConnection {
 
   private sendSubscription(): void {
     if (this.socket?.readyState !== WebSocket.OPEN) return;
-    this.socket.send(
-      JSON.stringify({ node: this.nodeSubscriptions.at(-1) ?? null, fleet: this.fleetSubscriptions > 0 }),
-    );
+    const [node, fleet] = [this.nodeSubscriptions.at(-1) ?? null, this.fleetSubscriptions.at(-1) ?? null];
+    this.socket.send(JSON.stringify({ node, fleet }));
   }
 
   private setStatus(status: LiveState["status"]): void {
@@ -149,7 +152,7 @@ export class LiveConnection {
     const frame = JSON.parse(data) as TextFrame;
     if (frame.type === "change") this.emit("change", frame.change);
     else if (frame.type === "node") this.emit("node", frame.node);
-    else if (frame.type === "deleted-nodes") this.emit("deleted-nodes", frame.node_ids);
+    else if (frame.type === "nodes") this.emit("nodes", null);
     else if (frame.type === "inventory") this.emit("inventory", frame.node_id);
     else if (frame.type === "policies") this.emit("policies", frame.node_id);
     else if (frame.type === "classes") this.emit("classes", frame);
@@ -172,11 +175,6 @@ export function useLive<T extends keyof LiveEvents>(type: T, handler: Handler<T>
 /** Subscribes to one node's rates while the component is mounted; null: none. */
 export function useNodeSubscription(nodeId: number | null): void {
   useEffect(() => (nodeId === null ? undefined : liveConnection.subscribeNode(nodeId)), [nodeId]);
-}
-
-/** Subscribes to the fleet's figures while the component is mounted. */
-export function useFleetSubscription(): void {
-  useEffect(() => liveConnection.subscribeFleet(), []);
 }
 
 export function useLiveState(): LiveState {

@@ -31,11 +31,16 @@ import type { Change, Topology } from "./types";
 import { WhyCard } from "./why/WhyCard";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
+/** How often a node is read until its agent has reported it. */
+const UNREPORTED_POLL_MS = 2_000;
 
 /** The page of a node: time range, figures, charts, heatmap, the selection's panel, suggestions, and tabs of details. */
 export function NodePage() {
   const { nodeId } = route.useParams();
-  const node = useQuery(nodeQuery(nodeId));
+  const node = useQuery({
+    ...nodeQuery(nodeId),
+    refetchInterval: ({ state }) => state.data?.topology === null && UNREPORTED_POLL_MS, // no event says that it came
+  });
   if (node.data === undefined) {
     if (!node.isError) return <Skeleton />;
     const missing = node.error instanceof ApiProblem && node.error.status === 404;

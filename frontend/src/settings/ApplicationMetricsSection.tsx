@@ -3,10 +3,11 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
-import { applicationMetricsQuery, handleSignedOut, nodesQuery, queryClient } from "../api/queries";
+import { applicationMetricsQuery, handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
+import { NodeSelect } from "../components/NodePicker";
 import { RowsTable } from "../components/RowsTable";
 import { Unknown } from "../components/Unknown";
 import styles from "./settings.module.css";
@@ -102,7 +103,6 @@ function NewMetric() {
 
 /** Reads a metric for a node of the last five minutes; a missing value is hatched, with the reason. */
 function Try({ metric }: { metric: Metric }) {
-  const nodes = useQuery(nodesQuery).data ?? [];
   const read = useMutation({
     mutationFn: (node: number) =>
       unwrap(
@@ -115,16 +115,12 @@ function Try({ metric }: { metric: Metric }) {
   const { data: reading } = read;
   return (
     <div role="status">
-      <NativeSelect
-        size="xs"
-        aria-label={`Try ${metric.name} on a node`}
-        disabled={read.isPending}
-        value={read.variables === undefined ? "" : String(read.variables)}
-        data={[
-          { value: "", label: "try on a node" },
-          ...nodes.map(({ id, name }) => ({ value: String(id), label: name })),
-        ]}
-        onChange={(event) => event.currentTarget.value !== "" && read.mutate(Number(event.currentTarget.value))}
+      <NodeSelect
+        hidesLabel
+        label={`Try ${metric.name} on a node`}
+        none="try on a node"
+        nodeId={read.variables}
+        onChange={(id) => (id === undefined ? read.reset() : read.mutate(id))}
       />
       {read.isError && <p className="bad">{errorMessage(read.error)}</p>}
       {reading !== undefined && reading.value !== null && (

@@ -2,7 +2,7 @@ import { Button, Modal, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { api, type Schemas, unwrap } from "../api/client";
-import { handleSignedOut, nodeQuery, nodesQuery, queryClient } from "../api/queries";
+import { handleSignedOut, nodeQuery, queryClient } from "../api/queries";
 import dialogStyles from "../components/dialog.module.css";
 import { FormError } from "../components/FormError";
 import { parseLabels } from "../lib/labels";
@@ -24,7 +24,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
     onSuccess: () => {
       onClose();
       void queryClient.invalidateQueries({ queryKey: nodeQuery(node.id).queryKey });
-      return queryClient.invalidateQueries({ queryKey: nodesQuery.queryKey });
+      return queryClient.invalidateQueries({ queryKey: ["fleet"] });
     },
   });
   const submit = (event: FormEvent) => {

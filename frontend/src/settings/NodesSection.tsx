@@ -1,15 +1,17 @@
-import { Button, Modal } from "@mantine/core";
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { Button, Modal, TextInput } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { handleSignedOut, nodesQuery, queryClient } from "../api/queries";
+import { fleetQuery, handleSignedOut, queryClient } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { CopyField, Secret } from "../components/CopyField";
 import dialogStyles from "../components/dialog.module.css";
 import { Moment } from "../components/Moment";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
+import { Pager } from "../components/Pager";
 import { Scroll } from "../components/Scroll";
 import { clockOffsetMs } from "../lib/clock";
 import { duration } from "../lib/format";
@@ -22,6 +24,7 @@ type NodeSummary = Schemas["NodeSummary"];
 type NodeAction = { kind: "readmit" | "revoke" | "delete" | "labels"; node: NodeSummary };
 
 const PAGE = 50;
+const TYPING_MS = 250;
 const SKEW_WARN_MS = 1_000;
 
 function Skew({ ms }: { ms: number | null }) {
@@ -45,7 +48,7 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();
-      return queryClient.invalidateQueries({ queryKey: nodesQuery.queryKey });
+      return queryClient.invalidateQueries({ queryKey: ["fleet"] });
     },
   });
   const common = { pending: act.isPending, error: act.error, onConfirm: () => act.mutate(), onClose };
@@ -106,12 +109,15 @@ function Readmit({ node, onClose }: { node: NodeSummary; onClose: () => void }) 
 
 /** Settings section of nodes and agents: enrolment, health, clocks, labels and keys. */
 export function NodesSection() {
-  const nodes = useQuery(nodesQuery);
+  const [typed, setTyped] = useState("");
+  const [q] = useDebouncedValue(typed.trim(), TYPING_MS);
   const isAdmin = useHasRole("admin");
   const isOperator = useHasRole("operator");
   const [action, setAction] = useState<NodeAction | null>(null);
-  const [shown, setShown] = useState(PAGE);
-  const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];
+  const [page, setPage] = useState(0);
+  const nodes = useQuery({ ...fleetQuery({ q, offset: page * PAGE, limit: PAGE }), placeholderData: keepPreviousData });
+  const sorted = nodes.data?.rows ?? [];
+  const matching = nodes.data?.totals.nodes ?? 0;
   return (
     <>
       <section className="card">
@@ -129,14 +135,28 @@ export function NodesSection() {
       </section>
       <section className="card">
         <h2>
-          Nodes and agents <small>{nodes.data?.length ?? ""}</small>
+          Nodes and agents <small>{nodes.data?.nodes.toLocaleString("en") ?? ""}</small>
+          <span className="grow" />
+          <TextInput
+            data-filter
+            w={260}
+            aria-label="Filter nodes"
+            placeholder="name, label:role=db, health:away"
+            value={typed}
+            error={nodes.data?.problems[0]}
+            onChange={(event) => {
+              setTyped(event.currentTarget.value);
+              setPage(0);
+            }}
+          />
         </h2>
         {nodes.isError && (
           <p className="body bad" role="alert">
             {errorMessage(nodes.error)}
           </p>
         )}
-        {nodes.data?.length === 0 && <p className="body muted">No node has been added yet.</p>}
+        {nodes.data?.nodes === 0 && <p className="body muted">No node has been added yet.</p>}
+        {matching === 0 && q !== "" && <p className="body muted">No node matches the filter.</p>}
         {sorted.length > 0 && (
           <Scroll label="Nodes and agents">
             <table className="table">
@@ -157,7 +177,7 @@ export function NodesSection() {
                 </tr>
               </thead>
               <tbody>
-                {sorted.slice(0, shown).map((node) => (
+                {sorted.map((node) => (
                   <tr key={node.id}>
                     <td>
                       <HealthDot health={node.health} />
@@ -229,11 +249,7 @@ export function NodesSection() {
             </table>
           </Scroll>
         )}
-        {sorted.length > shown && (
-          <div className="body">
-            <Button onClick={() => setShown(shown + PAGE)}>Show {Math.min(PAGE, sorted.length - shown)} more</Button>
-          </div>
-        )}
+        <Pager page={page} size={PAGE} total={matching} onPage={setPage} />
         {!isAdmin && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
       </section>
       {action?.kind === "labels" && <EditLabels node={action.node} onClose={() => setAction(null)} />}

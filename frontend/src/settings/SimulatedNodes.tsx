@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { errorMessage } from "../api/client";
-import { nodesQuery } from "../api/queries";
+import { fleetSizeQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { formatCount } from "../lib/format";
 import { EnrolNode } from "./EnrolNode";
@@ -12,10 +12,7 @@ import { simulatedNodesQuery, useRemoveSimulation, useStartSimulation } from "./
 export function SimulatedNodes() {
   const isAdmin = useHasRole("admin");
   const fleet = useQuery(simulatedNodesQuery).data;
-  const present = useQuery({
-    ...nodesQuery,
-    select: (nodes) => nodes.filter(({ simulated }) => simulated).length,
-  }).data;
+  const present = useQuery(fleetSizeQuery).data?.simulated;
   const start = useStartSimulation();
   const remove = useRemoveSimulation();
   const error = start.error ?? remove.error;

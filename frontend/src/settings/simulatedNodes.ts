@@ -1,6 +1,6 @@
 import { queryOptions, useMutation } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "../api/client";
-import { handleSignedOut, nodesQuery, queryClient } from "../api/queries";
+import { handleSignedOut, queryClient } from "../api/queries";
 
 type SimulatedNodes = Schemas["SimulatedNodes"];
 
@@ -30,7 +30,7 @@ export const useRemoveSimulation = () =>
     mutationFn: () => unwrap(api.DELETE("/api/simulated-nodes")),
     onError: handleSignedOut,
     onSuccess: () => {
-      queryClient.setQueryData(nodesQuery.queryKey, (nodes) => nodes?.filter(({ simulated }) => !simulated));
       change({ nodes: 0, running: false, failure: null });
+      return queryClient.invalidateQueries({ queryKey: ["fleet"] });
     },
   });

@@ -4,7 +4,7 @@ import { createMemoryHistory, createRootRoute, createRouter, RouterProvider } fr
 import { act, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Schemas } from "../api/client";
-import { meQuery, nodesQuery, openChangesQuery, queryClient } from "../api/queries";
+import { meQuery, nodeSummaryQuery, openChangesQuery, queryClient } from "../api/queries";
 import { applyChangeUpdate } from "../live/changes";
 import { ChangeBanners } from "./ChangeBanners";
 
@@ -53,7 +53,7 @@ const backend = vi.hoisted(() => {
 
 async function show(role: Schemas["Role"], ...changes: Change[]) {
   queryClient.setQueryData(meQuery.queryKey, { username: "ann", role, csrf_token: "token" });
-  queryClient.setQueryData(nodesQuery.queryKey, []);
+  for (const { node_id } of changes) queryClient.setQueryData(nodeSummaryQuery(node_id).queryKey, null);
   queryClient.setQueryData(openChangesQuery.queryKey, { changes, older: null });
   const router = createRouter({
     routeTree: createRootRoute({ component: ChangeBanners }),

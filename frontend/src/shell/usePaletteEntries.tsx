@@ -1,9 +1,10 @@
 import { useMantineColorScheme } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMatch, useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { api, type Schemas, unwrap } from "../api/client";
-import { nodeQuery, nodesQuery } from "../api/queries";
+import { fleetQuery, nodeQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { entryStatusWords } from "../changes/state";
 import { titleWords } from "../changes/words";
@@ -28,6 +29,9 @@ export type Entry = {
 
 const PAGE_TARGETS = [...PAGES.filter(({ to }) => to !== "/settings"), ...SETTINGS_SECTIONS];
 const LIVE_SPAN_S = 300;
+const TYPING_MS = 150;
+const MAX_NODES = 50;
+const MAX_TERMS = 10;
 
 const changesQuery = {
   queryKey: ["changes", "palette"],
@@ -35,11 +39,12 @@ const changesQuery = {
 };
 
 /** The node whose CPUs and interrupts are offered: that of the page, else the one named in the query, else the only one. */
-function useNodeInQuestion(nodes: Schemas["NodeSummary"][], typed: string): Schemas["Node"] | undefined {
+function useNodeInQuestion(typed: string): Schemas["Node"] | undefined {
   const onPage = useMatch({ from: "/shell/nodes/$nodeId", shouldThrow: false })?.params.nodeId;
-  const terms = new Set(typed.toLowerCase().split(/\s+/));
-  const named = nodes.find(({ name }) => terms.has(name.toLowerCase()))?.id;
-  const id = named ?? onPage ?? (nodes.length === 1 ? nodes[0]?.id : undefined);
+  const terms = typed.split(/\s+/).filter(Boolean).slice(0, MAX_TERMS);
+  const named = useQuery({ ...fleetQuery({ name: terms, limit: 1 }), enabled: terms.length > 0 }).data?.rows[0]?.id;
+  const first = useQuery(fleetQuery({ limit: 1 })).data;
+  const id = named ?? onPage ?? (first?.nodes === 1 ? first.rows[0]?.id : undefined);
   return useQuery({ ...nodeQuery(id ?? 0), enabled: id !== undefined }).data;
 }
 
@@ -104,11 +109,15 @@ function useActions(): Entry[] {
 /** Everything that the palette reaches. typed: may name the node whose CPUs and interrupts are meant. */
 export function usePaletteEntries(typed: string): Entry[] {
   const navigate = useNavigate();
-  const nodes = useQuery(nodesQuery).data;
+  const [settled] = useDebouncedValue(typed.trim(), TYPING_MS);
+  const nodes = useQuery({
+    ...fleetQuery({ q: settled, limit: MAX_NODES }),
+    placeholderData: keepPreviousData,
+  }).data?.rows;
   const policies = useQuery(policiesQuery).data;
   const experiments = useQuery(experimentsQuery({})).data?.experiments;
   const changes = useQuery(changesQuery).data?.entries;
-  const node = useNodeInQuestion(nodes ?? [], typed);
+  const node = useNodeInQuestion(settled);
   const actions = useActions();
   const ofNodes = useMemo(
     () =>

@@ -2,7 +2,8 @@ import { Checkbox, Input, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Schemas } from "../../api/client";
-import { applicationMetricsQuery, nodesQuery } from "../../api/queries";
+import { applicationMetricsQuery } from "../../api/queries";
+import { NodeSelect } from "../../components/NodePicker";
 import { Segments } from "../../components/Segments";
 import { SchemaInput } from "../../forms/SchemaField";
 import { fieldsOf, labelOf, optionsOf } from "../../forms/schema";
@@ -42,7 +43,6 @@ const kindOptions = () =>
 
 /** The form of an experiment. */
 export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
-  const nodes = useQuery(nodesQuery).data ?? [];
   const declared = useQuery(applicationMetricsQuery).data ?? [];
   const known = useMemo(() => knownSettings(node?.inventory), [node]);
   const workload = workloadSchema(draft.type);
@@ -80,14 +80,12 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
           onChange={(event) => onChange(withWorkload(draft, event.currentTarget.value as Draft["type"]))}
         />
         {hasPeer(draft.type) && (
-          <NativeSelect
-            label={experimentSchema("peer_node_id").title}
-            value={draft.peer ?? ""}
-            data={[
-              { value: "", label: experimentSchema("peer_node_id").placeholder ?? "none" },
-              ...nodes.filter(({ id }) => id !== node?.id).map(({ id, name }) => ({ value: String(id), label: name })),
-            ]}
-            onChange={(event) => onChange({ ...draft, peer: Number(event.currentTarget.value) || null })}
+          <NodeSelect
+            label={experimentSchema("peer_node_id").title ?? ""}
+            none={experimentSchema("peer_node_id").placeholder ?? "none"}
+            except={node?.id}
+            nodeId={draft.peer ?? undefined}
+            onChange={(peer) => onChange({ ...draft, peer: peer ?? null })}
           />
         )}
         {fieldsOf(workload).map(([name, field]) => (

@@ -2,7 +2,7 @@ import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
-import { nodesQuery } from "../../api/queries";
+import { nodeSummaryQuery } from "../../api/queries";
 import { NodePicker } from "../../components/NodePicker";
 import { duration, formatCount, unbroken } from "../../lib/format";
 import { clock, dateTime, parseTime } from "../../lib/time";
@@ -26,7 +26,6 @@ const EDITED = "edited";
 
 /** The decisions that a version would have made on a node in a stored time range. */
 export function Backtest({ policy, versions, edited, search, navigate }: Props) {
-  const nodes = useQuery(nodesQuery).data ?? [];
   const [what, setWhat] = useState(edited === null ? "" : EDITED);
   const [typed, setStart] = useState(search.from === undefined ? null : dateTime(search.from));
   const [spanS, setSpanS] = useState(
@@ -35,7 +34,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
   const version = search.version ?? policy.version;
   const body = what === EDITED ? edited : null;
   const { node, from, to } = search;
-  const chosen = nodes.find((one) => one.id === node);
+  const chosen = useQuery({ ...nodeSummaryQuery(node ?? 0), enabled: node !== undefined }).data ?? undefined;
   const name = chosen?.name;
   const span = useQuery(samplesSpanQuery(node));
   const stored = storedRange(span.data);

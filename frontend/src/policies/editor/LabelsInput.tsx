@@ -1,16 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { useId } from "react";
-import { nodesQuery } from "../../api/queries";
+import { labelsQuery } from "../../api/queries";
 import { SchemaInput } from "../../forms/SchemaField";
 import type { Schema } from "../../forms/schema";
-import { commonLabels, suggestedLabels } from "./labelSuggestions";
+import { suggestedLabels } from "./labelSuggestions";
 
 type Props = { schema: Schema; value: string; error: string | undefined; onChange: (value: string) => void };
 
 /** The labels of a policy's selector, with those that nodes have as suggestions. */
 export function LabelsInput({ schema, value, error, onChange }: Props) {
   const id = useId();
-  const known = commonLabels(useQuery(nodesQuery).data ?? []);
+  const known = useQuery(labelsQuery).data?.common ?? [];
   const example = known[0] === undefined ? {} : { placeholder: `${schema.placeholder}, or ${known[0]}` };
   return (
     <>

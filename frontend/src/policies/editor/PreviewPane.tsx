@@ -3,7 +3,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
-import { nodesQuery } from "../../api/queries";
+import { nodeSummaryQuery } from "../../api/queries";
 import { NodePicker } from "../../components/NodePicker";
 import { SimulatedTagOf } from "../../components/NodeTags";
 import { duration } from "../../lib/format";
@@ -21,9 +21,8 @@ type Props = { draft: Draft; chosen: string | undefined; onChoose: (nodes: strin
 
 /** The result of the edited policy on chosen nodes now. */
 export function PreviewPane({ draft, chosen, onChoose }: Props) {
-  const nodes = useQuery(nodesQuery).data;
-  const matching = useMatches(readSelector(draft)).data?.node_ids;
-  const ids = useMemo(() => previewNodes(nodes, chosen, matching), [nodes, chosen, matching]);
+  const matches = useMatches(readSelector(draft), chosen).data;
+  const ids = useMemo(() => previewNodes(chosen, matches?.live), [chosen, matches]);
   const reading = useMemo(() => {
     const name = draft.values.name?.trim() || "a policy without a name yet";
     return readBody({ ...draft, values: { ...draft.values, name } });
@@ -40,7 +39,6 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
     queryFn: ({ signal }) => unwrap(api.POST("/api/policies/preview", { body: JSON.parse(settled), signal })),
   });
   const set = (next: number[]) => onChoose(next.length === 0 ? undefined : next.join(","));
-  const nameOf = (id: number) => nodes?.find((node) => node.id === id)?.name ?? `node ${id}`;
   const old = settled !== request || preview.isPlaceholderData;
   return (
     <section className={`card ${styles.pane}`} aria-label="Preview">
@@ -58,7 +56,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
         />
         {ids.map((id) => (
           <button key={id} type="button" className={styles.pill} onClick={() => set(ids.filter((one) => one !== id))}>
-            {nameOf(id)} {matching?.includes(id) === false && <span className="warn">not matched </span>}
+            <NodeName nodeId={id} /> {matches?.others.includes(id) && <span className="warn">not matched </span>}
             <span aria-hidden="true">×</span>
             <span className="visually-hidden">, remove</span>
           </button>
@@ -95,6 +93,10 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
       </div>
     </section>
   );
+}
+
+function NodeName({ nodeId }: { nodeId: number }) {
+  return useQuery(nodeSummaryQuery(nodeId)).data?.name ?? `node ${nodeId}`;
 }
 
 const STALE_S = 30;

@@ -1,17 +1,8 @@
-import type { Schemas } from "../../api/client";
-
-const AT_FIRST = 3;
 const MOST = 50;
 
+/** The nodes of the URL; at most as many as a preview evaluates. */
+export const chosenNodes = (chosen: string): number[] => [...new Set(chosen.split(",").map(Number))].slice(0, MOST);
+
 /** The nodes of a preview: those of the URL, or a few live ones that the selector matches. */
-export function previewNodes(
-  nodes: Pick<Schemas["NodeSummary"], "id" | "health" | "cpus">[] | undefined,
-  chosen: string | undefined,
-  matching: readonly number[] | undefined,
-): number[] {
-  if (chosen !== undefined) return [...new Set(chosen.split(",").map(Number))].slice(0, MOST);
-  const ready = (nodes ?? []).filter(
-    (node) => node.health === "live" && node.cpus !== null && matching?.includes(node.id),
-  );
-  return ready.slice(0, AT_FIRST).map((node) => node.id);
-}
+export const previewNodes = (chosen: string | undefined, live: number[] | undefined): number[] =>
+  chosen === undefined ? (live ?? []) : chosenNodes(chosen);
