@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-upgrade bench-fuzz bench-pages types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -67,6 +67,9 @@ bench-crash: .venv/.installed  ## 1,000 kills of backend, database and agent: wh
 
 bench-upgrade: .venv/.installed  ## 200 nodes of the previous release are upgraded during a rollout; ARGUMENTS="--nodes 20 --groups 4"
 	$(BIN)/python -m tests.bench.bench_upgrade $(ARGUMENTS)
+
+bench-faults: .venv/.installed  ## kills, freezes and partitions of replicas, NATS and database: what is lost; takes an hour
+	$(BIN)/python -m tests.bench.bench_faults $(ARGUMENTS)
 
 bench-steering: .venv/.installed  ## CPU time a gigabit over a veth pair under RPS, RFS and flow-steering, as root; ARGUMENTS="--blocks 12"
 	$(BIN)/python -m tests.bench.bench_steering $(ARGUMENTS)

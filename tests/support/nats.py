@@ -41,6 +41,11 @@ class NatsServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
+    def signal(self, number: int) -> None:
+        """Send the server a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

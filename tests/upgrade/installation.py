@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
@@ -58,6 +58,16 @@ class Process:
                     self.process.terminate()
             await self.process.wait()
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether the process is there, frozen or not."""
+        return self.process is not None and self.process.returncode is None
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
     def errors(self) -> list[str]:
         """Return the lines of its output that say that something unexpected happened."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
@@ -70,6 +80,7 @@ class BackendProcess(Process):
 
     database_url: str = ""
     port: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -83,6 +94,7 @@ class BackendProcess(Process):
             "CORESTEER_STATE_DIR": str(self.log.parent),
             "CORESTEER_CHUNK_SECONDS": "1",
             "CORESTEER_SUPERVISED": "1",
+            **self.settings,
         }
         await self.run("coresteer", "serve", **settings)
         await poll_async(self._answers, timeout_s=_START_S, interval_s=0.1)
@@ -134,10 +146,13 @@ class Installation:
         """Bring the schema to that of a version, by its own command."""
         await command(tree, "coresteer", "migrate", DATABASE_URL=self.url, CORESTEER_OWNER_URL=self.owner_url)
 
-    async def backend(self, tree: Tree, *, in_place_of: BackendProcess | None = None) -> BackendProcess:
-        """Start a backend, on the port of one that has ended or on a new one."""
+    async def backend(
+        self, tree: Tree, *, in_place_of: BackendProcess | None = None, database_url: str = "", **settings: str
+    ) -> BackendProcess:
+        """Start a backend, on the port of one that has ended or on a new one. settings: other ones, by variable."""
         port = in_place_of.port if in_place_of else _free_port()
-        backend = BackendProcess(tree, self._new_folder() / "log", database_url=self.url, port=port)
+        url = database_url or self.url
+        backend = BackendProcess(tree, self._new_folder() / "log", database_url=url, port=port, settings=settings)
         self.processes.append(backend)
         await backend.start()
         return backend
@@ -220,14 +235,18 @@ async def installation(server: EmbeddedPostgres, folder: Path) -> AsyncIterator[
     name = f"overlap_{uuid.uuid4().hex}"
     admin_url, owner_url = (server.url.replace("/coresteer?", f"/{which}?") for which in ("postgres", name))
     made = Installation(folder, owner_url, server.backend_url.replace("/coresteer?", f"/{name}?"))
-    async with await psycopg.AsyncConnection.connect(admin_url, autocommit=True) as admin:
-        await admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
-        try:
-            yield made
-        finally:
-            for process in made.processes:
-                await process.end(kill=True)
-            await admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    async def execute(statement: LiteralString) -> None:
+        async with await psycopg.AsyncConnection.connect(admin_url, autocommit=True) as admin:
+            await admin.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+    await execute("CREATE DATABASE {} TEMPLATE template0")
+    try:
+        yield made
+    finally:
+        for process in made.processes:
+            await process.end(kill=True)
+        await execute("DROP DATABASE {} WITH (FORCE)")
 
 
 async def command(tree: Tree, module: str, *arguments: str, **environment: str) -> str:
