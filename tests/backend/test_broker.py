@@ -124,3 +124,15 @@ async def test_a_backend_that_does_not_listen_is_named_at_once(nats_pair: Pair) 
     with pytest.raises(broker.Undelivered):
         await sender.request(999, Send(1, 1, EndExperiment(7)), Send)
     assert sender.publish(999, Send(1, 1, EndExperiment(7)))
+
+
+async def test_credentials_that_nats_refuses_are_reported_and_never_shown(
+    nats_pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = nats_pair.nats.url.replace(PASSWORD, "another-password")
+    refused = broker.Broker(url, nats_pair.first.app.state.membership)
+    with caplog.at_level(logging.DEBUG):
+        refused.start()
+        await poll_async(lambda: "Authorization" in (refused.trouble or ""))
+        await refused.stop()
+    assert "cannot be reached" in caplog.text and "another-password" not in caplog.text + (refused.trouble or "")

@@ -127,3 +127,18 @@ def test_proxies_are_trusted_by_address_or_network(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CORESTEER_TRUSTED_PROXIES", "10.0.0.5,*")
     with pytest.raises(pydantic.ValidationError, match="addresses or networks"):
         Config()
+
+
+@pytest.mark.parametrize("url", ["nats://u:p@host:4222", "tls://a,tls://b:4222", "nats://[::1]:4222"])
+def test_nats_servers_are_addresses_separated_by_commas(url: str) -> None:
+    assert Config(nats_url=url).nats_url == url
+
+
+@pytest.mark.parametrize("url", ["host:4222", "http://u:secret@host", "nats://u:secret@", "nats://a,b", "nats://a/x"])
+def test_an_address_that_is_no_nats_server_is_refused_without_showing_its_password(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CORESTEER_NATS_URL", url)
+    assert main(["serve"]) == 1
+    complaint = capsys.readouterr().err
+    assert "CORESTEER_NATS_URL in the environment" in complaint and "secret" not in complaint

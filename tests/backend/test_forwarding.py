@@ -173,3 +173,30 @@ async def test_a_nats_server_that_does_not_read_stops_no_agent(
         finally:
             nats_pair.nats.resume()
         await nats_pair.until_connected()
+
+
+async def test_samples_cross_again_after_nats_was_killed_and_ingest_does_not_wait_for_it(nats_pair: Pair) -> None:
+    first, second = nats_pair.first, nats_pair.second
+    agent = await enrolled(second.database, second.url, "outlives-nats")
+    async with asyncio.timeout(PATIENCE_S), agent:
+        await _until_known(first, agent)
+        first.app.state.interest.need(agent.node_id)
+        await poll_async(lambda: first.app.state.registry.get(agent.node_id).epoch)
+        nats_pair.nats.kill()
+        await poll_async(lambda: not first.app.state.registry.get(agent.node_id).epoch)  # nothing of the past is shown
+        await agent.send_rates([rates(1)])
+        await tell(second.app.state.bus, agent)
+        assert second.app.state.ingest.unstored(agent.node_id)
+        nats_pair.nats.start()
+        await nats_pair.until_connected()
+        seq = 1
+
+        async def has_crossed() -> bool:
+            nonlocal seq
+            seq += 1
+            first.app.state.interest.need(agent.node_id)
+            await agent.send_rates([rates(seq)])
+            newest = first.app.state.registry.get(agent.node_id).rates
+            return newest is not None and newest.seq > 1
+
+        await poll_async(has_crossed, interval_s=0.2)

@@ -137,7 +137,7 @@ async def _probe(database: Database, urls: list[str]) -> AsyncIterator[Probe]:
     headers = {"Authorization": f"Bearer {API_TOKEN}"}
     live = urls[-1].replace("http", "ws", 1) + "/api/live"
     async with connect(live, additional_headers=headers, proxy=None, max_queue=None) as page:
-        await page.send(json.dumps({"node": agent.node_id, "fleet": False}))
+        await page.send(json.dumps({"node": agent.node_id}))
         probe = Probe(agent, machine, page, urls[-1])
         tasks = [asyncio.create_task(work()) for work in (probe.send_samples, probe.watch, probe.listen)]
         try:
@@ -209,21 +209,21 @@ async def run(replicas: int, nodes: int, seconds: int, commands: int) -> list[st
             simulations = [
                 # of different numbers of CPUs, because these are in the nodes' names
                 asyncio.create_task(
-                    simulate(url, each, seconds + 2 * int(_SETTLE_S), folder / f"nodes-{at}", cpus=64 - 4 * at)
+                    simulate(url, each, 2 * seconds + 2 * int(_SETTLE_S), folder / f"nodes-{at}", cpus=64 - 4 * at)
                 )
                 for at, url in enumerate(urls)
             ]
             with Calibration() as calibration:
                 await asyncio.sleep(_SETTLE_S)
                 used_s, began = sum(map(cpu_s, backends.values())), time.monotonic()
+                await asyncio.sleep(seconds)
+                used_s = sum(map(cpu_s, backends.values())) - used_s
+                samples = each * replicas * (time.monotonic() - began)
                 async with _probe(database, urls) as probe:
-                    until = began + seconds
-                    for _ in range(commands):
+                    until = time.monotonic() + seconds
+                    while time.monotonic() < until and len(probe.figures.to_page) < commands:
                         async with asyncio.timeout(60):
                             await probe.command()
-                    await asyncio.sleep(max(0.0, until - time.monotonic()))
-                    used_s = sum(map(cpu_s, backends.values())) - used_s
-                    samples = each * replicas * (time.monotonic() - began)
             sent = sum(int(statistic["sent"]) for statistic in await asyncio.gather(*simulations))
         slower = calibration.factor
         figures, budget = probe.figures, COMMAND_BUDGET_MS * slower
@@ -251,7 +251,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--nodes", type=int, default=1000, help="of all replicas together")
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int, default=60, help="without commands, then at most as many with commands")
     parser.add_argument("--commands", type=int, default=200)
     args = parser.parse_args()
     exceeded = []

@@ -230,13 +230,17 @@ class Forwarding:
                 self._asked[replica.id] = (need, now + _RENEW_S)
 
     def _forget(self, now: float) -> None:
-        """Forget nodes that are not needed any more, or connected elsewhere since: nothing here may look present."""
+        """Forget nodes that are not needed any more, cannot be, or are connected elsewhere: nothing here is present."""
         for node_id in [node_id for node_id, until in self._followed_until.items() if until <= now]:
             del self._followed_until[node_id]
         needed, fleet = self._needed(), self._interest.is_fleet_needed
         for node_id, epoch in list(self._held.items()):
             is_same = self._locations.epoch(node_id) <= epoch and self._locations.elsewhere(node_id) is not None
-            if is_same and (node_id in needed or (fleet and node_id not in self._following)):
+            if (
+                is_same
+                and self._broker.is_connected
+                and (node_id in needed or (fleet and node_id not in self._following))
+            ):
                 continue
             del self._held[node_id]
             self._following.discard(node_id)

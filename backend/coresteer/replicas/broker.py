@@ -140,6 +140,8 @@ class Broker:
 
         async def on_error(error: Exception) -> None:
             self._failure = str(error).removeprefix("nats: ") or type(error).__name__
+            if (trouble := self.trouble) is not None:
+                self._log_once(trouble)
             if isinstance(error, nats.errors.SlowConsumerError):
                 self._log_once("This backend handles messages of others too slowly; the newest are dropped.")
 
