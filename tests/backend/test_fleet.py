@@ -175,9 +175,18 @@ def test_hot_spots_with_drops_come_first() -> None:
 # that the answers do not grow with the fleet
 
 
+def test_a_part_that_is_repeated_counts_once_and_at_most_16_are_used() -> None:
+    assert select(fleet(), "db-1 " * 400).filter.words == ["db-1"]
+    found = select(fleet(), " ".join(f"n{number}" for number in range(100)))
+    assert len(found.filter.words) == 16
+    assert found.filter.problems == ["Only the first 16 parts of the filter are used."]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def quiet(database_url: str) -> AsyncIterator[Backend]:
+    """A backend whose fleet has more nodes than a page shows."""
     async with running_backend(database_url) as backend:
+        await insert_nodes(backend, 1, 1200)
         yield backend
 
 
@@ -232,7 +241,6 @@ TRIES = 3
 async def test_no_request_of_a_page_grows_with_the_fleet(quiet: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     viewer = await quiet.client("viewer")
     monkeypatch.setattr(directory, "RELOAD_S", float("inf"))
-    await insert_nodes(quiet, 1, 1200)  # enough to fill each page
     few = await _costs(viewer, quiet, monkeypatch)
     await insert_nodes(quiet, 1201, 10_000)
     many = await _costs(viewer, quiet, monkeypatch)

@@ -224,6 +224,29 @@ async def test_only_a_connection_that_lacks_its_peer_at_two_checks_has_ended(dat
         assert presence.check_peers() == {(lost, epochs[lost])}
 
 
+async def test_a_leader_that_ends_while_it_stops_its_features_stops_all_of_them(database: Database) -> None:
+    stopping, release = asyncio.Event(), asyncio.Event()
+
+    class Slow(Task):
+        async def stop(self) -> None:
+            stopping.set()
+            await release.wait()
+
+    membership = Membership(database, "ends", "0")
+    first, slow = Task(database), Slow(database)
+    leadership = Leadership(membership, [first, slow])  # stopped in the reverse order
+    await membership.join()
+    await leadership.start()
+    await membership.stop()  # the lease is gone
+    async with asyncio.timeout(PATIENCE_S):
+        await stopping.wait()
+        stopped = asyncio.create_task(leadership.stop())
+        await asyncio.sleep(0)
+        release.set()
+        await stopped
+    assert first.stopped.is_set()
+
+
 async def test_nobody_takes_over_between_a_leaders_check_and_its_commit(database: Database) -> None:
     async with replica(database, "leader") as leader, replica(database, "waiting") as other:
         assert leader.membership.token is not None

@@ -170,7 +170,9 @@ async def up(config: Config, say: PrintLine) -> int:
                 await stopped
                 say("Stopping.")
         finally:
-            await cancel([work, stopped])
+            work.cancel()
+            stopped.cancel()
+            await asyncio.wait([work, stopped])  # once only: a start that is interrupted cleans up for seconds
             for child in reversed(children):
                 await child.stop()
     return 0

@@ -38,6 +38,9 @@ _PART = re.compile(r"([^\s<>=:]+)\s*(>=|<=|>|<|=)\s*(\S*)|(\S+)")
 """A comparison may contain spaces; other parts end at the next space."""
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)%?")
 
+_MOST_PARTS = 16
+"""Each is tried with every node."""
+
 
 @dataclass
 class Filter:
@@ -70,7 +73,10 @@ class _ProblemError(Exception):
 def parse_filter(line: str) -> Filter:
     """Return the filter of a line."""
     found = Filter()
-    for name, compare, value, word in _PART.findall(line.lower()):
+    parts = [*dict.fromkeys(_PART.findall(line.lower()))]
+    if len(parts) > _MOST_PARTS:
+        found.problems.append(f"Only the first {_MOST_PARTS} parts of the filter are used.")
+    for name, compare, value, word in parts[:_MOST_PARTS]:
         try:
             if compare:
                 _add_comparison(found, name, compare, value)

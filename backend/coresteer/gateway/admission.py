@@ -9,7 +9,7 @@ from coresteer.gateway.presented_key import Refused
 from coresteer_core.protocol import CloseCode, reason_with_delay
 
 ADMITTED_PER_S = 1_000
-"""As many as 10,000 agents of a lost backend return in the first second, so that only more is a storm."""
+"""Twice the rate at which agents of a lost backend return, so that only a storm reaches it."""
 _MOST_OF_NODE = 8
 """In a second: an agent that reconnects without a pause must not take the place of others."""
 

@@ -87,6 +87,6 @@ class Leadership:
     async def _stop_features(self) -> None:
         if self._running is not None:
             log.info("This backend does not lead any more (token %d).", self._running)
-            self._running = None
             for feature in reversed(self._features):
                 await feature.stop()
+            self._running = None  # not before, so that stop() goes on where it interrupts this

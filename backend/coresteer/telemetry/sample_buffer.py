@@ -1,6 +1,5 @@
 """Buffer of one node's samples that are not stored yet."""
 
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ class SampleBlock:
     """A validated block as received: compressed, because most wait half a minute to be stored.
 
     unpacked: its bytes before compression, or those of its arrays if they take more. cells: its distinct interrupt
-    cells. netdevs: their names, interned. moved_ms: what is added to its times, because the node's clock is wrong.
+    cells. netdevs: their names. moved_ms: what is added to its times, because the node's clock is wrong.
     """
 
     first_seq: int
@@ -107,7 +106,7 @@ def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> S
         last_seq,
         block.cpus,
         len(columns.cells),
-        tuple(map(sys.intern, columns.netdevs)),
+        tuple(columns.netdevs),
         int(columns.starts_ms.min()) + moved_ms,
         end + moved_ms,
         packed,

@@ -265,6 +265,8 @@ class Ingest:
                 item = await asyncio.to_thread(encode_batch, node_id, batch)
             else:
                 item = encode_batch(node_id, batch)
+        except MemoryError:
+            raise  # it says nothing about the samples
         except Exception:
             log.exception("Samples of node %d cannot be encoded; they are rejected.", node_id)
             return unencoded(node_id, batch, "The backend cannot encode these samples.")
