@@ -13,7 +13,7 @@ from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.errors import NodeDisconnected
 from coresteer.presence.locations import Location, Locations
-from coresteer.presence.remote import Send
+from coresteer.presence.remote import Send, Sent
 from coresteer.replicas import broker
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.protocol import Apply, EndExperiment, NewKey, decode_to_agent
@@ -136,3 +136,38 @@ async def test_credentials_that_nats_refuses_are_reported_and_never_shown(
         await poll_async(lambda: "Authorization" in (refused.trouble or ""))
         await refused.stop()
     assert "cannot be reached" in caplog.text and "another-password" not in caplog.text + (refused.trouble or "")
+
+
+async def test_a_change_that_could_not_be_sent_to_another_backend_says_so(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> None:
+        raise broker.Undelivered("the connection was lost")
+
+    async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
+        await _until_known(nats_pair.first, node.agent.node_id)
+        operator = await nats_pair.first.client("operator")
+        plan = {
+            "actions": [{"key": f"irq/{node.irqs[0]}/affinity", "was": str(node.hot_cpu), "becomes": "1", "reason": ""}]
+        }
+        monkeypatch.setattr(nats_pair.first.app.state.broker, "request", lost)
+        answer = await operator.post(f"{node.path}/changes", {"plan": plan})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:coresteer:node-elsewhere")
+        (change,) = (await operator.get(f"/api/changes?node_id={node.agent.node_id}")).json()["changes"]
+        assert (change["state"], change["steps"][-1]["sentence"]) == ("failed", answer.json()["detail"])
+        assert "could not be sent" in answer.json()["detail"] and "disconnected" not in answer.json()["detail"]
+
+
+async def test_a_backend_that_does_not_know_the_sender_yet_says_so_and_looks_it_up(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = nats_pair.second.app.state.membership
+    woken = asyncio.Event()
+    monkeypatch.setattr(membership, "wake", woken.set)
+    membership.replicas = {}
+    with pytest.raises(broker.Undelivered, match="does not know"):
+        await nats_pair.first.app.state.broker.request(membership.id, Send(1, 1, EndExperiment(7)), Sent)
+    assert woken.is_set()
+    await membership.renew()
+    found = await nats_pair.first.app.state.broker.request(membership.id, Send(1, 1, EndExperiment(7)), Sent)
+    assert found == Sent(queued=False)

@@ -308,3 +308,26 @@ async def test_each_sort_is_answered(quiet: Backend) -> None:
     viewer = await quiet.client("viewer")
     for sort in ("name", "health", *SORTS):
         assert (await viewer.get(f"/api/fleet?limit=1&sort=-{sort}")).status_code == 200, sort
+
+
+async def test_who_asks_soon_after_the_database_did_not_answer_gets_what_was_known(
+    quiet: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert_nodes(quiet, 90_001, 90_001)
+    fleet = FleetDirectory(quiet.database, quiet.app.state.bus, quiet.app.state.registry)
+    known = (await fleet.present()).nodes
+    tries = 0
+
+    async def unavailable(_: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise psycopg.OperationalError
+
+    monkeypatch.setattr(fleet, "_read", unavailable)
+    fleet.forget()
+    for _ in range(3):
+        assert (await fleet.present()).nodes == known
+    assert tries == 1
+    fleet._failed_at -= directory._RETRY_S
+    await fleet.present()
+    assert tries == 2

@@ -14,7 +14,9 @@ from tests.backend.policy_node import asked, policy_node
 from tests.backend.test_live import browser, subscribe, until
 from tests.support.polling import PATIENCE_S, poll_async
 
+from coresteer.experiments import run_loop
 from coresteer.presence.forwarding import Forwarded, Forwarding, Need
+from coresteer.replicas.broker import Unanswered
 from coresteer_core.node.summary import summarize
 from coresteer_core.protocol import COLUMNS, NewKey, SummaryMessage, Watch, decode_to_agent
 
@@ -200,3 +202,71 @@ async def test_samples_cross_again_after_nats_was_killed_and_ingest_does_not_wai
             return newest is not None and newest.seq > 1
 
         await poll_async(has_crossed, interval_s=0.2)
+
+
+async def test_what_a_backend_that_lost_nats_has_sent_is_forgotten(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = nats_pair.first, nats_pair.second
+    agent = await enrolled(second.database, second.url, "owner-lost-nats")
+    async with asyncio.timeout(PATIENCE_S), agent:
+        await _until_known(first, agent)
+        first.app.state.interest.need(agent.node_id)
+        await agent.send_rates([rates(1)])
+        await poll_async(lambda: first.app.state.registry.get(agent.node_id).rates)
+        monkeypatch.setattr(second.app.state.broker, "publish", lambda *_: False)
+        seq = 1
+
+        async def is_forgotten() -> bool:
+            nonlocal seq
+            seq += 1
+            await agent.send_rates([rates(seq)])
+            first.app.state.interest.need(agent.node_id)
+            return first.app.state.registry.get(agent.node_id).rates is None
+
+        await poll_async(is_forgotten, interval_s=0.2)
+        assert first.app.state.registry.is_connected(agent.node_id)
+
+
+async def test_a_script_that_asks_for_the_fleet_gets_figures_of_all_backends(nats_pair: Pair) -> None:
+    agent = await enrolled(nats_pair.second.database, nats_pair.second.url, "asked-for-by-a-script")
+    viewer = await nats_pair.first.client("viewer")
+    nats_pair.first.app.state.interest._fleet_until = 0.0
+    async with asyncio.timeout(PATIENCE_S), agent:
+        await _until_known(nats_pair.first, agent)
+        seq = 0
+
+        async def has_figures() -> bool:
+            nonlocal seq
+            seq += 1
+            await agent.send_rates([rates(seq)])
+            assert (await viewer.get("/api/fleet?limit=0")).status_code == 200
+            return nats_pair.first.app.state.registry.get(agent.node_id).latest_figures() is not None
+
+        await poll_async(has_figures, interval_s=0.2)
+
+
+@pytest.mark.slow("two backends and an experiment of several runs")
+async def test_an_experiment_outlasts_a_backend_that_does_not_answer(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, other = nats_pair.first, nats_pair.second
+    leader.app.state.runner.timeouts = QUICK
+    publisher, times = leader.app.state.agents.publisher, 0
+    publish_now = publisher.publish_now
+    monkeypatch.setattr(run_loop, "_RETRY_S", 0.05)
+    monkeypatch.setattr(run_loop, "_FOLLOW_S", 0.05)
+
+    async def unanswered(node_id: int) -> None:
+        nonlocal times
+        times += 1
+        if times <= 6:
+            raise Unanswered
+        await publish_now(node_id)
+
+    monkeypatch.setattr(publisher, "publish_now", unanswered)
+    async with experiment_node(other) as node:
+        await _until_known(leader, node.agent)
+        done = await node.ended((await node.start(node.aa_spec()))["id"])
+    assert done["state"] == "done", done["sentence"]
+    assert times == 7

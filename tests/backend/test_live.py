@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 import pytest_asyncio
 from hypothesis import given
@@ -19,6 +20,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from coresteer.auth.secrets import SESSION_COOKIE
+from coresteer.fleet import service
 from coresteer.live.frames import columnar_frame
 from coresteer.live.hub import LiveHub
 from coresteer_core.node.inventory import Inventory
@@ -199,3 +201,22 @@ async def test_a_page_is_told_to_fetch_the_node_that_was_deleted(quick: Backend)
         assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
         event, _ = await until(page, lambda frame: frame[0]["type"] == "inventory")
     assert event["node_id"] == agent.node_id
+
+
+async def test_figures_are_told_while_the_database_does_not_answer(
+    quick: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = asyncio.Event()
+
+    async def unavailable(*_: object) -> None:
+        failed.set()
+        raise psycopg.OperationalError
+
+    monkeypatch.setattr(service, "node_summaries", unavailable)
+    agent = await enrolled(quick.database, quick.url, "without-database")
+    async with asyncio.timeout(PATIENCE_S), browser(quick) as page:
+        await subscribe(page, quick, agent.node_id)
+        async with agent:
+            await failed.wait()
+            await page.send(json.dumps({"node": agent.node_id, "fleet": {"ids": [agent.node_id]}}))
+            await until(page, lambda frame: frame[0]["type"] == "fleet")

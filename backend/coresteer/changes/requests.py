@@ -71,16 +71,24 @@ async def apply(
     guardrails = [Guardrail(guardrail.metric, guardrail.max) for guardrail in request.guardrails]
     try:
         await context.connections.send(node_id, Apply(change.id, plan, request.confirm_timeout_s, guardrails))
+    except NodeElsewhere as elsewhere:
+        sentence = f"The change could not be sent to the node's agent; nothing was written. {elsewhere.detail}"
+        await _record_unsent(context, node_id, change, sentence)
+        raise NodeElsewhere(sentence) from None
     except NodeDisconnected as disconnected:
         sentence = (
             f"The node's agent disconnected before it received the change; nothing was written. {disconnected.detail}"
         )
-        message = ChangeMessage(change.id, ChangeState.FAILED, sentence, [], EndedBy.ERROR)
-        await record_report(context, node_id, message)
+        await _record_unsent(context, node_id, change, sentence)
         raise Conflict(sentence) from None
     except AgentTimeout:  # of the backend to which the agent is connected: it may have been sent
         context.in_background(_ask_until_known(context, node_id, row.id))
     return change
+
+
+async def _record_unsent(context: ChangeContext, node_id: int, change: Change, sentence: str) -> None:
+    message = ChangeMessage(change.id, ChangeState.FAILED, sentence, [], EndedBy.ERROR)
+    await record_report(context, node_id, message)
 
 
 async def _ask_until_known(context: ChangeContext, node_id: int, change_id: UUID) -> None:

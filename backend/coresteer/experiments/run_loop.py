@@ -41,6 +41,7 @@ from coresteer.experiments.steps import (
     Timeouts,
 )
 from coresteer.experiments.tables import ExperimentRow
+from coresteer.replicas.broker import Unanswered, Undelivered
 from coresteer_core.changes.report import ChangeState, EndedBy
 
 log = logging.getLogger("coresteer.experiments")
@@ -69,6 +70,7 @@ class RunLoop:
         self._actions = StepActions(
             context, self._definition, self.state, timeouts, activity=row.activity, applications=self._applications
         )
+        self._elsewhere = {node_id: self._epoch_elsewhere(node_id) for node_id in names}
         for node_id in names:
             self.state.set_connected(node_id, connected=context.connections.reach(node_id) is not None)
 
@@ -83,11 +85,10 @@ class RunLoop:
     async def _follow(self) -> None:
         """Receive the messages of nodes that are connected to other backends, and note when such a connection ends."""
         context = self._context
-        known = {node_id: self._epoch_elsewhere(node_id) for node_id in self.state.participants}
         while True:
-            for node_id, before in known.items():
+            for node_id, before in self._elsewhere.items():
                 context.forwarding.follow(node_id)
-                known[node_id] = now = self._epoch_elsewhere(node_id)
+                self._elsewhere[node_id] = now = self._epoch_elsewhere(node_id)
                 # the gateway tells of connections to this backend
                 if now != before and context.connections.get(node_id) is None:
                     self.state.set_connected(node_id, connected=now is not None)
@@ -97,6 +98,13 @@ class RunLoop:
         """Return the epoch of a node's connection to another backend that can be reached."""
         peer = self._context.connections.reach(node_id)
         return None if peer is None or peer is self._context.connections.get(node_id) else peer.epoch
+
+    def _lose_elsewhere(self) -> None:
+        """Note that nodes of other backends are disconnected, until they can be reached again."""
+        for node_id in self.state.participants:
+            if self._context.connections.get(node_id) is None:
+                self._elsewhere[node_id] = None
+                self.state.set_connected(node_id, connected=False)
 
     async def _run(self) -> None:
         errors = 0
@@ -116,6 +124,14 @@ class RunLoop:
                     errors = 0
             except DeposedError:
                 return  # the next leader resumes the experiment
+            except (Undelivered, Unanswered) as lost:
+                log.warning(
+                    "Experiment %d: the backend of a node did not answer (%r); retrying.",
+                    self._definition.experiment_id,
+                    lost,
+                )
+                self._lose_elsewhere()
+                await asyncio.sleep(_RETRY_S)
             except Exception as error:
                 if not is_database_unavailable(error):
                     errors += 1

@@ -21,6 +21,8 @@ from coresteer.telemetry.schemas import Resolution
 RELOAD_S = 10.0
 """Age at which the nodes are read again: those that were enrolled since and have not connected."""
 _FRESH_S = 1.0
+_RETRY_S = 3.0
+"""After the database did not answer; who asks meanwhile does not wait for it."""
 _NODES_AT_ONCE = 500
 
 
@@ -46,6 +48,7 @@ class FleetDirectory:
         self._nodes: list[FleetNode] = []
         self._changed: set[int] = set()
         self._loaded_at = float("-inf")
+        self._failed_at = float("-inf")
         self._fleet: Fleet | None = None
         self._fleet_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -104,11 +107,15 @@ class FleetDirectory:
         is_due = now - self._loaded_at >= RELOAD_S
         if not is_due and not self._changed:
             return False
+        if self._nodes and now - self._failed_at < _RETRY_S:
+            return False
         changed, self._changed = self._changed, set()  # what changes meanwhile is read the next time
         try:
             read = await self._read(None if is_due else changed)
-        except BaseException:
+        except BaseException as error:
             self._changed |= changed
+            if is_database_unavailable(error):
+                self._failed_at = time.monotonic()
             raise
         if is_due:
             self._by_id, self._loaded_at = read, now

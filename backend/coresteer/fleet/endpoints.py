@@ -46,6 +46,7 @@ async def query_fleet(
     """Return a page of the nodes that match a query, and the figures of all that match, by group."""
     directory = _directory(request)
     if query.at is None:
+        request.app.state.interest.need_fleet()  # others send their nodes' figures only while somebody asks
         fleet = await directory.present()
     else:
         compared = None if query.compared_h is None else timedelta(hours=query.compared_h)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -90,7 +90,12 @@ class LiveHub:
 
     def start(self) -> None:
         """Start publishing to browsers."""
-        self._tasks = [asyncio.create_task(self._publish_events()), asyncio.create_task(self._tick_forever())]
+        runs = [
+            self._publish_events(),
+            self._tick_forever(self._publish_nodes),
+            self._tick_forever(self._publish_fleet),  # of its own: figures are shown also without a database
+        ]
+        self._tasks = [asyncio.create_task(run) for run in runs]
 
     async def stop(self) -> None:
         """Stop publishing to browsers."""
@@ -172,17 +177,11 @@ class LiveHub:
                     case NodeEvent(node_id):
                         self._changed_nodes.add(node_id)
 
-    async def _tick_forever(self) -> None:
+    async def _tick_forever(self, publish: Callable[[], Awaitable[None]]) -> None:
         while True:
             began = time.monotonic()
-            for node_id in self._subscribers:
-                self._interest.need(node_id)
             try:
-                self._changed_nodes.update(self._registry.nodes_with_changed_health())
-                await self._publish_nodes()
-                if self.shows_fleet:
-                    self._interest.need_fleet()
-                    await self._publish_fleet(await self._fleet.present())
+                await publish()
             except Exception as error:
                 if not is_database_unavailable(error):
                     log.exception("The nodes' states could not be published.")
@@ -190,6 +189,9 @@ class LiveHub:
 
     async def _publish_nodes(self) -> None:
         """Tell all pages that some nodes have changed, and those that look at one what it is now."""
+        for node_id in self._subscribers:
+            self._interest.need(node_id)
+        self._changed_nodes.update(self._registry.nodes_with_changed_health())
         changed, self._changed_nodes = self._changed_nodes, set()
         if not changed:
             return
@@ -211,7 +213,11 @@ class LiveHub:
             for browser in self._subscribers.get(node_id, ()):
                 browser.send(text)
 
-    async def _publish_fleet(self, fleet: Fleet) -> None:
+    async def _publish_fleet(self) -> None:
+        if not self.shows_fleet:
+            return
+        self._interest.need_fleet()
+        fleet = await self._fleet.present()
         told: dict[tuple[str, str | None, str | None], dict[str, object]] = {}
         for browser in list(self._browsers):
             if (watch := browser.subscription.fleet) is None:

@@ -15,8 +15,8 @@ from msgspec import Struct
 from coresteer.background import cancel, repeat
 from coresteer.presence.connections import AgentConnection, Connections
 from coresteer.presence.interest import INTEREST_S, Interest
-from coresteer.presence.locations import Locations
-from coresteer.presence.registry import NodeRegistry, NodeState
+from coresteer.presence.locations import Location, Locations
+from coresteer.presence.registry import NodeRegistry, NodeState, stale_after_s
 from coresteer.replicas.broker import Broker
 from coresteer.replicas.membership import Membership
 from coresteer_core.node.summary import Summary
@@ -230,14 +230,19 @@ class Forwarding:
                 self._asked[replica.id] = (need, now + _RENEW_S)
 
     def _forget(self, now: float) -> None:
-        """Forget nodes that are not needed any more, cannot be, or are connected elsewhere: nothing here is present."""
+        """Forget nodes that are not needed any more, cannot be, or are connected elsewhere: nothing here is present.
+
+        So is what a replica sent that has lost NATS, and goes on with its heartbeat.
+        """
         for node_id in [node_id for node_id, until in self._followed_until.items() if until <= now]:
             del self._followed_until[node_id]
         needed, fleet = self._needed(), self._interest.is_fleet_needed
         for node_id, epoch in list(self._held.items()):
-            is_same = self._locations.epoch(node_id) <= epoch and self._locations.elsewhere(node_id) is not None
+            location = self._locations.elsewhere(node_id)
             if (
-                is_same
+                location is not None
+                and location.epoch <= epoch
+                and not self._is_silent(node_id, location, now)
                 and self._broker.is_connected
                 and (node_id in needed or (fleet and node_id not in self._following))
             ):
@@ -246,6 +251,11 @@ class Forwarding:
             self._following.discard(node_id)
             if not (state := self._registry.get(node_id)).connected and state.epoch == epoch:
                 self._registry.remove(node_id)
+
+    def _is_silent(self, node_id: int, location: Location, now: float) -> bool:
+        """Return whether its replica sends nothing of a node although that is not stale there."""
+        seen_at = self._registry.get(node_id).seen_at
+        return not location.stale and seen_at is not None and now - seen_at > stale_after_s(location.interval_s)
 
     def _state(self, node_id: int, epoch: int, *, anew: bool = False) -> NodeState | None:
         """Return the state of a connection elsewhere, None for one of the past."""

@@ -69,8 +69,7 @@ class NodeState:
         """Return the node's health; it is live with a sample within three intervals, at least 3 s."""
         if not self.connected:
             return Health.AWAY if seen_before or self.seen_at is not None else Health.NEW
-        stale_after_s = max(3 * self.interval_s, _MIN_STALE_AFTER_S)
-        is_fresh = self.seen_at is not None and time.monotonic() - self.seen_at <= stale_after_s
+        is_fresh = self.seen_at is not None and time.monotonic() - self.seen_at <= stale_after_s(self.interval_s)
         return Health.LIVE if is_fresh else Health.STALE
 
     def add_rates(self, rates: Rates, size: int = 0) -> None:
@@ -194,6 +193,11 @@ class NodeRegistry:
                 state.last_health = health
                 changed.append(node_id)
         return changed
+
+
+def stale_after_s(interval_s: float) -> float:
+    """Return the age at which a node's newest sample is not one of the present any more."""
+    return max(3 * interval_s, _MIN_STALE_AFTER_S)
 
 
 def fleet_figures(summary: Summary) -> Figures:

@@ -27,6 +27,9 @@ _MAX_PENDING_BYTES = 8 * 1024**2
 _MAX_UNREAD_BYTES = 64 * 1024**2
 """Of what this backend has not handled yet; beyond that, the newest messages are dropped."""
 
+_REFUSAL = b""
+"""Answer to a request of a backend that this one does not know; no other answer is empty."""
+
 M = TypeVar("M", bound=msgspec.Struct)
 Handle = Callable[[int, M], Awaitable[msgspec.Struct | None]]
 """Handles a message, given the id of the backend that sent it; returns the answer."""
@@ -118,6 +121,8 @@ class Broker:
             raise Undelivered("NATS is not connected")
         try:
             found = await self._client.request(self._subject(replica_id), self._packed(message), timeout=ANSWER_S)
+            if found.data == _REFUSAL:
+                raise Undelivered("it does not know this backend yet")
             return msgspec.msgpack.decode(found.data, type=answer)
         except nats.errors.TimeoutError:
             raise Unanswered from None
@@ -196,7 +201,12 @@ class Broker:
         except msgspec.DecodeError as error:
             return self._log_once(f"A message of NATS that cannot be read was refused: {error}")
         if all(envelope.sender != other.id for other in self._membership.others):
-            return self._log_once(f"A message of backend {envelope.sender} was refused: no other one has that id.")
+            self._log_once(f"A message of backend {envelope.sender} was refused: no other one has that id.")
+            if received.reply:
+                self._membership.wake()  # it may have joined a moment ago
+                with suppress(nats.errors.Error):  # the connection was lost
+                    await received.respond(_REFUSAL)
+            return None
         handling = self._handle(envelope.sender, message, received)
         if received.reply:
             task = asyncio.create_task(handling)
