@@ -22,10 +22,18 @@ KEY = secrets.token_hex(32)
 
 
 @pytest.fixture
-def bystander() -> Iterator[socket.socket]:
-    """A UDP socket of a machine that takes no part in an experiment."""
+def listener() -> Iterator[socket.socket]:
+    """A TCP listener of a machine that takes no part in an experiment."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        one.setblocking(False)
+        yield one
+
+
+@pytest.fixture
+def bystander(listener: socket.socket) -> Iterator[socket.socket]:
+    """A UDP socket of that machine with the same port, which hardly anything else uses: few programs use UDP."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
+        one.bind(listener.getsockname())
         one.setblocking(False)
         yield one
 
@@ -57,24 +65,24 @@ def received(bystander: socket.socket) -> list[bytes]:
         return found
 
 
-def test_nothing_is_sent_to_an_address_at_which_no_program_answers(bystander: socket.socket) -> None:
+def test_nothing_is_sent_to_an_address_at_which_no_program_answers(
+    listener: socket.socket, bystander: socket.socket
+) -> None:
     port = bystander.getsockname()[1]
     workloads: list[Workload] = [FLOOD, TcpStream(), TcpRequest(), Bsp(machines=2)]
     loads = [Load(Prepared(workload, "client")) for workload in workloads]
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        listener.setblocking(False)
-        try:
-            for load, workload in zip(loads, workloads, strict=True):
-                load.start(workload, "client", f"127.0.0.1:{port}", Receipts(port, KEY))
-            for load in loads:
-                while load.failed is None:
-                    time.sleep(0.01)
-                assert "No load is sent to 127.0.0.1: no program of the experiment answers" in load.failed
-        finally:
-            for load in loads:
-                load.stop()
-        with pytest.raises(BlockingIOError):
-            listener.accept()
+    try:
+        for load, workload in zip(loads, workloads, strict=True):
+            load.start(workload, "client", f"127.0.0.1:{port}", Receipts(port, KEY))
+        for load in loads:
+            while load.failed is None:
+                time.sleep(0.01)
+            assert "No load is sent to 127.0.0.1: no program of the experiment answers" in load.failed
+    finally:
+        for load in loads:
+            load.stop()
+    with pytest.raises(BlockingIOError):
+        listener.accept()
     questions = received(bystander)
     assert len(loads) <= len(questions) < 100
     assert {len(question) for question in questions} == {48}

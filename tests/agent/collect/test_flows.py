@@ -696,11 +696,15 @@ def test_a_listening_process_is_reported_with_ports_and_clients_even_without_tra
         assert port in silent.listens
         assert silent.rx_placements == []
         with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as accepted:
-            client.sendall(b"x" * 10)
-            accepted.recv(10)
-            accepted.sendall(b"y" * 10)
-            client.recv(10)
-            own = poll(own_task, lambda task: task.clients)
+
+            def own_task_after_traffic() -> NetTask | None:
+                for sender, receiver in ((client, accepted), (accepted, client)):
+                    sender.sendall(b"x" * 10)
+                    receiver.recv(10)
+                return own_task()
+
+            # in each round: the search for the process of a socket may take longer than the first one
+            own = poll(own_task_after_traffic, lambda task: task.clients)
             assert own.clients == ["127.0.0.1"]
             assert own.params["nice"] == str(os.getpriority(os.PRIO_PROCESS, 0))
             [one] = [found for found in reader.connections() if found.port == port]
