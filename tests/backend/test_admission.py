@@ -71,8 +71,8 @@ def test_a_node_that_reconnects_without_a_pause_takes_no_place_of_others() -> No
     clock = Clock()
     admission = Admission(per_s=20, clock=clock)
     results = [refusal_of(admission, 1) is None for _ in range(1000)]
-    assert results == [True] * 8 + [False] * 992
-    assert [refusal_of(admission, node_id) for node_id in range(2, 14)] == [None] * 12
+    assert results == [True] * 16 + [False] * 984
+    assert [refusal_of(admission, node_id) for node_id in range(2, 6)] == [None] * 4
     clock.now = 1.0
     assert refusal_of(admission, 1) is None
 

@@ -10,12 +10,12 @@ from coresteer_core.protocol import CloseCode, reason_with_delay
 
 ADMITTED_PER_S = 1_000
 """Twice the rate at which agents of a lost backend return, so that only a storm reaches it."""
-_MOST_OF_NODE = 8
+_MOST_OF_NODE = 16
 """In a second: an agent that reconnects without a pause must not take the place of others."""
 
 
 class Admission:
-    """Admits the connections of agents with a valid key, of each node at most 8 in a second.
+    """Admits the connections of agents with a valid key, of each node at most 16 in a second.
 
     Those beyond per_s in a second get consecutive times to try again, so that all return at this rate.
     """
