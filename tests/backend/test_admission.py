@@ -36,7 +36,7 @@ def refusal_of(admission: Admission, node_id: int) -> Refused | None:
 
 
 def admitted_at(arrivals: dict[int, float], seed: int) -> dict[int, float]:
-    """Return when each agent is admitted that first connects at these times, and again when it is told to."""
+    """Return when each agent is admitted. arrivals: its first attempt; if refused, it retries as requested."""
     clock = Clock()
     admission = Admission(clock=clock)
     backoff = Backoff(ConnectionTiming(), random.Random(seed))  # noqa: S311 - repeatable, no secret

@@ -1,7 +1,5 @@
 import asyncio
-import sys
 
-import pytest
 from tests.support.polling import PATIENCE_S
 
 from coresteer.background import cancel
@@ -21,17 +19,3 @@ async def test_a_task_ends_although_wait_for_lost_its_cancellation() -> None:
         await asyncio.sleep(0)
     await cancel([task])
     assert task.cancelled()
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="wait_for was corrected in Python 3.12")
-async def test_one_cancellation_alone_is_lost_in_this_version_of_python() -> None:
-    first = asyncio.Event()
-    task = asyncio.create_task(wait_twice(first))
-    await asyncio.sleep(0)
-    first.set()
-    for _ in range(2):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task], timeout=0.1)
-    assert not task.done()
-    await cancel([task])

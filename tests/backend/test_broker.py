@@ -121,7 +121,7 @@ async def test_messages_that_are_malformed_or_of_no_backend_are_refused_and_logg
 
 async def test_a_backend_that_does_not_listen_is_named_at_once(nats_pair: Pair) -> None:
     sender: broker.Broker = nats_pair.first.app.state.broker
-    with pytest.raises(broker.Undelivered):
+    with pytest.raises(broker.UndeliveredError):
         await sender.request(999, Send(1, 1, EndExperiment(7)), Send)
     assert sender.publish(999, Send(1, 1, EndExperiment(7)))
 
@@ -142,7 +142,7 @@ async def test_a_change_that_could_not_be_sent_to_another_backend_says_so(
     nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lost(*_: object) -> None:
-        raise broker.Undelivered("the connection was lost")
+        raise broker.UndeliveredError("the connection was lost")
 
     async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
         await _until_known(nats_pair.first, node.agent.node_id)
@@ -165,7 +165,7 @@ async def test_a_backend_that_does_not_know_the_sender_yet_says_so_and_looks_it_
     woken = asyncio.Event()
     monkeypatch.setattr(membership, "wake", woken.set)
     membership.replicas = {}
-    with pytest.raises(broker.Undelivered, match="does not know"):
+    with pytest.raises(broker.UndeliveredError, match="does not know"):
         await nats_pair.first.app.state.broker.request(membership.id, Send(1, 1, EndExperiment(7)), Sent)
     assert woken.is_set()
     await membership.renew()

@@ -16,7 +16,7 @@ from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.experiments import run_loop
 from coresteer.presence.forwarding import Forwarded, Forwarding, Need
-from coresteer.replicas.broker import Unanswered
+from coresteer.replicas.broker import UnansweredError
 from coresteer_core.node.summary import summarize
 from coresteer_core.protocol import COLUMNS, NewKey, SummaryMessage, Watch, decode_to_agent
 
@@ -261,7 +261,7 @@ async def test_an_experiment_outlasts_a_backend_that_does_not_answer(
         nonlocal times
         times += 1
         if times <= 6:
-            raise Unanswered
+            raise UnansweredError
         await publish_now(node_id)
 
     monkeypatch.setattr(publisher, "publish_now", unanswered)

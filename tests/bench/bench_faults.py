@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import itertools
 import os
-import shutil
 import signal
 import statistics
 import sys
@@ -34,10 +33,11 @@ import requests
 from psycopg.conninfo import conninfo_to_dict
 from tests.backend.conftest import Client
 from tests.bench.bench_upgrade import PATIENCE_S, Group, begin_rollout, connected, stored
+from tests.bench.drill import run_drill
 from tests.support.nats import NatsServer
 from tests.support.polling import poll_async
 from tests.support.wire import Streams, Wire
-from tests.upgrade.installation import BackendProcess, Installation, Operator, installation
+from tests.upgrade.installation import BackendProcess, Installation, Operator
 from tests.upgrade.releases import TODAY
 
 from coresteer.postgres import EmbeddedPostgres
@@ -302,20 +302,6 @@ async def drill(made: Installation, postgres: EmbeddedPostgres, arguments: argpa
     return [sentence for sentence, holds in wrong.items() if holds]
 
 
-async def main(arguments: argparse.Namespace, folder: Path) -> int:
-    """Run the drill in an empty folder; return the exit code."""
-    postgres = EmbeddedPostgres(folder / "postgres-state")
-    await postgres.start()
-    try:
-        async with installation(postgres, folder) as made:
-            wrong = await drill(made, postgres, arguments)
-    finally:
-        await postgres.stop()
-    for sentence in wrong:
-        print(sentence, file=sys.stderr)
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
@@ -326,9 +312,5 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1901)
-    temporary = Path(tempfile.mkdtemp(prefix="coresteer-faults-"))
-    temporary.chmod(0o711)  # the server's account passes through
-    try:
-        sys.exit(asyncio.run(main(parser.parse_args(), temporary)))
-    finally:
-        shutil.rmtree(temporary)
+    arguments = parser.parse_args()
+    sys.exit(run_drill("faults", lambda made, postgres: drill(made, postgres, arguments)))

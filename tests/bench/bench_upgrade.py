@@ -12,9 +12,7 @@ has no journal: a change that a policy has just made when its agent is replaced 
 import argparse
 import asyncio
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -22,11 +20,11 @@ from pathlib import Path
 
 import psycopg
 from psycopg.types.json import Jsonb
+from tests.bench.drill import run_drill
 from tests.support.polling import poll_async
-from tests.upgrade.installation import BackendProcess, Installation, Operator, command, installation
+from tests.upgrade.installation import BackendProcess, Installation, Operator, command
 from tests.upgrade.releases import PREVIOUS, TODAY, Tree, extract
 
-from coresteer.postgres import EmbeddedPostgres
 from coresteer.telemetry.chunks import cumulative, read_scalars
 from coresteer_core.protocol import FEATURES
 
@@ -180,23 +178,14 @@ async def drill(made: Installation, previous: Tree, groups: list[Group], pause_s
     return [sentence for sentence, holds in wrong.items() if holds]
 
 
-async def main(arguments: argparse.Namespace, folder: Path) -> int:
-    """Run the drill in an empty folder; return the exit code."""
-    tree = extract(PREVIOUS, folder / "previous")
+async def upgrade(made: Installation, arguments: argparse.Namespace) -> list[str]:
+    """Run the drill with the previous release's sources; return what went wrong."""
+    tree = extract(PREVIOUS, made.folder / "previous")
     groups = []
     for number in range(arguments.groups):
         of_group = arguments.nodes // arguments.groups + (number < arguments.nodes % arguments.groups)
-        groups.append(Group(of_group, 8 + 2 * number, folder / f"group-{number}"))
-    postgres = EmbeddedPostgres(folder / "postgres-state")
-    await postgres.start()
-    try:
-        async with installation(postgres, folder) as made:
-            wrong = await drill(made, tree, groups, arguments.pause)
-    finally:
-        await postgres.stop()
-    for sentence in wrong:
-        print(sentence, file=sys.stderr)
-    return 1 if wrong else 0
+        groups.append(Group(of_group, 8 + 2 * number, made.folder / f"group-{number}"))
+    return await drill(made, tree, groups, arguments.pause)
 
 
 if __name__ == "__main__":
@@ -204,9 +193,5 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--groups", type=int, default=10, help="processes that simulate them, replaced one by one")
     parser.add_argument("--pause", type=float, default=15, metavar="S", help="seconds between two steps")
-    temporary = Path(tempfile.mkdtemp(prefix="coresteer-upgrade-"))
-    temporary.chmod(0o711)  # the server's account passes through
-    try:
-        sys.exit(asyncio.run(main(parser.parse_args(), temporary)))
-    finally:
-        shutil.rmtree(temporary)
+    arguments = parser.parse_args()
+    sys.exit(run_drill("upgrade", lambda made, _: upgrade(made, arguments)))

@@ -41,7 +41,7 @@ from coresteer.experiments.steps import (
     Timeouts,
 )
 from coresteer.experiments.tables import ExperimentRow
-from coresteer.replicas.broker import Unanswered, Undelivered
+from coresteer.replicas.broker import UnansweredError, UndeliveredError
 from coresteer_core.changes.report import ChangeState, EndedBy
 
 log = logging.getLogger("coresteer.experiments")
@@ -83,7 +83,7 @@ class RunLoop:
             await cancel(tasks)
 
     async def _follow(self) -> None:
-        """Receive the messages of nodes that are connected to other backends, and note when such a connection ends."""
+        """Follow nodes that are connected to other backends: receive their messages, and notice disconnections."""
         context = self._context
         while True:
             for node_id, before in self._elsewhere.items():
@@ -124,7 +124,7 @@ class RunLoop:
                     errors = 0
             except DeposedError:
                 return  # the next leader resumes the experiment
-            except (Undelivered, Unanswered) as lost:
+            except (UndeliveredError, UnansweredError) as lost:
                 log.warning(
                     "Experiment %d: the backend of a node did not answer (%r); retrying.",
                     self._definition.experiment_id,

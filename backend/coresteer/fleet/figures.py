@@ -100,7 +100,7 @@ async def live_values(nodes: Sequence[FleetNode], registry: NodeRegistry, time_m
 
 
 def empty_values(count: int, time_ms: int) -> FleetValues:
-    """Return values of so many nodes to fill in: all are new, and no figure is known."""
+    """Return arrays for the values of count nodes: each has the health NEW and no known figure."""
     return FleetValues(
         time_ms,
         np.full(count, HEALTH_CODES[Health.NEW], np.uint8),

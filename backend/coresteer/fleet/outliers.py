@@ -15,7 +15,7 @@ from coresteer.policies.selector import NodeAttributes, matches
 from coresteer_core.policies.base import Mode
 
 MAX_OUTLIERS = 20
-"""Nodes that are told one by one."""
+"""Maximum number of nodes in an answer, which also has their total number."""
 MIN_NODES = 4
 """Nodes of a group that report a trait; of fewer, none differs from the rest."""
 USUAL_SHARE = 0.75

@@ -15,7 +15,7 @@ from coresteer.presence.schemas import Health
 from coresteer_core.metrics import FLEET_METRICS
 
 MAX_GROUPS = 200
-"""Groups that are told one by one; of more, those with most nodes."""
+"""Maximum number of groups in an answer: those with most nodes."""
 HOT_PERCENT = 90.0
 """Softirq of its hottest CPU from which a node counts as hot."""
 SUMMED = tuple(name for name, metric in FLEET_METRICS.items() if metric.source is not None and not metric.source.level)

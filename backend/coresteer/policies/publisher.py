@@ -103,7 +103,8 @@ class PolicyPublisher:
     async def publish_now(self, node_id: int) -> None:
         """Send a node its policies in force before any later message to its agent, if it is connected.
 
-        The backend to which it is connected is told the lease, and sends them. Raises Undelivered and Unanswered.
+        The lease is sent to the backend to which it is connected, which sends them to the agent.
+        Raises UndeliveredError and UnansweredError.
         """
         location = self._connections.location_elsewhere(node_id)
         if location is None or location.replica_id is None or not self._broker.is_configured:

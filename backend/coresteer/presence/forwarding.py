@@ -36,7 +36,7 @@ log = logging.getLogger("coresteer.presence")
 _TICK_S = 1.0
 _RENEW_S = 5.0
 _NODES_A_MESSAGE = 1000
-"""Summaries of so many nodes take a third of what a NATS server permits a message by default, 1 MiB."""
+"""Maximum number of summaries in a message: a third of the message size that NATS permits by default, 1 MiB."""
 
 
 class Need(Struct, frozen=True, tag="need"):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from coresteer.errors import AgentTimeout, NodeElsewhere
 from coresteer.presence.connections import AgentConnection, Command, Connections
 from coresteer.presence.locations import Location
-from coresteer.replicas.broker import ANSWER_S, Broker, Unanswered, Undelivered
+from coresteer.replicas.broker import ANSWER_S, Broker, UnansweredError, UndeliveredError
 from coresteer.replicas.membership import Membership
 from coresteer_core.protocol import ToAgent
 
@@ -92,12 +92,12 @@ class RemoteAgents:
         try:
             request = Send(location.node_id, location.epoch, message)
             return (await self._broker.request(replica_id, request, Sent)).queued
-        except Undelivered as error:
+        except UndeliveredError as error:
             raise NodeElsewhere(
                 f"The node's agent is connected to the backend {name}, which does not receive commands of this one now "
                 f"({error}). Try again in a few seconds."
             ) from None
-        except Unanswered:
+        except UnansweredError:
             raise AgentTimeout(
                 f"The backend {name}, to which the node's agent is connected, did not answer within {ANSWER_S:g} s. "
                 "It is not known whether the agent has received this command; look at its changes before you repeat it."

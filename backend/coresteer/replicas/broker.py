@@ -35,11 +35,11 @@ Handle = Callable[[int, M], Awaitable[msgspec.Struct | None]]
 """Handles a message, given the id of the backend that sent it; returns the answer."""
 
 
-class Undelivered(Exception):  # noqa: N818 - not an error: the other backend may have ended
+class UndeliveredError(Exception):
     """The message did not reach the other backend, and never will."""
 
 
-class Unanswered(Exception):  # noqa: N818 - as above
+class UnansweredError(Exception):
     """No answer came in time: it is not known whether the message has reached the other backend."""
 
 
@@ -116,21 +116,21 @@ class Broker:
         return True
 
     async def request(self, replica_id: int, message: msgspec.Struct, answer: type[M]) -> M:
-        """Send a message and return the answer. Raises Undelivered and Unanswered."""
+        """Send a message and return the answer. Raises UndeliveredError and UnansweredError."""
         if not self._client.is_connected:
-            raise Undelivered("NATS is not connected")
+            raise UndeliveredError("NATS is not connected")
         try:
             found = await self._client.request(self._subject(replica_id), self._packed(message), timeout=ANSWER_S)
             if found.data == _REFUSAL:
-                raise Undelivered("it does not know this backend yet")
+                raise UndeliveredError("it does not know this backend yet")
             return msgspec.msgpack.decode(found.data, type=answer)
         except nats.errors.TimeoutError:
-            raise Unanswered from None
+            raise UnansweredError from None
         except nats.errors.Error as error:
-            raise Undelivered(str(error)) from None
+            raise UndeliveredError(str(error)) from None
         except msgspec.DecodeError as error:
             log.warning("Backend %d answered what cannot be read: %s", replica_id, error)
-            raise Unanswered from None
+            raise UnansweredError from None
 
     def _subject(self, replica_id: int) -> str:
         return f"coresteer.{self._membership.installation}.{replica_id}"

@@ -1,7 +1,7 @@
 import { TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useId, useMemo, useState } from "react";
+import { type KeyboardEvent, useEffect, useId, useMemo, useState } from "react";
 import { fleetQuery, nodeSummaryQuery } from "../api/queries";
 
 const MAX_SUGGESTIONS = 50;
@@ -31,15 +31,30 @@ function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId:
     setTyped(text);
     setIsEntered(false);
   };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    setIsEntered(search !== "");
+  };
   const error = isEntered && isCurrent && matching.length === 0 ? "No node has this name." : undefined;
-  return { typed, type, enter: () => setIsEntered(search !== ""), matching, error };
+  return { typed, type, onKeyDown, matching, error };
+}
+
+function Suggestions({ id, nodes }: { id: string; nodes: readonly { id: number; name: string }[] }) {
+  return (
+    <datalist id={id}>
+      {nodes.map((node) => (
+        <option key={node.id} value={node.name} />
+      ))}
+    </datalist>
+  );
 }
 
 type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
 
 /** Text field that selects a node by its full name; Enter selects the first node whose name contains the text. */
 export function NodePicker({ label, placeholder, except, onPick }: Props) {
-  const { typed, type, enter, matching, error } = useNodeSearch(except, onPick);
+  const { typed, type, onKeyDown, matching, error } = useNodeSearch(except, onPick);
   const id = useId();
   return (
     <>
@@ -51,17 +66,9 @@ export function NodePicker({ label, placeholder, except, onPick }: Props) {
         error={error}
         autoComplete="off"
         onChange={(event) => type(event.currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter") return;
-          event.preventDefault();
-          enter();
-        }}
+        onKeyDown={onKeyDown}
       />
-      <datalist id={id}>
-        {matching.map((node) => (
-          <option key={node.id} value={node.name} />
-        ))}
-      </datalist>
+      <Suggestions id={id} nodes={matching} />
     </>
   );
 }
@@ -80,7 +87,7 @@ type SelectProps = {
 
 /** Text field that shows the name of the selected node, and selects another one, or none when it is emptied. */
 export function NodeSelect({ label, none, hidesLabel = false, nodeId, except, onChange }: SelectProps) {
-  const { typed, type, enter, matching, error } = useNodeSearch(
+  const { typed, type, onKeyDown, matching, error } = useNodeSearch(
     useMemo(() => new Set(except === undefined ? [] : [except]), [except]),
     onChange,
   );
@@ -111,17 +118,9 @@ export function NodeSelect({ label, none, hidesLabel = false, nodeId, except, on
           type(text);
           if (text === "" && nodeId !== undefined) onChange(undefined);
         }}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter") return;
-          event.preventDefault();
-          enter();
-        }}
+        onKeyDown={onKeyDown}
       />
-      <datalist id={id}>
-        {matching.map((node) => (
-          <option key={node.id} value={node.name} />
-        ))}
-      </datalist>
+      <Suggestions id={id} nodes={matching} />
     </>
   );
 }

@@ -40,9 +40,7 @@ export function RowsTable<Row extends { id: number | string }>({
                     {column}
                   </th>
                 ))}
-                <th>
-                  <span className="visually-hidden">actions</span>
-                </th>
+                <ActionsHeading />
               </tr>
             </thead>
             <tbody>
@@ -54,5 +52,14 @@ export function RowsTable<Row extends { id: number | string }>({
         </Scroll>
       )}
     </>
+  );
+}
+
+/** The heading of a column of buttons, which only screen readers need. */
+export function ActionsHeading() {
+  return (
+    <th>
+      <span className="visually-hidden">actions</span>
+    </th>
   );
 }

@@ -12,6 +12,7 @@ import dialogStyles from "../components/dialog.module.css";
 import { Moment } from "../components/Moment";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Pager } from "../components/Pager";
+import { ActionsHeading } from "../components/RowsTable";
 import { Scroll } from "../components/Scroll";
 import { clockOffsetMs } from "../lib/clock";
 import { duration } from "../lib/format";
@@ -169,11 +170,7 @@ export function NodesSection() {
                   <th className="n">clock offset</th>
                   <th>last seen</th>
                   <th>labels</th>
-                  {isOperator && (
-                    <th>
-                      <span className="visually-hidden">actions</span>
-                    </th>
-                  )}
+                  {isOperator && <ActionsHeading />}
                 </tr>
               </thead>
               <tbody>

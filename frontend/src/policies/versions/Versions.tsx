@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { errorMessage } from "../../api/client";
 import { Moment } from "../../components/Moment";
+import { ActionsHeading } from "../../components/RowsTable";
 import { Scroll } from "../../components/Scroll";
 import styles from "../policies.module.css";
 import { diffQuery } from "../queries";
@@ -46,9 +47,7 @@ function VersionList({ policy, versions, from, to, navigate }: ListProps) {
               <th>mode</th>
               <th>note</th>
               <th>created</th>
-              <th>
-                <span className="visually-hidden">actions</span>
-              </th>
+              <ActionsHeading />
             </tr>
           </thead>
           <tbody>
