@@ -67,6 +67,7 @@ from coresteer_core.protocol import (
     ColumnsMessage,
     Confirm,
     DecisionMessage,
+    Detail,
     Extend,
     FlowsMessage,
     InventoryMessage,
@@ -232,7 +233,7 @@ def samples_of(message: object) -> list[Rates]:
     return unpack_block(decompress_block(message.packed)[0])
 
 
-def test_a_backend_that_knows_blocks_gets_summaries_and_each_sample_once_in_a_block(
+def test_a_backend_that_knows_blocks_gets_each_sample_once_and_a_summary_with_each_block(
     backend: Backend, node: Node
 ) -> None:
     connection = watched(backend, node)
@@ -242,6 +243,7 @@ def test_a_backend_that_knows_blocks_gets_summaries_and_each_sample_once_in_a_bl
     node.link.stop()
     assert connection.closed.wait(PATIENCE_S)
     blocks: list[list[Rates]] = []
+    summarized: set[int] = set()
     while sum(map(len, blocks)) < len(sent):
         message = connection.hear()
         if isinstance(message, ColumnsMessage):
@@ -249,7 +251,9 @@ def test_a_backend_that_knows_blocks_gets_summaries_and_each_sample_once_in_a_bl
         else:  # only the newest of several that wait is sent
             assert isinstance(message, SummaryMessage)
             assert message.summary == summarize(sent[message.summary.seq - 1], None)
+            summarized.add(message.summary.seq)
     assert [rates for block in blocks for rates in block] == sent
+    assert summarized <= {1, *(block[-1].seq for block in blocks)}, "of the first sample, and with each block"
     assert [len(block) for block in blocks[1:-1]] == [10] * (len(blocks) - 2)
 
 
@@ -257,7 +261,8 @@ def test_who_watches_gets_what_is_collected_the_newest_sample_and_then_every_one
     connection = watched(backend, node)
     node.link.send_now(TasksMessage(1, []))
     node.link.send_rates(make_rates(seq=1, duration_s=0.01))
-    connection.websocket.send(encode(Watch(full=True)))
+    assert isinstance(connection.hear(), SummaryMessage), "of the first sample"
+    connection.websocket.send(encode(Watch(Detail.SAMPLES)))
     heard = [connection.hear() for _ in range(4)]
     assert sorted(type(message).__name__ for message in heard) == [
         "ColumnsMessage", "RatesMessage", "SummaryMessage", "TasksMessage",
@@ -266,7 +271,7 @@ def test_who_watches_gets_what_is_collected_the_newest_sample_and_then_every_one
     node.link.send_rates(make_rates(seq=2, duration_s=0.01))
     while (message := connection.hear()) != RatesMessage(make_rates(seq=2, duration_s=0.01)):
         assert isinstance(message, SummaryMessage)
-    connection.websocket.send(encode(Watch(full=False)))
+    connection.websocket.send(encode(Watch(Detail.BLOCKS)))
     connection.websocket.send(encode(Ping(1)))
     assert isinstance(connection.hear(), Clock | SummaryMessage)
     node.link.send_rates(make_rates(seq=3, duration_s=0.01))
@@ -274,6 +279,19 @@ def test_who_watches_gets_what_is_collected_the_newest_sample_and_then_every_one
     assert connection.closed.wait(PATIENCE_S)
     rest = [connection.hear() for _ in range(connection.heard.qsize())]
     assert not [message for message in rest if isinstance(message, RatesMessage)]
+
+
+def test_who_asks_for_summaries_gets_the_newest_at_once_and_then_one_of_each_sample(
+    backend: Backend, node: Node
+) -> None:
+    connection = watched(backend, node)
+    node.link.send_rates(make_rates(seq=1, duration_s=0.01))
+    assert connection.hear() == SummaryMessage(summarize(make_rates(seq=1, duration_s=0.01), None))
+    node.link.send_rates(make_rates(seq=2, duration_s=0.01))
+    connection.websocket.send(encode(Watch(Detail.SUMMARIES)))
+    for seq in (2, 3, 4):
+        assert connection.hear() == SummaryMessage(summarize(make_rates(seq=seq, duration_s=0.01), None))
+        node.link.send_rates(make_rates(seq=seq + 1, duration_s=0.01))
 
 
 def test_another_number_of_cpus_and_a_gap_begin_another_block(backend: Backend, node: Node) -> None:

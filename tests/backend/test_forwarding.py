@@ -18,7 +18,7 @@ from coresteer.experiments import run_loop
 from coresteer.presence.forwarding import Forwarded, Forwarding, Need
 from coresteer.replicas.broker import UnansweredError
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import COLUMNS, NewKey, SummaryMessage, Watch, decode_to_agent
+from coresteer_core.protocol import COLUMNS, Detail, NewKey, SummaryMessage, Watch, decode_to_agent
 
 
 class Published:
@@ -59,7 +59,7 @@ async def test_a_page_shows_the_samples_of_a_node_of_another_backend_while_it_is
         await _until_known(first, agent)
         async with browser(first) as page:
             await subscribe(page, first, agent.node_id)
-            while decode_to_agent(await agent.receive()) != Watch(full=True):
+            while decode_to_agent(await agent.receive()) != Watch(Detail.SAMPLES):
                 pass
             await poll_async(lambda: first.app.state.registry.get(agent.node_id).epoch)
             await agent.send_rates([sample := rates(2)])
@@ -67,7 +67,7 @@ async def test_a_page_shows_the_samples_of_a_node_of_another_backend_while_it_is
             assert (header["node_id"], header["seq"]) == (agent.node_id, 2)
             assert columns["busy"].tobytes() == sample.shares["busy"]
             assert forwarding.is_followed(agent.node_id)
-        first.app.state.interest._until.clear()  # 15 s later
+        first.app.state.interest._until[Detail.SAMPLES].clear()  # 15 s later
         await poll_async(lambda: not forwarding.is_followed(agent.node_id))
         await poll_async(lambda: first.app.state.registry.get(agent.node_id).rates is None)
         before = len(sent.of(agent.node_id))
@@ -101,6 +101,23 @@ async def test_the_fleet_has_figures_of_all_backends_while_it_is_shown(
         assert sent.of(agent.node_id) == [], "summaries only"
 
 
+async def test_who_looks_at_the_fleet_gets_summaries_each_second_of_agents_of_all_backends(nats_pair: Pair) -> None:
+    agent = await enrolled(nats_pair.second.database, nats_pair.second.url, "asked-for-summaries")
+    async with asyncio.timeout(PATIENCE_S):
+        await agent.connect()
+        await agent.greet(features=[COLUMNS])
+        await agent.say(SummaryMessage(summarize(rates(1), None)))
+        await tell(nats_pair.second.app.state.bus, agent)
+        await _until_known(nats_pair.first, agent)
+        nats_pair.first.app.state.interest.need_fleet()
+        # the summary that was sent before somebody looked is shown at once
+        registry = nats_pair.first.app.state.registry
+        await poll_async(lambda: registry.get(agent.node_id).latest_figures() is not None)
+        while decode_to_agent(await agent.receive()) != Watch(Detail.SUMMARIES):
+            pass
+        await agent.websocket.close()
+
+
 async def test_a_policy_is_previewed_on_a_node_of_another_backend(nats_pair: Pair) -> None:
     async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
         start = time.time_ns() // 1_000_000 - 3000
@@ -130,7 +147,7 @@ async def test_the_leader_runs_an_experiment_on_a_node_of_another_backend(nats_p
 async def test_the_lease_of_a_backend_that_was_killed_ends(nats_pair: Pair) -> None:
     forwarding: Forwarding = nats_pair.second.app.state.forwarding
     async with asyncio.timeout(PATIENCE_S), policy_node(nats_pair.second) as node:
-        await forwarding._lease(999, Need({node.agent.node_id: (0, False)}, fleet=False))
+        await forwarding._lease(999, Need({node.agent.node_id: (0, Detail.SUMMARIES)}, fleet=False))
         assert forwarding.is_followed(node.agent.node_id)
         forwarding._end_lapsed(time.monotonic() + 14)
         assert forwarding.is_followed(node.agent.node_id)

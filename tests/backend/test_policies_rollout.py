@@ -27,7 +27,7 @@ from coresteer.telemetry.repository import copy_minutes, to_unix_ms
 from coresteer.telemetry.rollup import Rollup
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.node.rates import CPU_SHARES
-from coresteer_core.protocol import ChangeAck, decode_to_agent
+from coresteer_core.protocol import ChangeAck, Detail, decode_to_agent
 
 WAIT_S = 600
 
@@ -229,6 +229,8 @@ async def test_a_figure_over_its_guardrail_on_a_node_of_the_stage_rolls_the_vers
     await fleet.check()
     await canary.show([canary.hot(1, start, dropped=50)])
     await fleet.check()
+    interest = canary.backend.app.state.interest
+    assert [interest.detail(node.agent.node_id) for node in fleet.nodes[:2]] == [Detail.SUMMARIES, Detail.BLOCKS]
     await fleet.check()  # the same interval counts once
     assert (await fleet.rollout(begun["id"]))["state"] == "canary"
     await canary.show([canary.hot(2, start + 1000, dropped=70)])

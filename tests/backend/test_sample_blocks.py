@@ -33,7 +33,7 @@ from coresteer_core.metrics import FLEET_METRICS
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, Rates
 from coresteer_core.node.rates_block import RatesBlock, compress_block, pack_block, unpack_block
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import COLUMNS, Rejected, SummaryMessage, Watch, decode_to_agent
+from coresteer_core.protocol import COLUMNS, Detail, Rejected, SummaryMessage, Watch, decode_to_agent
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -297,7 +297,7 @@ async def test_interest_in_a_node_brings_every_sample_and_ends_by_itself(
         refreshed = asyncio.create_task(interest.refresh(agent.node_id))
         while not isinstance(message := decode_to_agent(await agent.receive()), Watch):
             pass
-        assert message.full
+        assert message.detail is Detail.SAMPLES
         await agent.send_block([rates(1)])
         await agent.send_rates([rates(2)])
         await refreshed
@@ -305,10 +305,10 @@ async def test_interest_in_a_node_brings_every_sample_and_ends_by_itself(
         assert [each.seq for each in quick.app.state.ingest.unstored(agent.node_id)][-1] == 2
         await agent.send_block([rates(2)])  # the block brings what was live before
         await agent.until_acked(2)
-        monkeypatch.setattr(interest, "_until", {agent.node_id: 0.0})
+        monkeypatch.setitem(interest._until[Detail.SAMPLES], agent.node_id, 0.0)
         while not isinstance(message := decode_to_agent(await agent.receive()), Watch):
             pass
-        assert not message.full
+        assert message.detail is Detail.BLOCKS
     await agent.websocket.close()
 
 
@@ -320,7 +320,7 @@ async def test_a_node_that_is_needed_is_watched_again_after_it_reconnects(quick:
         await agent.greet(features=[COLUMNS])
         while not isinstance(message := decode_to_agent(await agent.receive()), Watch):
             pass
-        assert message.full
+        assert message.detail is Detail.SAMPLES
         await agent.websocket.close()
         await poll_async(lambda: not quick.app.state.connections.is_connected(agent.node_id), timeout_s=PATIENCE_S)
 

@@ -29,7 +29,7 @@ from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
-from coresteer_core.protocol import COLUMNS, Ack, ColumnsMessage, Policies, SummaryMessage, encode
+from coresteer_core.protocol import COLUMNS, Ack, ColumnsMessage, Policies, encode
 
 POLICIES = [
     PolicyInForce("1", 1, "network", 1, Mode.ENFORCE, NetworkProcess()),
@@ -75,16 +75,17 @@ def _rss_mib(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES / 2**20
 
 
-def _hear_seconds(connection: Connection, seconds: int) -> None:
-    """Receive summaries for a number of seconds, and acknowledge blocks of samples once a minute."""
+def _hear_samples(connection: Connection, least: int) -> int:
+    """Receive blocks with at least this many samples, and acknowledge them once a minute; return how many."""
     heard = acked = 0
-    while heard < seconds:
+    while heard < least:
         match connection.hear():
-            case SummaryMessage():
-                heard += 1
-            case ColumnsMessage(last_seq=last_seq) if last_seq >= acked + _CHUNK:
-                acked = last_seq
-                connection.websocket.send(encode(Ack(acked)))
+            case ColumnsMessage(first_seq=first_seq, last_seq=last_seq):
+                heard += last_seq - first_seq + 1
+                if last_seq >= acked + _CHUNK:
+                    acked = last_seq
+                    connection.websocket.send(encode(Ack(acked)))
+    return heard
 
 
 def measure_agent(root: Path, seconds: int, policies: list[PolicyInForce] | None = None) -> Figures:
@@ -102,11 +103,11 @@ def measure_agent(root: Path, seconds: int, policies: list[PolicyInForce] | None
             connection.hello()
             connection.welcome(features=[COLUMNS])
             connection.websocket.send(encode(Policies(policies or [])))
-            _hear_seconds(connection, _WARM_UP)
+            _hear_samples(connection, _WARM_UP)
             begin_s = _cpu_s(agent.pid)
             with Calibration() as calibration:
-                _hear_seconds(connection, seconds)
-            used_ms = (_cpu_s(agent.pid) - begin_s) * 1000 / seconds
+                heard = _hear_samples(connection, seconds)
+            used_ms = (_cpu_s(agent.pid) - begin_s) * 1000 / heard
             return Figures(used_ms, _rss_mib(agent.pid), calibration.factor)
         finally:
             agent.terminate()

@@ -1,8 +1,9 @@
 """Cost of the backend with many nodes: python -m tests.bench.bench_ingest [--nodes 1000 5000] [--seconds 60].
 
 Starts a PostgreSQL and a backend of its own, lets simulated nodes of 64 CPUs and 150 interrupts send samples of each
-second, and asks for a heatmap of an hour; in three arms: blocks (as usual), watched (every node is: every sample is
-sent by itself, too) and single (agents of version 0.1.0: every sample by itself). The floor is what a server with the
+second, and asks for a heatmap of an hour; in four arms: blocks (as usual), fleet (somebody looks at it: summaries each
+second), watched (every node is: every sample is sent by itself, too) and single (agents of version 0.1.0: every sample
+by itself). The floor is what a server with the
 same WebSockets takes that only receives and decodes the messages of the arm watched.
 
 Exits with 1 when a sample is lost or stored twice, or a budget is exceeded. The simulation and the database share the
@@ -55,9 +56,15 @@ logging.getLogger("coresteer.telemetry").setLevel(logging.DEBUG)
 {arm}
 serve(Config(), print)
 """
+_DETAIL = """
+from coresteer.presence.interest import Interest
+from coresteer_core.protocol import Detail
+Interest.detail = lambda self, node_id: Detail.{detail}
+"""
 _ARMS = {
     "blocks": "",
-    "watched": "from coresteer.presence.interest import Interest; Interest.is_needed = lambda self, node_id: True",
+    "fleet": _DETAIL.format(detail="SUMMARIES"),
+    "watched": _DETAIL.format(detail="SAMPLES"),
     "single": "from coresteer.gateway import agent_socket; agent_socket.FEATURES, agent_socket.COLUMNS = {}, ''",
 }
 CPU_BUDGET_US = 60.0

@@ -9,13 +9,14 @@ to it are committed, and after a reconnect Welcome has the last one acknowledged
 nothing is stored twice. Samples that can never be stored are named by Rejected. Decoding enforces the bounds of fields
 (coresteer_core.bounds).
 
-With the feature columns, samples are stored from ColumnsMessage; SummaryMessage is sent each second, and RatesMessage
-only after Watch. Both are for the present only and not stored. Without it, every sample is sent and stored as a
-RatesMessage.
+With the feature columns, samples are stored from ColumnsMessage. A SummaryMessage is sent with each of them, and one of
+every sample only after Watch, as is RatesMessage. Both are for the present only and not stored. Without the feature,
+every sample is sent and stored as a RatesMessage.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
@@ -135,7 +136,10 @@ class ColumnsMessage(Struct, frozen=True, tag="columns"):
 
 
 class SummaryMessage(Struct, frozen=True, tag="summary"):
-    """Message with the figures of one interval that the fleet page, guardrails and health need."""
+    """Message with the figures of one interval that the fleet page, guardrails and health need.
+
+    Sent of the first interval of a connection, of the newest one with each ColumnsMessage, and as Watch says.
+    """
 
     summary: Summary
 
@@ -347,13 +351,25 @@ class NewKey(Struct, frozen=True, tag="new_key"):
     key: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{40,200}\Z")]
 
 
-class Watch(Struct, frozen=True, tag="watch"):
-    """Command: send every sample also as a RatesMessage (full) from now on, or no longer.
+class Detail(StrEnum):
+    """How much an agent sends of the present.
 
-    The agent answers a full one with the samples that it collects for the next block, then with the newest one.
+    blocks: a summary with each block. summaries: one of every sample. samples: every sample as well, and tasks.
     """
 
-    full: bool
+    BLOCKS = "blocks"
+    SUMMARIES = "summaries"
+    SAMPLES = "samples"
+
+
+class Watch(Struct, frozen=True, tag="watch"):
+    """Command: send this much of the present from now on. After Welcome, it is blocks.
+
+    The agent answers summaries and samples with the newest summary, and samples also with what it has collected for the
+    next block and then the newest sample.
+    """
+
+    detail: Detail
 
 
 class ChangeAck(Struct, frozen=True, tag="change_ack"):

@@ -34,6 +34,7 @@ from coresteer_core.protocol import (
     ClassesMessage,
     Clock,
     CloseCode,
+    Detail,
     EndExperiment,
     FlowsMessage,
     InventoryMessage,
@@ -111,7 +112,8 @@ class SimulatedAgent:
         self._next_classes_s = 0.0
         self._class_policy: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
-        self._columns = self._is_watched = False
+        self._columns = self._is_summary_due = False
+        self._detail = Detail.BLOCKS
         self._physical = node.inventory.physical_netdevs()
         self._block_samples = self._first_block = 1
         self._lost_since_s: float | None = None
@@ -155,14 +157,17 @@ class SimulatedAgent:
             self._send(LearnedMessage(learned))
         if self.node.update_link_state(now_s):
             self._send_inventory()
-        if self._columns:
-            self._send(SummaryMessage(summarize(rates, self._physical)))
-            if self._is_watched:
-                self._send(RatesMessage(rates))
+        before = self._sent_seq
         self._send_pending()
+        if self._columns:
+            if self._sent_seq > before or self._is_summary_due or self._detail is not Detail.BLOCKS:
+                self._is_summary_due = False
+                self._send(SummaryMessage(summarize(rates, self._physical)))
+            if self._detail is Detail.SAMPLES:
+                self._send(RatesMessage(rates))
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
-            if self._is_watched or not self._columns:
+            if self._detail is Detail.SAMPLES or not self._columns:
                 self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
             numa = self.node.numa()
             flows = FlowsMessage(
@@ -249,7 +254,7 @@ class SimulatedAgent:
                 self._send(LearnedMessage(self.node.learned))
                 self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
-                self._columns, self._is_watched = COLUMNS in message.features, False
+                self._columns, self._detail, self._is_summary_due = COLUMNS in message.features, Detail.BLOCKS, True
                 self._block_samples = max(1, round(message.block_s / self.node.interval_s))
                 self._first_block = random.randint(1, self._block_samples)  # noqa: S311 - no secret
                 self._send_pending()
@@ -258,8 +263,8 @@ class SimulatedAgent:
                 self._policies.stops.wait()
                 self._changes.handle_connected()
                 self._report(self._changes.drain_messages())
-            case Watch(full):
-                self._watch(full=full)
+            case Watch(detail):
+                self._watch(detail)
             case Policies():
                 self._policies.set_policies(message.policies, message.leave_pages, message.stops)
                 self._class_policy = effective_policy(message.policies)
@@ -294,14 +299,17 @@ class SimulatedAgent:
         """Send the samples that are collected for the next block."""
         self._send_pending(1)
 
-    def _watch(self, *, full: bool) -> None:
-        self._is_watched = full
-        if full:
+    def _watch(self, detail: Detail) -> None:
+        self._detail = detail
+        newest = self.node.unacknowledged[-1].rates if self.node.unacknowledged else None
+        if detail is not Detail.BLOCKS and newest is not None:
+            self._send(SummaryMessage(summarize(newest, self._physical)))
+        if detail is Detail.SAMPLES:
             self.flush()
             now_s = time.time()
             self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
-            if self.node.unacknowledged:
-                self._send(RatesMessage(self.node.unacknowledged[-1].rates))
+            if newest is not None:
+                self._send(RatesMessage(newest))
 
     def _send_pending(self, at_least: int = 0) -> None:
         """Send the samples that this connection has not sent yet, while its send buffer has space.

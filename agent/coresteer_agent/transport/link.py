@@ -46,6 +46,7 @@ from coresteer_core.protocol import (
     Clock,
     CloseCode,
     DecisionMessage,
+    Detail,
     ExperimentMessage,
     FlowsMessage,
     Hello,
@@ -440,10 +441,10 @@ class Link:
                     self._samples.acknowledge(message.seq)
             case Rejected():
                 self._drop_rejected(message)
-            case Watch(full):
+            case Watch(detail):
                 with self._lock:
-                    self._samples.watch(full=full)
-                    if full and self._tasks is not None:
+                    self._samples.watch(detail)
+                    if detail is Detail.SAMPLES and self._tasks is not None:
                         self._urgent.append(self._tasks)
                         self._urgent_bytes += len(self._tasks)
             case Ping():

@@ -18,7 +18,15 @@ from coresteer_core.node.rates_block import (
     unpack_block,
 )
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import BLOCK_S, ColumnsMessage, RatesMessage, SummaryMessage, decode_to_backend, encode
+from coresteer_core.protocol import (
+    BLOCK_S,
+    ColumnsMessage,
+    Detail,
+    RatesMessage,
+    SummaryMessage,
+    decode_to_backend,
+    encode,
+)
 
 _MAX_RAW_BYTES = 2 * 1024 * 1024
 """Of the samples of a block in memory, half of what a block may have."""
@@ -87,11 +95,12 @@ class OutgoingSamples:
         self._collector = BlockCollector(random.uniform(0, BLOCK_S))  # noqa: S311 - no secret
         self._buffer = UnacknowledgedBuffer(max_count, max_bytes)
         self._columns = True
-        self._newest: Rates | None = None
+        self._newest: tuple[Rates, frozenset[str] | None] | None = None
+        self._is_summary_due = False
         self._summary: bytes | None = None
         self._live: bytes | None = None
         self._is_connected = False
-        self.is_watched = False
+        self._detail = Detail.BLOCKS
 
     def __len__(self) -> int:
         return len(self._buffer) + len(self._collector.samples)
@@ -99,7 +108,7 @@ class OutgoingSamples:
     @property
     def sends_on_demand(self) -> bool:
         """Return whether the backend asks for what somebody wants to see, and does not now."""
-        return self._columns and not self.is_watched
+        return self._columns and self._detail is not Detail.SAMPLES
 
     @property
     def first_seq(self) -> int:
@@ -109,13 +118,15 @@ class OutgoingSamples:
     def add(self, rates: Rates, physical: frozenset[str] | None) -> bool:
         """Add a sample; return whether an unsent older one was dropped for it. physical: as in summarize()."""
         lost = False if self._collector.accepts(rates) else self.seal()
-        self._newest = rates
+        self._newest = rates, physical
         is_complete = self._collector.add(rates)
         if is_complete or not self._columns:
             lost = self.seal() or lost
         if self._is_connected and self._columns:
-            self._summary = encode(SummaryMessage(summarize(rates, physical)))
-            self._live = encode(RatesMessage(rates)) if self.is_watched else None
+            if is_complete or self._is_summary_due or self._detail is not Detail.BLOCKS:
+                self._is_summary_due = False
+                self._summary = encode(SummaryMessage(summarize(rates, physical)))
+            self._live = encode(RatesMessage(rates)) if self._detail is Detail.SAMPLES else None
         return lost
 
     def seal(self) -> bool:
@@ -124,12 +135,16 @@ class OutgoingSamples:
             return False
         return self._buffer.append(samples[0].seq, samples[-1].seq, encode(block_message(samples)))
 
-    def watch(self, *, full: bool) -> None:
-        """Send every sample also by itself, or no longer; if so, what is collected and the newest one now."""
-        self.is_watched = full
-        if full:
+    def watch(self, detail: Detail) -> None:
+        """Send this much of the present from now on, beginning with the newest interval."""
+        self._detail = detail
+        if self._newest is None or detail is Detail.BLOCKS:
+            return
+        rates, physical = self._newest
+        self._summary = encode(SummaryMessage(summarize(rates, physical)))
+        if detail is Detail.SAMPLES:
             self.seal()
-            self._live = None if self._newest is None else encode(RatesMessage(self._newest))
+            self._live = encode(RatesMessage(rates))
 
     def begin(self, acked_seq: int, *, columns: bool, block_s: float = BLOCK_S) -> None:
         """Begin a connection to a backend that has stored samples up to acked_seq.
@@ -138,7 +153,7 @@ class OutgoingSamples:
         """
         self.end()
         self._collector.block_s = block_s
-        self._is_connected, self._columns = True, columns
+        self._is_connected, self._columns, self._is_summary_due = True, columns, True
         self._buffer.acknowledge(acked_seq)
         self._buffer.rewind()
         if not columns:
@@ -147,7 +162,7 @@ class OutgoingSamples:
 
     def end(self) -> None:
         """End a connection."""
-        self._is_connected = self.is_watched = False
+        self._is_connected, self._detail = False, Detail.BLOCKS
         self._summary = self._live = None
 
     def acknowledge(self, seq: int) -> None:

@@ -57,7 +57,6 @@ from coresteer_core.protocol import (
     ToAgent,
     ToBackend,
     UnknownMessageError,
-    Watch,
     Welcome,
     decode_numbers,
     decode_to_backend,
@@ -205,8 +204,7 @@ class _AgentConnection:
         )
         try:
             s.quotas.resume(Peer("node", identity.node_id))
-            state.connected, state.interval_s, state.epoch = True, hello.interval_s, epoch
-            state.sends_columns = self.sends_columns
+            state.begin(hello, epoch)
             self._correction_ms = state.clock_correction_ms = correction_of(hello.time_ms, now_ms())
             if may_store(s, identity.node_id, encode(hello)):
                 s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
@@ -214,8 +212,7 @@ class _AgentConnection:
             position = (identity.node_id, buffer.acked_seq, buffer.rejected)
             self.post(Welcome(PROTOCOL_VERSION, *position, features=list(FEATURES), block_s=s.ingest.block_s))
             self.post(self._ping())
-            if self.sends_columns and s.interest.is_needed(identity.node_id):
-                self.post(Watch(full=True))
+            s.interest.tell(identity.node_id)
             for query in queries:
                 self.post(query)
             self._note_key_use()

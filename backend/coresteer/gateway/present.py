@@ -28,8 +28,8 @@ def show(context: GatewayContext, node_id: int, state: NodeState, message: ToBac
     """Take a validated message into the node's state, and show it to browsers and experiments. size: bytes of it."""
     match message:
         case SummaryMessage(summary) if is_present(state, summary.time_ms):
-            state.add_summary(summary)
-            context.runner.handle_summary(node_id, summary)
+            if state.add_summary(summary):  # after a Watch the agent repeats it
+                context.runner.handle_summary(node_id, summary)
         case RatesMessage(rates) if is_present(state, rates.time_ms):
             state.add_rates(rates, size)
             context.live.publish_rates(node_id, rates)

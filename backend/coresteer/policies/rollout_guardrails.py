@@ -13,6 +13,7 @@ from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import IN_PROGRESS_STATES
 from coresteer.policies.rollouts import HELD
 from coresteer.policies.tables import RolloutRow
+from coresteer.presence.interest import Interest
 from coresteer.presence.registry import NodeRegistry
 from coresteer_core.changes.guardrail import Guardrail, Strikes
 
@@ -24,8 +25,8 @@ _TICK_S = 1.0
 class RolloutGuardrails:
     """Counts the intervals in which nodes that are connected to this backend violate guardrails of rollouts."""
 
-    def __init__(self, registry: NodeRegistry) -> None:
-        self._registry = registry
+    def __init__(self, registry: NodeRegistry, interest: Interest) -> None:
+        self._registry, self._interest = registry, interest
         self._strikes: dict[tuple[int, int, str], tuple[int, Strikes]] = {}
 
     def forget(self) -> None:
@@ -34,7 +35,10 @@ class RolloutGuardrails:
 
     def violation(self, row: RolloutRow, node_id: int) -> str | None:
         """Return a node's violation of the rollout's guardrails, to continue a sentence, None where there is none."""
-        if not row.guardrails or (summary := self._registry.get(node_id).latest_summary()) is None:
+        if not row.guardrails:
+            return None
+        self._interest.need_summaries(node_id)
+        if (summary := self._registry.get(node_id).latest_summary()) is None:
             return None
         for stored in row.guardrails:
             guardrail = Guardrail(str(stored["metric"]), float(stored["max"]))
@@ -57,7 +61,7 @@ class GuardrailWatch:
     def __init__(self, context: PolicyContext, leads: Callable[[], bool]) -> None:
         self._context = context
         self._leads = leads
-        self._guardrails = RolloutGuardrails(context.registry)
+        self._guardrails = RolloutGuardrails(context.registry, context.interest)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

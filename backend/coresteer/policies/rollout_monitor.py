@@ -44,7 +44,7 @@ class RolloutMonitor:
         self._context = context
         self._disconnected_s = disconnected_s
         self._disconnected_since: dict[tuple[int, int], float] = {}
-        self._guardrails = RolloutGuardrails(context.registry)
+        self._guardrails = RolloutGuardrails(context.registry, context.interest)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

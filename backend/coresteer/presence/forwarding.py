@@ -16,11 +16,12 @@ from coresteer.background import cancel, repeat
 from coresteer.presence.connections import AgentConnection, Connections
 from coresteer.presence.interest import INTEREST_S, Interest
 from coresteer.presence.locations import Location, Locations
-from coresteer.presence.registry import NodeRegistry, NodeState, stale_after_s
+from coresteer.presence.registry import NodeRegistry, NodeState
 from coresteer.replicas.broker import Broker
 from coresteer.replicas.membership import Membership
 from coresteer_core.node.summary import Summary
 from coresteer_core.protocol import (
+    Detail,
     FlowsMessage,
     ProtocolError,
     RatesMessage,
@@ -42,11 +43,11 @@ _NODES_A_MESSAGE = 1000
 class Need(Struct, frozen=True, tag="need"):
     """What the sender needs of this replica for the next 15 s, in place of what it needed before.
 
-    nodes: by id, the epoch of the connection of which it knows the present state, 0 for none, and whether it needs
-    every sample. fleet: the summaries of all nodes.
+    nodes: by id, the epoch of the connection of which it knows the present state, 0 for none, and how much it needs,
+    summaries at least. fleet: the summaries of all nodes.
     """
 
-    nodes: dict[int, tuple[int, bool]]
+    nodes: dict[int, tuple[int, Detail]]
     fleet: bool
 
 
@@ -72,9 +73,9 @@ class Forwarded(Struct, frozen=True, tag="forwarded"):
 
 
 class Summaries(Struct, frozen=True, tag="summaries"):
-    """The newest summaries of some nodes: id, epoch, summary."""
+    """The newest summaries of some nodes: id, epoch, what their agents were asked for, summary."""
 
-    nodes: list[tuple[int, int, Summary]]
+    nodes: list[tuple[int, int, Detail, Summary]]
 
 
 class Forwarding:
@@ -105,7 +106,9 @@ class Forwarding:
         """The epoch of each connection elsewhere of which the registry has a state."""
         self._following: set[int] = set()
         """Of these nodes, those of which the owner sends more than summaries."""
-        self._summaries_since = 0.0
+        self._summaries_at = 0.0
+        self._sent_fleet_at: dict[int, float] = {}
+        """When each replica that needs the fleet was last sent summaries."""
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         interest.on_need = self._wake.set
@@ -137,11 +140,15 @@ class Forwarding:
     async def _lease(self, sender: int, need: Need) -> None:
         self._leases[sender] = (need, time.monotonic() + INTEREST_S)
         self._index()
-        for node_id, (known, every_sample) in need.nodes.items():
+        if need.fleet:
+            self._interest.need_fleet_elsewhere()
+        for node_id, (known, detail) in need.nodes.items():
             if (connection := self._connections.get(node_id)) is None:
                 continue
-            if every_sample:
+            if detail is Detail.SAMPLES:
                 self._interest.need(node_id)
+            else:
+                self._interest.need_summaries(node_id)
             self._tell(sender, node_id, connection, anew=known != connection.epoch)
 
     def _index(self) -> None:
@@ -177,24 +184,30 @@ class Forwarding:
             self._index()
 
     async def _send_summaries(self) -> None:
+        now, before = time.monotonic(), self._sent_fleet_at
         followers = [replica_id for replica_id, (need, _) in self._leases.items() if need.fleet]
-        since, self._summaries_since = self._summaries_since, time.monotonic()
-        if not followers:
-            return
-        rows = (
-            (node_id, state.epoch, summary)
-            for node_id, state in self._registry.items()
-            if state.connected and (state.seen_at or 0.0) >= since and (summary := state.latest_summary()) is not None
-        )
-        while some := list(islice(rows, _NODES_A_MESSAGE)):
-            for replica_id in followers:
-                self._broker.publish(replica_id, Summaries(some))
-            await asyncio.sleep(0)
+        self._summaries_at, self._sent_fleet_at = now, dict.fromkeys(followers, now)
+        # a replica that begins to need the fleet gets all, also those of seconds ago
+        for since in {before.get(replica_id, 0.0) for replica_id in followers}:
+            rows = (
+                (node_id, state.epoch, state.detail, summary)
+                for node_id, state in self._registry.items()
+                if state.connected
+                and now <= state.stale_at
+                and (state.seen_at or 0.0) >= since
+                and (summary := state.latest_summary()) is not None
+            )
+            while some := list(islice(rows, _NODES_A_MESSAGE)):
+                for replica_id in followers:
+                    if before.get(replica_id, 0.0) == since:
+                        self._broker.publish(replica_id, Summaries(some))
+                await asyncio.sleep(0)
 
     # what this replica needs of others
 
     def follow(self, node_id: int) -> None:
-        """Receive what a node's agent sends, but not every sample, for the next 15 s, wherever it is connected."""
+        """Receive a node's summaries and what else its agent sends for the next 15 s, wherever it is connected."""
+        self._interest.need_summaries(node_id)
         self._followed_until[node_id] = time.monotonic() + INTEREST_S
         self._wake.set()
 
@@ -204,23 +217,24 @@ class Forwarding:
                 await self._wake.wait()
         self._wake.clear()
         now = time.monotonic()
-        if now - self._summaries_since >= _TICK_S:
+        if now - self._summaries_at >= _TICK_S:
             await self._send_summaries()
         self._end_lapsed(now)
         self._forget(now)
         self._ask(now)
 
-    def _needed(self) -> dict[int, bool]:
-        """Return the nodes of which something is needed, and whether that is every sample."""
-        return dict.fromkeys(self._followed_until, False) | dict.fromkeys(self._interest.node_ids(), True)
+    def _needed(self) -> dict[int, Detail]:
+        """Return the nodes of which something is needed, and how much."""
+        followed = dict.fromkeys(self._followed_until, Detail.SUMMARIES)
+        return followed | dict.fromkeys(self._interest.node_ids(), Detail.SAMPLES)
 
     def _ask(self, now: float) -> None:
-        by_replica: dict[int, dict[int, tuple[int, bool]]] = {}
-        for node_id, every_sample in self._needed().items():
+        by_replica: dict[int, dict[int, tuple[int, Detail]]] = {}
+        for node_id, detail in self._needed().items():
             location = self._locations.elsewhere(node_id)
             if location is not None and location.replica_id is not None and self._connections.get(node_id) is None:
                 known = self._held[node_id] if node_id in self._following else 0
-                by_replica.setdefault(location.replica_id, {})[node_id] = (known, every_sample)
+                by_replica.setdefault(location.replica_id, {})[node_id] = (known, detail)
         nothing = Need({}, fleet=False)
         for replica in self._membership.others:
             need = Need(by_replica.get(replica.id, {}), self._interest.is_fleet_needed)
@@ -254,8 +268,8 @@ class Forwarding:
 
     def _is_silent(self, node_id: int, location: Location, now: float) -> bool:
         """Return whether its replica sends nothing of a node although that is not stale there."""
-        seen_at = self._registry.get(node_id).seen_at
-        return not location.stale and seen_at is not None and now - seen_at > stale_after_s(location.interval_s)
+        state = self._registry.get(node_id)
+        return not location.stale and state.seen_at is not None and now > state.stale_at
 
     def _state(self, node_id: int, epoch: int, *, anew: bool = False) -> NodeState | None:
         """Return the state of a connection elsewhere, None for one of the past."""
@@ -264,6 +278,8 @@ class Forwarding:
             return None
         if anew or state.epoch != epoch:
             state = self._registry.renew(node_id, epoch)
+            if (location := self._locations.elsewhere(node_id)) is not None:
+                state.interval_s = location.interval_s
             self._held[node_id] = epoch
             self._following.discard(node_id)
         return state
@@ -290,8 +306,9 @@ class Forwarding:
             log.warning("A message of node %d from backend %d was refused: %s", node_id, sender, error)
 
     async def _receive_summaries(self, _: int, summaries: Summaries) -> None:
-        for node_id, epoch, summary in summaries.nodes:
+        for node_id, epoch, detail, summary in summaries.nodes:
             if (state := self._state(node_id, epoch)) is not None:
+                state.ask(detail)
                 state.add_summary(summary)
 
 

@@ -1,6 +1,7 @@
 """Present state of nodes in memory: latest interval, clock skew, tasks, service classes."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.summary import Summary, summarize
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.policies.base import ROUND_PERIOD_S
-from coresteer_core.protocol import ClassesMessage, FlowsMessage
+from coresteer_core.protocol import BLOCK_S, COLUMNS, ClassesMessage, Detail, FlowsMessage, Hello
 
+_STALE_INTERVALS = 3
 _MIN_STALE_AFTER_S = 3.0
 _MAX_RECENT = 100
 _MAX_RECENT_BYTES = 8 * 1024**2
@@ -34,22 +36,26 @@ class NodeState:
     """In-memory state of one node since the backend started. Times are monotonic seconds.
 
     connected: to this backend. epoch: of its agent's latest connection here, or elsewhere while it is needed here.
-    sends_columns: its agent sends blocks, and so summaries.
+    sends_columns: its agent sends blocks, and so summaries. detail: what it was asked to send of the present; samples
+    where it sends no blocks.
     physical: names of its network devices that are hardware. rates, recent: its newest interval and those of the last
     ROUND_PERIOD_S; of an agent that sends blocks only while there is interest in them. block: its newest block.
-    seen_at: when the last interval or summary arrived. arrived: is set when the next interval arrives. classes: latest
-    reports of its service classes by policy id. clock_correction_ms: what is added to its times, because its clock is
-    wrong. clock_skew_ms: how far its times are then ahead of the backend's clock, None before it is measured.
+    seen_at: when the last interval or summary arrived. stale_at: until when the next one is due. arrived: is set when
+    the next interval arrives. classes: latest reports of its service classes by policy id. clock_correction_ms: what is
+    added to its times, because its clock is wrong. clock_skew_ms: how far its times are then ahead of the backend's
+    clock, None before it is measured.
     """
 
     connected: bool = False
     epoch: int = 0
     sends_columns: bool = False
+    detail: Detail = Detail.SAMPLES
     interval_s: float = 1.0
     rates: Rates | None = None
     recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
     block: SampleBlock | None = None
     seen_at: float | None = None
+    stale_at: float = -math.inf
     arrived: asyncio.Event | None = None
     summary: Summary | None = None
     encoded_flows: bytes | None = None
@@ -66,15 +72,41 @@ class NodeState:
         self.physical = inventory.physical_netdevs()
 
     def health(self, *, seen_before: bool) -> Health:
-        """Return the node's health; it is live with a sample within three intervals, at least 3 s."""
+        """Return the node's health; it is live until a sample or summary is overdue."""
         if not self.connected:
             return Health.AWAY if seen_before or self.seen_at is not None else Health.NEW
-        is_fresh = self.seen_at is not None and time.monotonic() - self.seen_at <= stale_after_s(self.interval_s)
-        return Health.LIVE if is_fresh else Health.STALE
+        return Health.LIVE if time.monotonic() <= self.stale_at else Health.STALE
+
+    def begin(self, hello: Hello, epoch: int) -> None:
+        """Begin a connection, on which no sample has arrived yet."""
+        self.connected, self.interval_s, self.epoch = True, hello.interval_s, epoch
+        self.sends_columns = COLUMNS in hello.features
+        self.detail = Detail.BLOCKS if self.sends_columns else Detail.SAMPLES
+
+    def ask(self, detail: Detail) -> None:
+        """Note that the agent is now asked for this much of the present; a live node stays so while it may answer."""
+        was, self.detail = self.detail, detail
+        now = time.monotonic()
+        if now <= self.stale_at and was is not detail:
+            stale_at = now + self._stale_after_s
+            self.stale_at = stale_at if detail is Detail.BLOCKS else min(self.stale_at, stale_at)
+
+    @property
+    def _stale_after_s(self) -> float:
+        """Return the age at which the node's newest sample is not one of the present any more."""
+        overdue_s = max(_STALE_INTERVALS * self.interval_s, _MIN_STALE_AFTER_S)
+        return BLOCK_S + overdue_s if self.detail is Detail.BLOCKS else overdue_s
+
+    def _see(self) -> None:
+        self.seen_at = time.monotonic()
+        self.stale_at = self.seen_at + self._stale_after_s
 
     def add_rates(self, rates: Rates, size: int = 0) -> None:
         """Store the rates of the node's newest interval. size: their bytes in the message."""
-        self.rates, self.seen_at, self.summary, self.figures = rates, time.monotonic(), None, None
+        self._see()
+        self.rates = rates
+        if self.summary is None or self.summary.time_ms != rates.time_ms:
+            self.summary = self.figures = None
         self.recent.append(rates)
         while rates.time_ms - self.recent[0].time_ms >= ROUND_PERIOD_S * 1000:
             self.recent.popleft()
@@ -91,9 +123,12 @@ class NodeState:
             self.rates = None
             self.recent.clear()
 
-    def add_summary(self, summary: Summary) -> None:
-        """Store the summary of the node's newest interval."""
-        self.summary, self.seen_at, self.figures = summary, time.monotonic(), None
+    def add_summary(self, summary: Summary) -> bool:
+        """Store the summary of the node's newest interval; return whether it is another one than before."""
+        self._see()
+        is_new = self.summary is None or self.summary.time_ms != summary.time_ms
+        self.summary, self.figures = summary, None
+        return is_new
 
     def recent_rates(self) -> list[Rates]:
         """Return the node's intervals of the last ROUND_PERIOD_S that are known, oldest first."""
@@ -193,11 +228,6 @@ class NodeRegistry:
                 state.last_health = health
                 changed.append(node_id)
         return changed
-
-
-def stale_after_s(interval_s: float) -> float:
-    """Return the age at which a node's newest sample is not one of the present any more."""
-    return max(3 * interval_s, _MIN_STALE_AFTER_S)
 
 
 def fleet_figures(summary: Summary) -> Figures:

@@ -1,4 +1,4 @@
-"""Summary of one interval: the figures that the fleet page, guardrails and health need each second."""
+"""Summary of one interval: the figures that the fleet page, guardrails and health need."""
 
 from typing import Annotated
 
