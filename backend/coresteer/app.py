@@ -29,6 +29,7 @@ from coresteer.changes.context import ChangeContext
 from coresteer.changes.endpoints import router as changes_router
 from coresteer.changes.observations import Observer
 from coresteer.changes.suggestions import Suggester
+from coresteer.changes.unanswered import UnansweredChanges
 from coresteer.classes.endpoints import router as classes_router
 from coresteer.classes.store import ClassReportStore
 from coresteer.coalescing.endpoints import router as coalescing_router
@@ -151,6 +152,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     app.state.login_limit = LoginRateLimit(backends=lambda: 1 + len(membership.others))
     ingest = Ingest(database, connections, config, skew_ms, quotas)
     app.state.changes = ChangeContext(database, connections, bus)
+    app.state.unanswered_changes = UnansweredChanges(database, connections)
     app.state.observer = Observer(database, bus, registry, ingest)
     app.state.suggester = Suggester(database, ingest, registry)
     app.state.prometheus = PrometheusReader()
@@ -251,6 +253,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.snapshots.start()
     app.state.agents.class_reports.start()
     app.state.agents.publisher.start()
+    app.state.unanswered_changes.start()
     app.state.observer.start()
     app.state.guardrail_watch.start()
     app.state.fleet.start()
@@ -280,12 +283,12 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.simulations.stop()
     await app.state.listener.stop()
     await app.state.broker.stop()
-    await app.state.changes.stop()
     await app.state.relay.stop()
     await app.state.presence.stop()
     await app.state.leadership.stop()
     await app.state.guardrail_watch.stop()
     await app.state.observer.stop()
+    await app.state.unanswered_changes.stop()
     await app.state.agents.publisher.stop()
     await app.state.agents.class_reports.stop()
     await app.state.agents.snapshots.stop()

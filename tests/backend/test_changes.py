@@ -29,6 +29,7 @@ from coresteer.changes.schemas import (
     PreviewResponse,
 )
 from coresteer.changes.tables import ChangeRow
+from coresteer.changes.unanswered import UnansweredChanges
 from coresteer.db import Database
 from coresteer.errors import AgentTimeout, Conflict, Invalid, NodeDisconnected, NotFound
 from coresteer.nodes.tables import NodeRow
@@ -404,6 +405,23 @@ async def test_a_change_whose_agent_did_not_answer_is_doubtful_until_it_reconnec
     settled = await world.get(change.id)
     assert settled.state is ChangeState.FAILED
     assert "never arrived" in settled.steps[-1].sentence
+
+
+async def test_an_agent_is_asked_about_a_change_that_two_checks_have_found_applying(world: World) -> None:
+    unanswered = UnansweredChanges(world.database, world.connections)
+    world.deaf = True
+    change = await world.apply(await world.plan())
+    world.got.clear()
+    await unanswered.ask()
+    assert world.got == []
+    world.deaf = False
+    await unanswered.ask()
+    await world.settle()
+    assert (await world.get(change.id)).state is ChangeState.FAILED
+    world.got.clear()
+    await unanswered.ask()
+    await unanswered.ask()
+    assert world.got == []
 
 
 async def test_asking_how_an_open_change_stands_does_not_move_its_deadline(world: World) -> None:

@@ -62,6 +62,12 @@ async def open_changes(session: AsyncSession, node_ids: Sequence[int]) -> Sequen
     return (await session.scalars(query.order_by(ChangeRow.created_at, ChangeRow.id))).all()
 
 
+async def applying_changes(session: AsyncSession) -> dict[UUID, int]:
+    """Return the node of each change of which no report has arrived, by the change's id."""
+    query = select(ChangeRow.id, ChangeRow.node_id).where(ChangeRow.state == ChangeState.APPLYING)
+    return dict((await session.execute(query)).all())
+
+
 async def unobserved_changes(
     session: AsyncSession, oldest: datetime, applied_before: datetime, most: int
 ) -> Sequence[ChangeRow]:

@@ -33,8 +33,6 @@ from coresteer.errors import (
     Invalid,
     NodeDisconnected,
     NodeElsewhere,
-    NotFound,
-    is_database_unavailable,
 )
 from coresteer.presence.connections import Command
 from coresteer_core.changes.guardrail import Guardrail
@@ -44,7 +42,6 @@ from coresteer_core.protocol import Apply, Confirm, Extend, FlowsMessage, Rollba
 from coresteer_core.settings import parse_setting
 
 _REPORT_TIMEOUT_S = 5.0
-_ASK_AGAIN_S = 5.0
 _PAGE_MOVE_TIMEOUT_S = 120.0
 """For the report of an agent that moves pages before it answers."""
 
@@ -81,31 +78,14 @@ async def apply(
         )
         await _record_unsent(context, node_id, change, sentence)
         raise Conflict(sentence) from None
-    except AgentTimeout:  # of the backend to which the agent is connected: it may have been sent
-        context.in_background(_ask_until_known(context, node_id, row.id))
+    except AgentTimeout:
+        pass  # of the backend to which the agent is connected, which asks the agent: see changes.unanswered
     return change
 
 
 async def _record_unsent(context: ChangeContext, node_id: int, change: Change, sentence: str) -> None:
     message = ChangeMessage(change.id, ChangeState.FAILED, sentence, [], EndedBy.ERROR)
     await record_report(context, node_id, message)
-
-
-async def _ask_until_known(context: ChangeContext, node_id: int, change_id: UUID) -> None:
-    """Make the agent report a change that it may not have received; see changes.reports.state_queries."""
-    while True:
-        try:
-            if (await get_change(context.database, change_id)).state is not ChangeState.APPLYING:
-                return
-            await context.connections.send(node_id, Extend(str(change_id), 0.0))
-        except (NodeDisconnected, AgentTimeout):
-            pass  # an agent that connects is asked anyway
-        except NotFound:
-            return
-        except Exception as error:
-            if not is_database_unavailable(error):
-                raise
-        await asyncio.sleep(_ASK_AGAIN_S)
 
 
 async def _store_new(
