@@ -4,11 +4,12 @@ import asyncio
 import json
 import logging
 import time
+from dataclasses import replace
 
 import msgspec
 import pytest
 from tests.backend.conftest import Backend, Pair
-from tests.backend.experiment_node import QUICK, experiment_node
+from tests.backend.experiment_node import QUICK, experiment_node, never_completes
 from tests.backend.fake_agent import FakeAgent, enrolled, rates, tell
 from tests.backend.policy_node import asked, policy_node
 from tests.backend.test_live import browser, subscribe, until
@@ -17,8 +18,18 @@ from tests.support.polling import PATIENCE_S, poll_async
 from coresteer.experiments import run_loop
 from coresteer.presence.forwarding import Forwarded, Forwarding, Need
 from coresteer.replicas.broker import UnansweredError
+from coresteer_core.experiments.model import RunState
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import COLUMNS, Detail, NewKey, SummaryMessage, Watch, decode_to_agent
+from coresteer_core.protocol import (
+    COLUMNS,
+    Detail,
+    EndExperiment,
+    ExperimentMessage,
+    NewKey,
+    SummaryMessage,
+    Watch,
+    decode_to_agent,
+)
 
 
 class Published:
@@ -287,3 +298,53 @@ async def test_an_experiment_outlasts_a_backend_that_does_not_answer(
         done = await node.ended((await node.start(node.aa_spec()))["id"])
     assert done["state"] == "done", done["sentence"]
     assert times == 7
+
+
+async def test_an_experiment_fails_when_the_backend_of_its_node_never_answers(
+    nats_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, other = nats_pair.first, nats_pair.second
+    leader.app.state.runner.timeouts = replace(QUICK, away_s=0.2)
+    monkeypatch.setattr(run_loop, "_RETRY_S", 0.05)
+    monkeypatch.setattr(run_loop, "_FOLLOW_S", 0.05)
+
+    async def unanswered(_: int) -> None:
+        raise UnansweredError
+
+    monkeypatch.setattr(leader.app.state.agents.publisher, "publish_now", unanswered)
+    async with experiment_node(other) as node:
+        await _until_known(leader, node.agent)
+        failed = await node.ended((await node.start(node.aa_spec()))["id"])
+    assert failed["state"] == "failed"
+    assert "did not answer this one for" in failed["sentence"]
+
+
+async def test_a_load_is_ended_if_no_experiment_runs_it_even_while_another_backend_views_its_node(
+    nats_pair: Pair,
+) -> None:
+    leader, other = nats_pair.first, nats_pair.second
+    async with asyncio.timeout(PATIENCE_S), experiment_node(other) as node:
+        await _until_known(leader, node.agent)
+        leader.app.state.interest.need(node.id)
+        await poll_async(lambda: other.app.state.forwarding.is_followed(node.id))
+        await node.say(ExperimentMessage(2**31 - 1, RunState.READY))
+        await node.until(lambda: node.requests)
+        assert node.requests == [EndExperiment(2**31 - 1)]
+
+
+async def test_the_load_of_the_leaders_experiment_goes_on(nats_pair: Pair) -> None:
+    leader, other = nats_pair.first, nats_pair.second
+    leader.app.state.runner.timeouts = QUICK
+    async with asyncio.timeout(PATIENCE_S), experiment_node(other) as node:
+        await _until_known(leader, node.agent)
+        node.answer = never_completes
+        started = await node.start(node.aa_spec())
+        await node.until(node.runs)
+        node.requests.clear()
+        for experiment_id in (started["id"], 2**31 - 1):
+            message = ExperimentMessage(experiment_id, RunState.READY)
+            await other.app.state.runner.handle_message(node.id, message)
+        await node.until(lambda: node.requests)
+        assert node.requests == [EndExperiment(2**31 - 1)]
+        await node.operator.post(f"/api/experiments/{started['id']}/cancel")
+        await node.ended(started["id"])

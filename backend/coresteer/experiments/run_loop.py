@@ -108,20 +108,23 @@ class RunLoop:
 
     async def _run(self) -> None:
         errors = 0
+        lost_since: float | None = None
         while True:
             self.state.changed.clear()
             try:
                 facts = await self._facts()
                 if facts is None:
                     return
-                if facts.ending_state is None and (reason := self._failure_reason(errors)) is not None:
+                if facts.ending_state is None and (reason := self._failure_reason(errors, lost_since)) is not None:
                     await self._actions.stop_measuring(ExperimentState.FAILED, reason)
                 elif errors >= 2 * _MAX_ERRORS:
                     note = "The settings could not be read, so it is unknown whether all are restored."
                     await self._actions.finish(None, note)
                 else:
-                    await self._carry_out(next_step.next_step(facts), facts)
-                    errors = 0
+                    step = next_step.next_step(facts)
+                    await self._carry_out(step, facts)
+                    if not isinstance(step, AwaitMessage):  # which says nothing about whether a node can be reached
+                        errors, lost_since = 0, None
             except DeposedError:
                 return  # the next leader resumes the experiment
             except (UndeliveredError, UnansweredError) as lost:
@@ -131,6 +134,9 @@ class RunLoop:
                     lost,
                 )
                 self._lose_elsewhere()
+                lost_since = time.monotonic() if lost_since is None else lost_since
+                if time.monotonic() - lost_since >= self._timeouts.away_s:
+                    errors += 1
                 await asyncio.sleep(_RETRY_S)
             except Exception as error:
                 if not is_database_unavailable(error):
@@ -138,8 +144,10 @@ class RunLoop:
                     log.exception("Experiment %d: a step failed; retrying.", self._definition.experiment_id)
                 await asyncio.sleep(_RETRY_S)
 
-    def _failure_reason(self, errors: int) -> str | None:
+    def _failure_reason(self, errors: int, lost_since: float | None) -> str | None:
         if errors >= _MAX_ERRORS:
+            if lost_since is not None:
+                return f"The backend of a node did not answer this one for {time.monotonic() - lost_since:.0f} s."
             return "The backend failed with an unexpected error; see its log."
         if self._definition.spec.peer_node_id is not None and len(self.state.participants) == 1:
             return "The node that generated the load was deleted."

@@ -51,20 +51,31 @@ class ExperimentRunner:
 
     async def stop(self) -> None:
         """Cancel all tasks. Agents roll back by themselves; the next start resumes from the rows."""
-        await cancel([*self._tasks, *self._loops.values()])
+        tasks, self._tasks = self._tasks, []
+        await cancel([*tasks, *self._loops.values()])
 
-    def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
+    async def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
         """Pass the message of an agent that is connected here to its experiment.
 
-        A load that belongs to no running experiment is ended, unless another backend follows the node: the leader does,
-        while an experiment of it runs there.
+        A load is ended if no experiment runs it, here or, as the database says, on the leader.
         """
-        if self.pass_on(node_id, message) or self._context.forwarding.is_followed(node_id):
+        if self.pass_on(node_id, message) or message.state not in (RunState.READY, RunState.LOADED):
             return
-        if message.state in (RunState.READY, RunState.LOADED):
-            peer = self._context.connections.get(node_id)
-            if peer is not None:
-                peer.post(EndExperiment(message.experiment_id))
+        if not self._tasks and await self._runs_elsewhere(node_id, message.experiment_id):
+            return
+        peer = self._context.connections.get(node_id)
+        if peer is not None:
+            peer.post(EndExperiment(message.experiment_id))
+
+    async def _runs_elsewhere(self, node_id: int, experiment_id: int) -> bool:
+        try:
+            async with self._context.database.session() as session:
+                running = await repository.running_experiment_by_node(session, [node_id])
+        except Exception as error:
+            if not is_database_unavailable(error):
+                raise
+            return True  # it is not known, and the agent ends a load by itself
+        return running.get(node_id) == experiment_id
 
     def pass_on(self, node_id: int, message: ExperimentMessage) -> bool:
         """Pass an agent's message to its experiment; return whether one of this backend runs on its node."""

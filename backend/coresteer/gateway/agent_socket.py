@@ -338,7 +338,7 @@ class _AgentConnection:
             case ClassesMessage():
                 self._services.class_reports.add_report(node_id, message)
             case ExperimentMessage(measured=None):
-                self._services.runner.handle_message(node_id, message)
+                await self._services.runner.handle_message(node_id, message)
             case InventoryMessage(inventory):
                 state.set_inventory(inventory)
                 await store_report(self._services, node_id, message, frame)

@@ -44,4 +44,4 @@ async def store_report(context: GatewayContext, node_id: int, message: ToBackend
         case DecisionMessage():
             await context.record_decision(node_id, message)
         case ExperimentMessage():
-            context.runner.handle_message(node_id, message)
+            await context.runner.handle_message(node_id, message)
