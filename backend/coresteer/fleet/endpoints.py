@@ -74,8 +74,9 @@ async def get_outliers(
     q, within: only nodes that match, as GET /api/fleet.
     """
     fleet = await _directory(request).present()
-    shown = {fleet.nodes[at].id for at in select(fleet, q, group, within).places}
-    return await list_outliers(session, group, shown)
+    selection = select(fleet, q, group, within)
+    groups = {node.id: selection.names[code] for node, code in zip(fleet.nodes, selection.codes, strict=True)}
+    return await list_outliers(session, groups, {fleet.nodes[at].id for at in selection.places})
 
 
 @router.get("/api/fleet/series")

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.fleet.schemas import Outlier, Outliers, TraitDifference
@@ -73,8 +73,8 @@ def _in_group(nodes: Sequence[Traits]) -> Iterable[Outlier]:
             )
 
 
-async def list_outliers(session: AsyncSession, group: str | None, shown: Container[int]) -> Outliers:
-    """Return the outliers among the nodes shown. group: ``label:NAME``, ``kernel`` or ``driver``; None for one group.
+async def list_outliers(session: AsyncSession, groups: Mapping[int, str], shown: Container[int]) -> Outliers:
+    """Return the outliers among the nodes shown. groups: the name of each node's group.
 
     Each is compared with all nodes of its group; real nodes with real ones only, and of policies those that write.
     """
@@ -83,21 +83,12 @@ async def list_outliers(session: AsyncSession, group: str | None, shown: Contain
     nodes: dict[bool, list[Traits]] = {False: [], True: []}
     for row in (await session.execute(_NODES)).mappings():
         node = attributes.get(row["id"])
-        if node is not None:
+        if node is not None and node.node_id in groups:
             values = nic_traits(row["nics"] or []) | _versions(enabled, node)
             values |= {name: row[key] for name, key in (("kernel", "kernel"), ("driver", "drivers")) if row[key]}
-            nodes[row["simulated"]].append(Traits(node.node_id, node.name, _group(group, node, row), values))
+            nodes[row["simulated"]].append(Traits(node.node_id, node.name, groups[node.node_id], values))
     found = [one for one in find_outliers(nodes[False]) + find_outliers(nodes[True]) if one.node_id in shown]
     return Outliers(outliers=found[:MAX_OUTLIERS], more=max(0, len(found) - MAX_OUTLIERS))
-
-
-def _group(by: str | None, node: NodeAttributes, row: RowMapping) -> str:
-    if by is None:
-        return ""
-    if by in ("kernel", "driver"):
-        return str(row["kernel" if by == "kernel" else "drivers"] or f"{by} unknown")
-    label = by.removeprefix("label:")
-    return f"{label}={node.labels[label]}" if label in node.labels else f"without {label}"
 
 
 def _is_rolling_out(policy: EnabledPolicy) -> bool:

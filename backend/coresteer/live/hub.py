@@ -231,10 +231,11 @@ class LiveHub:
 
 
 def _matching(fleet: Fleet, watch: FleetWatch) -> dict[str, object]:
-    """Return the figures of the nodes that match, and of their groups where no group is asked for."""
+    """Return the figures of the nodes that match, of their groups where no group is asked for, and what was asked."""
     selection = select(fleet, watch.q, watch.group, watch.within)
     told = groups(selection)[0] if watch.group is not None and watch.within is None else []
     return {
+        "watch": {"q": watch.q, "group": watch.group, "within": watch.within},
         "totals": totals(fleet, selection.places).model_dump(mode="json"),
         "groups": [group.model_dump(mode="json") for group in told],
     }

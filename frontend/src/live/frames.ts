@@ -30,10 +30,15 @@ export type RatesFrame = {
   irqs: { ids: Uint32Array; cpus: Uint16Array; counts: Uint32Array } | null;
 };
 
+/** Which nodes match, and by what they are grouped: as GET /api/fleet. */
+export type FleetSelection = { q: string; group: string | null; within: string | null };
+
 /** Figures of one second of the nodes that a page shows, one row a node. NaN and ABSENT_U32 are unknown. */
 export type FleetFrame = {
   type: "fleet";
   time_ms: number;
+  /** What the frame answers; absent in frames that are made of rows. */
+  watch?: FleetSelection;
   /** Of all nodes that match; absent in frames that are made of rows. */
   totals?: Schemas["Totals"];
   groups?: Schemas["Group"][];

@@ -111,3 +111,31 @@ test("an event reaches the handlers of its type until they are removed", () => {
   expect(inventory.mock.calls).toEqual([[3]]);
   expect(policies.mock.calls).toEqual([[null]]);
 });
+
+/** A fleet frame without nodes, as the backend builds it. */
+function fleetFrame(header: object): ArrayBuffer {
+  const json = new TextEncoder().encode(JSON.stringify({ type: "fleet", columns: [], ...header }));
+  const buffer = new ArrayBuffer(4 + json.length);
+  new DataView(buffer).setUint32(0, json.length, true);
+  new Uint8Array(buffer, 4).set(json);
+  return buffer;
+}
+
+test("a fleet frame of a former filter is ignored", () => {
+  const live = new LiveConnection();
+  const shown: number[] = [];
+  live.on("fleet", (frame) => shown.push(frame.time_ms));
+  live.start();
+  const { ids: _, ...watch } = WATCH;
+  const send = (timeMs: number, changes: object) =>
+    last().onmessage?.({ data: fleetFrame({ time_ms: timeMs, watch: { ...watch, ...changes } }) });
+  send(1, {});
+  const end = live.subscribeFleet(WATCH);
+  send(2, {});
+  send(3, { q: "db" });
+  send(4, { group: "kernel" });
+  send(5, { within: "r1" });
+  end();
+  send(6, {});
+  expect(shown).toEqual([2]);
+});

@@ -1,6 +1,6 @@
 import { useEffect, useEffectEvent, useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
-import { decodeFrame, type FleetFrame, type RatesFrame } from "./frames";
+import { decodeFrame, type FleetFrame, type FleetSelection, type RatesFrame } from "./frames";
 
 /** Events of the live connection and their payloads. */
 export type LiveEvents = {
@@ -28,7 +28,14 @@ export type ClassesEvent = {
 };
 
 /** What a page shows of the fleet: the figures of all nodes that match, by group, and of these nodes one by one. */
-export type FleetWatch = { q: string; group: string | null; within: string | null; ids: number[] };
+export type FleetWatch = FleetSelection & { ids: number[] };
+
+/** Whether a frame answers what a page shows now; one of its former filter may still arrive. */
+const answers = (frame: FleetFrame, asked: FleetWatch): boolean =>
+  frame.watch !== undefined &&
+  frame.watch.q === asked.q &&
+  frame.watch.group === asked.group &&
+  frame.watch.within === asked.within;
 
 /** State of the live connection. since: Date.now() of the last transition. */
 export type LiveState = { status: "connecting" | "connected" | "retrying"; since: number };
@@ -145,8 +152,9 @@ export class LiveConnection {
   private receive(data: string | ArrayBuffer): void {
     if (data instanceof ArrayBuffer) {
       const frame = decodeFrame(data);
+      const asked = this.fleetSubscriptions.at(-1);
       if (frame.type === "rates") this.emit("rates", frame);
-      else this.emit("fleet", frame);
+      else if (asked !== undefined && answers(frame, asked)) this.emit("fleet", frame);
       return;
     }
     const frame = JSON.parse(data) as TextFrame;
