@@ -23,13 +23,22 @@ export function useOutage(): Outage | null {
   return outage.current;
 }
 
+/** The backend's version if it is another one than when the page was loaded; else null. */
+function useUpgrade(): string | null {
+  const version = useQuery(healthQuery).data?.version;
+  const loaded = useRef(version);
+  loaded.current ??= version;
+  return version === loaded.current ? null : (version ?? null);
+}
+
 /**
- * States an outage of the backend or its database, or why the backend cannot do all of its work. During an outage the
+ * States an outage of the backend or its database, an upgrade, or why the backend cannot do all of its work. During an outage the
  * last loaded data stays on the page, marked as stale.
  */
 export function BackendBar() {
   const outage = useOutage();
   const reasons = useQuery(healthQuery).data?.reasons ?? [];
+  const upgraded = useUpgrade();
   const kind = outage?.kind;
   useEffect(() => {
     if (kind === undefined) return;
@@ -40,6 +49,16 @@ export function BackendBar() {
     };
   }, [kind]);
   if (outage === null) {
+    if (upgraded !== null)
+      return (
+        <div className={styles.bar} role="status">
+          <span className="dot warn" />
+          The backend is version {upgraded} now; this page is of another one.
+          <button type="button" onClick={() => location.reload()}>
+            Reload
+          </button>
+        </div>
+      );
     if (reasons.length === 0) return null;
     return (
       <div className={styles.bar} role="status">
