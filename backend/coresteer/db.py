@@ -50,7 +50,7 @@ _CONNECT: dict[str, str | int] = {
 _DISK_FULL_S = 60.0
 _NOTE = "SELECT obj_description(to_regclass('alembic_version'), 'pg_class')"
 """A comment on the table of the schema's version: OLDEST_BACKEND of the program that migrated last."""
-_MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter migrate at a time
+MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter migrate at a time
 
 
 class UnsupportedServerError(Exception):
@@ -266,7 +266,7 @@ class Database:
                         "address of the database for the role that owns the tables; see docs/SECURITY.md."
                     )
                 return
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
             connection.execute(text(f"COMMENT ON TABLE alembic_version IS '{OLDEST_BACKEND}'"))

@@ -72,3 +72,11 @@ async def test_a_role_that_may_not_change_an_older_schema_says_who_must(
     monkeypatch.setenv("DATABASE_URL", external.backend_url)
     assert await asyncio.to_thread(main, ["migrate"]) == 1
     assert "schema is at version 0001_people_and_audit" in capsys.readouterr().err
+
+
+async def test_a_server_without_citus_is_told_what_to_install(
+    external: External, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", external.owner_url)
+    assert await asyncio.to_thread(main, ["migrate", "--citus"]) == 1
+    assert "has no extension citus. Install Citus on this server and on each worker" in capsys.readouterr().err

@@ -93,8 +93,9 @@ def _sentence(error: Exception) -> str | None:
 
     from coresteer.db import SchemaVersionError, UnsupportedServerError
     from coresteer.errors import Problem, database_error_message, is_database_unavailable
+    from coresteer.telemetry.citus import CitusError
 
-    if isinstance(error, (Problem, SchemaVersionError, UnsupportedServerError)):
+    if isinstance(error, (Problem, SchemaVersionError, UnsupportedServerError, CitusError)):
         return str(error)
     sentence = database_error_message(error)
     if isinstance(error, AlembicError):
@@ -129,7 +130,10 @@ def _parser() -> argparse.ArgumentParser:
                 "--workers", type=int, default=1, help="processes that share the port, each a backend of its own"
             )
             _add_tls(command)
-    commands.add_parser("migrate", help="bring the database's schema to the newest version")
+    migrate = commands.add_parser("migrate", help="bring the database's schema to the newest version")
+    migrate.add_argument(
+        "--citus", action="store_true", help="then distribute history by node over the workers of a Citus cluster"
+    )
     commands.add_parser("openapi", help="print the OpenAPI document of the HTTP API as JSON")
     enrolment.add_commands(commands)
     commands.add_parser("set-up-link", help="print a new link that creates the first administrator")
@@ -190,14 +194,13 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911
 
             print(json.dumps(app.openapi(app.create_app(config)), indent=1))
         case "migrate":
-            from coresteer.db import Database
+            from coresteer.telemetry import citus
 
-            if config.owner_url is None:
-                _with_database(config, Database.migrate)
-            else:
-                backend_url = _database_url(config)
-                as_owner = config.model_copy(update={"database_url": config.owner_url})
-                _with_database(as_owner, lambda database: database.migrate(backend_url))
+            backend_url = None if config.owner_url is None else _database_url(config)
+            as_owner = config.model_copy(update={"database_url": config.owner_url or config.database_url})
+            _with_database(as_owner, lambda database: database.migrate(backend_url))
+            if arguments.citus:
+                _with_database(as_owner, lambda database: citus.distribute(database, _say))
         case "enrolment-token" | "readmit":
             address = supervisor.running_address(config.state_dir) or config.public_address
             print(_with_database(config, lambda database: enrolment.run(database, arguments, address, config)))

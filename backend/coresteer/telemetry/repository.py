@@ -200,6 +200,8 @@ async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Roll
 
 async def replace_hours(connection: Connection, start: datetime, rollups: Sequence[tuple[int, Rollup]]) -> None:
     """Replace these nodes' roll-ups of the hour that begins at start in telemetry_hour."""
+    # rows that Citus writes on a worker give the transaction no id here, by which the leader's fence knows of a write
+    await connection.execute("SELECT pg_current_xact_id()")
     await connection.execute(
         "DELETE FROM telemetry_hour WHERE t0 >= %s AND t0 < %s AND node_id = ANY(%s)",
         (start, start + timedelta(hours=1), [node_id for node_id, _ in rollups]),
