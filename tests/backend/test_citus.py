@@ -33,6 +33,7 @@ from coresteer.presence.connections import Connections
 from coresteer.quotas import Quotas, quotas_of
 from coresteer.replicas.repository import fence
 from coresteer.telemetry import citus, partitions, repository
+from coresteer.telemetry.byte_columns import compress
 from coresteer.telemetry.chunks import encode
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.maintenance import Maintenance
@@ -43,6 +44,7 @@ from coresteer.telemetry.sample_buffer import read_block
 from coresteer.telemetry.service import Ingest
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import COLUMNS, FlowsMessage
+from coresteer_core.protocol import encode as encode_message
 
 if not (PG_BIN := os.environ.get("CITUS_PG_BIN", "")):
     pytest.skip(
@@ -290,7 +292,7 @@ async def test_flows_and_figures_of_classes_are_stored_once_and_read_back(distri
         for _ in "12":
             await insert_chunks(connection, rows)
     for agent in distributed.agents:
-        snapshots.add_flows(agent.node_id, FlowsMessage(time_ms, []))
+        snapshots.add_flows(agent.node_id, time_ms, compress(encode_message(FlowsMessage(time_ms, []))))
         await snapshots.flush()
     assert min(await distributed.rows("telemetry_flows")) > 0
     assert sum(await distributed.rows("telemetry_classes")) == NODES
@@ -306,7 +308,7 @@ async def test_a_node_is_deleted_with_its_flows_on_the_workers(distributed: Dist
     snapshots: SnapshotStore = distributed.backend.app.state.agents.snapshots
     agent = await enrolled(distributed.backend.database, distributed.backend.url, "deleted")
     before = sum(await distributed.rows("telemetry_flows"))
-    snapshots.add_flows(agent.node_id, FlowsMessage(now_ms() - 60_000, []))
+    snapshots.add_flows(agent.node_id, now_ms() - 60_000, compress(encode_message(FlowsMessage(now_ms(), []))))
     await snapshots.flush()
     assert sum(await distributed.rows("telemetry_flows")) == before + 1
     admin = await distributed.backend.client("admin")

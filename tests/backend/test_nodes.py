@@ -14,6 +14,7 @@ from coresteer.nodes import service as nodes
 from coresteer.nodes.repository import Existing
 from coresteer.nodes.service import create_nodes
 from coresteer.policies.snapshot_store import SnapshotStore
+from coresteer.telemetry.byte_columns import compress
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
 from coresteer_core.node.nic import CoalescingPoint, DriverRecord, DriverResponse, NicKnowledge, Verdict
 from coresteer_core.node.tasks import NetTask, Task
@@ -25,6 +26,7 @@ from coresteer_core.protocol import (
     RatesMessage,
     TasksMessage,
     TopologyMessage,
+    encode,
 )
 
 TOPOLOGY = Topology(
@@ -193,10 +195,11 @@ async def test_a_deleted_node_leaves_no_users_commands_or_client_addresses(backe
             row = await (await connection.execute(query, (agent.node_id,))).fetchone()
         return 0 if row is None else int(row[0])
 
-    snapshots.add_flows(agent.node_id, FlowsMessage(now_ms() - 60_000, [task]))
+    flows = compress(encode(FlowsMessage(now_ms(), [task])))
+    snapshots.add_flows(agent.node_id, now_ms() - 60_000, flows)
     assert await stored() == 1
     admin = await backend.client("admin")
     assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
     assert await stored() == 0
-    snapshots.add_flows(agent.node_id, FlowsMessage(now_ms(), [task]))  # which arrived before its connection ended
+    snapshots.add_flows(agent.node_id, now_ms(), flows)  # which arrived before its connection ended
     assert await stored() == 0

@@ -324,6 +324,8 @@ class _AgentConnection:
     async def _handle(
         self, node_id: int, state: NodeState, buffer: SampleBuffer, message: ToBackend, frame: bytes
     ) -> None:
+        if self._correction_ms:
+            frame = encode(message)
         match message:
             case ColumnsMessage():
                 await self._ingest_block(state, buffer, message)
@@ -331,10 +333,8 @@ class _AgentConnection:
                 self._ingest(buffer, rates, len(frame))
             case Clock() | KeyStored():
                 self._handle_reply(state, message)
-            case SummaryMessage() | TasksMessage():
+            case SummaryMessage() | TasksMessage() | FlowsMessage():
                 pass
-            case FlowsMessage():
-                self._services.snapshots.add_flows(node_id, message)
             case ClassesMessage():
                 self._services.class_reports.add_report(node_id, message)
             case ExperimentMessage(measured=None):
@@ -344,9 +344,11 @@ class _AgentConnection:
                 await store_report(self._services, node_id, message, frame)
             case _:
                 await store_report(self._services, node_id, message, frame)
-        show(self._services, node_id, state, message, len(frame))
+        show(self._services, node_id, state, message, frame)
+        if isinstance(message, FlowsMessage):
+            self._services.snapshots.add_flows(node_id, message.time_ms, state.packed_flows)
         if isinstance(message, FORWARDED) and self._services.forwarding.is_followed(node_id):
-            self._services.forwarding.forward(node_id, self.epoch, encode(message) if self._correction_ms else frame)
+            self._services.forwarding.forward(node_id, self.epoch, frame)
 
     def _handle_reply(self, state: NodeState, reply: Clock | KeyStored) -> None:
         if isinstance(reply, Clock):

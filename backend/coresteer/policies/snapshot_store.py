@@ -75,14 +75,16 @@ class SnapshotStore:
         except Exception as error:
             log.warning("Queued flows were lost at shutdown: %r", error)
 
-    def add_flows(self, node_id: int, message: FlowsMessage) -> None:
-        """Queue validated flows of a node; those above its quota or between two evaluations of policies are dropped."""
-        if abs(message.time_ms - self._last_ms.get(node_id, 0)) < _MIN_INTERVAL_MS:
+    def add_flows(self, node_id: int, time_ms: int, data: bytes) -> None:
+        """Queue flows of a node; those above its quota or between two evaluations of policies are dropped.
+
+        data: the validated FlowsMessage as received, compressed.
+        """
+        if abs(time_ms - self._last_ms.get(node_id, 0)) < _MIN_INTERVAL_MS:
             return
-        self._last_ms[node_id] = message.time_ms
-        data = compress(msgspec.msgpack.encode(message))
+        self._last_ms[node_id] = time_ms
         if self._quotas.admit(Peer("node", node_id), Stored.TELEMETRY, len(data)):
-            self._flows.append((node_id, message.time_ms, data))
+            self._flows.append((node_id, time_ms, data))
 
     def add_snapshot(self, node_id: int, what: Topology | Inventory) -> None:
         """Queue a validated topology or inventory of a node, timed by the node's clock."""

@@ -11,6 +11,7 @@ import msgspec
 
 from coresteer.presence.locations import Locations
 from coresteer.presence.schemas import Figures, Health
+from coresteer.telemetry.byte_columns import decompress
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer.telemetry.sample_buffer import SampleBlock
 from coresteer_core.metrics import FLEET_METRICS
@@ -58,7 +59,7 @@ class NodeState:
     stale_at: float = -math.inf
     arrived: asyncio.Event | None = None
     summary: Summary | None = None
-    encoded_flows: bytes | None = None
+    packed_flows: bytes = b""
     classes: dict[int, ClassesMessage] = field(default_factory=dict)
     clock_skew_ms: float | None = None
     clock_correction_ms: int = 0
@@ -147,15 +148,11 @@ class NodeState:
 
     @property
     def flows(self) -> FlowsMessage | None:
-        """Return the latest report of the node's network tasks, decoded, which takes 30 µs.
+        """Return the latest report of the node's network tasks, decoded, which takes 50 µs.
 
-        It is kept encoded, in a quarter of the memory.
+        It is kept as received but compressed, in a twentieth of the memory.
         """
-        return None if self.encoded_flows is None else _flows.decode(self.encoded_flows)
-
-    @flows.setter
-    def flows(self, message: FlowsMessage) -> None:
-        self.encoded_flows = msgspec.msgpack.encode(message)
+        return _flows.decode(decompress(self.packed_flows)) if self.packed_flows else None
 
     @property
     def net_tasks(self) -> list[NetTask]:

@@ -51,19 +51,16 @@ def to_byte_planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> b
 
 def u32_from_planes(planes: bytes, size: int) -> U32:
     """Return the u32 numbers that to_byte_planes() packed. size: how many they are."""
-    numbers = np.zeros(size, "<u4")
-    for row, plane in enumerate(_planes(planes, size)):
-        numbers |= plane.astype("<u4") << np.uint32(8 * row)
-    return numbers
+    return _joined(planes, size, 4).view("<u4")
 
 
 def u64_from_planes(planes: bytes, size: int) -> U64:
     """Return the u64 numbers that to_byte_planes() packed. size: how many they are."""
-    numbers = np.zeros(size, "<u8")
-    for row, plane in enumerate(_planes(planes, size)):
-        numbers |= plane.astype("<u8") << np.uint64(8 * row)
-    return numbers
+    return _joined(planes, size, 8).view("<u8")
 
 
-def _planes(planes: bytes, size: int) -> U8:
-    return np.frombuffer(planes, np.uint8).reshape(-1, max(1, size))
+def _joined(planes: bytes, size: int, width: int) -> U8:
+    joined = np.zeros((size, width), np.uint8)
+    for row, plane in enumerate(np.frombuffer(planes, np.uint8).reshape(-1, max(1, size))):
+        joined[:, row] = plane
+    return joined.reshape(-1)

@@ -65,7 +65,7 @@ class SampleBlock:
 
     def columns(self) -> SampleColumns:
         """Return the block's samples as arrays."""
-        return _moved(sample_columns.read_block(decompress_block(self.packed)[0]), self.moved_ms)
+        return _moved(sample_columns.read_block(decompress_block(self.packed)[0], is_valid=True), self.moved_ms)
 
     def rates(self) -> list[Rates]:
         """Return the block's samples, oldest first."""

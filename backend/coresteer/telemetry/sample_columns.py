@@ -30,8 +30,7 @@ A = TypeVar("A", U8, U32)
 COLUMNS = (*CPU_SHARES, *CPU_COUNTS, "irqs", "netdevs")
 LONGEST_REACH_S = 60.0
 """A longer sample (the machine was suspended) is attributed to the last minute of its interval."""
-_VALID_SHARE = np.zeros(256, np.bool_)
-_VALID_SHARE[[*range(SHARES_PER_UNIT + 1), ABSENT_SHARE]] = True
+_VALID_SHARES = bytes([*range(SHARES_PER_UNIT + 1), ABSENT_SHARE])
 
 
 class BlockError(ValueError):
@@ -112,8 +111,11 @@ def columns_of(samples: Sequence[Rates]) -> SampleColumns:
     return read_block(pack_block(samples))
 
 
-def read_block(block: RatesBlock) -> SampleColumns:
-    """Return a block's columns as arrays. Raises BlockError unless their lengths agree; values are not checked."""
+def read_block(block: RatesBlock, *, is_valid: bool = False) -> SampleColumns:
+    """Return a block's columns as arrays. Raises BlockError unless their lengths agree; values are not checked.
+
+    is_valid: the block was read before, so that duplicates are not searched again.
+    """
     count, cpus = len(block.seqs) // 8, block.cpus
     if count == 0 or count * max(cpus, len(block.netdevs or ())) > MAX_BLOCK_ROWS:
         raise BlockError(f"{count} samples of {cpus} CPUs and {len(block.netdevs or ())} netdevs are too many or none.")
@@ -123,7 +125,7 @@ def read_block(block: RatesBlock) -> SampleColumns:
             if max(positions) >= count:
                 raise BlockError(f"{name} is absent from sample {max(positions)} of {count}.")
             absent[COLUMNS.index(name), positions] = True
-    cells, cell_lengths, cell_places, cell_counts = _read_cells(block, count)
+    cells, cell_lengths, cell_places, cell_counts = _read_cells(block, count, is_valid=is_valid)
     if block.cell_ids is None:
         absent[COLUMNS.index("irqs")] = True
     if block.netdevs is None:
@@ -131,7 +133,7 @@ def read_block(block: RatesBlock) -> SampleColumns:
     netdevs = block.netdevs or []
     if len(set(netdevs)) != len(netdevs):
         raise BlockError("a netdev is listed twice.")
-    if wrong := control_characters(netdevs):
+    if not is_valid and (wrong := control_characters(netdevs)):
         raise BlockError(wrong)
     return SampleColumns(
         cpus=cpus,
@@ -162,18 +164,22 @@ def read_block(block: RatesBlock) -> SampleColumns:
 
 def invalid_values(columns: SampleColumns) -> str | None:
     """Return which column has a value out of the bounds of Rates, None if all are within."""
-    ranges: tuple[tuple[str, I64 | F64 | U64 | U8, float, float], ...] = (
-        ("duration_s", columns.durations_s, 5e-324, MAX_DURATION_S),
-        ("agent_cpu_s", np.where(np.isnan(columns.agent_cpu_s), 0, columns.agent_cpu_s), 0, MAX_AGENT_CPU_S),
+    # a list of a block's few numbers costs less than a call of numpy
+    durations_s, agent_cpu_s = columns.durations_s.tolist(), columns.agent_cpu_s.tolist()
+    if not all(0 < duration_s <= MAX_DURATION_S for duration_s in durations_s):  # neither is true of NaN
+        return f"duration_s has a value outside 0 to {MAX_DURATION_S:g}."
+    if any(used_s < 0 or used_s > MAX_AGENT_CPU_S for used_s in agent_cpu_s):
+        return f"agent_cpu_s has a value outside 0 to {MAX_AGENT_CPU_S:g}."
+    ranges: tuple[tuple[str, I64 | U64 | U8, int, int], ...] = (
         ("netdev_counts", columns.netdev_counts, 0, MAX_INTEGER - 1),
         ("scalars", columns.scalars, -1, MAX_INTEGER - 1),
         ("seqs", columns.seqs, 1, MAX_INTEGER - 1),
         ("netdev_present", columns.netdev_present, 0, 1),
     )
     for name, values, least, most in ranges:
-        if values.size and not (values.min() >= least and values.max() <= most):  # NaN is neither
-            return f"{name} has a value outside {least:g} to {most:g}."
-    if not _VALID_SHARE[columns.shares].all():
+        if values.size and (values.max() > most or (least and values.min() < least)):  # those from 0 are unsigned
+            return f"{name} has a value outside {least} to {most}."
+    if columns.shares.tobytes().translate(None, _VALID_SHARES):
         return f"a share is not 0 to {SHARES_PER_UNIT}, or {ABSENT_SHARE} for unknown."
     if (np.diff(columns.seqs) <= 0).any():
         return "sequence numbers do not grow."
@@ -253,15 +259,16 @@ def _in_order(values: A, names: list[str], order: Sequence[str], unknown: int, a
     return ordered
 
 
-def _read_cells(block: RatesBlock, count: int) -> tuple[U64, U32, U32, U32]:
+def _read_cells(block: RatesBlock, count: int, *, is_valid: bool) -> tuple[U64, U32, U32, U32]:
     ids = np.frombuffer(_sized("cell_ids", block.cell_ids or b"", 4, len(block.cell_ids or b"") // 4), "<u4")
     where = np.frombuffer(_sized("cell_cpus", block.cell_cpus, 2, len(ids)), "<u2")
     if count > 1 and count * len(ids) > MAX_BLOCK_CELLS:
         raise BlockError(f"{count} samples of {len(ids)} interrupt cells exceed {MAX_BLOCK_CELLS}.")
     cells: U64 = ids.astype(np.uint64) << np.uint64(16) | where
-    ordered = np.sort(cells)
-    if (ordered[1:] == ordered[:-1]).any():
-        raise BlockError("an interrupt cell is listed twice.")
+    if not is_valid:
+        ordered = np.sort(cells)
+        if (ordered[1:] == ordered[:-1]).any():
+            raise BlockError("an interrupt cell is listed twice.")
     lengths = np.frombuffer(
         _sized("cell_lengths", block.cell_lengths, 4, 0 if block.cell_ids is None else count), "<u4"
     )
@@ -269,11 +276,14 @@ def _read_cells(block: RatesBlock, count: int) -> tuple[U64, U32, U32, U32]:
     if total > count * len(ids):
         raise BlockError(f"{total} cells are more than {len(ids)} for each of {count} samples.")
     places = u32_from_planes(*_planes("cell_places", block.cell_places, 4, total))
-    if total and int(places.max()) >= len(ids):
-        raise BlockError(f"cell_places names cell {int(places.max())} of {len(ids)}.")
-    # there are at most MAX_BLOCK_CELLS, or those of one sample
-    if total and int(np.bincount(np.repeat(np.arange(count) * len(ids), lengths) + places).max()) > 1:
-        raise BlockError("a sample has an interrupt cell twice.")
+    if total and not is_valid:
+        if int(places.max()) >= len(ids):
+            raise BlockError(f"cell_places names cell {int(places.max())} of {len(ids)}.")
+        # there are at most MAX_BLOCK_CELLS, or those of one sample
+        seen = np.zeros(count * len(ids), np.bool_)
+        seen[np.repeat(np.arange(count) * len(ids), lengths) + places] = True
+        if np.count_nonzero(seen) != total:
+            raise BlockError("a sample has an interrupt cell twice.")
     counts = u32_from_planes(*_planes("cell_counts", block.cell_counts, 4, total))
     return cells, np.zeros(count, "<u4") if block.cell_ids is None else lengths, places, counts
 
