@@ -220,18 +220,19 @@ class _AgentConnection:
             s.runner.set_connected(identity.node_id, connected=True)
             while self._closing is None:
                 await s.ingest.wait_for_room()
-                frame = await self._receive()
-                if self._is_closing():
-                    return
-                message = self._validated(buffer, frame)
-                if message is not None:
-                    await self._handle(identity.node_id, state, buffer, message, frame)
+                await self._serve_message(identity.node_id, state, buffer)
         finally:
             s.presence.end(identity.node_id, epoch)
             if s.connections.unregister(identity.node_id, self):
                 state.connected = False
                 s.ingest.close_buffer(buffer)
                 s.runner.set_connected(identity.node_id, connected=False)
+
+    async def _serve_message(self, node_id: int, state: NodeState, buffer: SampleBuffer) -> None:
+        """Receive and handle a message; it is freed before the next one arrives, because it may be large."""
+        frame = await self._receive()
+        if not self._is_closing() and (message := self._validated(buffer, frame)) is not None:
+            await self._handle(node_id, state, buffer, message, frame)
 
     async def _authenticate(self) -> repository.AgentIdentity:
         scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")

@@ -155,7 +155,7 @@ async def _insert(
             """
             INSERT INTO telemetry_flows (node_id, t0, data)
             SELECT node.id, new.t0, new.data
-            FROM unnest(%s::int[], %s::timestamptz[], %s::bytea[]) AS new (node_id, t0, data)
+            FROM unnest(%b::int[], %b::timestamptz[], %b::bytea[]) AS new (node_id, t0, data)
             JOIN node ON node.id = new.node_id
             FOR KEY SHARE OF node ON CONFLICT DO NOTHING
             """,
@@ -165,6 +165,8 @@ async def _insert(
                 [data for _, _, data in flows],
             ),
         )
+        if not snapshots:
+            return
         await cursor.executemany(
             """
             INSERT INTO node_snapshot (node_id, kind, at, digest, data)

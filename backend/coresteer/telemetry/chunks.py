@@ -25,7 +25,7 @@ from coresteer.telemetry.byte_columns import (
 )
 from coresteer.telemetry.sample_columns import COLUMNS, LONGEST_REACH_S, SampleColumns, columns_of
 from coresteer_core.metrics import SCALAR_SOURCES
-from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
+from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, Rates
 from coresteer_core.node.rates_block import TCP_FIELDS
 
 MAX_CELLS = 1 << 24
@@ -117,7 +117,7 @@ def encode_columns(samples: SampleColumns) -> Chunk:
     for row, name in enumerate(CPU_COUNTS):
         columns[name] = None if samples.lacks(name).all() else compress(to_byte_planes(counts[row]))
         if name in _SUMMED:
-            sums[_SUMMED[name]] = sum_over_cpus(samples.counts[row])
+            sums[_SUMMED[name]] = samples.count_sums[row]
     columns["irqs"], sums["interrupts"] = _encode_cells(samples), samples.interrupts
     columns["netdevs"] = _encode_netdevs(samples)
     missing = samples.absent.any(axis=1) & ~samples.absent.all(axis=1)
@@ -165,21 +165,11 @@ def _scalars(samples: SampleColumns, sums: dict[str, I64], absent: dict[str, lis
     )
 
 
-def sum_over_cpus(values: U32) -> I64:
-    """Return the sums of a samples × CPUs array by sample; −1 where no CPU is known."""
-    known = values != ABSENT_U32
-    sums: I64 = np.where(known, values, 0).sum(axis=1, dtype=np.int64)
-    sums[~known.any(axis=1)] = -1
-    return sums
-
-
 def _encode_cells(samples: SampleColumns) -> bytes | None:
     if samples.lacks("irqs").all():
         return None
     order = np.argsort(samples.cells)
-    matrix = np.zeros((len(order), len(samples.seqs)), "<u4")
-    matrix[samples.cell_places, samples.cell_samples] = samples.cell_counts
-    cells, matrix = samples.cells[order], matrix[order]
+    cells, matrix = samples.cells[order], samples.cell_matrix[order]
     ids, cpus = (cells >> np.uint64(16)).astype("<u4"), (cells & np.uint64(0xFFFF)).astype("<u2")
     packed = _Cells(ids.tobytes(), cpus.tobytes(), to_byte_planes(matrix))
     return compress(msgspec.msgpack.encode(packed))

@@ -7,13 +7,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from coresteer.telemetry.byte_columns import F64, U8, U32, compress, decompress
+from coresteer.telemetry.byte_columns import F64, I64, U8, U32, compress, decompress
 from coresteer.telemetry.sample_columns import SampleColumns, columns_of
 from coresteer_core.metrics import SCALAR_SOURCES, Source
 from coresteer_core.node.metric_values import Counted
 from coresteer_core.node.rates import (
     ABSENT_SHARE,
-    ABSENT_U32,
     CPU_COUNTS,
     CPU_SHARES,
     SHARES_PER_UNIT,
@@ -75,7 +74,8 @@ def _minute(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> Rol
     shares = samples.shares[:, chosen]
     durations_s = samples.durations_s[chosen]
     known = shares != ABSENT_SHARE
-    sums = (shares * known).sum(axis=1, dtype=np.uint32)
+    valued = shares * known
+    sums = valued.sum(axis=1, dtype=np.uint32)
     return Rollup(
         start_ms=int(samples.starts_ms[chosen].min()),
         end_ms=int(samples.times_ms[chosen].max()),
@@ -86,7 +86,7 @@ def _minute(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> Rol
         peaks=_peaks(shares),
         means=_mean(sums, known.sum(axis=1, dtype=np.uint32)),
         netdevs=_netdevs(samples, chosen),
-        amounts=_amounts(samples, chosen) | _cpu_seconds(shares, known, durations_s),
+        amounts=_amounts(samples, chosen) | _cpu_seconds(valued, known, durations_s),
     )
 
 
@@ -96,9 +96,9 @@ def _netdevs(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> di
     return {name: row for name, row, there in zip(samples.netdevs, sums, present, strict=True) if there}
 
 
-def _cpu_seconds(shares: U8, known: npt.NDArray[np.bool_], durations_s: F64) -> dict[str, float]:
-    """Return the seconds of CPU time of each kind that is known. shares: CPU_SHARES × samples × CPUs."""
-    per_s = (shares * known).sum(axis=2, dtype=np.uint32) @ durations_s / SHARES_PER_UNIT
+def _cpu_seconds(valued: U8, known: npt.NDArray[np.bool_], durations_s: F64) -> dict[str, float]:
+    """Return the seconds of CPU time of each kind that is known. valued: CPU_SHARES × samples × CPUs, 0 if unknown."""
+    per_s = valued.sum(axis=2, dtype=np.uint32) @ durations_s / SHARES_PER_UNIT
     rows = {field: CPU_SHARES.index(kind) for kind, field in CPU_SECONDS.items()}
     there: npt.NDArray[np.bool_] = known.any(axis=(1, 2))  # type: ignore[assignment]  # not of all axes
     return {field: round(float(per_s[row]), 6) for field, row in rows.items() if there[row]}
@@ -115,10 +115,9 @@ def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> di
     for field, source in SCALAR_SOURCES.items():
         match source.kind:
             case "cpu":
-                found[field] = _sum_u32(samples.counts[CPU_COUNTS.index(source.column), chosen])
+                found[field] = _sum_of_known(samples.count_sums[CPU_COUNTS.index(source.column), chosen])
             case "irq":
-                known_sums = samples.interrupts[chosen][~samples.lacks("irqs")[chosen]]
-                found[field] = int(known_sums.sum()) if known_sums.size else None
+                found[field] = _sum_of_known(samples.interrupts[chosen])
             case _ if field == "agent_cpu_s":
                 seconds = samples.agent_cpu_s[chosen]
                 found[field] = None if np.isnan(seconds).all() else float(np.nansum(seconds))
@@ -190,10 +189,10 @@ def _mean(sums: U32 | F64, weights: U32 | F64) -> U8:
     return means
 
 
-def _sum_u32(values: U32) -> int | None:
-    """Return the sum of the known values, None where none is known."""
-    known = values[values != ABSENT_U32]
-    return int(known.sum(dtype=np.int64)) if known.size else None
+def _sum_of_known(sums: I64) -> int | None:
+    """Return the sum of the sums of samples, −1 where unknown; None where none is known."""
+    known = sums[sums >= 0]
+    return int(known.sum()) if known.size else None
 
 
 def pack_shares(rollup: Rollup) -> bytes:

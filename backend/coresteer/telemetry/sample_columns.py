@@ -80,16 +80,27 @@ class SampleColumns:
         return starts
 
     @cached_property
-    def cell_samples(self) -> npt.NDArray[np.intp]:
-        """Return the position of the sample that each of cell_places belongs to."""
-        return np.repeat(np.arange(len(self.seqs)), self.cell_lengths)
+    def cell_matrix(self) -> U32:
+        """Return the counts of interrupt cells as cells × samples, 0 where a counter did not change."""
+        count = len(self.seqs)
+        matrix = np.zeros(len(self.cells) * count, "<u4")
+        matrix[self.cell_places * np.int64(count) + np.repeat(np.arange(count), self.cell_lengths)] = self.cell_counts
+        return matrix.reshape(len(self.cells), count)
 
     @cached_property
     def interrupts(self) -> I64:
         """Return the numbered device interrupts of each sample, −1 where unknown."""
-        numbered = (self.cells < np.uint64(FIRST_LABEL_ID << 16))[self.cell_places]
-        sums = np.bincount(self.cell_samples, self.cell_counts * numbered, len(self.seqs)).astype(np.int64)
+        numbered = self.cells < np.uint64(FIRST_LABEL_ID << 16)
+        sums: I64 = self.cell_matrix[numbered].sum(axis=0, dtype=np.int64)
         sums[self.lacks("irqs")] = -1
+        return sums
+
+    @cached_property
+    def count_sums(self) -> I64:
+        """Return the sums of counts over the CPUs: CPU_COUNTS × samples, −1 where no CPU is known."""
+        known = self.counts != ABSENT_U32
+        sums: I64 = (self.counts * known).sum(axis=2, dtype=np.int64)
+        sums[~known.any(axis=2)] = -1
         return sums
 
     def moved(self, by_ms: int) -> "SampleColumns":
