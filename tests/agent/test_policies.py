@@ -167,6 +167,19 @@ def test_a_policy_that_ends_before_its_change_is_confirmed_restores_it_afterward
     assert ([told.state for told in node.ends()], affinity(node.root, 41)) == ([ChangeState.CONFIRMED] * 2, "0-7")
 
 
+def test_a_setting_whose_last_change_failed_is_restored_at_once_when_its_policy_ends(node: Node) -> None:
+    enforced(node, replace(SPREAD, damping=replace(SPREAD.damping, dwell_s=0.0, min_revert_s=0.0)))
+    path = node.root / "proc/irq/41/smp_affinity_list"
+    path.chmod(0o444)
+    node.wants = {41: "3"}
+    node.steps(2 * ROUND_PERIOD_S)
+    assert node.ends()[-1].state is ChangeState.FAILED
+    path.chmod(0o644)
+    node.policies.set_policies([])
+    node.steps(ROUND_PERIOD_S)
+    assert (affinity(node.root, 41), node.held()) == ("0-7", {})
+
+
 def test_a_drifted_setting_is_not_restored_when_the_policy_ends(node: Node) -> None:
     enforced(node)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")

@@ -98,7 +98,7 @@ class PolicyRunner:
         if self.stops.waiting:
             return {}
         blocked = self._tracked.blocked_settings(time.monotonic())
-        enforced = {policy.policy_id for policy in self.in_force if policy.mode is Mode.ENFORCE}
+        enforced = _enforced(self.in_force)
         return {
             key: holding.value
             for key, holding in self._state.memory.holdings.items()
@@ -136,6 +136,7 @@ class PolicyRunner:
         self._tracked.state = replace(
             state, policies=policies, former=former, leave_pages=leave, stops=stopped, restored=restored
         )
+        self._tracked.permit_restoring(_enforced(state.policies) - _enforced(policies))
         in_force = {policy.policy_id for policy in policies}
         self._reported = {policy_id: sent for policy_id, sent in self._reported.items() if policy_id in in_force}
         self._save()
@@ -394,6 +395,10 @@ class PolicyRunner:
         state = self._without_leases()
         memory = replace(state.memory, memories={}, recent_values={}, refused={}, recommended={})
         return replace(state, memory=memory, changes=dict(state.changes), refusals=dict(state.refusals))
+
+
+def _enforced(policies: Iterable[PolicyInForce]) -> set[str]:
+    return {policy.policy_id for policy in policies if policy.mode is Mode.ENFORCE}
 
 
 def _moves_memory(key: str) -> bool:

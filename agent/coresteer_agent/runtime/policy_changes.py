@@ -1,5 +1,6 @@
 """Records the outcomes of changes made for policies: settings held, and settings not written for a while."""
 
+from collections.abc import Set
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -125,6 +126,12 @@ class PolicyChanges:
         pause_s = min(FIRST_PAUSE_S * 2 ** min(times - 1, 10), LONGEST_PAUSE_S)
         sentence = f"{why} It is not tried again for {pause_s:g} s."
         self.state.refusals[key] = Refusal(sentence, now_s + pause_s, times)
+
+    def permit_restoring(self, policy_ids: Set[str]) -> None:
+        """Let the settings of policies that are no longer enforced be written at once, whatever was refused before."""
+        for key, holding in self.state.memory.holdings.items():
+            if holding.policy_id in policy_ids:
+                self.state.refusals.pop(key, None)
 
     def _record_rollback(self, own: PolicyChange, change: Change, now_s: float) -> None:
         stuck = {action.key for action in change.undo.actions}
