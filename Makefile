@@ -33,7 +33,7 @@ test-python: .venv/.installed  ## in two halves at once: the backend's wait for 
 	@$(MAKE) --silent --jobs 2 --output-sync=target test-backend test-agent
 
 test-backend:
-	$(BIN)/pytest --durations=5 tests/backend
+	$(BIN)/pytest --durations=5 --numprocesses 2 --dist loadfile tests/backend
 
 test-agent:
 	$(BIN)/pytest --durations=5 --ignore tests/lab --ignore tests/backend
