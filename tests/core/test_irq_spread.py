@@ -103,6 +103,12 @@ def test_the_most_expensive_interrupt_of_an_overloaded_cpu_moves_to_the_least_bu
             id="either load would only go along",
         ),
         pytest.param(
+            [(0, 5), (0, 4)],
+            {0: 80},
+            "They arrive on CPU 0, 89 % busy, of which only 9 percentage points are interrupts.",
+            id="busy with other work",
+        ),
+        pytest.param(
             [(0, 0.5)],
             {0: 90},
             "It uses 0.5 percentage points of CPU 0, 90 % busy: too little to move it.",

@@ -27,6 +27,10 @@ _NO_OTHER = ReasonText(
     "{0:cpus} is {1:.0f} % busy, but the load of no other CPU of {3} is known.",
     "They arrive on {0:cpus}, {1:.0f} % busy, but the load of no other CPU of {3} is known.",
 )
+_OTHER_WORK = ReasonText(
+    "{0:cpus} is {1:.0f} % busy, but only {3} percentage points of that are its interrupts.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, of which only {3} percentage points are interrupts.",
+)
 _NO_GAP = ReasonText(
     "{0:cpus} is {1:.0f} % busy{6}: {3:cpus}, {7}, is {4:.0f} % busy, not {8} percentage points less.",
     "They arrive on {0:cpus}, {1:.0f} % busy,{6}: {7} is {4:.0f} % busy, not {8} percentage points less.",
@@ -131,7 +135,10 @@ class SpreadRound:
         """Move interrupts away from CPUs at or above the load threshold, busiest CPU and costliest interrupt first."""
         hot = [cpu for cpu in self._on if self._load.get(cpu, 0.0) >= self._act_percent]
         for cpu in sorted(hot, key=lambda cpu: (-self._load[cpu], cpu)):
-            for each in self._movable(list(self._on[cpu])):
+            movable = list(self._movable(self._on[cpu]))
+            if self._is_small(movable):
+                continue
+            for each in movable:
                 load = self._load[cpu]
                 if load < self._act_percent:
                     break
@@ -191,8 +198,10 @@ class SpreadRound:
         target = self._next[key]
         if target is None:
             return Reason(_NO_OTHER, ((each.cpu,), load, cost), (self._cpus(each.allowed),))
+        if self._is_small(movable := list(self._movable(self._on[each.cpu]))):
+            together = sum(one.cost + one.followers for one in movable)
+            return Reason(_OTHER_WORK, ((each.cpu,), load, cost), (f"{together:.0f}",))
         there = self._load[target]
-        only = len(each.allowed - {each.cpu}) == 1
         text = _NO_GAP if there > load - self._gap_points else _TOO_LARGE
         only = len(each.allowed - {each.cpu}) == 1
         common = (
@@ -237,6 +246,10 @@ class SpreadRound:
     def _movable(self, some: list[ActiveIrq]) -> Iterable[ActiveIrq]:
         moving = self.moving
         return (each for each in some if each.blocked is None and each.irq.irq not in moving)
+
+    def _is_small(self, some: list[ActiveIrq]) -> bool:
+        """Return whether these interrupts use so little of their CPU that it stays as busy without them."""
+        return sum(each.cost + each.followers for each in some) < self._gap_points / 2
 
     def _relief(self, each: ActiveIrq) -> list[int]:
         load, gap = self._load[each.cpu], self._gap_points
