@@ -39,6 +39,10 @@ class CitusDatabase:
         async with await psycopg.AsyncConnection.connect(self.owner_url, autocommit=True) as connection:
             host = conninfo_to_dict(self.owner_url)["host"]
             await connection.execute("SELECT citus_set_coordinator_host(%s, 5432)", (host,))
+            database = sql.Identifier(connection.info.dbname)
+            await connection.execute(
+                sql.SQL("ALTER DATABASE {} SET citus.max_adaptive_executor_pool_size = 1").format(database)
+            )
             for url in self.worker_urls:
                 await connection.execute("SELECT citus_add_node(%s, 5432)", (conninfo_to_dict(url)["host"],))
 
