@@ -85,5 +85,5 @@ REGIMES = {
     "irq-spread + network-process": Regime(policies(SPREAD, PROCESS), 25),
     "RFS alone": Regime(rfs_alone, 6),
     "flow-steering": Regime(policies(STEERING), 30),
-    "irq-spread + network-process + flow-steering": Regime(policies(SPREAD, PROCESS, STEERING), 45),
+    "irq-spread + network-process + flow-steering": Regime(policies(SPREAD, PROCESS, STEERING), 150),
 }
