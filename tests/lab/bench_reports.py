@@ -101,8 +101,8 @@ def peer_in(guest: Guest, host: Backend) -> Iterator[int]:
     """Run an agent in the namespace that generates the guest's traffic; yield its node's id."""
     near = guest.machine.nics[0].addresses[0].partition("/")[0]
     relay = guest.start("python", "-c", RELAY, near, str(RELAY_PORT), *map(str, BACKEND), output="relay.log")
-    (guest.share / "peer-token").write_text(host.token())
     name = f"{guest.machine.name}-peer"
+    (guest.share / "peer-token").write_text(host.token(name))
     agent = guest.start(
         *("ip", "netns", "exec", PEER, "coresteer-agent", "run", "--backend", f"http://{near}:{RELAY_PORT}"),
         *("--insecure", "--name", name, "--state-dir", "/run/peer", "--token-file", str(SHARE / "peer-token")),

@@ -44,9 +44,9 @@ class Backend:
             urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()),
         )
 
-    def token(self) -> str:
-        """Return a one-time enrolment token. Raises BackendError."""
-        command = [sys.executable, "-m", "coresteer", "enrolment-token"]
+    def token(self, name: str) -> str:
+        """Return a one-time enrolment token for a node, also one that was installed anew. Raises BackendError."""
+        command = [sys.executable, "-m", "coresteer", "enrolment-token", "--name", name, "--rejoin-for", "5m"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=self.env)
         if done.returncode:
             raise BackendError(done.stderr.strip())
@@ -126,7 +126,7 @@ def agent_in(guest: Guest, backend: Backend, program: tuple[str, ...] = AGENT) -
 
 def start_agent(guest: Guest, backend: Backend, program: tuple[str, ...] = AGENT) -> int:
     """In the guest, with the machine's name. What it says goes to guest.share / "agent.log"."""
-    (guest.share / "token").write_text(backend.token())
+    (guest.share / "token").write_text(backend.token(guest.machine.name))
     host, port = BACKEND
     return guest.start(
         *(*program, "run", "--backend", f"http://{host}:{port}", "--insecure"),
