@@ -242,6 +242,18 @@ async def test_samples_that_two_backends_store_at_once_are_stored_once(distribut
     assert await stored_seqs(database.url, agent.node_id) == [sample.seq for sample in samples]
 
 
+async def test_chunks_with_the_same_key_are_both_stored(distributed: Distributed) -> None:
+    database = distributed.backend.database
+    agent = await enrolled(database, "", "same-millisecond")
+    config = Config.model_validate({})
+    ingest = Ingest(database, Connections(), config, lambda _: None, Quotas(database, quotas_of(config)))
+    for stream in ("s1", "s2"):  # restarted: the same time and number again
+        buffer = ingest.open_buffer(agent.node_id, stream, StreamPosition(None, 0))
+        ingest.add(buffer, _samples(9, 0)[0], 100)
+    await ingest.stop()
+    assert await stored_seqs(database.url, agent.node_id) == [1, 1]
+
+
 async def test_a_deposed_leaders_hour_is_not_stored(distributed: Distributed) -> None:
     database = distributed.backend.database
     broken: list[int] = []

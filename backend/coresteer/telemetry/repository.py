@@ -1,12 +1,14 @@
 """SQL of samples and roll-ups, through psycopg because of thousands of rows a second."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 from uuid import UUID
 
-from psycopg import AsyncConnection, sql
+import psycopg
+from psycopg import AsyncConnection, AsyncCopy, sql
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
@@ -57,6 +59,11 @@ _ROLLUP_LIST = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
 _COPY_CHUNKS = sql.SQL("COPY telemetry_chunk ({}) FROM STDIN (FORMAT BINARY)").format(
     sql.SQL(", ").join(map(sql.Identifier, _CHUNK_NAMES))
 )
+
+_VIOLATIONS: dict[str, type[psycopg.IntegrityError]] = {
+    "duplicate key value": psycopg.errors.UniqueViolation,
+    "no partition of relation": psycopg.errors.CheckViolation,
+}
 
 
 def from_unix_ms(milliseconds: float, microseconds: int = 0) -> datetime:
@@ -138,10 +145,24 @@ async def set_positions(
     )
 
 
+@asynccontextmanager
+async def _copying(connection: Connection, statement: sql.Composed, types: Sequence[str]) -> AsyncIterator[AsyncCopy]:
+    """Copy rows; what a row violates is raised as such, also where Citus passes on a worker's message as XX000."""
+    try:
+        async with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(types)
+            yield copy
+    except psycopg.errors.InternalError_ as error:
+        message = error.diag.message_primary or ""
+        for beginning, violation in _VIOLATIONS.items():
+            if message.startswith(beginning):
+                raise violation(message) from error
+        raise
+
+
 async def copy_chunks(connection: Connection, encoded: Sequence[EncodedChunk]) -> None:
     """Append chunks to telemetry_chunk."""
-    async with connection.cursor() as cursor, cursor.copy(_COPY_CHUNKS) as copy:
-        copy.set_types(_CHUNK_TYPES)
+    async with _copying(connection, _COPY_CHUNKS, _CHUNK_TYPES) as copy:
         for item in encoded:
             c = item.chunk
             t0 = from_unix_ms(c.start_ms, item.microsecond)
@@ -192,8 +213,7 @@ def _copy_rollups(table: LiteralString) -> sql.Composed:
 
 async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Rollup]]) -> None:
     """Append (node id, roll-up) pairs to telemetry_minute."""
-    async with connection.cursor() as cursor, cursor.copy(_copy_rollups("telemetry_minute")) as copy:
-        copy.set_types(_ROLLUP_TYPES)
+    async with _copying(connection, _copy_rollups("telemetry_minute"), _ROLLUP_TYPES) as copy:
         for node_id, rollup in rollups:
             await copy.write_row(_rollup_row(node_id, rollup))
 
@@ -206,8 +226,7 @@ async def replace_hours(connection: Connection, start: datetime, rollups: Sequen
         "DELETE FROM telemetry_hour WHERE t0 >= %s AND t0 < %s AND node_id = ANY(%s)",
         (start, start + timedelta(hours=1), [node_id for node_id, _ in rollups]),
     )
-    async with connection.cursor() as cursor, cursor.copy(_copy_rollups("telemetry_hour")) as copy:
-        copy.set_types(_ROLLUP_TYPES)
+    async with _copying(connection, _copy_rollups("telemetry_hour"), _ROLLUP_TYPES) as copy:
         for node_id, rollup in rollups:
             await copy.write_row(_rollup_row(node_id, rollup))
 
