@@ -40,6 +40,7 @@ from coresteer_agent.transport.link import (
 )
 from coresteer_agent.transport.link_error import why_closed
 from coresteer_agent.transport.link_events import LinkEvent
+from coresteer_agent.transport.samples import OutgoingSamples
 from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
 from coresteer_agent.transport.websocket import ConnectionTiming
 from coresteer_agent.transport.websocket_protocol import Close
@@ -84,6 +85,7 @@ from coresteer_core.protocol import (
     Watch,
     Welcome,
     decode_to_agent,
+    decode_to_backend,
     encode,
     reason_with_delay,
 )
@@ -254,7 +256,22 @@ def test_a_backend_that_knows_blocks_gets_each_sample_once_and_a_summary_with_ea
             summarized.add(message.summary.seq)
     assert [rates for block in blocks for rates in block] == sent
     assert summarized <= {1, *(block[-1].seq for block in blocks)}, "of the first sample, and with each block"
+    assert summarized - {1}
     assert [len(block) for block in blocks[1:-1]] == [10] * (len(blocks) - 2)
+
+
+def test_a_block_that_is_full_before_its_time_brings_a_summary_too() -> None:
+    outgoing = OutgoingSamples(1000, 1 << 30)
+    outgoing.begin(0, columns=True)
+    cells = [(irq, 0, 1) for irq in range(20_000)]
+    seqs: list[int] = []
+    for seq in range(1, 41):
+        outgoing.add(make_rates(seq=seq, time_ms=100 * seq, duration_s=0.1, cells=cells), None)
+        while frame := outgoing.next_frame():
+            message = decode_to_backend(frame)
+            if isinstance(message, SummaryMessage):
+                seqs.append(message.summary.seq)
+    assert len(seqs) >= 5, "in 4 s"
 
 
 def test_who_watches_gets_what_is_collected_the_newest_sample_and_then_every_one(backend: Backend, node: Node) -> None:

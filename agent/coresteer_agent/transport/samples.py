@@ -117,13 +117,14 @@ class OutgoingSamples:
 
     def add(self, rates: Rates, physical: frozenset[str] | None) -> bool:
         """Add a sample; return whether an unsent older one was dropped for it. physical: as in summarize()."""
-        lost = False if self._collector.accepts(rates) else self.seal()
+        is_full = not self._collector.accepts(rates)
+        lost = self.seal() if is_full else False
         self._newest = rates, physical
         is_complete = self._collector.add(rates)
         if is_complete or not self._columns:
             lost = self.seal() or lost
         if self._is_connected and self._columns:
-            if is_complete or self._is_summary_due or self._detail is not Detail.BLOCKS:
+            if is_complete or is_full or self._is_summary_due or self._detail is not Detail.BLOCKS:
                 self._is_summary_due = False
                 self._summary = encode(SummaryMessage(summarize(rates, physical)))
             self._live = encode(RatesMessage(rates)) if self._detail is Detail.SAMPLES else None
