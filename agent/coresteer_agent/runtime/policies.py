@@ -98,7 +98,7 @@ class PolicyRunner:
         if self.stops.waiting:
             return {}
         blocked = self._tracked.blocked_settings(time.monotonic())
-        enforced = _enforced(self.in_force)
+        enforced = {policy.policy_id for policy in self.in_force if policy.mode is Mode.ENFORCE}
         return {
             key: holding.value
             for key, holding in self._state.memory.holdings.items()
@@ -136,7 +136,6 @@ class PolicyRunner:
         self._tracked.state = replace(
             state, policies=policies, former=former, leave_pages=leave, stops=stopped, restored=restored
         )
-        self._tracked.permit_restoring(_enforced(state.policies) - _enforced(policies))
         in_force = {policy.policy_id for policy in policies}
         self._reported = {policy_id: sent for policy_id, sent in self._reported.items() if policy_id in in_force}
         self._save()
@@ -225,7 +224,7 @@ class PolicyRunner:
         """Restore the settings of policies that are no longer enforced."""
         wanted, memory = restore_actions(view, self._state.policies, self._state.memory)
         self._tracked.set_memory(memory)
-        blocked = self._tracked.blocked_settings(view.time_s)
+        blocked = self._tracked.unrestorable_settings(view.time_s)
         by_policy: dict[str, list[Action]] = {}
         for policy_id, action in sorted(wanted, key=lambda each: _moves_memory(each[1].key)):  # which may take long
             policy = self._policy(policy_id)
@@ -296,7 +295,7 @@ class PolicyRunner:
                 self._tracked.set_memory(forget_holding(self._state.memory, action.key))
             else:
                 why = result.sentence if result is not None else change.sentence
-                self._tracked.block_setting(action.key, why, now_s)
+                self._tracked.block_setting(action.key, why, now_s, restoring=True)
 
     def _evaluate(self, view: View) -> list[Evaluation]:
         policies = self.stops.allowed(self._state.policies)
@@ -395,10 +394,6 @@ class PolicyRunner:
         state = self._without_leases()
         memory = replace(state.memory, memories={}, recent_values={}, refused={}, recommended={})
         return replace(state, memory=memory, changes=dict(state.changes), refusals=dict(state.refusals))
-
-
-def _enforced(policies: Iterable[PolicyInForce]) -> set[str]:
-    return {policy.policy_id for policy in policies if policy.mode is Mode.ENFORCE}
 
 
 def _moves_memory(key: str) -> bool:

@@ -1,6 +1,5 @@
 """Records the outcomes of changes made for policies: settings held, and settings not written for a while."""
 
-from collections.abc import Set
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -110,6 +109,14 @@ class PolicyChanges:
         why = "The last change of this setting is not confirmed yet."
         return blocked | dict.fromkeys(self.unconfirmed_settings(), why)
 
+    def unrestorable_settings(self, now_s: float) -> set[str]:
+        """Return the settings that must not be restored now: unconfirmed ones, and those that could not be restored.
+
+        That policies must not write them, because they failed to or had to roll back, is no reason.
+        """
+        failed = {key for key, refusal in self.state.refusals.items() if refusal.restoring and now_s < refusal.until_s}
+        return failed | self.unconfirmed_settings()
+
     def unconfirmed_settings(self) -> set[str]:
         """Return the settings that unconfirmed changes of policies have written."""
         found = set[str]()
@@ -119,19 +126,16 @@ class PolicyChanges:
                 found.update(action.key for action in own.actions)
         return found
 
-    def block_setting(self, key: str, why: str, now_s: float) -> None:
-        """Do not let policies write a setting for a while, doubled with each consecutive refusal."""
+    def block_setting(self, key: str, why: str, now_s: float, *, restoring: bool = False) -> None:
+        """Do not let policies write a setting for a while, doubled with each consecutive refusal.
+
+        restoring: it could not be restored, so do not try that either.
+        """
         before = self.state.refusals.get(key)
-        times = 1 if before is None else before.times + 1
+        times = 1 if before is None or before.restoring is not restoring else before.times + 1
         pause_s = min(FIRST_PAUSE_S * 2 ** min(times - 1, 10), LONGEST_PAUSE_S)
         sentence = f"{why} It is not tried again for {pause_s:g} s."
-        self.state.refusals[key] = Refusal(sentence, now_s + pause_s, times)
-
-    def permit_restoring(self, policy_ids: Set[str]) -> None:
-        """Let the settings of policies that are no longer enforced be written at once, whatever was refused before."""
-        for key, holding in self.state.memory.holdings.items():
-            if holding.policy_id in policy_ids:
-                self.state.refusals.pop(key, None)
+        self.state.refusals[key] = Refusal(sentence, now_s + pause_s, times, restoring)
 
     def _record_rollback(self, own: PolicyChange, change: Change, now_s: float) -> None:
         stuck = {action.key for action in change.undo.actions}

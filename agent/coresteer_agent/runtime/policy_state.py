@@ -21,11 +21,15 @@ class PolicyChange(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A setting that policies must not write until until_s (monotonic). times: consecutive refusals."""
+    """A setting that policies must not write until until_s (monotonic). times: consecutive refusals.
+
+    restoring: it could not be restored either.
+    """
 
     sentence: str
     until_s: float
     times: int
+    restoring: bool = False
 
 
 class PolicyState(Struct, frozen=True):
