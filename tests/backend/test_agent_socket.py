@@ -15,7 +15,7 @@ from tests.support.polling import PATIENCE_S
 from websockets.exceptions import ConnectionClosed
 
 from coresteer.telemetry.repository import to_unix_ms
-from coresteer_core.changes.plan import Action
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.nic import (
     MAX_MESSAGE,
@@ -35,14 +35,17 @@ from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Ack,
+    Apply,
     Clock,
     Confirm,
     DecisionMessage,
+    Extend,
     FlowsMessage,
     LearnedMessage,
     Ping,
     RatesMessage,
     Rejected,
+    ToAgent,
     ToBackend,
     decode_to_agent,
     encode,
@@ -250,6 +253,19 @@ async def test_a_revoked_key_ends_its_connection_and_opens_no_other(quick: Backe
         assert (await agent.closed())[0] == 4401
         await agent.connect()
         assert (await agent.closed())[0] == 4401
+
+
+async def test_a_change_that_comes_after_a_question_about_it_is_not_applied(
+    quick: Backend, bystander: FakeAgent
+) -> None:
+    connection = quick.app.state.connections.get(bystander.node_id)
+    late, other = (Apply(name, Plan([]), 60.0, []) for name in ("late", "other"))
+    for message in (Extend("late", 0.0), late, other):
+        connection.post(message)
+    heard: list[ToAgent] = []
+    while other not in heard:
+        heard.append(decode_to_agent(await bystander.receive()))
+    assert Extend("late", 0.0) in heard and late not in heard
 
 
 async def test_a_second_connection_of_a_node_replaces_the_first(quick: Backend) -> None:

@@ -59,7 +59,7 @@ def unknown_state(
         since = created_at + timedelta(seconds=REPORT_TIMEOUT_S)
         sentence = (
             f"The agent has not answered for {REPORT_TIMEOUT_S} s: it is not known whether the change was applied. "
-            "While it is connected, it is asked every 5 s; an applied change is rolled back unless it is confirmed."
+            "While it is connected, it is asked again; an applied change is rolled back unless it is confirmed."
         )
     elif state is ChangeState.UNCONFIRMED and deadline_at is not None:
         since = deadline_at + timedelta(seconds=REPORT_TIMEOUT_S)

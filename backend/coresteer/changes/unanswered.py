@@ -13,18 +13,20 @@ from coresteer_core.protocol import Extend
 log = logging.getLogger("coresteer.changes")
 
 _TICK_S = 5.0
+_REPEAT = 6
+"""A change that is applied for long, such as a move of pages, is asked about each half a minute."""
 
 
 class UnansweredChanges:
-    """Asks this backend's own agents every 5 s about their changes that two checks in a row have found applying.
+    """Asks this backend's own agents about their changes that two checks, 5 s apart, have found applying.
 
-    Two checks, so that a backend that was frozen first delivers the changes that others sent to its agents meanwhile:
-    an agent that is asked about a change before it receives it reports it as failed.
+    An agent that is asked about a change before it has received it reports it as failed, and does not get it any more.
     """
 
     def __init__(self, database: Database, connections: Connections) -> None:
         self._database, self._connections = database, connections
-        self._applying: set[UUID] = set()
+        self._applying: dict[UUID, int] = {}
+        """How many checks in a row have found a change applying."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -41,6 +43,7 @@ class UnansweredChanges:
         async with self._database.session() as session:
             applying = await repository.applying_changes(session)
         for change_id, node_id in applying.items():
-            if change_id in self._applying and (agent := self._connections.get(node_id)) is not None:
+            is_due = self._applying.get(change_id, 0) % _REPEAT == 1
+            if is_due and (agent := self._connections.get(node_id)) is not None:
                 agent.post(Extend(str(change_id), 0.0))
-        self._applying = set(applying)
+        self._applying = {change_id: self._applying.get(change_id, 0) + 1 for change_id in applying}

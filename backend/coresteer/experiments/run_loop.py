@@ -139,6 +139,7 @@ class RunLoop:
                     errors += 1
                 await asyncio.sleep(_RETRY_S)
             except Exception as error:
+                lost_since = None
                 if not is_database_unavailable(error):
                     errors += 1
                     log.exception("Experiment %d: a step failed; retrying.", self._definition.experiment_id)

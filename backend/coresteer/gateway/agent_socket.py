@@ -38,11 +38,13 @@ from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Ack,
+    Apply,
     ClassesMessage,
     Clock,
     CloseCode,
     ColumnsMessage,
     ExperimentMessage,
+    Extend,
     FlowsMessage,
     Hello,
     InventoryMessage,
@@ -111,6 +113,8 @@ class _AgentConnection:
         """Of the node, empty until its key is known."""
         self._key = PresentedKey(services.agents, services.trust, self._refuse)
         self._offered: bytes | None = None
+        self._asked_about: set[str] = set()
+        """Changes that the agent was asked about: what it does not know then counts as never applied."""
         self._note_key_use_at = math.inf
 
     @property
@@ -134,9 +138,16 @@ class _AgentConnection:
         return self._closing is not None
 
     def post(self, message: ToAgent) -> None:
-        """Queue a message; a newer acknowledgement replaces an older one."""
+        """Queue a message; a newer acknowledgement replaces an older one.
+
+        A change that comes after a question about it, because its sender or NATS was frozen, is dropped: it has failed.
+        """
+        if isinstance(message, Extend):
+            self._asked_about.add(message.change_id)
         if isinstance(message, Ack):
             self._ack = message
+        elif isinstance(message, Apply) and message.change_id in self._asked_about:
+            log.warning("%s: the change %s came too late, and is not applied.", self._name, message.change_id)
         elif len(self._queue) < _MAX_QUEUED:
             self._queue.append(message)
         else:
@@ -325,8 +336,6 @@ class _AgentConnection:
     async def _handle(
         self, node_id: int, state: NodeState, buffer: SampleBuffer, message: ToBackend, frame: bytes
     ) -> None:
-        if self._correction_ms:
-            frame = encode(message)
         match message:
             case ColumnsMessage():
                 await self._ingest_block(state, buffer, message)
@@ -345,11 +354,11 @@ class _AgentConnection:
                 await store_report(self._services, node_id, message, frame)
             case _:
                 await store_report(self._services, node_id, message, frame)
-        show(self._services, node_id, state, message, frame)
+        show(self._services, node_id, state, message, len(frame))
         if isinstance(message, FlowsMessage):
             self._services.snapshots.add_flows(node_id, message.time_ms, state.packed_flows)
         if isinstance(message, FORWARDED) and self._services.forwarding.is_followed(node_id):
-            self._services.forwarding.forward(node_id, self.epoch, frame)
+            self._services.forwarding.forward(node_id, self.epoch, encode(message) if self._correction_ms else frame)
 
     def _handle_reply(self, state: NodeState, reply: Clock | KeyStored) -> None:
         if isinstance(reply, Clock):

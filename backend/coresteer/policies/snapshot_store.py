@@ -78,7 +78,7 @@ class SnapshotStore:
     def add_flows(self, node_id: int, time_ms: int, data: bytes) -> None:
         """Queue flows of a node; those above its quota or between two evaluations of policies are dropped.
 
-        data: the validated FlowsMessage as received, compressed.
+        data: the validated FlowsMessage, encoded and compressed.
         """
         if abs(time_ms - self._last_ms.get(node_id, 0)) < _MIN_INTERVAL_MS:
             return
@@ -150,7 +150,7 @@ async def _insert(
     connection: Connection, flows: Sequence[tuple[int, int, bytes]], snapshots: Sequence[_Snapshot]
 ) -> None:
     async with connection.cursor() as cursor:
-        # both skip nodes that were deleted meanwhile
+        # both skip nodes that were deleted meanwhile; %b, because bytes take twice as many as text
         await cursor.execute(
             """
             INSERT INTO telemetry_flows (node_id, t0, data)

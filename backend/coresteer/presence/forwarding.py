@@ -82,7 +82,7 @@ class Forwarding:
     """Both ends: what others need of the agents here, and what this replica needs of agents elsewhere.
 
     show: handles a message of a node of another replica, decoded but not validated, as one of an agent here, but
-    without storing it; its last argument is the message as it was encoded. Raises ValueError for an invalid one.
+    without storing it; its last argument is the message's size in bytes. Raises ValueError for an invalid one.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Forwarding:
     ) -> None:
         self._broker, self._membership, self._locations = broker, membership, locations
         self._connections, self._registry, self._interest = connections, registry, interest
-        self.show: Callable[[int, NodeState, ToBackend, bytes], None] = lambda *_: None
+        self.show: Callable[[int, NodeState, ToBackend, int], None] = lambda *_: None
         self._leases: dict[int, tuple[Need, float]] = {}
         self._followers: dict[int, list[int]] = {}
         self._followed_until: dict[int, float] = {}
@@ -301,7 +301,7 @@ class Forwarding:
         if state.connected or node_id not in self._following or state.epoch != forwarded.epoch:
             return
         try:
-            self.show(node_id, state, decode_to_backend(forwarded.frame), forwarded.frame)
+            self.show(node_id, state, decode_to_backend(forwarded.frame), len(forwarded.frame))
         except (ProtocolError, ValueError) as error:
             log.warning("A message of node %d from backend %d was refused: %s", node_id, sender, error)
 

@@ -19,7 +19,7 @@ _TICK_S = 1.0
 _FRESH_WITHIN_S = 1.5
 """An agent answers a Watch at once, so longer only if it or the network is slow."""
 _PARTS, _PART_S = 10, 0.1
-"""Of the fleet, to tell one after the other: within a second, which is also the time its summaries then take."""
+"""The fleet is told in 10 parts over a second, so that its first summaries do not arrive together."""
 
 
 class Interest:
@@ -29,7 +29,7 @@ class Interest:
         self._connections = connections
         self._registry = registry
         self.on_need: Callable[[], None] = lambda: None
-        """Called when interest in the samples of a node begins that is not connected to this backend."""
+        """Called when interest begins in the samples of a node that is not connected to this backend."""
         self._until: dict[Detail, dict[int, float]] = {Detail.SUMMARIES: {}, Detail.SAMPLES: {}}
         self._fleet_until = self._fleet_until_elsewhere = 0.0
         self._includes_fleet = False

@@ -11,7 +11,7 @@ import msgspec
 
 from coresteer.presence.locations import Locations
 from coresteer.presence.schemas import Figures, Health
-from coresteer.telemetry.byte_columns import decompress
+from coresteer.telemetry.byte_columns import compress, decompress
 from coresteer.telemetry.repository import from_unix_ms
 from coresteer.telemetry.sample_buffer import SampleBlock
 from coresteer_core.metrics import FLEET_METRICS
@@ -20,7 +20,7 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.summary import Summary, summarize
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.policies.base import ROUND_PERIOD_S
-from coresteer_core.protocol import BLOCK_S, COLUMNS, ClassesMessage, Detail, FlowsMessage, Hello
+from coresteer_core.protocol import BLOCK_S, COLUMNS, ClassesMessage, Detail, FlowsMessage, Hello, encode
 
 _STALE_INTERVALS = 3
 _MIN_STALE_AFTER_S = 3.0
@@ -148,11 +148,12 @@ class NodeState:
 
     @property
     def flows(self) -> FlowsMessage | None:
-        """Return the latest report of the node's network tasks, decoded, which takes 50 µs.
-
-        It is kept as received but compressed, in a twentieth of the memory.
-        """
+        """Return the latest report of the node's network tasks; it is kept encoded and compressed, to save memory."""
         return _flows.decode(decompress(self.packed_flows)) if self.packed_flows else None
+
+    @flows.setter
+    def flows(self, message: FlowsMessage) -> None:
+        self.packed_flows = compress(encode(message))  # not as received, which may have unknown fields of any size
 
     @property
     def net_tasks(self) -> list[NetTask]:

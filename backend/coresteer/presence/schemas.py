@@ -12,7 +12,7 @@ from coresteer_core.metrics import FLEET_METRICS
 class Health(StrEnum):
     """Health of a node.
 
-    live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never connected.
+    live: no sample or summary is overdue; stale: connected, one is overdue; away: disconnected; new: never connected.
     """
 
     LIVE = "live"
