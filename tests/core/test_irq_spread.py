@@ -105,7 +105,7 @@ def test_the_most_expensive_interrupt_of_an_overloaded_cpu_moves_to_the_least_bu
         pytest.param(
             [(0, 5), (0, 4)],
             {0: 80},
-            "They arrive on CPU 0, 89 % busy, of which only 9 percentage points are interrupts.",
+            "They arrive on CPU 0, 89 % busy, of which interrupts that may move are only 9 percentage points.",
             id="busy with other work",
         ),
         pytest.param(

@@ -42,7 +42,7 @@ _POLL_S = 0.02
 _SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0777",  # who may enter the socket's folder decides
-    "max_connections": "200",  # of 7 backends
+    "max_connections": "200",  # enough for 7 backends of up to 27
     "shared_buffers": "128MB",
     "max_wal_size": "512MB",
     # no replicas; less WAL is less disk traffic on a node that is being measured

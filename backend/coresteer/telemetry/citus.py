@@ -13,6 +13,9 @@ _SHARDS = """
     SELECT count(*), count(DISTINCT groupid) FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)
     WHERE logicalrelid = %s::regclass
 """
+_LANGUAGES = "SELECT nodename, result FROM run_command_on_workers('SHOW lc_messages')"
+_ENGLISH = ("C", "POSIX", "en")
+"""How locales begin whose messages are in English: repository.py knows some of a worker's by their text."""
 
 
 class CitusError(Exception):
@@ -54,6 +57,12 @@ async def _require_workers(connection: Connection) -> None:
             f"The Citus coordinator at {connection.info.host} has no workers. Add each with SELECT "
             "citus_add_node('HOST', PORT) in this database; see docs/SCALE.md."
         )
+    for host, language in await (await connection.execute(_LANGUAGES)).fetchall():
+        if not language.startswith(_ENGLISH):
+            raise CitusError(
+                f"The Citus worker {host} answers in the language {language}, in which the backend does not recognize "
+                "that a row exists already. Run ALTER DATABASE … SET lc_messages TO 'C' for this database on it."
+            )
 
 
 async def _is_distributed(connection: Connection, table: str) -> bool:

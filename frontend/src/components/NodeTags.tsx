@@ -5,8 +5,8 @@ import { nodeSummaryQuery } from "../api/queries";
 const TONES = { live: "ok", stale: "warn", away: "bad", new: "" } as const;
 
 const HEALTH_MEANING = {
-  live: "live: a sample in the last three intervals",
-  stale: "stale: connected, no recent sample",
+  live: "live: samples arrive in time",
+  stale: "stale: connected, but its next sample is overdue",
   away: "away: not connected",
   new: "new: never seen",
 } as const;

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
+import { version } from "../../package.json";
 import { ApiProblem } from "../api/client";
 import { healthQuery, queryClient } from "../api/queries";
 import { clock } from "../lib/time";
@@ -23,12 +24,11 @@ export function useOutage(): Outage | null {
   return outage.current;
 }
 
-/** The backend's version if it is another one than when the page was loaded; else null. */
-function useUpgrade(): string | null {
-  const version = useQuery(healthQuery).data?.version;
-  const loaded = useRef(version);
-  loaded.current ??= version;
-  return version === loaded.current ? null : (version ?? null);
+/** What the backend says of itself that a person should know. */
+function useNotice(): { reasons: string; isOtherVersion: boolean; version: string | undefined } {
+  const health = useQuery(healthQuery).data;
+  const reasons = (health?.reasons ?? []).map((reason) => reason.detail).join(" ");
+  return { reasons, isOtherVersion: health !== undefined && health.version !== version, version: health?.version };
 }
 
 /**
@@ -37,8 +37,7 @@ function useUpgrade(): string | null {
  */
 export function BackendBar() {
   const outage = useOutage();
-  const reasons = useQuery(healthQuery).data?.reasons ?? [];
-  const upgraded = useUpgrade();
+  const notice = useNotice();
   const kind = outage?.kind;
   useEffect(() => {
     if (kind === undefined) return;
@@ -49,21 +48,19 @@ export function BackendBar() {
     };
   }, [kind]);
   if (outage === null) {
-    if (upgraded !== null)
-      return (
-        <div className={styles.bar} role="status">
-          <span className="dot warn" />
-          The backend is version {upgraded} now; this page is of another one.
-          <button type="button" onClick={() => location.reload()}>
-            Reload
-          </button>
-        </div>
-      );
-    if (reasons.length === 0) return null;
+    if (notice.reasons === "" && !notice.isOtherVersion) return null;
     return (
       <div className={styles.bar} role="status">
         <span className="dot warn" />
-        {reasons.map((reason) => reason.detail).join(" ")}
+        {notice.reasons}
+        {notice.isOtherVersion && (
+          <>
+            {` The backend is version ${notice.version}, this page version ${version}.`}
+            <button type="button" onClick={() => location.reload()}>
+              Reload
+            </button>
+          </>
+        )}
       </div>
     );
   }

@@ -9,7 +9,7 @@ import { type Load, lastShares, loadOf, NO_LOAD, RECENT_MS, withHistory } from "
 /** Columns of a heatmap and points of a chart, requested and stored. */
 export const HEAT_COLUMNS = 900;
 export const CHART_POINTS = 300;
-/** Data older than three intervals, at least 3 s, is stale, as in the backend's presence.registry. */
+/** Data older than three intervals, at least 3 s, is stale: of a node that is looked at, every sample arrives. */
 const LEAST_STALE_MS = 3000;
 const STALE_INTERVALS = 3;
 const NO_SHARES = new Uint8Array();

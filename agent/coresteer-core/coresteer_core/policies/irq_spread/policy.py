@@ -7,8 +7,8 @@ count as part of the move, so that this policy and network-process do not chase 
 
 1. It arrives on an isolated or excluded CPU.
 2. Its CPU is at act_percent or more. It moves to a CPU that is gap_points less loaded and would, with it, still be half
-   of that gap below. Each move lowers the sum of the squared loads, so moves end. A CPU whose interrupts use less than
-   half of gap_points together is busy with other work, of which moving them would not relieve it.
+   of that gap below. Each move lowers the sum of the squared loads, so moves end. Where all interrupts that
+   may move use less than half of gap_points, the CPU is busy with something else, and they stay.
 3. It is busy and on another NUMA node than its device.
 4. It is busy and shares a CPU (or a core, unless smt is any) with another busy queue of its netdev while another CPU
    has none. This applies below act_percent too, because bursts fill a CPU sooner than its mean shows, but only once: no

@@ -28,8 +28,8 @@ _NO_OTHER = ReasonText(
     "They arrive on {0:cpus}, {1:.0f} % busy, but the load of no other CPU of {3} is known.",
 )
 _OTHER_WORK = ReasonText(
-    "{0:cpus} is {1:.0f} % busy, but only {3} percentage points of that are its interrupts.",
-    "They arrive on {0:cpus}, {1:.0f} % busy, of which only {3} percentage points are interrupts.",
+    "{0:cpus} is {1:.0f} % busy, but interrupts that may move are only {3} percentage points of that.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, of which interrupts that may move are only {3} percentage points.",
 )
 _NO_GAP = ReasonText(
     "{0:cpus} is {1:.0f} % busy{6}: {3:cpus}, {7}, is {4:.0f} % busy, not {8} percentage points less.",
