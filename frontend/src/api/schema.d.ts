@@ -4871,7 +4871,7 @@ export interface components {
          * Health
          * @description Health of a node.
          *
-         *     live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never connected.
+         *     live: no sample or summary is overdue; stale: connected, one is overdue; away: disconnected; new: never connected.
          * @enum {string}
          */
         Health: "live" | "stale" | "away" | "new";
