@@ -150,7 +150,7 @@ async def _insert(
     connection: Connection, flows: Sequence[tuple[int, int, bytes]], snapshots: Sequence[_Snapshot]
 ) -> None:
     async with connection.cursor() as cursor:
-        # both skip nodes that were deleted meanwhile; %b, because bytes take twice as many as text
+        # both skip nodes that were deleted meanwhile; %b, because as text each byte is two digits
         await cursor.execute(
             """
             INSERT INTO telemetry_flows (node_id, t0, data)

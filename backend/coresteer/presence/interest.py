@@ -19,7 +19,7 @@ _TICK_S = 1.0
 _FRESH_WITHIN_S = 1.5
 """An agent answers a Watch at once, so longer only if it or the network is slow."""
 _PARTS, _PART_S = 10, 0.1
-"""The fleet is told in 10 parts over a second, so that its first summaries do not arrive together."""
+"""A fleet is asked for summaries in 10 parts over 1 s, so that the first ones do not arrive together."""
 
 
 class Interest:

@@ -6114,7 +6114,7 @@ export interface components {
                 type: "irq-spread";
                 /**
                  * Load threshold
-                 * @description Interrupts are moved away from a CPU that is at least this busy.
+                 * @description Interrupts are moved away from a CPU that is at least this busy, unless other work makes it so.
                  * @default 65
                  */
                 act_percent: number;

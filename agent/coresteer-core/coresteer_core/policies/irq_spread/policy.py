@@ -7,8 +7,8 @@ count as part of the move, so that this policy and network-process do not chase 
 
 1. It arrives on an isolated or excluded CPU.
 2. Its CPU is at act_percent or more. It moves to a CPU that is gap_points less loaded and would, with it, still be half
-   of that gap below. Each move lowers the sum of the squared loads, so moves end. Where all interrupts that
-   may move use less than half of gap_points, the CPU is busy with something else, and they stay.
+   of that gap below. Each move lowers the sum of the squared loads, so moves end. Where all interrupts that may move
+   use less than half of gap_points, the CPU is busy with something else, and they stay.
 3. It is busy and on another NUMA node than its device.
 4. It is busy and shares a CPU (or a core, unless smt is any) with another busy queue of its netdev while another CPU
    has none. This applies below act_percent too, because bursts fill a CPU sooner than its mean shows, but only once: no
@@ -46,7 +46,11 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
     act_percent: Annotated[
         float,
         Meta(ge=1, le=100),
-        labelled("Load threshold", "Interrupts are moved away from a CPU that is at least this busy.", unit="%"),
+        labelled(
+            "Load threshold",
+            "Interrupts are moved away from a CPU that is at least this busy, unless other work makes it so.",
+            unit="%",
+        ),
     ] = 65.0
     gap_points: Annotated[
         float,

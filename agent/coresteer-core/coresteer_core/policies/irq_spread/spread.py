@@ -136,7 +136,7 @@ class SpreadRound:
         hot = [cpu for cpu in self._on if self._load.get(cpu, 0.0) >= self._act_percent]
         for cpu in sorted(hot, key=lambda cpu: (-self._load[cpu], cpu)):
             movable = list(self._movable(self._on[cpu]))
-            if self._is_small(movable):
+            if self._together(movable) < self._gap_points / 2:
                 continue
             for each in movable:
                 load = self._load[cpu]
@@ -198,8 +198,7 @@ class SpreadRound:
         target = self._next[key]
         if target is None:
             return Reason(_NO_OTHER, ((each.cpu,), load, cost), (self._cpus(each.allowed),))
-        if self._is_small(movable := list(self._movable(self._on[each.cpu]))):
-            together = sum(one.cost + one.followers for one in movable)
+        if (together := self._together(self._movable(self._on[each.cpu]))) < self._gap_points / 2:
             return Reason(_OTHER_WORK, ((each.cpu,), load, cost), (f"{together:.0f}",))
         there = self._load[target]
         text = _NO_GAP if there > load - self._gap_points else _TOO_LARGE
@@ -247,9 +246,10 @@ class SpreadRound:
         moving = self.moving
         return (each for each in some if each.blocked is None and each.irq.irq not in moving)
 
-    def _is_small(self, some: list[ActiveIrq]) -> bool:
-        """Return whether these interrupts use so little of their CPU that it stays as busy without them."""
-        return sum(each.cost + each.followers for each in some) < self._gap_points / 2
+    @staticmethod
+    def _together(some: Iterable[ActiveIrq]) -> float:
+        """Return the percentage points that interrupts use; a CPU without a few is as busy as before."""
+        return sum(each.cost + each.followers for each in some)
 
     def _relief(self, each: ActiveIrq) -> list[int]:
         load, gap = self._load[each.cpu], self._gap_points
