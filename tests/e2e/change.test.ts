@@ -87,7 +87,7 @@ test.each([
   await openIrq(page, "here", machine.movable);
   await page.getByLabel("Move to CPUs").fill(cpus);
   await page.getByText(reason).first().waitFor();
-  expect(await page.getByRole("button", { name: /^Apply for/ }).isDisabled()).toBe(true);
+  await expect.poll(() => page.getByRole("button", { name: /^Apply for/ }).isDisabled()).toBe(true);
   expect(await affinity(machine, machine.movable)).toBe(before);
 });
 
@@ -108,7 +108,7 @@ test("a managed interrupt is locked in the page and in the API", async () => {
   const node = page.url().match(/nodes\/(\d+)/)?.[1];
   await page.goto(`${stack.url}/nodes/${node}?sel=irq%3A${managed}`);
   await page.getByText("This interrupt cannot be moved.").waitFor();
-  expect(await page.getByLabel("Move to CPUs").count()).toBe(0);
+  await expect.poll(() => page.getByLabel("Move to CPUs").count()).toBe(0);
 
   const me = await (await page.request.get(`${stack.url}/api/auth/me`)).json();
   const answer = await page.request.post(`${stack.url}/api/nodes/${node}/previews`, {

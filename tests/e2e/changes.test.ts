@@ -31,7 +31,7 @@ test("a change is found by its interrupt, undone from its row, and both are on r
   await page.waitForURL(/q=IRQ/);
   const rows = page.locator("[data-change-row]").filter({ hasText: `IRQ ${IRQ}` });
   await expect.poll(() => rows.count()).toBe(1);
-  expect(await rows.first().innerText()).toMatch(new RegExp(`${admin.username}\\s+confirmed`));
+  await expect.poll(() => rows.first().innerText()).toMatch(new RegExp(`${admin.username}\\s+confirmed`));
   await rows.getByRole("button", { name: /details of/ }).click();
   await page.getByRole("region", { name: "Before and after" }).getByText("observed, not proof").waitFor();
   expect(await violations(page)).toEqual([]);

@@ -56,7 +56,7 @@ test("received bytes are stacked by distance, for protocol work and for polling"
   await page.waitForURL(/chart=distance/);
   const large = page.getByRole("region", { name: "Received by distance, large" });
   await large.locator(".recharts-area-area").first().waitFor({ state: "attached" }); // an area of 0 is hidden
-  expect(await large.getByRole("listitem").allInnerTexts()).toHaveLength(6);
+  await expect.poll(() => large.getByRole("listitem").allInnerTexts()).toHaveLength(6);
   await large
     .getByRole("listitem")
     .filter({ hasText: "another NUMA node" })
@@ -66,7 +66,7 @@ test("received bytes are stacked by distance, for protocol work and for polling"
   await large.getByRole("button", { name: "polling" }).focus();
   await page.keyboard.press("Enter");
   await page.waitForURL(/chart=polling/);
-  expect(await large.getByRole("button", { name: "polling" }).getAttribute("aria-pressed")).toBe("true");
+  await expect.poll(() => large.getByRole("button", { name: "polling" }).getAttribute("aria-pressed")).toBe("true");
   await large.locator(".recharts-area-area").first().waitFor({ state: "attached" });
 });
 

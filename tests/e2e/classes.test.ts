@@ -88,9 +88,7 @@ test("versions with different targets are compared per class", async () => {
   await page.goto(`${policy}?tab=versions&version=2&diff=1`);
   const line = page.getByRole("region", { name: "Differences" }).getByRole("row", { name: /^Class gold/ });
   await line.waitFor();
-  expect(await line.getByRole("cell").allTextContents()).toEqual([
-    "Class gold",
-    "1st · target 90 % · commands nginx",
-    "1st · target 95 % · commands nginx",
-  ]);
+  await expect
+    .poll(() => line.getByRole("cell").allTextContents())
+    .toEqual(["Class gold", "1st · target 90 % · commands nginx", "1st · target 95 % · commands nginx"]);
 });

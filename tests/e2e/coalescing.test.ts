@@ -22,7 +22,7 @@ test("a point of the trade-off is selected, previewed, applied and rolled back",
   await page.waitForURL(/point=\d+/);
   const selected = new URL(page.url()).searchParams.get("point") ?? "";
   const usecs = panel().getByRole("textbox", { name: /^rx-usecs/ });
-  expect(await usecs.inputValue()).toBe(selected);
+  await expect.poll(() => usecs.inputValue()).toBe(selected);
   const preview = panel().getByRole("region", { name: "Preview" });
   await preview.getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
   await preview.getByText(/interrupts\/s/).waitFor();

@@ -52,7 +52,7 @@ test("a template is opened, started and followed", async () => {
     .waitFor();
   await page.getByRole("link", { name: "Fleet" }).click();
   await page.getByText("An experiment runs on").waitFor();
-  expect(await page.getByRole("button", { name: "Confirm" }).count()).toBe(0);
+  await expect.poll(() => page.getByRole("button", { name: "Confirm" }).count()).toBe(0);
   await page
     .getByRole("region", { name: "Running experiments" })
     .getByRole("link", { name: /rx-usecs/ })
@@ -62,7 +62,7 @@ test("a template is opened, started and followed", async () => {
 
 test("an invalid experiment cannot be started, and the reason is shown", async () => {
   await page.goto(`${stack.url}/experiments/new?node=${node}&template=own`);
-  expect(await start().isDisabled()).toBe(true);
+  await expect.poll(() => start().isDisabled()).toBe(true);
   await page.getByRole("textbox", { name: "Name", exact: true }).fill("two waits");
   await region("Start").getByText("Level 2, name: Required.").waitFor();
   await page.getByRole("button", { name: "A/A", exact: true }).click();
@@ -116,7 +116,7 @@ test("a row selects its metric, which is part of the address", async () => {
     .getByRole("img", { name: /^Packets per interrupt of \d+ runs/ })
     .waitFor();
   await region("Runs in order").getByRole("button", { name: "as table" }).click();
-  expect(await region("Runs in order").getByRole("row").count()).toBeGreaterThan(27);
+  await expect.poll(() => region("Runs in order").getByRole("row").count()).toBeGreaterThan(27);
 });
 
 test("the report is exported, also in Korean, and shared by a link that can be revoked", async () => {

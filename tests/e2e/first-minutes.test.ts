@@ -34,7 +34,7 @@ async function untilDone(title: string): Promise<void> {
 test("an invalid set-up link says so before anything is typed", async () => {
   await page.goto(`${stack.url}/setup?token=guessed`);
   await page.getByText("coresteer set-up-link").waitFor();
-  expect(await page.getByRole("textbox").count()).toBe(0);
+  await expect.poll(() => page.getByRole("textbox").count()).toBe(0);
 });
 
 test("the sign-in page leads to the set-up page while there is no user", async () => {
@@ -47,7 +47,7 @@ test("the password can be shown, and is repeated", async () => {
   const password = page.getByLabel(/^Password/);
   await password.fill(admin.password);
   await page.getByRole("button", { name: "Show or hide what is typed" }).first().click();
-  expect(await password.getAttribute("type")).toBe("text");
+  await expect.poll(() => password.getAttribute("type")).toBe("text");
   await page.getByLabel("Repeat the password").fill("something else");
   await page.getByLabel("Name").fill(admin.username);
   await page.getByText("The two passwords differ.").waitFor();
@@ -101,7 +101,7 @@ test("the first steps can be hidden, and stay hidden", async () => {
   await steps().waitFor({ state: "detached" });
   await page.reload();
   await page.getByText("Hot spots").waitFor();
-  expect(await steps().count()).toBe(0);
+  await expect.poll(() => steps().count()).toBe(0);
 });
 
 test.each([

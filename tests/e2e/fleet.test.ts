@@ -66,19 +66,21 @@ test("a group is opened by keyboard, its nodes are shown, and the browser's back
   const groups = page.getByRole("region", { name: "Groups by rack", exact: true });
   const rack = groups.getByRole("link", { name: "r07", exact: true });
   await rack.waitFor();
-  expect(new URL(page.url()).searchParams.get("group")).toBe("label:rack");
-  expect(await groups.getByRole("row").filter({ hasText: "r07" }).first().innerText()).toMatch(/r07\s+100\s+0\s+100/);
+  await expect.poll(() => new URL(page.url()).searchParams.get("group")).toBe("label:rack");
+  await expect
+    .poll(() => groups.getByRole("row").filter({ hasText: "r07" }).first().innerText())
+    .toMatch(/r07\s+100\s+0\s+100/);
   expect(await violations(page)).toEqual([]);
   await rack.focus();
   await page.keyboard.press("Enter");
   await page.getByRole("application", { name: /^Map of 100 nodes/ }).waitFor();
-  expect(new URL(page.url()).searchParams.get("within")).toBe("r07");
+  await expect.poll(() => new URL(page.url()).searchParams.get("within")).toBe("r07");
   await page.getByRole("button", { name: "table" }).click();
   await page.getByRole("link", { name: "web-107", exact: true }).waitFor();
   await page.getByText("1–50 of 100").waitFor();
   await page.getByRole("button", { name: "Next" }).click();
   await page.getByText("51–100 of 100").waitFor();
-  expect(new URL(page.url()).searchParams.get("page")).toBe("2");
+  await expect.poll(() => new URL(page.url()).searchParams.get("page")).toBe("2");
   await page.reload();
   await page.getByText("51–100 of 100").waitFor();
   await page.goBack();

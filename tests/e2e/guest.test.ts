@@ -61,7 +61,7 @@ test("an interrupt moved in the browser moves in the guest's kernel; it stays if
 test("the managed interrupt of the guest's disk is locked", async () => {
   await openIrq(page, node, await irqOf("nvme0q3"));
   await page.getByText("This interrupt cannot be moved.").waitFor();
-  expect(await page.getByLabel("Move to CPUs").count()).toBe(0);
+  await expect.poll(() => page.getByLabel("Move to CPUs").count()).toBe(0);
 });
 
 test.runIf(screenshot !== undefined)("screenshot of the node page under traffic", async () => {

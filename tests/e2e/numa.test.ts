@@ -47,15 +47,15 @@ test("the section shows every NUMA node, their distances, and sorts and filters 
   await nodes.getByRole("row").filter({ hasText: "0-7,16-23" }).waitFor();
   await nodes.getByRole("row").filter({ hasText: "8-15,24-31" }).waitFor();
   const distances = card().getByRole("table", { name: /^Distance between nodes/ });
-  expect(await distances.getByRole("cell", { name: "21", exact: true }).count()).toBe(2);
+  await expect.poll(() => distances.getByRole("cell", { name: "21", exact: true }).count()).toBe(2);
   const traffic = card().getByRole("table", { name: /^Traffic between nodes \((CPUs|.iB\/s)\)/ });
-  expect(await traffic.getByRole("cell", { name: /^\d+(\.\d)?$/ }).count()).toBe(4);
+  await expect.poll(() => traffic.getByRole("cell", { name: /^\d+(\.\d)?$/ }).count()).toBe(4);
   await processes().getByRole("button", { name: "process" }).click();
   await processes().getByRole("columnheader", { name: "process" }).and(page.locator("[aria-sort=ascending]")).waitFor();
   await page.waitForURL(/tasks=name/);
   await card().getByRole("textbox", { name: "Filter processes" }).fill("postgres");
   await processes().getByRole("row").nth(2).waitFor({ state: "detached" });
-  expect(await processes().getByRole("row").nth(1).textContent()).toContain("postgres");
+  await expect.poll(() => processes().getByRole("row").nth(1).textContent()).toContain("postgres");
   await card().getByRole("textbox", { name: "Filter processes" }).fill("");
   await processes().getByRole("button", { name: "process" }).click();
   await processes().getByRole("button", { name: "process" }).click();
@@ -145,9 +145,9 @@ test("a policy for NUMA nodes takes pins and weights", async () => {
   await page.getByRole("link", { name: "Edit" }).click();
   await page.getByRole("button", { name: "Save as version 2" }).waitFor();
   const pins = page.getByRole("textbox", { name: "Static pins" });
-  expect(await pins.inputValue()).toBe("postgres*=1 Web?Content=0-1");
+  await expect.poll(() => pins.inputValue()).toBe("postgres*=1 Web?Content=0-1");
   await advancedOf("Weights").click();
-  expect(await page.getByRole("textbox", { name: "Weights" }).inputValue()).toBe("nginx=2.5");
+  await expect.poll(() => page.getByRole("textbox", { name: "Weights" }).inputValue()).toBe("nginx=2.5");
 });
 
 test("an enforced policy is disabled and leaves pages where they are", async () => {
@@ -157,7 +157,7 @@ test("an enforced policy is disabled and leaves pages where they are", async () 
   await page.getByRole("button", { name: "Save as version 2" }).click();
   await page.getByText("v2 of 2").waitFor();
   await state.getByRole("button", { name: "Enable" }).click();
-  expect(await option.count()).toBe(0);
+  await expect.poll(() => option.count()).toBe(0);
   await page.getByRole("button", { name: /^Enable on/ }).click();
   await state.getByRole("button", { name: "Disable" }).click();
   await option.check();

@@ -70,11 +70,9 @@ test("a new version shows its differences and does not change the one in force",
   await page.goto(`${policy}?tab=versions&version=2&diff=1`);
   const line = page.getByRole("region", { name: "Differences" }).getByRole("row", { name: /^Minimum load difference/ });
   await line.waitFor();
-  expect(await line.getByRole("cell").allTextContents()).toEqual([
-    "Minimum load difference, percentage points",
-    "20",
-    "35",
-  ]);
+  await expect
+    .poll(() => line.getByRole("cell").allTextContents())
+    .toEqual(["Minimum load difference, percentage points", "20", "35"]);
 });
 
 test("a version is rolled out to all nodes", async () => {

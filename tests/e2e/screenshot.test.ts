@@ -19,7 +19,7 @@ test.runIf(screenshot !== undefined)(
       await page.getByLabel("Move to CPUs").fill("9");
       await page.getByRole("region", { name: "Preview" }).getByText("if not confirmed").waitFor();
       await page.screenshot({ path: screenshot });
-      expect(await page.locator("[aria-busy=true]").count()).toBe(0);
+      await expect.poll(() => page.locator("[aria-busy=true]").count()).toBe(0);
     } finally {
       await browser.close();
       await stack.stop();

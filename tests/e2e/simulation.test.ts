@@ -36,7 +36,7 @@ test("from the fleet page, an empty list explains the study and opens its form",
 test("an invalid study cannot be started, and the reason is shown", async () => {
   await region("Schemes").getByRole("button", { name: "None" }).click();
   await region("Start").getByText("Schemes: Choose at least one.").waitFor();
-  expect(await region("Start").getByRole("button", { name: "Start" }).isDisabled()).toBe(true);
+  await expect.poll(() => region("Start").getByRole("button", { name: "Start" }).isDisabled()).toBe(true);
 });
 
 test.each(themes)("the form has no axe violations, %s", async (theme) => {
@@ -51,15 +51,15 @@ test("a file that is no trace is refused with a sentence, and a trace is chosen"
   const jobs = Array.from({ length: 40 }, (_, at) => `${at} ${at * 3} 0 ${2 + (at % 5)} ${2 ** (1 + (at % 4))}`);
   await upload.setInputFiles({ name: "small.swf", mimeType: "text/plain", buffer: Buffer.from(jobs.join("\n")) });
   await region("Jobs").getByText("40 jobs of up to 16 processes", { exact: false }).waitFor();
-  expect(await page.getByLabel("Trace").inputValue()).toBe("small.swf");
+  await expect.poll(() => page.getByLabel("Trace").inputValue()).toBe("small.swf");
 });
 
 test("a trace is deleted after a confirmation", async () => {
   await region("Jobs").getByRole("button", { name: "Delete this trace" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete the trace" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  expect(await page.getByLabel("Trace").inputValue()).toBe("generated");
-  expect(await page.getByRole("option", { name: "small.swf" }).count()).toBe(0);
+  await expect.poll(() => page.getByLabel("Trace").inputValue()).toBe("generated");
+  await expect.poll(() => page.getByRole("option", { name: "small.swf" }).count()).toBe(0);
 });
 
 test("a small study is started, and shows its results when it is done", async () => {
@@ -82,7 +82,7 @@ test("a small study is started, and shows its results when it is done", async ()
     .waitFor();
   await page.getByRole("img", { name: /^Response time, NN, SWL1, v 0.5: SB [\d.]+ m?s, SB\+RO/ }).waitFor();
   await page.getByRole("img", { name: /^System time, NN, SWL1, v 0.5: SB compute/ }).waitFor();
-  expect(await region("Every cell").getByRole("rowheader").allInnerTexts()).toEqual(["SB", "SB+RO"]);
+  await expect.poll(() => region("Every cell").getByRole("rowheader").allInnerTexts()).toEqual(["SB", "SB+RO"]);
   await region("Parameters").getByText("Context switch", { exact: true }).waitFor();
 }, 300_000); // the engine is compiled first
 

@@ -52,10 +52,10 @@ test("a hot CPU has a suggestion that fills the forms of an experiment and of a 
   await card().getByRole("link", { name: "Save as policy" }).click();
   const form = page.getByRole("form", { name: "Policy" });
   await form.waitFor();
-  expect(new URL(page.url()).searchParams.get("kind")).toBe("irq-spread");
-  expect(await form.locator("input").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value))).toContain(
-    "sim8-0001",
-  );
+  await expect.poll(() => new URL(page.url()).searchParams.get("kind")).toBe("irq-spread");
+  await expect
+    .poll(() => form.locator("input").evaluateAll((all) => all.map((one) => (one as HTMLInputElement).value)))
+    .toContain("sim8-0001");
 });
 
 test("from the fleet's hot spot, a suggestion is previewed, applied, observed before and after, and confirmed", async () => {
@@ -71,7 +71,7 @@ test("from the fleet's hot spot, a suggestion is previewed, applied, observed be
   await page.getByRole("region", { name: "Why" }).getByText("All 8 queues of ens5 interrupt CPU 7.").waitFor();
   await card().getByRole("region", { name: "Preview" }).getByText("if not confirmed").waitFor();
   await shoot("preview", card());
-  expect(await card().getByText("management connection").count()).toBe(0);
+  await expect.poll(() => card().getByText("management connection").count()).toBe(0);
   await card()
     .getByRole("button", { name: /^Apply for/ })
     .click();
@@ -117,7 +117,7 @@ test("the fleet is shown at a past time, compared with an hour before, and saved
   await page.getByRole("checkbox", { name: "kernel" }).uncheck();
   await page.keyboard.press("Escape");
   await page.getByRole("columnheader", { name: "drivers" }).waitFor();
-  expect(await page.getByRole("columnheader", { name: "kernel" }).count()).toBe(0);
+  await expect.poll(() => page.getByRole("columnheader", { name: "kernel" }).count()).toBe(0);
   await shoot("past", page.locator("main"));
 
   await page.getByRole("button", { name: "Views" }).click();
@@ -134,7 +134,7 @@ test("the fleet is shown at a past time, compared with an hour before, and saved
     .getByRole("button", { name: "Compared by an hour", exact: true })
     .click();
   await page.waitForURL(/compare=1h/);
-  expect(new URL(page.url()).searchParams.get("columns")?.split(",").includes("kernel")).toBe(false);
+  await expect.poll(() => new URL(page.url()).searchParams.get("columns")?.split(",").includes("kernel")).toBe(false);
   await page.getByText("means of a minute").waitFor();
   await page.getByRole("columnheader", { name: "drivers" }).waitFor();
 });

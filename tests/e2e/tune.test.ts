@@ -30,7 +30,7 @@ test("a tune is prepared for a node, with its search in the form", async () => {
   await region("Search").getByLabel("Maximum runs").fill("36");
   await page.getByLabel("Warm-up, s").fill("0.5");
   await page.getByLabel("Measurement, s").fill("2");
-  expect(await page.getByLabel("A/A blocks").count()).toBe(0);
+  await expect.poll(() => page.getByLabel("A/A blocks").count()).toBe(0);
   await region("Preview").getByText("36 runs", { exact: true }).waitFor();
   expect(await violations(page)).toEqual([]);
   await shoot("form");
@@ -71,7 +71,9 @@ test("an A/B experiment compares the best combination with the baseline", async 
   await page.getByRole("link", { name: "Confirm in an A/B experiment" }).click();
   await page.waitForURL(/confirm=\d+/);
   await page.getByRole("button", { name: "A/B", exact: true, pressed: true }).waitFor();
-  expect(await page.getByRole("textbox", { name: "Name", exact: true }).inputValue()).toMatch(/, confirmation$/);
+  await expect
+    .poll(() => page.getByRole("textbox", { name: "Name", exact: true }).inputValue())
+    .toMatch(/, confirmation$/);
   await region("Preview").getByText("48 runs", { exact: true }).waitFor();
   await shoot("confirm");
   await region("Start").getByRole("button", { name: "Start" }).click();
@@ -89,8 +91,8 @@ test("one click makes it a policy for nodes with the same driver", async () => {
   await page.waitForURL(/\/policies\/\d+/);
   await page.getByText("Fixed settings").first().waitFor();
   await page.getByRole("link", { name: "Edit", exact: true }).click();
-  expect(await page.getByRole("textbox", { name: "Settings" }).inputValue()).toMatch(
-    /\{netdev\}\/coalesce\/rx-usecs=\d+/,
-  );
+  await expect
+    .poll(() => page.getByRole("textbox", { name: "Settings" }).inputValue())
+    .toMatch(/\{netdev\}\/coalesce\/rx-usecs=\d+/);
   await shoot("policy");
 });

@@ -40,9 +40,9 @@ export function TracePicker({ value, error, onChange }: Props) {
     mutationFn: () => unwrap(api.DELETE("/api/simulation-traces/{name}", { params: { path: { name: value } } })),
     onError: handleSignedOut,
     onSuccess: async () => {
+      await queryClient.invalidateQueries({ queryKey: tracesQuery.queryKey });
       setAsking(false);
       onChange(generated);
-      await queryClient.invalidateQueries({ queryKey: tracesQuery.queryKey });
     },
   });
   const facts = stored.find((one) => one.facts.name === value)?.facts;
