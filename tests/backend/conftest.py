@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-import shutil
 import socket
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +18,7 @@ from fastapi import FastAPI
 from psycopg import sql
 from tests.support.nats import NatsServer
 from tests.support.polling import PATIENCE_S, poll_async
+from tests.support.postgres import running_postgres
 
 from coresteer.app import create_app
 from coresteer.auth import repository, service
@@ -39,16 +37,10 @@ PASSWORD = "a password for tests"
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def postgres_server() -> AsyncIterator[EmbeddedPostgres]:
-    """The session's server. Its folder is not pytest's, which the server's account may not enter as root."""
-    state_dir = Path(tempfile.mkdtemp(prefix="coresteer-test-"))
-    server = EmbeddedPostgres(state_dir, durable=False)
-    try:
-        await server.start()
+    """The session's server, migrated."""
+    async with running_postgres("coresteer-test-") as server:
         await Database(server.url, MIGRATIONS).migrate(server.backend_url)
         yield server
-    finally:
-        await server.stop()
-        shutil.rmtree(state_dir)
 
 
 @contextlib.asynccontextmanager

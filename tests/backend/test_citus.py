@@ -47,7 +47,7 @@ from coresteer_core.protocol import COLUMNS, FlowsMessage
 from coresteer_core.protocol import encode as encode_message
 
 if not (PG_BIN := os.environ.get("CITUS_PG_BIN", "")):
-    pytest.skip(
+    pytest.skip(  # Citus is built from source, so most machines have none
         "CITUS_PG_BIN names no PostgreSQL with Citus, so history distributed by node is not tested",
         allow_module_level=True,
     )

@@ -1,8 +1,6 @@
 """A Citus cluster of a coordinator and two workers, each a PostgreSQL of its own behind a Unix socket."""
 
 import contextlib
-import shutil
-import tempfile
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,8 +9,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-from coresteer.postgres import EmbeddedPostgres
+from tests.support.postgres import running_postgres
 
 SHARDS = 8
 _SETTINGS = {"shared_preload_libraries": "citus", "citus.shard_count": str(SHARDS), "max_connections": "100"}
@@ -68,22 +65,13 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def _server(pg_bin: Path) -> AsyncIterator[EmbeddedPostgres]:
-    state_dir = Path(tempfile.mkdtemp(prefix="coresteer-citus-"))
-    server = EmbeddedPostgres(state_dir, pg_bin=pg_bin, durable=False, settings=_SETTINGS)
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
-        shutil.rmtree(state_dir)
-
-
-@contextlib.asynccontextmanager
 async def citus_cluster(pg_bin: Path) -> AsyncIterator[Cluster]:
     """Start a coordinator and two workers with the programs in pg_bin."""
     async with contextlib.AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(_server(pg_bin)) for _ in range(3)]
+        servers = [
+            await stack.enter_async_context(running_postgres("coresteer-citus-", pg_bin=pg_bin, settings=_SETTINGS))
+            for _ in range(3)
+        ]
         coordinator, *workers = servers
         same = [conninfo_to_dict(url) for url in (coordinator.url, coordinator.backend_url)]
         for worker in workers:  # nodes of a cluster know a role by the same password
