@@ -40,6 +40,9 @@ from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import ExperimentRunner
+from coresteer.exporter.endpoints import router as metrics_router
+from coresteer.exporter.gauges import Gauges
+from coresteer.exporter.request_times import RequestTimes
 from coresteer.fleet.directory import FleetDirectory
 from coresteer.fleet.endpoints import router as nodes_router
 from coresteer.fleet.views import router as views_router
@@ -122,6 +125,7 @@ _FEATURE_ROUTERS = (
     reports_router,
     forms_router,
     templates_router,
+    metrics_router,
 )
 
 log = logging.getLogger("coresteer")
@@ -236,6 +240,9 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
         state_queries=BatchLoader(partial(change_reports.state_queries, database)),
     )
     app.state.forwarding.show = partial(show_forwarded, app.state.agents)
+    app.state.gauges = Gauges(
+        connections, ingest, membership, app.state.readiness, is_ready=lambda: bool(app.state.is_ready)
+    )
 
 
 async def _start_features(app: FastAPI) -> None:
@@ -268,11 +275,13 @@ async def _start_features(app: FastAPI) -> None:
     await app.state.leadership.start()
     if app.state.audit_export is not None:
         app.state.audit_export.start()
+    app.state.gauges.start()
     app.state.is_ready = True
 
 
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
+    await app.state.gauges.stop()
     if app.state.audit_export is not None:
         await app.state.audit_export.stop()
     await app.state.simulated_fleet.stop()
@@ -373,6 +382,7 @@ def create_app(
     for router in (health_router, auth_router, audit_router, *_FEATURE_ROUTERS):
         app.include_router(router)
     app.router.default = FrontEnd(config.frontend_dir)
+    app.add_middleware(RequestTimes)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
 
     async def is_database_reachable() -> bool:

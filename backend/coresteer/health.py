@@ -23,13 +23,15 @@ MAX_CLOCK_OFFSET_S = 5.0
 MIN_NODES = 3
 """Connected nodes from which their median, rather than the backend's clock, is believed."""
 
+Trouble = Literal["starting", "database", "migrations", "disk", "clock", "nats"]
+
 router = APIRouter(tags=["health"])
 
 
 class Reason(BaseModel):
     """Why the backend cannot do its work, or with nats not all of it, and what to do."""
 
-    what: Literal["starting", "database", "migrations", "disk", "clock", "nats"]
+    what: Trouble
     detail: str
 
 

@@ -140,7 +140,7 @@ class RequestGuards:
 
 def _is_for_a_route(scope: Scope) -> bool:
     path: str = scope["path"]
-    return scope["type"] == "http" and path.startswith("/api/") and path != "/api/health"
+    return scope["type"] == "http" and path.startswith(("/api/", "/metrics")) and path != "/api/health"
 
 
 def _too_large_sentence(limit: int) -> str:

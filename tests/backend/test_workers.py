@@ -8,6 +8,8 @@ import sys
 
 import psutil
 import pytest
+from fastapi import FastAPI
+from tests.backend.conftest import Backend
 from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.db import Database
@@ -49,6 +51,12 @@ async def test_workers_are_backends_on_one_port_and_one_that_ends_is_started_aga
         await until("Create the first administrator")
         await poll_async(lambda: len(listening()) == 2)
         assert sorted(await names()) == [f"{port} worker 1", f"{port} worker 2"]
+        viewer = await Backend(f"http://127.0.0.1:{port}", FastAPI(), database).client("viewer")
+
+        async def is_led_by_one() -> bool:
+            return "\ncoresteer_leader 1.0\n" in (await viewer.get("/metrics")).text
+
+        await poll_async(is_led_by_one)
         os.kill(first := listening()[0], signal.SIGKILL)
         await until("it is started again")
         await poll_async(lambda: len(listening()) == 2 and first not in listening())

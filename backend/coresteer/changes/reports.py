@@ -20,6 +20,7 @@ from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.changes.undone import to_schemas
 from coresteer.db import Database
 from coresteer.errors import NodeDisconnected
+from coresteer.instruments import CHANGES
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan, summarize_plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
@@ -52,6 +53,7 @@ async def record_report(context: ChangeContext, node_id: int, message: ChangeMes
     except ValueError:
         log.warning("Node %d reports a change with the id %r, which is not a UUID.", node_id, message.change_id)
         return
+    CHANGES.labels(message.state.value).inc()
     async with context.database.session() as session:
         row = await repository.find_change(session, change_id, lock=True)
         if row is not None and row.node_id == node_id:

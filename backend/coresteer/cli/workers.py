@@ -9,8 +9,11 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Protocol
+
+from prometheus_client.multiprocess import mark_process_dead
 
 from coresteer.config import Config
 from coresteer.http_server.tls import tls_context
@@ -32,7 +35,11 @@ class Worker(Protocol):
 def serve_workers(config: Config, count: int, work: Worker, say: Callable[[str], None]) -> int:
     """Run workers until SIGINT or SIGTERM, and start one that ends again; return the exit code. Raises ListenError."""
     listening_socket(config).close()  # another program on the port would not be noticed once it is shared
-    with listening_socket(config, shared=True):  # so that nobody else takes it while a worker starts again
+    with (
+        listening_socket(config, shared=True),  # so that nobody else takes it while a worker starts again
+        TemporaryDirectory(prefix="coresteer-metrics-") as metrics,
+    ):
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics  # prometheus-client adds up what the workers count there
         tls_context(config)  # makes the private authority once
         if config.nats_url is None:
             say(
@@ -52,6 +59,7 @@ def serve_workers(config: Config, count: int, work: Worker, say: Callable[[str],
                     if not ready[number].is_set():
                         return 1  # it has said why
                     say(f"Worker {number + 1} ended with exit code {worker.exitcode}; it is started again.")
+                    mark_process_dead(worker.pid, metrics)
                     time.sleep(_RESTART_S)
                     workers[number] = _started(work, config, number, ready[number])
         except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from coresteer.background import cancel
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_about_rows, is_database_unavailable
+from coresteer.instruments import SAMPLES_REJECTED, SAMPLES_STORED
 from coresteer.quotas import Peer, Quotas, Stored
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.connections import AgentConnections
@@ -95,6 +96,11 @@ class Ingest:
             log.warning("Samples were not stored before the shutdown; agents will send them again: %r", error)
 
     @property
+    def waiting_bytes(self) -> int:
+        """Return how many bytes of samples are in memory and not stored yet."""
+        return self._bytes
+
+    @property
     def hours_complete_until_ms(self) -> int:
         """Return the Unix time in ms before which telemetry_hour is complete."""
         return self.hourly.complete_until_ms
@@ -166,7 +172,9 @@ class Ingest:
         if buffer.rejecting or self._buffers.get(buffer.node_id) is not buffer:
             return
         if last > buffer.last_seq:  # else the agent has missed the first rejection
-            buffer.open.rejected += last - max(first - 1, buffer.last_seq)
+            rejected = last - max(first - 1, buffer.last_seq)
+            SAMPLES_REJECTED.inc(rejected)
+            buffer.open.rejected += rejected
             buffer.last_seq = last
         self._post(buffer.node_id, buffer.stream, Rejected(first, last, reason))
 
@@ -340,6 +348,7 @@ class Ingest:
                 await repository.set_positions(connection, new, [self._skew_ms(node_id) for node_id in new])
         if fresh:
             self.hourly.note_marked(due)
+        SAMPLES_STORED.inc(sum(item.chunk.samples for item in fresh))
         return positions | new
 
     async def _write_alone(
@@ -355,6 +364,7 @@ class Ingest:
             if not is_about_rows(again):
                 raise
             log.error("The database refused a chunk of node %d; it is rejected: %r", item.node_id, again)
+            SAMPLES_REJECTED.inc(item.chunk.samples)
             item = replace(item, refusal="The database cannot store these samples.")
             return item, await self._write([item])
 
