@@ -64,6 +64,13 @@ class Bus:
                 queue.get_nowait()
             queue.put_nowait(event)
 
+    async def call(self, event: Event, function: Callable[[], None]) -> None:
+        """Call a function at each event that equals this one, until cancelled."""
+        with self.subscribe() as events:
+            async for each in events:
+                if each == event:
+                    function()
+
     @contextmanager
     def subscribe(self) -> Iterator[AsyncIterator[Event]]:
         """Subscribe to all events: ``with bus.subscribe() as events: async for event in events``."""

@@ -7,7 +7,8 @@ from itertools import chain
 
 from sqlalchemy import update
 
-from coresteer.background import cancel, repeat
+from coresteer.background import Pace, cancel, repeat
+from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import IN_PROGRESS_STATES
@@ -62,26 +63,31 @@ class GuardrailWatch:
         self._context = context
         self._leads = leads
         self._guardrails = RolloutGuardrails(context.registry, context.interest)
+        self._pace = Pace()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start checking guardrails."""
         failure = "The check of the guardrails of rollouts failed; retrying."
-        self._tasks = [asyncio.create_task(repeat(self.check, _TICK_S, log, failure))]
+        self._tasks = [
+            asyncio.create_task(self._context.bus.call(PoliciesEvent(None), self._pace.wake)),
+            asyncio.create_task(repeat(lambda: self._pace.take(self.check), _TICK_S, log, failure)),
+        ]
 
     async def stop(self) -> None:
         """Stop checking guardrails."""
         await cancel(self._tasks)
 
-    async def check(self) -> None:
-        """Check the nodes that are connected to this backend once."""
+    async def check(self) -> bool:
+        """Check the nodes that are connected to this backend once; return whether they may be in a rollout."""
         if self._leads():
-            return self._guardrails.forget()
+            self._guardrails.forget()
+            return True  # asks nothing, and goes on in the second in which another backend takes the lead
         async with self._context.database.session() as session:
             unfinished = (await repository.unfinished_rollouts(session)).values()
             ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
             if not ongoing:
-                return self._guardrails.forget()
+                self._guardrails.forget()
             for row in ongoing:
                 if row.violation is not None or row.sentence.startswith(HELD):
                     continue
@@ -100,3 +106,4 @@ class GuardrailWatch:
                     first = update(RolloutRow).where(*same, RolloutRow.violation.is_(None))
                     await session.execute(first.values(violation=sentence))
                     break
+        return bool(ongoing)

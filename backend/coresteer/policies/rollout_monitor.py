@@ -12,7 +12,7 @@ from itertools import chain
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.background import cancel, repeat
+from coresteer.background import Pace, cancel, repeat
 from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository, rollouts, stops
 from coresteer.policies.context import PolicyContext
@@ -35,7 +35,7 @@ def _is_due(row: RolloutRow, now: datetime) -> bool:
 
 
 class RolloutMonitor:
-    """Checks rollouts once a second.
+    """Checks rollouts once a second while one is in progress.
 
     All state that must survive a restart is in the database; guardrail strikes restart from 0.
     """
@@ -45,21 +45,28 @@ class RolloutMonitor:
         self._disconnected_s = disconnected_s
         self._disconnected_since: dict[tuple[int, int], float] = {}
         self._guardrails = RolloutGuardrails(context.registry, context.interest)
+        self._pace = Pace()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start checking rollouts once a second; nodes get the whole time to connect again."""
         self._disconnected_since.clear()
         self._guardrails.forget()
+        self._pace.wake()
         failure = "The check of rollouts failed; retrying."
-        self._tasks = [asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure))]
+        self._tasks = [
+            asyncio.create_task(self._context.bus.call(PoliciesEvent(None), self._pace.wake)),
+            asyncio.create_task(
+                repeat(lambda: self._pace.take(lambda: self.check(datetime.now(UTC))), _TICK_S, log, failure)
+            ),
+        ]
 
     async def stop(self) -> None:
         """Stop checking rollouts; the next start continues from the database."""
         await cancel(self._tasks)
 
-    async def check(self, now: datetime) -> None:
-        """Check every rollout in progress once."""
+    async def check(self, now: datetime) -> bool:
+        """Check every rollout in progress once; return whether there is one."""
         async with self._context.database.session() as session:
             unfinished = (await repository.unfinished_rollouts(session)).values()
             ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
@@ -82,6 +89,7 @@ class RolloutMonitor:
         if not ongoing:
             self._disconnected_since.clear()
             self._guardrails.forget()
+        return bool(ongoing)
 
     @staticmethod
     def _hold(row: RolloutRow, stopped: frozenset[int], now: datetime) -> bool:

@@ -73,8 +73,8 @@ class Analysis:
         self._context = context
         self._try_at: dict[int, datetime] = {}
 
-    async def run(self, now: datetime, candidates: Candidates) -> None:
-        """Analyse the waiting episodes that are due, those of a version in one transaction.
+    async def run(self, now: datetime, candidates: Candidates) -> bool:
+        """Analyse the waiting episodes that are due, those of a version in one transaction; return whether some wait.
 
         What fails for one version or episode, which the log tells, is tried again later, and does not hold up others.
         """
@@ -97,6 +97,7 @@ class Analysis:
                 self._try_at |= dict.fromkeys(episodes, now + _RETRY_AFTER)
         if reversed_any:
             findings.publish(self._context)
+        return bool(waiting)
 
     async def _analyse_version(
         self,

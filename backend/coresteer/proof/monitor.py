@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.background import cancel, repeat
+from coresteer.background import Pace, cancel, repeat
 from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository as policies
 from coresteer.policies.stops import stopped_nodes
@@ -34,7 +34,7 @@ _BEGINS_PER_BUCKET = 12
 
 
 class ProofMonitor:
-    """Runs the episodes of all policies; a check every second.
+    """Runs the episodes of all policies; a check every second while a policy may have any.
 
     Episodes are in the database; those that ran while no backend watched them are left out, and so are those with a
     switch that was sent too late. A check that is late in between leaves nothing out.
@@ -57,30 +57,33 @@ class ProofMonitor:
         self._last: datetime | None = None
         self._held: dict[int, int] = {}
         self._stopped: frozenset[int] = frozenset()
+        self._checks, self._analyses = Pace(), Pace()
 
     def start(self) -> None:
         """Start running episodes; those in progress were not watched for a while, and will be left out."""
         self._forget()
         failure = "The check of the proofs of policies failed; retrying."
         self._tasks = [
-            asyncio.create_task(self._listen()),
-            asyncio.create_task(repeat(lambda: self.check(datetime.now(UTC)), _TICK_S, log, failure)),
+            asyncio.create_task(self._context.policies.bus.call(PoliciesEvent(None), self._refresh_soon)),
+            asyncio.create_task(
+                repeat(lambda: self._checks.take(lambda: self.check(datetime.now(UTC))), _TICK_S, log, failure)
+            ),
             # on its own: it may wait for Prometheus, and the switches of nodes must not
-            asyncio.create_task(repeat(lambda: self.analyse(datetime.now(UTC)), _TICK_S, log, failure)),
+            asyncio.create_task(
+                repeat(lambda: self._analyses.take(lambda: self.analyse(datetime.now(UTC))), _TICK_S, log, failure)
+            ),
         ]
 
     async def stop(self) -> None:
         """Stop running episodes; those in progress will be left out."""
         await cancel(self._tasks)
 
-    async def _listen(self) -> None:
-        with self._context.policies.bus.subscribe() as events:
-            async for event in events:
-                if event == PoliciesEvent(None):
-                    self._refresh_at = None
+    def _refresh_soon(self) -> None:
+        self._refresh_at = None
+        self._checks.wake()
 
-    async def check(self, now: datetime) -> None:
-        """Bring the running episodes to a moment: end, begin and switch them."""
+    async def check(self, now: datetime) -> bool:
+        """Bring the running episodes to a moment: end, begin and switch them. Return whether there may be any."""
         async with self._context.policies.database.session() as session:
             fleet = await repository.fleet(session)
             await self._refresh(session, now)
@@ -98,13 +101,18 @@ class ProofMonitor:
         for node_id in {node for node, _ in self._held.items() ^ held.items()}:
             self._context.publish(node_id)
         self._held, self._last = held, now
+        return bool(running or self._candidates.subjects)
 
-    async def analyse(self, now: datetime) -> None:
-        """Include or exclude the episodes that have ended, and delete the figures of old blocks."""
-        await self._analysis.run(now, self._candidates)
+    async def analyse(self, now: datetime) -> bool:
+        """Include or exclude the episodes that have ended, and delete the figures of old blocks.
+
+        Return whether some waited.
+        """
+        has_work = await self._analysis.run(now, self._candidates)
         async with self._context.policies.database.session() as session:
             await repository.count_decided(session)
         await self._prune(now)
+        return has_work
 
     async def _prune(self, now: datetime) -> None:
         if self._prune_at is not None and now < self._prune_at:

@@ -30,6 +30,8 @@ NICE = 10
 """Of the worker processes, which otherwise would starve the ingest of samples."""
 _RETRY_S = 1.0
 _WATCH_S = 2.0
+_ABANDONED_S = 5.0
+"""A backend counts as gone 15 s after its last heartbeat, so that more often would find little earlier."""
 
 
 def worker_count() -> int:
@@ -47,7 +49,7 @@ class AbandonedStudies:
 
     def start(self) -> None:
         """Start looking for abandoned studies."""
-        self._tasks = [asyncio.create_task(repeat(self.end, _WATCH_S, log, "Reading studies failed; retrying."))]
+        self._tasks = [asyncio.create_task(repeat(self.end, _ABANDONED_S, log, "Reading studies failed; retrying."))]
 
     async def stop(self) -> None:
         """Stop looking for abandoned studies."""
