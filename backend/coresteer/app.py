@@ -42,7 +42,7 @@ from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import ExperimentRunner
 from coresteer.exporter.endpoints import router as metrics_router
 from coresteer.exporter.gauges import Gauges
-from coresteer.exporter.request_times import RequestTimes
+from coresteer.exporter.requests import ObservedRequests
 from coresteer.fleet.directory import FleetDirectory
 from coresteer.fleet.endpoints import router as nodes_router
 from coresteer.fleet.views import router as views_router
@@ -382,7 +382,7 @@ def create_app(
     for router in (health_router, auth_router, audit_router, *_FEATURE_ROUTERS):
         app.include_router(router)
     app.router.default = FrontEnd(config.frontend_dir)
-    app.add_middleware(RequestTimes)
+    app.add_middleware(ObservedRequests)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
 
     async def is_database_reachable() -> bool:

@@ -5,7 +5,7 @@ import ipaddress
 import os
 import ssl
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import psycopg
@@ -30,6 +30,9 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+LogFormat: TypeAlias = Literal["text", "json"]
 
 
 class Config(BaseSettings):
@@ -77,6 +80,8 @@ class Config(BaseSettings):
     """Addresses or networks, separated by commas, of the proxies whose X-Forwarded-For and -Proto headers are used."""
     audit_export: str | None = None
     """Where every entry of the audit log is also written as a line of JSON: a file, or ``syslog``."""
+    log_format: LogFormat = "text"
+    """Lines for people, or an object of JSON each with time, level, logger, message, and the request or node."""
     nats_url: str | None = None
     """Addresses of NATS servers, separated by commas: over them, backends of a database reach each other's agents."""
     supervised: bool = False

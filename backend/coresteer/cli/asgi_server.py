@@ -9,6 +9,7 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.http_server.server import Server
 from coresteer.listen import listening_socket
+from coresteer.logs import set_up_logs
 
 
 def serve(
@@ -19,8 +20,7 @@ def serve(
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the backend until SIGINT or SIGTERM. worker: its number among those that share the port, None alone."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    set_up_logs(config.log_format)
 
     async def announce_unless_supervised(database: Database) -> None:
         if not config.supervised:

@@ -9,6 +9,7 @@ from collections import deque
 import msgspec
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
+from structlog.contextvars import bind_contextvars
 
 from coresteer.background import cancel
 from coresteer.errors import is_database_unavailable
@@ -194,6 +195,7 @@ class _AgentConnection:
     async def _serve(self) -> None:
         identity = await self._authenticate()
         self._name = f"Node {identity.node_id} ({identity.name})"
+        bind_contextvars(node=identity.name)
         hello = await self._hello()
         s = self._services
         queries = await s.state_queries.get(identity.node_id) or []
