@@ -6,11 +6,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 UV_VERSION = 0.13.8
 BIN = .venv/bin
+DIST = build/dist
 NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages dist types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -98,6 +99,11 @@ bench-fuzz: .venv/.installed  ## mutated inputs of every parser of untrusted dat
 bench-pages: .venv/.installed frontend/dist/.built  ## FCP, CLS, longest task, requests, bytes and heap of each page; MINUTES=10 ONLY=^node
 	@MINUTES=$(or $(MINUTES),1) tests/e2e/run figures.test.ts --silent=false --disable-console-intercept
 
+dist: .venv/.installed frontend/dist/.built  ## the wheels of all distributions; the same commit gives the same bytes
+	rm -rf $(DIST)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+	  $(BIN)/uv build --quiet --all-packages --wheel --no-build-isolation --python $(BIN)/python --out-dir $(DIST)
+
 types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, from the backend's OpenAPI and the core
 	@mkdir -p build
 	@$(BIN)/python -m coresteer.telemetry.metrics_ts > build/metrics.ts
@@ -113,7 +119,7 @@ format: .venv/.installed $(NODE_MODULES)
 
 lock: .venv/.installed  ## newer versions of the Python packages
 	$(BIN)/uv pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
-	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev --extra simulation \
+	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev --extra embedded --extra pdf --extra simulation \
 	  agent/coresteer-core/pyproject.toml agent/pyproject.toml backend/pyproject.toml --output-file requirements.lock
 
 clean:  ## what make made, but not the state of a running installation

@@ -13,7 +13,15 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parent
+REPOSITORY = _PACKAGE.parents[1]
+"""The checkout, where this package is part of one."""
+
+
+def _installed_or(name: str, in_checkout: Path) -> Path:
+    """Return a folder that a wheel has in the package (backend/hatch_build.py), else the checkout's."""
+    installed = _PACKAGE / name
+    return installed if installed.exists() else in_checkout
 
 
 def default_state_dir() -> Path:
@@ -65,8 +73,8 @@ class Config(BaseSettings):
     """Age at which an agent's key is replaced, over the agent's connection."""
     key_expiry_days: int = Field(default=90, ge=1)
     """Days after which an agent's key that is not used expires."""
-    frontend_dir: Path = REPOSITORY / "frontend" / "dist"
-    migrations_dir: Path = REPOSITORY / "migrations"
+    frontend_dir: Path = _installed_or("page", REPOSITORY / "frontend" / "dist")
+    migrations_dir: Path = _installed_or("migrations", REPOSITORY / "migrations")
     public_url: str | None = None
     """By which address others reach the backend, such as https://coresteer.example: a TLS proxy's or its own."""
     tls: Literal["auto"] | None = None

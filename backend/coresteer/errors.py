@@ -11,6 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from coresteer.extras import MissingExtraError
+
 log = logging.getLogger("coresteer")
 
 
@@ -288,6 +290,10 @@ async def _on_database_error(request: Request, error: Exception) -> ProblemRespo
     return await _on_unexpected(request, error)
 
 
+async def _on_missing_extra(_: Request, error: Exception) -> ProblemResponse:
+    return problem_response(501, "missing-extra", "A part of the backend is not installed", str(error))
+
+
 async def _on_unexpected(request: Request, error: Exception) -> ProblemResponse:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return to_response(Problem("An unexpected error occurred in the backend; its log has the details."))
@@ -300,4 +306,5 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     for kind in (psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.SQLAlchemyError):
         app.add_exception_handler(kind, _on_database_error)
+    app.add_exception_handler(MissingExtraError, _on_missing_extra)
     app.add_exception_handler(Exception, _on_unexpected)

@@ -19,6 +19,7 @@ from coresteer.audit.tables import AuditRow
 from coresteer.auth.secrets import token_hash
 from coresteer.changes.tables import ChangeRow
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
+from coresteer.extras import Extra
 from coresteer.nodes.tables import NodeRow
 from coresteer.reports.tables import ReportShareRow
 from coresteer.telemetry import partitions, repository
@@ -157,6 +158,18 @@ async def test_a_viewer_can_export_the_report_in_every_format(backend: Backend, 
         name = f"experiment-{stored.experiments[0]}-ko.{kind}"
         assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
         assert answer.content == (await viewer.get(f"{path}?format={kind}&language=ko")).content
+
+
+async def test_without_typst_a_report_as_pdf_says_what_to_install(
+    backend: Backend, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Extra, "is_installed", False)
+    viewer = await backend.client("viewer")
+    path = f"/api/experiments/{stored.experiments[0]}/report"
+    answer = await viewer.get(f"{path}?format=pdf")
+    assert (answer.status_code, answer.headers["content-type"]) == (501, "application/problem+json")
+    assert "pip install 'coresteer[pdf]'" in answer.json()["detail"]
+    assert (await viewer.get(path)).status_code == 200
 
 
 async def test_a_report_requires_signing_in(backend: Backend, stored: Stored) -> None:

@@ -17,6 +17,7 @@ from coresteer.cli import audit, backup, enrolment, papers, simulation, supervis
 from coresteer.cli import experiment as experiments
 from coresteer.cli import report as reports
 from coresteer.config import Config
+from coresteer.extras import MissingExtraError
 from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
 
@@ -61,6 +62,7 @@ def _reported(work: Callable[[], int], arguments: argparse.Namespace) -> int:
         enrolment.EnrolmentError,
         PostgresError,
         ListenError,
+        MissingExtraError,
         supervisor.StartError,
         simulation.SimulationError,
         papers.PapersError,

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import coresteer_core
 from coresteer.config import Config
+from coresteer.extras import LOCAL
 from coresteer.process import SystemAccount
 
 _NO_HOME = "/nonexistent"  # root's is closed to the account, which libpq would report instead of ignoring
@@ -105,7 +106,7 @@ def _agent() -> Path:
     """Return the folder of the agent's package, which the backend runs to simulate nodes, but never imports."""
     found = importlib.util.find_spec("coresteer_agent")
     if found is None or found.origin is None:
-        raise FileNotFoundError("The package coresteer_agent is not installed.")
+        raise LOCAL.missing()
     return Path(found.origin).parent
 
 

@@ -18,6 +18,7 @@ from coresteer.accounts import unprivileged_accounts
 from coresteer.background import cancel
 from coresteer.cli.program import program_for
 from coresteer.config import Config, is_loopback
+from coresteer.extras import LOCAL
 from coresteer.listen import listening_socket
 from coresteer.postgres import EmbeddedPostgres, PostgresError
 from coresteer.postgres.backup import archive_settings
@@ -142,8 +143,9 @@ def only_one(state_dir: Path, address: str) -> Iterator[None]:
 async def up(config: Config, say: PrintLine) -> int:
     """Run PostgreSQL, backend and agent until SIGINT, SIGTERM or SIGHUP.
 
-    Raises StartError, PostgresError and ListenError.
+    Raises StartError, PostgresError, ListenError and MissingExtraError.
     """
+    LOCAL.require()
     if not is_loopback(urlsplit(config.address).hostname or ""):
         raise StartError(
             f"CORESTEER_HOST is {config.host}, but this machine's agent reaches the backend on loopback. Leave it at "

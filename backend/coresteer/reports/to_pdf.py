@@ -6,13 +6,17 @@ It uses the fonts of this package only, so that every machine makes the same byt
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-import typst
 
+from coresteer.extras import PDF
 from coresteer.localization.text import text
 from coresteer.reports.model import Bars, Dots, Heat, Lines, Report, Runs
 from coresteer.reports.svg import PDF_PALETTE, draw
+
+if TYPE_CHECKING:
+    import typst
 
 _FOLDER = Path(__file__).parent
 _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -20,12 +24,17 @@ _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @cache
-def _fonts() -> typst.Fonts:
+def _fonts() -> "typst.Fonts":
+    import typst  # noqa: PLC0415 - an extra
+
     return typst.Fonts(include_system_fonts=False, include_embedded_fonts=False, font_paths=[_FOLDER / "fonts"])
 
 
 def to_pdf(report: Report) -> bytes:
-    """Return a report as PDF/UA-1. Texts are passed to typst as data, never as its markup."""
+    """Return a report as PDF/UA-1. Texts are passed to typst as data, never as its markup. Raises MissingExtraError."""
+    PDF.require()
+    import typst  # noqa: PLC0415 - an extra
+
     data = {
         "language": report.language,
         "mark": report.mark,

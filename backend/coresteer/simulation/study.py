@@ -3,7 +3,6 @@
 All schemes of a combination and seed have the same jobs and random numbers, so their differences are paired.
 """
 
-import importlib.util
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from coresteer.extras import SIMULATION
 from coresteer.process import die_with_parent
 from coresteer.simulation.jobs import TraceJob, generated, messages_in_loop, phase_of, prepare, typical
 from coresteer.simulation.parameters import SENSITIVE, SHARES, JobType, Parameters, Pattern
@@ -102,9 +102,7 @@ class Task(NamedTuple):
 
 def unavailable_because() -> str | None:
     """Return why no study can run here, None if it can."""
-    if importlib.util.find_spec("numba"):
-        return None
-    return "The simulation needs numba. Install it with: pip install 'coresteer[simulation]'"
+    return None if SIMULATION.is_installed else str(SIMULATION.missing())
 
 
 def cells_of(spec: StudySpec) -> list[Cell]:
