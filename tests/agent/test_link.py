@@ -422,6 +422,71 @@ def test_flows_are_not_buffered_while_disconnected(backend: Backend, node: Node)
     assert connection.hear() == FlowsMessage(2, [])
 
 
+def flows_told(connection: Connection) -> list[int]:
+    """The times of all flows that were sent before the answer to a Ping."""
+    connection.websocket.send(encode(Ping(1)))
+    told = []
+    while not isinstance(message := connection.hear(), Clock):
+        if isinstance(message, FlowsMessage):
+            told.append(message.time_ms)
+    return told
+
+
+def test_every_other_report_of_flows_is_held_while_nobody_needs_the_node(backend: Backend, node: Node) -> None:
+    connection = watched(backend, node)
+    for time_ms in range(1, 6):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+        if time_ms % 2:
+            assert connection.hear() == FlowsMessage(time_ms, [])
+        else:
+            assert flows_told(connection) == []
+
+
+@pytest.mark.parametrize("detail", [Detail.SUMMARIES, Detail.SAMPLES])
+def test_who_needs_the_node_gets_held_flows_at_once_and_then_each(backend: Backend, node: Node, detail: Detail) -> None:
+    connection = watched(backend, node)
+    for time_ms in (1, 2):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+    assert connection.hear() == FlowsMessage(1, [])
+    connection.websocket.send(encode(Watch(detail)))
+    assert connection.hear() == FlowsMessage(2, [])
+    for time_ms in (3, 4):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+        assert connection.hear() == FlowsMessage(time_ms, [])
+
+
+def test_a_decision_follows_the_flows_that_it_is_based_on(backend: Backend, node: Node) -> None:
+    connection = watched(backend, node)
+    for time_ms in (1, 2):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+    assert connection.hear() == FlowsMessage(1, [])
+    decision = DecisionMessage(2, Evaluation("1", 1, Mode.ENFORCE, ""))
+    node.link.send_decision(decision)
+    assert [connection.hear(), connection.hear()] == [FlowsMessage(2, []), decision]
+
+
+def test_a_backend_that_knows_no_blocks_gets_all_flows(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    assert node.next() == BackendReconnected()
+    for time_ms in (1, 2, 3):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+        assert connection.hear() == FlowsMessage(time_ms, [])
+
+
+def test_flows_that_were_held_are_dropped_with_the_connection(backend: Backend, node: Node) -> None:
+    connection = watched(backend, node)
+    for time_ms in (1, 2):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+    assert connection.hear() == FlowsMessage(1, [])
+    connection.close()
+    assert node.next() == BackendLost()
+    again = watched(backend, node)
+    node.link.send_flows(FlowsMessage(3, []))
+    assert again.hear() == FlowsMessage(3, [])
+
+
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, encode(Welcome(1, 1, 0))[:-3], "text", b"\x81\xa4type\x01"])
 def test_an_invalid_message_closes_the_connection_with_a_reason_and_the_agent_reconnects(
     backend: Backend, node: Node, garbage: bytes | str

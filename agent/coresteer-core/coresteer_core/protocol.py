@@ -152,7 +152,9 @@ class TasksMessage(Struct, frozen=True, tag="tasks"):
 
 
 class FlowsMessage(Struct, frozen=True, tag="flows"):
-    """Message with the processes that use the network and their RX placements, every few seconds; stored for backtests.
+    """Message with the processes that use the network and their RX placements; stored for backtests.
+
+    Sent every 5 s while somebody needs the present of the node, else every 10 s and with a decision.
 
     exact: bytes are counted by eBPF and include UDP; otherwise by TCP sockets, and UDP is unknown. cgroups,
     cpusets: as in View. numa: None on a machine with a single NUMA node.

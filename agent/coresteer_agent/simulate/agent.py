@@ -114,6 +114,7 @@ class SimulatedAgent:
         self._sent_seq = 0  # on this connection
         self._columns = self._is_summary_due = False
         self._detail = Detail.BLOCKS
+        self._skips_next_flows = False
         self._physical = node.inventory.physical_netdevs()
         self._block_samples = self._first_block = 1
         self._lost_since_s: float | None = None
@@ -167,17 +168,7 @@ class SimulatedAgent:
                 self._send(RatesMessage(rates))
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
-            if self._detail is Detail.SAMPLES or not self._columns:
-                self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
-            numa = self.node.numa()
-            flows = FlowsMessage(
-                int(now_s * 1000),
-                self.node.net_tasks(),
-                cgroups=self.node.cgroups(),
-                numa=numa,
-                cpusets=self.node.cpusets(numa),
-            )
-            self._send(flows)
+            self._send_processes(now_s)
         if now_s >= self._next_classes_s and self._class_policy is not None:
             self._next_classes_s = now_s + _CLASSES_EVERY_S
             figures = self.node.class_figures(self._class_policy, now_s)
@@ -255,6 +246,7 @@ class SimulatedAgent:
                 self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
                 self._columns, self._detail, self._is_summary_due = COLUMNS in message.features, Detail.BLOCKS, True
+                self._skips_next_flows = False
                 self._block_samples = max(1, round(message.block_s / self.node.interval_s))
                 self._first_block = random.randint(1, self._block_samples)  # noqa: S311 - no secret
                 self._send_pending()
@@ -278,6 +270,27 @@ class SimulatedAgent:
             case _:
                 self._changes.handle(message)
                 self._report(self._changes.drain_messages())
+
+    def _send_processes(self, now_s: float) -> None:
+        """Send tasks to a backend that needs them now, and flows, but every other time only to one that needs them."""
+        if self._detail is Detail.SAMPLES or not self._columns:
+            self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+        if self._skips_next_flows and self._columns and self._detail is Detail.BLOCKS:
+            self._skips_next_flows = False
+        else:
+            self._send_flows(now_s)
+
+    def _send_flows(self, now_s: float) -> None:
+        self._skips_next_flows = True
+        numa = self.node.numa()
+        flows = FlowsMessage(
+            int(now_s * 1000),
+            self.node.net_tasks(),
+            cgroups=self.node.cgroups(),
+            numa=numa,
+            cpusets=self.node.cpusets(numa),
+        )
+        self._send(flows)
 
     def _report(self, messages: list[ChangeMessage]) -> None:
         for message in messages:
@@ -307,6 +320,7 @@ class SimulatedAgent:
         if detail is Detail.SAMPLES:
             self.flush()
             now_s = time.time()
+            self._send_flows(now_s)
             self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
             if newest is not None:
                 self._send(RatesMessage(newest))

@@ -136,6 +136,9 @@ class Link:
         self._latest: dict[type[TopologyMessage | InventoryMessage | LearnedMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage | LearnedMessage]] = []
         self._flows: bytes | None = None
+        self._held_flows: bytes | None = None
+        """The newest, not sent because nobody needs them."""
+        self._holds_next_flows = False
         self._decisions = UnacknowledgedBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
         self._urgent_bytes = 0
@@ -213,20 +216,32 @@ class Link:
         self._wakeup.wake()
 
     def send_flows(self, message: FlowsMessage) -> None:
-        """Send flows if connected, else drop them; replaces flows that are still buffered."""
+        """Send flows if connected, else drop them; replaces flows that are still buffered.
+
+        Every other report is held while nobody needs the present of the node, until a decision that is based on it.
+        """
         frame = encode(message)
         if len(frame) > MAX_FRAME_BYTES:
             log.error("This node's flows, of %d processes, do not fit into a message.", len(message.tasks))
             return
         with self._lock:
-            if self._welcomed:
-                self._flows = frame
+            if not self._welcomed:
+                return
+            if self._holds_next_flows and self._samples.sends_blocks_only:
+                self._held_flows, self._holds_next_flows = frame, False
+                return
+            self._flows, self._held_flows, self._holds_next_flows = frame, None, True
         self._wakeup.wake()
+
+    def _release_flows(self) -> None:
+        if self._held_flows is not None:
+            self._flows, self._held_flows, self._holds_next_flows = self._held_flows, None, True
 
     def send_decision(self, message: DecisionMessage) -> None:
         """Buffer a decision until it is sent, before all later messages about its change."""
         frame = zlib.compress(encode(message), _FASTEST)
         with self._lock:
+            self._release_flows()
             self._decisions.append(self._decisions.next_seq, self._decisions.next_seq, frame)
         self._wakeup.wake()
 
@@ -345,7 +360,8 @@ class Link:
                 self._welcomed = False
                 self._urgent.clear()
                 self._urgent_bytes = 0
-                self._flows = None
+                self._flows = self._held_flows = None
+                self._holds_next_flows = False
                 self._samples.end()
             self._inbox.put(BackendLost())
 
@@ -389,6 +405,9 @@ class Link:
     def _next_frame(self) -> bytes | None:
         """Return the most urgent buffered frame, None without one."""
         with self._lock:
+            if self._flows is not None and len(self._decisions):  # which name processes that are in them
+                flows, self._flows = self._flows, None
+                return flows
             if (decision := self._decisions.next_frame()) is not None:
                 self._decisions.acknowledge(self._decisions.first_seq)
                 return zlib.decompress(decision)
@@ -444,6 +463,8 @@ class Link:
             case Watch(detail):
                 with self._lock:
                     self._samples.watch(detail)
+                    if detail is not Detail.BLOCKS:
+                        self._release_flows()
                     if detail is Detail.SAMPLES and self._tasks is not None:
                         self._urgent.append(self._tasks)
                         self._urgent_bytes += len(self._tasks)

@@ -111,6 +111,11 @@ class OutgoingSamples:
         return self._columns and self._detail is not Detail.SAMPLES
 
     @property
+    def sends_blocks_only(self) -> bool:
+        """Return whether the backend needs nothing of the present beyond what goes with each block."""
+        return self._columns and self._detail is Detail.BLOCKS
+
+    @property
     def first_seq(self) -> int:
         """Return the number of the oldest sample that is not acknowledged, or of the next one."""
         return self._buffer.first_seq

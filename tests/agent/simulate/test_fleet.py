@@ -29,15 +29,19 @@ from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import (
+    FEATURES,
     PROTOCOL_VERSION,
     Ack,
     Apply,
     Clock,
     CloseCode,
     DecisionMessage,
+    Detail,
+    FlowsMessage,
     Hello,
     Ping,
     RatesMessage,
+    Watch,
     Welcome,
     decode_to_backend,
     encode,
@@ -190,6 +194,38 @@ def test_policies_on_a_simulated_node_move_interrupts_and_processes_and_restore_
         runner.step(node.view(now))
     assert [irq.requested for irq in node.inventory.irqs] == [irq.requested for irq in before.irqs]
     assert {task.affinity for task in node.net_tasks()} == {"0-7"}
+
+
+class Sent:
+    """In place of a Link: what an agent sends."""
+
+    writable = True
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def send(self, frame: bytes) -> None:
+        self.frames.append(frame)
+
+    def flows(self) -> int:
+        """How many reports of flows were sent since the last call."""
+        frames, self.frames = self.frames, []
+        return sum(isinstance(decode_to_backend(frame), FlowsMessage) for frame in frames)
+
+
+def test_every_other_report_of_flows_is_left_out_while_nobody_needs_the_node() -> None:
+    uri = parse_uri("ws://127.0.0.1:1/api/agent")
+    agent = SimulatedAgent(a_node(), uri, FleetStatistics(), record_latencies=False)
+    agent._link = sent = Sent()  # type: ignore[assignment]  # has what is used of a Link
+    agent._received(encode(Welcome(PROTOCOL_VERSION, 1, 0, features=list(FEATURES))))
+    found = []
+    for detail in (Detail.BLOCKS, Detail.SAMPLES):
+        agent._received(encode(Watch(detail)))
+        found.append(sent.flows())
+        for second in (5.0, 10.0, 15.0, 20.0):
+            agent.sample(43_200.0 + second + 100 * len(found))
+            found.append(sent.flows())
+    assert found == [0, 1, 0, 1, 0, 1, 1, 1, 1, 1]
 
 
 def test_samples_beyond_the_buffer_are_counted_as_overflowed() -> None:
