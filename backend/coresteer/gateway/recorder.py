@@ -20,6 +20,8 @@ from coresteer_core.protocol import Hello
 log = logging.getLogger("coresteer.nodes")
 
 _RETRY_S = 1.0
+_PAUSE_S = 0.2
+"""After what was queued is stored: what several nodes report meanwhile is stored in one transaction."""
 _NODES_PER_TRANSACTION = 50
 
 
@@ -79,6 +81,7 @@ class Recorder:
                     for node_id, report in batch.items():
                         self._queue[node_id] = report.merged_with(self._queue.get(node_id, NodeReport()))
                     await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(_PAUSE_S)
 
     async def _store(self, batch: dict[int, NodeReport]) -> None:
         try:
