@@ -1,3 +1,4 @@
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -76,6 +77,17 @@ def _streams(draw: st.DrawFn) -> list[Rates]:
         )
         seq += draw(st.integers(1, 3))
     return made
+
+
+def test_compressed_data_takes_no_more_memory_than_it_has_bytes() -> None:
+    data = bytes(100_000)
+    compress(data)
+    tracemalloc.start()
+    packed = compress(data)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decompress(packed) == data
+    assert held < 1000
 
 
 @given(_streams())

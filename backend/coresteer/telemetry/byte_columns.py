@@ -29,7 +29,8 @@ _of_thread = _OfThread()
 
 def compress(data: bytes) -> bytes:
     """Return data as a compressed zstd frame of level 1."""
-    return _of_thread.compressor.compress(data)
+    # copied, because behind its bytes the result keeps the memory of the largest possible one
+    return bytes(memoryview(_of_thread.compressor.compress(data)))
 
 
 def decompress(data: bytes) -> bytes:
