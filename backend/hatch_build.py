@@ -1,4 +1,7 @@
-"""Adds to a wheel or source distribution what the repository has beside this folder: the migrations and the page."""
+"""Adds to a wheel or source distribution what the repository has beside this folder: the migrations and the page.
+
+It also needs the core of its own release: the two share types, which change with any release.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,14 @@ class RepositoryFiles(BuildHookInterface[BuilderConfig]):
     """Hatchling's build hook of this distribution; coresteer.config finds what it adds."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # Any: as hatchling declares it
-        """Add the folders ``migrations`` and ``page`` to the package. Raises PageNotBuiltError.
+        """Add the requirement, and the folders ``migrations`` and ``page``. Raises PageNotBuiltError.
 
         version: ``editable`` for an installation that uses the repository's own.
         """
-        if version == "editable" or (Path(self.root) / "PKG-INFO").exists():  # which a source distribution has
+        if version == "editable":
+            return
+        build_data["dependencies"].append(f"coresteer-core=={self.metadata.version}")
+        if (Path(self.root) / "PKG-INFO").exists():  # which a source distribution has
             return
         repository = Path(self.root).parent
         page = repository / "frontend" / "dist"

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,6 +113,16 @@ def test_a_commit_gives_the_same_wheels_whoever_builds_them(folder: Path, wheels
         "coresteer_core",
         "coresteer_gate",
     }
+
+
+@pytest.mark.slow("builds the page, where nothing has yet")
+def test_backend_and_agent_need_the_core_of_their_release(wheels: Path) -> None:
+    (core,) = wheels.glob("coresteer_core-*.whl")
+    version = core.name.split("-")[1]
+    for wheel in (*wheels.glob("coresteer-*.whl"), *wheels.glob("coresteer_agent-*.whl")):
+        with zipfile.ZipFile(wheel) as files:
+            metadata = files.read(f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/METADATA").decode()
+        assert f"Requires-Dist: coresteer-core=={version}\n" in metadata
 
 
 @pytest.mark.slow("installs the packages into an environment, and starts database, backend and agent")
