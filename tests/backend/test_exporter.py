@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import enrolled, rates
 from tests.backend.test_fleet import fleet
-from tests.support.prometheus import promtool
+from tests.support.prometheus import program
 
 from coresteer.exporter.nodes import NodeCollector, exported, label_name
 from coresteer.fleet.query import Fleet
@@ -101,7 +101,7 @@ async def test_metrics_need_a_user_or_an_api_token(backend: Backend) -> None:
 
 
 async def test_the_text_follows_the_rules_of_prometheus(backend: Backend) -> None:
-    check = [promtool(), "check", "metrics"]
+    check = [program("promtool"), "check", "metrics"]
     viewer = await backend.client("viewer")
     for text in ((await viewer.get("/metrics")).text, exposition(fleet())):
         done = await asyncio.to_thread(subprocess.run, check, input=text, capture_output=True, text=True, check=False)

@@ -1,14 +1,17 @@
 """Prometheus: a tiny server of its HTTP API, which answers what a test tells it, and the real programs."""
 
+import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -82,11 +85,32 @@ def fake_prometheus() -> Iterator[FakePrometheus]:
         thread.join()
 
 
-def promtool() -> str:
-    """Return the path of promtool. The distribution's package is installed in CI; elsewhere the test is skipped."""
-    if shutil.which("promtool") is None and os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
+def program(name: str) -> str:
+    """Return the path of prometheus or promtool. CI installs the distribution's package; else the test is skipped."""
+    if shutil.which(name) is None and os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
         for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "prometheus"]):
             subprocess.run(["apt-get", *command], stdout=subprocess.DEVNULL, check=True)
-    if (found := shutil.which("promtool")) is None:
-        pytest.skip("promtool is part of Prometheus: install your distribution's package.")  # most machines have none
+    if (found := shutil.which(name)) is None:
+        pytest.skip(f"{name} is part of Prometheus: install your distribution's package.")  # most machines have none
     return found
+
+
+@asynccontextmanager
+async def running_prometheus(folder: Path, config: str) -> AsyncIterator[str]:
+    """A real Prometheus with this configuration, in YAML; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    (folder / "prometheus.yml").write_text(config)
+    process = await asyncio.create_subprocess_exec(
+        *(
+            program("prometheus"),
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'tsdb'}",
+        ),
+        *(f"--web.listen-address={address}", "--log.level=error"),
+    )
+    try:
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        await process.wait()
