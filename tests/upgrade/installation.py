@@ -289,8 +289,17 @@ class Operator:
     async def move(self, irq: int, cpus: str = "1") -> str:
         """Preview and apply the move of an interrupt; return the change's id once it waits to be confirmed."""
         desired = [{"key": f"irq/{irq}/affinity", "value": cpus}]
-        plan = (await self.post(f"/api/nodes/{self.node_id}/previews", {"desired": desired}))["plan"]
-        change_id = (await self.post(f"/api/nodes/{self.node_id}/changes", {"plan": plan}))["id"]
+        plans: list[Any] = []
+
+        async def differs() -> bool:
+            """The agent is connected, and has reported the present affinity since."""
+            if (await self.node())["health"] != "live":
+                return False
+            plans[:] = [(await self.post(f"/api/nodes/{self.node_id}/previews", {"desired": desired}))["plan"]]
+            return bool(plans[0]["actions"])
+
+        await poll_async(differs, interval_s=0.1)
+        change_id = (await self.post(f"/api/nodes/{self.node_id}/changes", {"plan": plans[0]}))["id"]
         await self.until(change_id, "unconfirmed")
         return str(change_id)
 

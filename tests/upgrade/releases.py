@@ -26,8 +26,8 @@ class Release:
     commit: str
 
 
-PREVIOUS = Release("0.1.0", "ca198576635ece6257c38f72f04999f1f4021447")
-"""The pinned previous release; the commit after a release pins that one. 0.1.0 has no CHANGELOG.md yet."""
+PREVIOUS = Release("0.2.0", "3e05a0eea1aaee4ec20e615309893940fc89f216")
+"""The pinned previous release; the commit after a release pins that one."""
 
 
 @dataclass(frozen=True)
