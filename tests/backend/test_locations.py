@@ -60,3 +60,14 @@ def test_a_node_is_connected_while_its_replica_is_alive(alive: set[int]) -> None
     locations = _locations(alive)
     locations.update([Location(1, 1, 2), Location(2, 2, 3), Location(3, 3, OWN)])
     assert [node_id for node_id in (1, 2, 3) if locations.elsewhere(node_id)] == [each - 1 for each in sorted(alive)]
+
+
+@given(st.sets(st.sampled_from([2, 3])))
+def test_a_node_is_lost_with_its_replica_if_that_vanishes_before_the_connection_has_ended(alive: set[int]) -> None:
+    locations = _locations(alive)
+    locations.update([Location(1, 1, 2), Location(2, 2, 3), Location(3, 3, OWN), Location(4, 4, None)])
+    assert {node_id for node_id in range(1, 6) if locations.is_lost_with_replica(node_id)} == {1, 2} - {
+        each - 1 for each in alive
+    }
+    locations.end(1, 1)
+    assert not locations.is_lost_with_replica(1)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from sqlalchemy import select
 from tests.backend.conftest import Backend, Client
 from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+from tests.support.polling import poll_async
 
 from coresteer.audit.tables import AuditRow
 from coresteer.policies import rollout_monitor
@@ -296,6 +298,31 @@ async def test_a_node_that_stays_away_rolls_the_version_back(fleet: Fleet) -> No
     rolled_back = await fleet.rollout(begun["id"])
     assert rolled_back["state"] == "rolled_back"
     assert "has been disconnected" in rolled_back["sentence"]
+
+
+@pytest.mark.parametrize(("with_backend", "allowed_s"), [(False, 30), (True, 120)])
+async def test_a_node_has_longer_to_return_if_its_backend_has_vanished(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, with_backend: bool, allowed_s: int
+) -> None:
+    begun = await fleet.start()
+    node = fleet.nodes[0]
+    await node.agent.websocket.close()
+    await poll_async(lambda: not node.backend.app.state.connections.is_connected(node.agent.node_id))
+    monkeypatch.setattr(
+        node.backend.app.state.registry,
+        "is_lost_with_backend",
+        lambda node_id: with_backend and node_id == node.agent.node_id,
+    )
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(rollout_monitor, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monitor = RolloutMonitor(node.backend.app.state.policies)
+    await monitor.check(datetime.now(UTC))
+    clock.now += allowed_s - 1
+    await monitor.check(datetime.now(UTC))
+    assert (await fleet.rollout(begun["id"]))["state"] == "canary"
+    clock.now += 1
+    await monitor.check(datetime.now(UTC))
+    assert f"has been disconnected for {allowed_s} s." in (await fleet.rollout(begun["id"]))["sentence"]
 
 
 async def test_the_first_rollout_of_a_disabled_policy_leaves_nothing_when_it_is_rolled_back(fleet: Fleet) -> None:

@@ -28,6 +28,8 @@ log = logging.getLogger("coresteer.policies")
 _TICK_S = 1.0
 MAX_DISCONNECTED_S = 30.0
 """Seconds a node of a rollout may be disconnected: agents reconnect after their or the backend's restart."""
+LOST_WITH_BACKEND_TIMES = 4.0
+"""How many times longer if its backend has vanished: a load balancer may go on offering a hung one to agents."""
 
 
 def _is_due(row: RolloutRow, now: datetime) -> bool:
@@ -149,7 +151,7 @@ class RolloutMonitor:
             return row.violation
         for node_id, name in names.items():
             if self._is_disconnected(row.id, node_id):
-                return f"{name} has been disconnected for {self._disconnected_s:g} s."
+                return f"{name} has been disconnected for {self._allowed_s(node_id):g} s."
             if violation := self._guardrails.violation(row, node_id):
                 return f"On {name} {violation}"
         return None
@@ -159,4 +161,8 @@ class RolloutMonitor:
             self._disconnected_since.pop((rollout_id, node_id), None)
             return False
         since = self._disconnected_since.setdefault((rollout_id, node_id), time.monotonic())
-        return time.monotonic() - since >= self._disconnected_s
+        return time.monotonic() - since >= self._allowed_s(node_id)
+
+    def _allowed_s(self, node_id: int) -> float:
+        is_lost = self._context.registry.is_lost_with_backend(node_id)
+        return self._disconnected_s * (LOST_WITH_BACKEND_TIMES if is_lost else 1.0)

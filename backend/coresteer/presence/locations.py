@@ -73,6 +73,13 @@ class Locations:
             return None
         return location if self._is_alive(location.replica_id or 0) else None
 
+    def is_lost_with_replica(self, node_id: int) -> bool:
+        """Return whether the node's latest connection was to another replica, which has vanished without ending it."""
+        location = self._by_node.get(node_id)
+        if location is None or location.replica_id in (None, self._own_id()):
+            return False
+        return not self._is_alive(location.replica_id or 0)
+
     def of_replica(self, replica_id: int) -> list[Location]:
         """Return the connections of one replica."""
         return [each for each in self._by_node.values() if each.replica_id == replica_id]

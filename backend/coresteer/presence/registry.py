@@ -201,6 +201,10 @@ class NodeRegistry:
         """Return whether the node's agent is connected, to this backend or to another one."""
         return self.get(node_id).connected or self._locations.elsewhere(node_id) is not None
 
+    def is_lost_with_backend(self, node_id: int) -> bool:
+        """Return whether the node is disconnected because the backend that it was connected to has vanished."""
+        return not self.get(node_id).connected and self._locations.is_lost_with_replica(node_id)
+
     def epoch(self, node_id: int) -> int:
         """Return the epoch of the latest connection of the node's agent; it is another one after it has reconnected."""
         return max(self.get(node_id).epoch, self._locations.epoch(node_id))
