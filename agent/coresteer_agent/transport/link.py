@@ -144,7 +144,7 @@ class Link:
         self._urgent_bytes = 0
         self._welcomed = False
         self._tasks: bytes | None = None
-        self._has_told_lacks = False
+        self._has_logged_lacks = False
         self._stopping = threading.Event()
         self._overflowed = False
         self._warned: set[str] = set()
@@ -379,8 +379,8 @@ class Link:
             unnoticed = max(0, welcome.rejected - self.rejected)
             self.rejected += unnoticed
         self._warned.clear()
-        if (lacks := lacking(welcome.features)) and not self._has_told_lacks:
-            self._has_told_lacks = True
+        if (lacks := lacking(welcome.features)) and not self._has_logged_lacks:
+            self._has_logged_lacks = True
             log.info("%s is older than this agent and does not know: %s.", self._backends.current, ", ".join(lacks))
         if unnoticed:
             log.warning("The backend rejected %d samples before the connection was lost.", unnoticed)

@@ -53,8 +53,8 @@ def why_closed(backend: str, frame: Close | None) -> LinkError:
             slow=True,
             bad_key=frame.code == CloseCode.BAD_KEY,
         )
-    asked = requested_delay_s(frame.reason) if frame.code == CloseCode.TRY_AGAIN_LATER else None
+    requested = requested_delay_s(frame.reason) if frame.code == CloseCode.TRY_AGAIN_LATER else None
     return LinkError(
         f"The backend {backend} closed the connection with code {frame.code}.{reason}",
-        retry_after_s=None if asked is None else bounded_delay_s(asked),
+        retry_after_s=None if requested is None else bounded_delay_s(requested),
     )

@@ -75,7 +75,7 @@ async def answer(
         for row in rows.values():
             row.figures = fleet.values.figures(fleet.places[row.id])
     page = [at for at in page if fleet.nodes[at].id in rows]
-    told, others = groups(selection) if query.group is not None and query.within is None else ([], 0)
+    largest, others = groups(selection) if query.group is not None and query.within is None else ([], 0)
     before = fleet.before
     return FleetAnswer(
         nodes=len(fleet.nodes),
@@ -84,7 +84,7 @@ async def answer(
         problems=selection.filter.problems,
         totals=totals(fleet, selection.places),
         compared=compared(fleet, selection.places),
-        groups=told,
+        groups=largest,
         other_groups=others,
         rows=[rows[fleet.nodes[at].id] for at in page],
         before=None if before is None else [before.figures(at) for at in page],
