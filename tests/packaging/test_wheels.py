@@ -116,6 +116,15 @@ def test_a_commit_gives_the_same_wheels_whoever_builds_them(folder: Path, wheels
 
 
 @pytest.mark.slow("builds the page, where nothing has yet")
+def test_each_wheel_contains_the_license(wheels: Path) -> None:
+    text = (REPOSITORY / "LICENSE").read_bytes()
+    for wheel in wheels.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as files:
+            (name,) = [each for each in files.namelist() if each.endswith(".dist-info/licenses/LICENSE")]
+            assert files.read(name) == text
+
+
+@pytest.mark.slow("builds the page, where nothing has yet")
 def test_backend_and_agent_need_the_core_of_their_release(wheels: Path) -> None:
     (core,) = wheels.glob("coresteer_core-*.whl")
     version = core.name.split("-")[1]
