@@ -99,6 +99,12 @@ class Probe:
                 await self.agent.say(ChangeMessage(message.change_id, ChangeState.UNCONFIRMED, "Applied.", []))
                 await self._applies.put((message, at))
 
+    async def is_known(self) -> bool:
+        """Return whether the page's backend knows the node's interrupts."""
+        url, headers = f"{self.url}/api/nodes/{self.agent.node_id}", {"Authorization": f"Bearer {API_TOKEN}"}
+        answer = await asyncio.to_thread(requests.get, url, headers=headers, timeout=60)
+        return answer.json()["inventory"] is not None
+
     async def command(self) -> None:
         """Apply a change by a request to the page's backend, and roll it back."""
         irq = next(irq for irq in self.machine.inventory.irqs if irq.movable and irq.queues)
@@ -142,6 +148,7 @@ async def _probe(database: Database, urls: list[str]) -> AsyncIterator[Probe]:
         tasks = [asyncio.create_task(work()) for work in (probe.send_samples, probe.watch, probe.listen)]
         try:
             await poll_async(lambda: _ended(tasks) or probe.figures.live)
+            await poll_async(probe.is_known)  # what it reported is stored a moment later
             yield probe
         finally:
             for task in tasks:
