@@ -369,3 +369,24 @@ async def test_a_rollout_without_effect_is_refused(fleet: Fleet) -> None:
     policy = await created(fleet.nodes[0], body)
     refused = await asked(fleet.operator, f"/api/policies/{policy['id']}/rollouts", {"version": 1}, 409)
     assert refused["detail"] == "The selector matches no node."
+
+
+async def test_a_node_has_the_full_time_once_its_backend_has_woken_up_and_ended_its_connection(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = await fleet.start()
+    node = fleet.nodes[0]
+    await node.agent.websocket.close()
+    await poll_async(lambda: not node.backend.app.state.connections.is_connected(node.agent.node_id))
+    state = SimpleNamespace(now=1000.0, is_lost=True)
+    registry = node.backend.app.state.registry
+    monkeypatch.setattr(registry, "is_lost_with_backend", lambda node_id: state.is_lost)
+    monkeypatch.setattr(rollout_monitor, "time", SimpleNamespace(monotonic=lambda: state.now))
+    monitor = RolloutMonitor(node.backend.app.state.policies)
+    for seconds, is_lost in ((0, True), (60, True), (1, False), (28, False)):
+        state.now, state.is_lost = state.now + seconds, is_lost
+        await monitor.check(datetime.now(UTC))
+        assert (await fleet.rollout(begun["id"]))["state"] == "canary"
+    state.now += 1
+    await monitor.check(datetime.now(UTC))
+    assert (await fleet.rollout(begun["id"]))["state"] == "rolled_back"

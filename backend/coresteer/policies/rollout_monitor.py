@@ -46,6 +46,7 @@ class RolloutMonitor:
         self._context = context
         self._disconnected_s = disconnected_s
         self._disconnected_since: dict[tuple[int, int], float] = {}
+        self._lost_until: dict[tuple[int, int], float] = {}
         self._guardrails = RolloutGuardrails(context.registry, context.interest)
         self._pace = Pace()
         self._tasks: list[asyncio.Task[None]] = []
@@ -53,6 +54,7 @@ class RolloutMonitor:
     def start(self) -> None:
         """Start checking rollouts once a second; nodes get the whole time to connect again."""
         self._disconnected_since.clear()
+        self._lost_until.clear()
         self._guardrails.forget()
         self._pace.wake()
         failure = "The check of rollouts failed; retrying."
@@ -90,6 +92,7 @@ class RolloutMonitor:
                 self._context.bus.publish(PoliciesEvent(None))
         if not ongoing:
             self._disconnected_since.clear()
+            self._lost_until.clear()
             self._guardrails.forget()
         return bool(ongoing)
 
@@ -159,9 +162,15 @@ class RolloutMonitor:
     def _is_disconnected(self, rollout_id: int, node_id: int) -> bool:
         if self._context.registry.is_connected(node_id):
             self._disconnected_since.pop((rollout_id, node_id), None)
+            self._lost_until.pop((rollout_id, node_id), None)
             return False
-        since = self._disconnected_since.setdefault((rollout_id, node_id), time.monotonic())
-        return time.monotonic() - since >= self._allowed_s(node_id)
+        now, is_lost = time.monotonic(), self._context.registry.is_lost_with_backend(node_id)
+        if is_lost:
+            self._lost_until[rollout_id, node_id] = now
+        since = self._disconnected_since.setdefault((rollout_id, node_id), now)
+        if not is_lost:  # a backend that wakes up ends the connection: the node has the full time from then on
+            since = max(since, self._lost_until.get((rollout_id, node_id), since))
+        return now - since >= self._allowed_s(node_id)
 
     def _allowed_s(self, node_id: int) -> float:
         is_lost = self._context.registry.is_lost_with_backend(node_id)
