@@ -27,7 +27,8 @@ def npm_names(package: Path) -> set[str]:
 
 
 def listed() -> set[str]:
-    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \|$", (ROOT / "docs/DEPENDENCIES.md").read_text(), re.MULTILINE)
+    text = (ROOT / "docs/DEPENDENCIES.md").read_text().partition("## Written here")[0]
+    rows = re.findall(r"^\| ([^|]+) \|(?: [^|]+ \|){2,5}$", text, re.MULTILINE)
     return {name for row in rows if row != "library" for name in row.split(", ")}
 
 

@@ -331,11 +331,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         ),
         "agent_cpu_percent": Metric(
             "CPU of the agent", _CPU_UNIT, "less", label_ko="에이전트 CPU 사용률",
-            source=Source("agent", "agent_cpu_s"), factor=100, short="of one CPU", history=True, chart="agent",
+            source=Source("agent", "agent_cpu_s"), factor=100, short="agent CPU", history=True, chart="agent",
+            fleet=True,
         ),
         "agent_rss_bytes": Metric(
             "Memory of the agent", "B", "less", label_ko="에이전트 메모리",
-            source=Source("agent", "agent_rss_bytes", level=True), short="memory", history=True,
+            source=Source("agent", "agent_rss_bytes", level=True), short="agent memory", history=True, fleet=True,
         ),
     }
 )  # fmt: skip

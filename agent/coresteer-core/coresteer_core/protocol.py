@@ -302,12 +302,14 @@ class Policies(Struct, frozen=True, tag="policies"):
 
     Sent after each Welcome; until it arrives, no policy writes. leave_pages: ids of policies whose memory moves are not
     undone once they are no longer enforced. stops: of enforcement, that apply to the node now; the agent answers with
-    StoppedMessage.
+    StoppedMessage. hold_from_ms: when the node's change window closes (Unix time); from then on no policy writes, also
+    without the backend, until the next message. None where no window closes; older agents ignore it.
     """
 
     policies: Annotated[list[PolicyInForce], Meta(max_length=MAX_POLICIES_IN_FORCE)]
     leave_pages: list[PolicyId] = []
     stops: Annotated[list[EnforcementStop], Meta(max_length=MAX_STOPS)] = []
+    hold_from_ms: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
 
 class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
