@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,11 @@ from coresteer_agent.config import (
     ConfigError,
     check_backends,
     check_interval,
-    default_name,
     default_state_dir,
     parse_labels,
     parse_ports,
 )
+from coresteer_agent.config_file import CONFIG_FILE, read_config_file
 from coresteer_agent.version import VERSION
 
 EXIT_CODES = """exit codes:
@@ -38,8 +39,7 @@ _M_ARENA_MAX = -8
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. Subcommands import their modules late, to save memory."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    parser = _parser(arguments)
-    args = parser.parse_args(arguments)
+    args = _parser(arguments[:1]).parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)  # the link logs what matters
     try:
@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.ArgumentParser:
+    """Return the parser. detailed: which of these two commands get their arguments, whose modules need memory."""
     parser = argparse.ArgumentParser(
         prog="coresteer-agent",
         description="Observes this machine's interrupts and network queues for Coresteer, and changes them on request.",
@@ -69,14 +70,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_backend(run)
     _add_root(run)
     _add_state_dir(run)
-    run.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between samples, 0.1 to 60")
-    run.add_argument("--name", default=default_name(), help="this node's name when it enrols (default: %(default)s)")
+    run.add_argument("--interval", type=float, metavar="S", help="seconds between samples, 0.1 to 60 (default: 1)")
+    run.add_argument("--name", help="this node's name when it enrols (default: the host name)")
     run.add_argument(
         "--token-file", type=Path, metavar="FILE", help="enrol with the enrolment token in FILE if there is no key yet"
     )
     run.add_argument(
         "--load-option-ports",
-        default=os.environ.get("CORESTEER_LOAD_OPTION_PORTS", ""),
         metavar="PORTS",
         help="for coscheduling: write this node's load into the messages of these TCP ports by an eBPF program instead "
         "of sending it in datagrams, also from CORESTEER_LOAD_OPTION_PORTS; for example 7700-7799 (default: none)",
@@ -93,7 +93,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_backend(enrol)
     _add_state_dir(enrol)
     enrol.add_argument("--token", required=True, help="the enrolment token")
-    enrol.add_argument("--name", default=default_name(), help="this node's name (default: %(default)s)")
+    enrol.add_argument("--name", help="this node's name (default: the host name)")
 
     for name, what in (("topology", "CPUs, NUMA nodes and caches"), ("sample", "all raw counters once")):
         command = _command(commands, name, f"print {what}", _print)
@@ -124,13 +124,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     _add_state_dir(accept)
 
     simulate = _command(commands, "simulate", "simulate many nodes, for demonstration and load tests", _simulate)
-    if arguments[:1] == ["simulate"]:
+    if "simulate" in detailed:
         from coresteer_agent.simulate import add_arguments  # noqa: PLC0415 - needs asyncio, which the agent avoids
 
         add_arguments(simulate)
 
     workload = _command(commands, "workload", "generate load on this machine only, and measure", _workload)
-    if arguments[:1] == ["workload"]:
+    if "workload" in detailed:
         from coresteer_agent.workloads import arguments as workloads  # noqa: PLC0415 - only this subcommand needs it
 
         workloads.add(workload)
@@ -155,6 +155,13 @@ def _command(
 
 
 def _add_backend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        default=CONFIG_FILE,
+        metavar="FILE",
+        help="for what neither an option nor a variable of the environment says (default: %(default)s)",
+    )
     parser.add_argument(
         "--backend",
         action="append",
@@ -188,26 +195,25 @@ def _root(args: argparse.Namespace) -> Path:
     return root.resolve()
 
 
-def _config(
-    args: argparse.Namespace,
-    *,
-    root: Path = Path("/"),
-    interval_s: float = 1.0,
-    token_file: Path | None = None,
-    load_option_ports: str = "",
-    labels: Sequence[str] = (),
-) -> Config:
+def _config(args: argparse.Namespace, root: Path = Path("/")) -> Config:
+    """Return the configuration: options, else the environment, else the file, else defaults. Raises ConfigError."""
+    file = read_config_file(args.config)
+    given, environment = vars(args), os.environ
+    backends = [environment["CORESTEER_BACKEND"]] if "CORESTEER_BACKEND" in environment else file.backends
+    labels = [f"{name}={value}" for name, value in file.labels.items()]
+    labels = [environment["CORESTEER_LABELS"]] if "CORESTEER_LABELS" in environment else labels
+    ports = environment.get("CORESTEER_LOAD_OPTION_PORTS", file.load_option_ports)
+    interval_s: float | None = given.get("interval")
+    token_file = given.get("token_file") or file.token_file
     return Config(
-        backends=check_backends(
-            args.backend or [os.environ.get("CORESTEER_BACKEND", DEFAULT_BACKEND)], insecure=args.insecure
-        ),
+        backends=check_backends(args.backend or backends or [DEFAULT_BACKEND], insecure=args.insecure or file.insecure),
         state_dir=args.state_dir.absolute(),
         root=root,
-        interval_s=check_interval(interval_s),
-        name=args.name,
-        token_file=token_file,
-        load_option_ports=parse_ports(load_option_ports),
-        labels=parse_labels(labels),
+        interval_s=check_interval(file.interval if interval_s is None else interval_s),
+        name=args.name or environment.get("CORESTEER_NODE_NAME") or file.name or socket.gethostname(),
+        token_file=None if token_file is None else Path(token_file),
+        load_option_ports=parse_ports(given.get("load_option_ports") or ports),
+        labels=parse_labels(given.get("label") or labels),
     )
 
 
@@ -234,14 +240,7 @@ def _run(args: argparse.Namespace) -> int:
     from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, load_or_request_key  # noqa: PLC0415 - only this subcommand needs it
 
-    config = _config(
-        args,
-        root=_root(args),
-        interval_s=args.interval,
-        token_file=args.token_file,
-        load_option_ports=args.load_option_ports,
-        labels=args.label or [os.environ.get("CORESTEER_LABELS", "")],
-    )
+    config = _config(args, _root(args))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def renew_key() -> NodeKey:

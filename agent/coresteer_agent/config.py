@@ -1,8 +1,7 @@
-"""Configuration of an agent: command-line arguments, with defaults from the environment."""
+"""Configuration of an agent: its values, and the checks of what people write."""
 
 import os
 import re
-import socket
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
@@ -90,11 +89,6 @@ def default_state_dir() -> Path:
         return Path("/var/lib/coresteer")
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local/state") / "coresteer"
-
-
-def default_name() -> str:
-    """Return the node's name: CORESTEER_NODE_NAME, else the host name."""
-    return os.environ.get("CORESTEER_NODE_NAME") or socket.gethostname()
 
 
 def is_loopback(url: str) -> bool:

@@ -17,7 +17,7 @@ from coresteer_core.changes.events import AgentStopping, BackendLost, MetricsMea
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.policies import engine
 from coresteer_core.policies.base import ROUND_PERIOD_S, Mode, Ownership, Skipped
-from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce
+from coresteer_core.policies.engine_state import EnforcementStop, EngineMemory, Holding, PolicyInForce
 from coresteer_core.policies.network_process.memory import NetworkProcessMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import DecisionMessage
@@ -236,6 +236,20 @@ def test_without_the_backend_leases_end_and_paused_policies_resume(node: Node) -
     node.steps(2 * ROUND_PERIOD_S + CONFIRM_AFTER_S)
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "0-7")
     assert node.policies.in_force == [SPREAD]
+
+
+@pytest.mark.parametrize(("stops", "hold_from_ms"), [((), 0), ((EnforcementStop(2**31 - 1),), None)])
+def test_outside_its_change_window_a_node_stays_held_when_leases_end_without_the_backend(
+    node: Node, start: Start, stops: tuple[EnforcementStop, ...], hold_from_ms: int | None
+) -> None:
+    """An experiment runs outside of windows: its message neither stops nor holds."""
+    node.policies.set_policies([SPREAD], (), stops, hold_from_ms)
+    node.policies.set_policies(LEASED)
+    assert not node.policies.stops.apply
+    node.changes.close()
+    for each in (node, start()):
+        each.policies.end_leases()
+        assert each.policies.stops.apply
 
 
 def test_leases_end_with_the_agent_which_restores_their_settings(node: Node) -> None:

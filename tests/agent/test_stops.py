@@ -1,6 +1,7 @@
 """Stops of enforcement on a node: no policy writes, and everything is restored once if asked."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -216,3 +217,19 @@ def test_nothing_that_happens_during_a_stop_makes_a_policy_write(
                 kept = values(node) if kept is None else kept
                 assert values(node) == kept
         assert kept == ["0-7", "0-7"] or not restore
+
+
+def test_a_policy_writes_nothing_after_its_change_window_has_closed_and_keeps_what_it_has_set(node: Node) -> None:
+    enforced(node)
+    now_ms = round(time.time() * 1000)
+    node.policies.set_policies([SPREAD], (), (), now_ms + 3_600_000)
+    before = node.policies.stops.apply
+    node.policies.set_policies([SPREAD], (), (), now_ms - 1)
+    assert (before, node.policies.stops.apply) == (False, True)
+    node.wants = {41: "5", 42: "3"}
+    node.steps(60)
+    assert values(node) == ["2", "0-7"]
+    assert stopped(node) == [], "it is no stop that a person began"
+    node.policies.set_policies([SPREAD], (), ())
+    node.steps(200)
+    assert values(node) == ["5", "3"]

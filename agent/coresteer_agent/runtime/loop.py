@@ -225,7 +225,7 @@ class Agent:
         if isinstance(message, BackendReconnected | BackendLost):
             self._reread_settings(self._changes.feed(message))
         elif isinstance(message, Policies):
-            self._policies.set_policies(message.policies, message.leave_pages, message.stops)
+            self._policies.set_policies(message.policies, message.leave_pages, message.stops, message.hold_from_ms)
             self._follow_policies()
             if self._policies.stops.apply:
                 self._end_experiment()

@@ -70,6 +70,8 @@ class PolicyRunner:
         self._save_state = save
         self._unleased = self._state.policies
         """The last received policies without a lease."""
+        self._unleased_hold_ms = self._state.hold_from_ms
+        """hold_from_ms of these; 0 where they may not write: they wait for the backend."""
         self._saved = self._significant()
         self._ended = ended
         self._observe_only = observe_only
@@ -118,23 +120,33 @@ class PolicyRunner:
         policies: list[PolicyInForce],
         leave_pages: Iterable[str] = (),
         stops: Sequence[EnforcementStop] = (),
+        hold_from_ms: int | None = None,
     ) -> None:
         """Replace the policies in force; the next step evaluates them.
 
         If one of them is leased, all of them are temporary: a restarted agent must not know an experiment's policy, and
-        must resume those that pause for it. A holdout is temporary, too. leave_pages, stops: as in Policies.
+        must resume those that pause for it. A holdout is temporary, too. leave_pages, stops, hold_from_ms: as in
+        Policies.
         """
         leave, stopped, state = list(leave_pages), list(stops), self._state
         restored = self.stops.received(stopped)
-        if (policies, leave, stopped) == (state.policies, state.leave_pages, state.stops):
+        known_before = (state.policies, state.leave_pages, state.stops, state.hold_from_ms)
+        if (policies, leave, stopped, hold_from_ms) == known_before:
             return
         if not any(policy.leased for policy in policies):
             held_out = any(policy.holdout for policy in policies)
             self._unleased = [replace(policy, holdout=False) for policy in policies] if held_out else policies
+            self._unleased_hold_ms = 0 if stopped else hold_from_ms
         known = {**self._state.former, **{policy.policy_id: policy for policy in self._state.policies}}
         former = {policy_id: policy for policy_id, policy in known.items() if policy_id in self._holders}
         self._tracked.state = replace(
-            state, policies=policies, former=former, leave_pages=leave, stops=stopped, restored=restored
+            state,
+            policies=policies,
+            former=former,
+            leave_pages=leave,
+            stops=stopped,
+            restored=restored,
+            hold_from_ms=hold_from_ms,
         )
         in_force = {policy.policy_id for policy in policies}
         self._reported = {policy_id: sent for policy_id, sent in self._reported.items() if policy_id in in_force}
@@ -142,7 +154,8 @@ class PolicyRunner:
 
     def end_leases(self) -> None:
         """End leased policies and holdouts while the backend is away; the policies from before are in force again."""
-        self.set_policies(self._unleased, self._state.leave_pages, self._state.stops)
+        state = self._state
+        self.set_policies(self._unleased, state.leave_pages, state.stops, self._hold_without_leases())
 
     def stop(self, view: View) -> frozenset[str]:
         """Restore the settings of leased policies, and end holdouts, before the agent ends.
@@ -388,7 +401,14 @@ class PolicyRunner:
             return self._state
         held = {holding.policy_id for holding in self._state.memory.holdings.values()}
         leased = {policy.policy_id: policy for policy in self._state.policies if policy.policy_id in held}
-        return replace(self._state, policies=self._unleased, former={**self._state.former, **leased})
+        former = {**self._state.former, **leased}
+        hold_from_ms = self._hold_without_leases()
+        return replace(self._state, policies=self._unleased, former=former, hold_from_ms=hold_from_ms)
+
+    def _hold_without_leases(self) -> int | None:
+        """Return hold_from_ms once leased policies have ended: an experiment runs outside change windows, too."""
+        is_leased = any(policy.leased for policy in self._state.policies)
+        return self._unleased_hold_ms if is_leased else self._state.hold_from_ms
 
     def _significant(self) -> PolicyState:
         state = self._without_leases()

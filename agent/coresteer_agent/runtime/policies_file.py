@@ -63,7 +63,7 @@ class PoliciesFile:
         state = file.state
         if file.boot_id == self._boot_id:
             return state
-        return PolicyState(state.policies, stops=state.stops, restored=state.restored)
+        return PolicyState(state.policies, stops=state.stops, restored=state.restored, hold_from_ms=state.hold_from_ms)
 
     def write(self, state: PolicyState) -> None:
         """Replace the policies file atomically; it is on disk (fsync) on return."""

@@ -33,10 +33,11 @@ class Refusal(Struct, frozen=True):
 
 
 class PolicyState(Struct, frozen=True):
-    """Policies of a node and what they set. All but policies and stops is valid until a reboot, which restores all.
+    """Policies of a node and what they set. A reboot restores all, so only policies, stops and hold_from_ms outlive it.
 
     former: policies that set something and are no longer enforced, until that is restored. changes: by change id.
-    refusals: by setting key. leave_pages, stops: as in Policies. restored: ids of stops that restored everything.
+    refusals: by setting key. leave_pages, stops, hold_from_ms: as in Policies. restored: ids of stops that restored
+    everything.
     """
 
     policies: list[PolicyInForce] = []
@@ -47,3 +48,4 @@ class PolicyState(Struct, frozen=True):
     leave_pages: list[str] = []
     stops: list[EnforcementStop] = []
     restored: list[int] = []
+    hold_from_ms: int | None = None

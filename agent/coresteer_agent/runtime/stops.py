@@ -4,6 +4,7 @@ The agent refuses by itself: it stores the stops with its policies, and after ea
 apply now before any policy acts.
 """
 
+import time
 from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
@@ -39,8 +40,9 @@ class Stops:
 
     @property
     def apply(self) -> bool:
-        """Return whether a stop applies to the node, so that no policy writes."""
-        return bool(self._tracked.state.stops)
+        """Return whether a stop applies to the node, or its change window has closed, so that no policy writes."""
+        hold_from_ms = self._tracked.state.hold_from_ms
+        return bool(self._tracked.state.stops) or (hold_from_ms is not None and time.time() * 1000 >= hold_from_ms)
 
     def wait(self) -> None:
         """Let no policy write until the backend has sent what is in force: a stop may have begun meanwhile."""

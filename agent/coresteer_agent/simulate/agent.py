@@ -258,7 +258,7 @@ class SimulatedAgent:
             case Watch(detail):
                 self._watch(detail)
             case Policies():
-                self._policies.set_policies(message.policies, message.leave_pages, message.stops)
+                self._policies.set_policies(message.policies, message.leave_pages, message.stops, message.hold_from_ms)
                 self._class_policy = effective_policy(message.policies)
                 self.node.cpu_factor = cpu_factor(self._effects, message.policies)
                 self._policies.stops.obey()
