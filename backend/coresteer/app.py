@@ -2,28 +2,37 @@
 
 import asyncio
 import gc
+import json
 import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from starlette.middleware.gzip import GZipMiddleware
 
 from coresteer import errors
+from coresteer.alerts.context import AlertContext
+from coresteer.alerts.endpoints import router as alerts_router
+from coresteer.alerts.evaluation import AlertEvaluation
+from coresteer.alerts.outbox import Outbox
+from coresteer.alerts.sending import Sending
 from coresteer.application_metrics.endpoints import router as application_metrics_router
 from coresteer.application_metrics.prometheus import PrometheusReader
+from coresteer.approvals.endpoints import router as approvals_router
 from coresteer.audit.export import AuditExport
 from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginRateLimit
+from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.trust import TrustWatch
 from coresteer.background import cancel
 from coresteer.bus import Bus
+from coresteer.change_windows.endpoints import router as change_windows_router
 from coresteer.changes import reports as change_reports
 from coresteer.changes.context import ChangeContext
 from coresteer.changes.endpoints import router as changes_router
@@ -42,6 +51,7 @@ from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import ExperimentRunner
 from coresteer.exporter.endpoints import router as metrics_router
 from coresteer.exporter.gauges import Gauges
+from coresteer.exporter.otlp import OtlpMetrics, trace_requests
 from coresteer.exporter.requests import ObservedRequests
 from coresteer.fleet.directory import FleetDirectory
 from coresteer.fleet.endpoints import router as nodes_router
@@ -52,17 +62,20 @@ from coresteer.gateway.admission import Admission
 from coresteer.gateway.agent_socket import router as agent_router
 from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.context import GatewayContext
+from coresteer.gateway.enrolment_endpoints import agents_router
 from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.keys import KeyRotation
 from coresteer.gateway.present import show_forwarded
 from coresteer.gateway.recorder import Recorder
-from coresteer.health import Readiness
+from coresteer.gitops.endpoints import router as gitops_router
+from coresteer.health import Readiness, probes_router
 from coresteer.health import router as health_router
 from coresteer.http_guards import RequestGuards
 from coresteer.live.hub import LiveHub
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
 from coresteer.numa.endpoints import router as numa_router
+from coresteer.paths import API
 from coresteer.policies import evaluations
 from coresteer.policies import stops as policy_stops
 from coresteer.policies.context import PolicyContext
@@ -91,11 +104,14 @@ from coresteer.replicas.listener import Listener
 from coresteer.replicas.membership import Membership
 from coresteer.replicas.relay import Relay
 from coresteer.reports.endpoints import router as reports_router
+from coresteer.reports.endpoints import shared_router
 from coresteer.simulated_nodes.endpoints import router as simulated_nodes_router
 from coresteer.simulated_nodes.service import SimulatedFleet
 from coresteer.simulation import endpoints as simulation
 from coresteer.simulation.runner import AbandonedStudies, SimulationRunner
 from coresteer.simulation.swf import MAX_BYTES as MAX_TRACE_BYTES
+from coresteer.sso.endpoints import router as sso_router
+from coresteer.sso.service import new_sso, no_issuer
 from coresteer.stops.endpoints import router as stops_router
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.maintenance import Maintenance
@@ -103,16 +119,20 @@ from coresteer.telemetry.service import Ingest
 from coresteer.telemetry.storage_endpoints import router as storage_router
 
 _RETRY_S = 1.0
-_FEATURE_ROUTERS = (
+_API_ROUTERS = (
+    health_router,
+    auth_router,
+    sso_router,
+    audit_router,
     nodes_router,
     enrolment_router,
     simulated_nodes_router,
-    agent_router,
     telemetry_router,
     storage_router,
     live_router,
     changes_router,
     policies_router,
+    gitops_router,
     proof_router,
     application_metrics_router,
     coalescing_router,
@@ -121,14 +141,23 @@ _FEATURE_ROUTERS = (
     experiments_router,
     stops_router,
     views_router,
+    alerts_router,
+    approvals_router,
+    change_windows_router,
     simulation.router,
     reports_router,
     forms_router,
     templates_router,
-    metrics_router,
 )
 
 log = logging.getLogger("coresteer")
+
+
+def _make_sign_in(app: FastAPI, database: Database, config: Config, membership: Membership) -> None:
+    limit = LoginRateLimit(backends=lambda: 1 + len(membership.others))
+    sso = new_sso(database, config, limit)
+    app.state.login_limit, app.state.sso = limit, sso
+    app.state.renew_session = no_issuer if sso is None else sso.renew
 
 
 def _make_features(app: FastAPI, database: Database, config: Config, worker: int | None) -> None:
@@ -153,7 +182,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
         return registry.get(node_id).clock_skew_ms
 
     app.state.quotas = quotas = Quotas(database, quotas_of(config), backends=lambda: 1 + len(membership.others))
-    app.state.login_limit = LoginRateLimit(backends=lambda: 1 + len(membership.others))
+    _make_sign_in(app, database, config, membership)
     ingest = Ingest(database, connections, config, skew_ms, quotas)
     app.state.changes = ChangeContext(database, connections, bus)
     app.state.unanswered_changes = UnansweredChanges(database, connections)
@@ -194,6 +223,9 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
     )
     app.state.runner = ExperimentRunner(app.state.experiments)
     app.state.simulations = SimulationRunner(database, membership)
+    app.state.alerts = AlertContext(
+        database, app.state.fleet, app.state.readiness.disk_used_percent, Sending(), config.public_url
+    )
     app.state.leadership = Leadership(
         membership,
         [
@@ -202,6 +234,8 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
             app.state.runner,
             Maintenance(database, config, ingest.hourly),
             AbandonedStudies(database, membership),
+            AlertEvaluation(app.state.alerts),
+            Outbox(app.state.alerts),
         ],
     )
     app.state.relay = Relay(database, bus, membership, relayed=relayed_events(database), gap=AFTER_A_GAP)
@@ -240,6 +274,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
         state_queries=BatchLoader(partial(change_reports.state_queries, database)),
     )
     app.state.forwarding.show = partial(show_forwarded, app.state.agents)
+    app.state.otlp = OtlpMetrics(app.state.fleet, interest, membership, VERSION)
     app.state.gauges = Gauges(
         connections, ingest, membership, app.state.readiness, is_ready=lambda: bool(app.state.is_ready)
     )
@@ -276,11 +311,13 @@ async def _start_features(app: FastAPI) -> None:
     if app.state.audit_export is not None:
         app.state.audit_export.start()
     app.state.gauges.start()
+    app.state.otlp.start()
     app.state.is_ready = True
 
 
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
+    await app.state.otlp.stop()
     await app.state.gauges.stop()
     if app.state.audit_export is not None:
         await app.state.audit_export.stop()
@@ -379,8 +416,17 @@ def create_app(
     app.state.is_ready = False
     app.state.failure = None
     errors.install_error_handlers(app)
-    for router in (health_router, auth_router, audit_router, *_FEATURE_ROUTERS):
+    for router in _API_ROUTERS:
+        app.include_router(router, prefix=API)
+    for router in (probes_router, metrics_router, agent_router, agents_router, shared_router):
         app.include_router(router)
+    document = cache(lambda: json.dumps(openapi(app)).encode())
+
+    @app.get(f"{API}/openapi.json", include_in_schema=False)
+    def describe() -> Response:  # in a thread, because making it takes a second
+        """Return the API's description, also to who is not signed in: it says nothing of this backend."""
+        return Response(document(), media_type="application/json")
+
     app.router.default = FrontEnd(config.frontend_dir)
     app.add_middleware(ObservedRequests)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
@@ -391,10 +437,11 @@ def create_app(
     app.add_middleware(
         RequestGuards,
         public_url=config.public_url,
-        larger_bodies={f"{simulation.TRACES}/": MAX_TRACE_BYTES},
+        larger_bodies={f"{API}{simulation.TRACES}/": MAX_TRACE_BYTES},
         is_ready=lambda: bool(app.state.is_ready),
         is_database_reachable=is_database_reachable,
     )
+    trace_requests(app, VERSION)
     return app
 
 
@@ -405,4 +452,12 @@ def openapi(app: FastAPI) -> dict[str, Any]:  # Any: an OpenAPI document is arbi
     """Return the OpenAPI document of the HTTP API, in which every error response is a Problem."""
     document = app.openapi()
     document["components"]["schemas"]["Problem"] = errors.PROBLEM_SCHEMA
+    document["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "An API token."},
+        "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE, "description": "Of a browser."},
+    }
+    document["security"] = [{"token": []}, {"session": []}]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["tags"] = [path.removeprefix(API).split("/")[1]]
     return document

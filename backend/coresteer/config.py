@@ -1,21 +1,23 @@
-"""Configuration of the backend, from environment variables."""
+"""Configuration of the backend, from environment variables and /etc/coresteer/backend.toml."""
 
 import hashlib
 import ipaddress
 import os
+import re
 import ssl
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import AliasChoices, Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 _PACKAGE = Path(__file__).resolve().parent
 REPOSITORY = _PACKAGE.parents[1]
 """The checkout, where this package is part of one."""
+CONFIG_FILE = Path("/etc/coresteer/backend.toml")
 
 
 def _installed_or(name: str, in_checkout: Path) -> Path:
@@ -40,16 +42,32 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+_LABEL = r"[^=,\s]+=[^=,\s]+"
+_MAPPED_ROLE = re.compile(rf"viewer|admin|operator(:{_LABEL}(,{_LABEL})*)?")
+
 LogFormat: TypeAlias = Literal["text", "json"]
 
 
 class Config(BaseSettings):
-    """Configuration of the backend from the environment.
+    """Configuration of the backend: options, else the environment, else CONFIG_FILE.
 
-    Each field is the variable ``CORESTEER_`` + its name; ``DATABASE_URL`` is also read.
+    Each field is the variable ``CORESTEER_`` + its name, and a name of the file; ``DATABASE_URL`` is also read.
     """
 
-    model_config = SettingsConfigDict(env_prefix="CORESTEER_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="CORESTEER_", frozen=True, extra="forbid")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return where values come from, the first first; the file only for accounts that may read its passwords."""
+        file = CONFIG_FILE if os.access(CONFIG_FILE, os.R_OK) else None
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
     state_dir: Path = Field(default_factory=default_state_dir)
     host: str = "127.0.0.1"
@@ -92,6 +110,16 @@ class Config(BaseSettings):
     """Lines for people, or an object of JSON each with time, level, logger, message, and the request or node."""
     nats_url: str | None = None
     """Addresses of NATS servers, separated by commas: over them, backends of a database reach each other's agents."""
+    oidc_issuer: str | None = None
+    """With which people sign in by OpenID Connect, as it writes itself: https://login.example.com/realms/ops."""
+    oidc_client_id: str = ""
+    oidc_client_secret: SecretStr = SecretStr("")
+    """Name and secret of Coresteer at the issuer."""
+    oidc_scopes: str = "openid profile email"
+    oidc_groups_claim: str = "groups"
+    """The claim of the ID token, or else of the userinfo, with the user's groups."""
+    oidc_roles: dict[str, str] = Field(default={})
+    """Roles by group: viewer, admin, operator or operator:role=db,rack=r0*; the group * is everybody."""
     supervised: bool = False
     """Set by ``coresteer up`` for its backend, because it announces address and set-up link itself."""
 
@@ -101,6 +129,34 @@ class Config(BaseSettings):
         if not value.strip():
             raise ValueError("must name an address; 127.0.0.1 is this machine alone")
         return value.strip()
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _issuer(cls, value: str | None) -> str | None:
+        """Validate the scheme. http is allowed on loopback only, because secrets cross it."""
+        if not value:
+            return None
+        url = urlsplit(value)
+        if not url.hostname or not (url.scheme == "https" or (url.scheme == "http" and is_loopback(url.hostname))):
+            raise ValueError("must begin with https://, because secrets go over it")
+        return value
+
+    @field_validator("oidc_roles")
+    @classmethod
+    def _roles(cls, value: dict[str, str]) -> dict[str, str]:
+        for group, role in value.items():
+            if not _MAPPED_ROLE.fullmatch(role):
+                raise ValueError(f"{group}: {role!r} must be viewer, operator, operator:role=db,rack=r0* or admin")
+        return value
+
+    @model_validator(mode="after")
+    def _complete_issuer(self) -> Self:
+        if self.oidc_issuer and not (self.oidc_client_id and self.oidc_client_secret and self.oidc_roles):
+            raise ValueError(
+                "CORESTEER_OIDC_ISSUER also needs CORESTEER_OIDC_CLIENT_ID, CORESTEER_OIDC_CLIENT_SECRET and "
+                "CORESTEER_OIDC_ROLES"
+            )
+        return self
 
     @field_validator("public_url")
     @classmethod

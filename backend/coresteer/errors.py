@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from coresteer.extras import MissingExtraError
+from coresteer.paths import API
 
 log = logging.getLogger("coresteer")
 
@@ -118,6 +119,12 @@ class DatabaseUnavailable(Problem):
     """503: PostgreSQL cannot be reached."""
 
     status, slug, title = 503, "database-away", "The database cannot be reached"
+
+
+class IssuerUnavailable(Problem):
+    """503: the issuer with which people sign in did not answer as it should."""
+
+    status, slug, title = 503, "issuer-away", "The issuer does not answer"
 
 
 class StorageFull(Problem):
@@ -264,9 +271,13 @@ async def _on_http(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     headers = dict(error.headers) if error.headers else None
     if error.status_code == 404:
-        return problem_response(
-            404, NotFound.slug, NotFound.title, f"There is no page or endpoint at {request.url.path}."
-        )
+        detail = f"There is no page or endpoint at {request.url.path}."
+        if request.url.path.startswith("/api/") and not request.url.path.startswith(f"{API}/"):
+            detail = (
+                f"The API is at {API}, such as {API}/nodes; nothing is at {request.url.path}. If a page of an earlier "
+                "version shows this, reload it."
+            )
+        return problem_response(404, NotFound.slug, NotFound.title, detail)
     if error.status_code == 405:
         detail = f"{request.url.path} does not support the method {request.method}."
         return problem_response(405, "method-not-allowed", "Method not allowed", detail, headers=headers)

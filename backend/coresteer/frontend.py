@@ -13,6 +13,9 @@ _NOT_OURS = re.compile(
 )
 """Paths of the API and of other programs' probes: the web page, with status 200, would say that all is well."""
 
+_PAGES = {".": "index.html", "docs": "docs.html"}
+"""Files of paths that have another name."""
+
 
 class FrontEnd(StaticFiles):
     """Default handler of paths without a route. folder: the build, with index.html and assets/."""
@@ -39,7 +42,7 @@ class FrontEnd(StaticFiles):
         """Return a built file, else index.html. Assets have a hash in their names and are cached for ever."""
         is_asset = path.startswith("assets/")
         try:
-            response = await super().get_response("index.html" if path == "." else path, scope)
+            response = await super().get_response(_PAGES.get(path, path), scope)
         except HTTPException as error:
             if error.status_code != 404 or is_asset:
                 raise

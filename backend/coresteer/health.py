@@ -1,4 +1,4 @@
-"""Whether the backend runs and can do its work: /livez, /readyz, /api/health; the backends of the database."""
+"""Whether the backend runs and can do its work: /livez, /readyz, /api/v1/health; the backends of the database."""
 
 import os
 from datetime import datetime
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from coresteer.auth.dependencies import Admin
 from coresteer.config import Config
 from coresteer.db import VERSION, Database, works_with
+from coresteer.paths import FORMER_HEALTH
 from coresteer.presence.registry import NodeRegistry
 from coresteer.replicas.broker import Broker
 from coresteer.replicas.repository import list_replicas
@@ -25,7 +26,8 @@ MIN_NODES = 3
 
 Trouble = Literal["starting", "database", "migrations", "disk", "clock", "nats"]
 
-router = APIRouter(tags=["health"])
+router = APIRouter()
+probes_router = APIRouter()
 
 
 class Reason(BaseModel):
@@ -130,6 +132,15 @@ class Readiness:
             return None
         return None
 
+    def disk_used_percent(self) -> float | None:
+        """Return the used part of the database's disk in percent, None where the database is elsewhere."""
+        try:
+            disk = os.statvfs(self._folders[0])
+        except OSError:
+            return None
+        usable = disk.f_blocks - disk.f_bfree + disk.f_bavail  # as df: without what is reserved for root
+        return 100.0 * (1 - disk.f_bavail / usable) if usable else None
+
     def _clock(self, database_offset_s: float | None) -> str | None:
         if database_offset_s is not None and abs(database_offset_s) > MAX_CLOCK_OFFSET_S:
             return f"The clocks of this machine and of the database's differ by {abs(database_offset_s):.0f} s."
@@ -144,13 +155,13 @@ async def _reasons(request: Request) -> list[Reason]:
     return await readiness.reasons(is_started=request.app.state.is_ready)
 
 
-@router.get("/livez", include_in_schema=False)
+@probes_router.get("/livez", include_in_schema=False)
 async def livez() -> LiveResponse:
     """Return that the process answers; restart it when this fails."""
     return LiveResponse()
 
 
-@router.get("/readyz", include_in_schema=False)
+@probes_router.get("/readyz", include_in_schema=False)
 async def readyz(request: Request, response: Response) -> ReadyResponse:
     """Return whether the backend can do its work: 503 with the reasons when it cannot."""
     reasons = await _reasons(request)
@@ -160,7 +171,7 @@ async def readyz(request: Request, response: Response) -> ReadyResponse:
     return ReadyResponse(status="ready" if is_ready else "not-ready", reasons=reasons)
 
 
-@router.get("/api/backends")
+@router.get("/backends")
 async def list_backends(request: Request, _: Admin) -> list[Backend]:
     """Return all backends on this database, the oldest first; those that have been gone for an hour are removed."""
     database: Database = request.app.state.database
@@ -181,7 +192,8 @@ async def list_backends(request: Request, _: Admin) -> list[Backend]:
     ]
 
 
-@router.get("/api/health")
+@probes_router.get(FORMER_HEALTH, include_in_schema=False)
+@router.get("/health")
 async def health(request: Request) -> HealthResponse:
     """Return the backend's health; answers also without a database."""
     reasons = await _reasons(request)

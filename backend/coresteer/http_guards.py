@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coresteer.errors import DATABASE_UNAVAILABLE, BadRequest, Forbidden, Problem, TooLarge, to_response
 from coresteer.origin import is_cross_origin
+from coresteer.paths import API, FORMER_HEALTH
 
 MAX_BODY_BYTES = 1024 * 1024
 DATABASE_CHECK_AFTER_S = 5.0
@@ -33,7 +34,7 @@ _SECURITY_HEADERS = {
 class RequestGuards:
     """ASGI middleware that checks every request.
 
-    is_ready: whether routes can work; until then all but /api/health get 503.
+    is_ready: whether routes can work; until then all but /api/v1/health get 503.
 
     larger_bodies: bytes that a request may have whose path begins so, instead of MAX_BODY_BYTES.
 
@@ -140,7 +141,11 @@ class RequestGuards:
 
 def _is_for_a_route(scope: Scope) -> bool:
     path: str = scope["path"]
-    return scope["type"] == "http" and path.startswith(("/api/", "/metrics")) and path != "/api/health"
+    return (
+        scope["type"] == "http"
+        and path.startswith(("/api/", "/metrics"))
+        and path not in (f"{API}/health", FORMER_HEALTH)
+    )
 
 
 def _too_large_sentence(limit: int) -> str:

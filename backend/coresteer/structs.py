@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from coresteer.inputs import check_storable, validation_error
@@ -28,6 +28,14 @@ class FormField:
         found = dict(handler.resolve_ref_schema(handler(schema)))
         texts = {"title": self.texts.title, "description": self.texts.description}
         return found | {key: text for key, text in texts.items() if text} | (self.texts.extra_json_schema or {})
+
+
+class InOrder(GenerateJsonSchema):
+    """Keeps keys of a JSON Schema in the order of their declaration, which is that of the form."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        """Return the value as it is."""
+        return value
 
 
 class AsStruct:

@@ -24,7 +24,7 @@ const rootRoute = createRootRoute({
 
 /** Redirects to the set-up page while there is no user who could sign in. */
 async function toSetupIfNeeded(): Promise<void> {
-  if ((await unwrap(api.GET("/api/auth/setup"))).needs_setup) throw redirect({ to: "/setup" });
+  if ((await unwrap(api.GET("/api/v1/auth/setup"))).needs_setup) throw redirect({ to: "/setup" });
 }
 
 const setupRoute = createRoute({
@@ -42,6 +42,21 @@ const loginRoute = createRoute({
   validateSearch: validated(v.object({ back: param(filledText) })),
   beforeLoad: toSetupIfNeeded,
   component: lazyRouteComponent(() => import("./auth/LoginPage"), "LoginPage"),
+});
+
+const signedInRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  pendingComponent: Pending,
+  path: "signed-in",
+  validateSearch: validated(
+    v.object({
+      state: v.fallback(v.string(), ""),
+      code: param(filledText),
+      error: param(filledText),
+      error_description: param(filledText),
+    }),
+  ),
+  component: lazyRouteComponent(() => import("./auth/SignedInPage"), "SignedInPage"),
 });
 
 /** Parent of all pages that require a signed-in user. */
@@ -170,6 +185,13 @@ const changesRoute = createRoute({
   component: lazyRouteComponent(() => import("./changes/ChangesPage"), "ChangesPage"),
 });
 
+const alertsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "alerts",
+  validateSearch: validated(v.object({ tab: param(v.picklist(["alerts", "rules", "receivers"])) })),
+  component: lazyRouteComponent(() => import("./alerts/AlertsPage"), "AlertsPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "audit",
@@ -228,6 +250,11 @@ const applicationMetricsSettingsRoute = createRoute({
   path: "application-metrics",
   component: lazyRouteComponent(() => import("./settings/ApplicationMetricsSection"), "ApplicationMetricsSection"),
 });
+const changeControlSettingsRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "change-control",
+  component: lazyRouteComponent(() => import("./settings/ChangeControlSection"), "ChangeControlSection"),
+});
 const aboutSettingsRoute = createRoute({
   getParentRoute: () => settingsRoute,
   path: "about",
@@ -239,6 +266,7 @@ export const router = createRouter({
     indexRoute,
     setupRoute,
     loginRoute,
+    signedInRoute,
     shellRoute.addChildren([
       fleetRoute,
       nodeRoute,
@@ -252,6 +280,7 @@ export const router = createRouter({
       newStudyRoute,
       studyRoute,
       changesRoute,
+      alertsRoute,
       auditRoute,
       accountRoute,
       notFoundRoute,
@@ -261,6 +290,7 @@ export const router = createRouter({
         usersSettingsRoute,
         tokensSettingsRoute,
         applicationMetricsSettingsRoute,
+        changeControlSettingsRoute,
         aboutSettingsRoute,
       ]),
     ]),
@@ -279,6 +309,8 @@ export const router = createRouter({
 });
 
 whenSignedOut(() => {
+  // a page that is being opened redirects by itself; to begin again with each refused query would never end
+  if (router.state.isLoading) return;
   void queryClient.invalidateQueries({ queryKey: meQuery.queryKey, refetchType: "none" });
   void router.invalidate(); // the shell's beforeLoad redirects to the login and back
 });

@@ -142,14 +142,16 @@ class Backend:
         """Somebody who is not signed in."""
         return Client(self.url)
 
-    async def client(self, role: str) -> Client:
-        """Somebody signed in by session cookie, with the CSRF token as header; one user for each role."""
+    async def client(self, role: str, role_labels: Mapping[str, str] | None = None) -> Client:
+        """Somebody signed in by session cookie, with the CSRF token as header; one user for each role and labels."""
+        labels = dict(role_labels or {})
+        username = "-".join([role, *labels.values()])
         client = Client(self.url)
         cookie, csrf_token = new_token(), new_token()
         async with self.database.session() as session:
-            user = await repository.find_user_by_name(session, role)
+            user = await repository.find_user_by_name(session, username)
             if user is None:
-                request = UserCreate(username=role, password=PASSWORD, role=Role(role))
+                request = UserCreate(username=username, password=PASSWORD, role=Role(role), role_labels=labels)
                 user = await service.create_user(session, Identity("tests", Role.ADMIN, "token"), request)
             session.add(
                 SessionRow(

@@ -189,13 +189,13 @@ class ExperimentNode:
         return self.spec(kind="aa", factors=[], **changes)
 
     async def start(self, spec: dict[str, Any]) -> dict[str, Any]:
-        answer = await self.operator.post("/api/experiments", {"spec": spec})
+        answer = await self.operator.post("/api/v1/experiments", {"spec": spec})
         assert answer.status_code == 201, answer.text
         found: dict[str, Any] = answer.json()
         return found
 
     async def get(self, experiment_id: int) -> dict[str, Any]:
-        found: dict[str, Any] = (await self.operator.get(f"/api/experiments/{experiment_id}")).json()
+        found: dict[str, Any] = (await self.operator.get(f"/api/v1/experiments/{experiment_id}")).json()
         return found
 
     async def ended(self, experiment_id: int, backend: Backend | None = None) -> dict[str, Any]:

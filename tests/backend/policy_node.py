@@ -45,7 +45,7 @@ class PolicyNode:
 
     @property
     def path(self) -> str:
-        return f"/api/nodes/{self.agent.node_id}"
+        return f"/api/v1/nodes/{self.agent.node_id}"
 
     @property
     def irqs(self) -> list[int]:
@@ -156,7 +156,7 @@ async def policy_node(backend: Backend, **greeting: object) -> AsyncIterator[Pol
 
 async def created(node: PolicyNode, body: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
     """A new policy."""
-    answer = await node.operator.post("/api/policies", body)
+    answer = await node.operator.post("/api/v1/policies", body)
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
     return made

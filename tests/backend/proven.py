@@ -75,7 +75,7 @@ class Proven:
 
     async def version(self) -> Any:  # noqa: ANN401 - JSON
         """What the API says about the policy's only version."""
-        (version,) = (await self.get(f"/api/policies/{self.policy['id']}/proof"))["versions"]
+        (version,) = (await self.get(f"/api/v1/policies/{self.policy['id']}/proof"))["versions"]
         return version
 
     async def planned(self) -> Episode:
@@ -194,10 +194,10 @@ async def proven_policy(
         for name in (*primary, *more.get("application_metrics", ())):
             metric = {"name": name, "label": "Checkout, p99", "better": "less", "url": "http://p", "query": "{{node}}"}
             metric |= {"floor": 0.001}
-            await asked(await backend.client("admin"), "/api/application-metrics", metric, 201)
+            await asked(await backend.client("admin"), "/api/v1/application-metrics", metric, 201)
         body = node.body(proof={"holdout_percent": 20, "block_s": BLOCK_S, "guardrails": ["rtt_p99_us"], **more})
         policy = await created(node, body)
-        await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+        await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
         in_use, published = set[int](), list[int]()
 
         async def nodes_in_use(_: object, __: object) -> set[int]:
@@ -207,4 +207,4 @@ async def proven_policy(
         context = ProofContext(parts, published.append, nodes_in_use, 1, timedelta(days=400))
         monitor = ProofMonitor(context)
         yield Proven(node, policy, context, monitor, datetime.now(UTC), in_use, published)
-        await asked(node.operator, f"/api/policies/{policy['id']}/disable")
+        await asked(node.operator, f"/api/v1/policies/{policy['id']}/disable")

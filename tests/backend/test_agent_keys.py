@@ -75,7 +75,7 @@ async def test_an_old_key_is_replaced_over_the_open_connection_and_valid_for_a_d
         await age(backend, agent.node_id, previous_key_until=0)
         assert not await is_accepted(agent, agent.key)
         assert await is_accepted(agent, key)
-    entries = (await (await backend.client("viewer")).get(f"/api/audit?node_id={agent.node_id}")).json()["entries"]
+    entries = (await (await backend.client("viewer")).get(f"/api/v1/audit?node_id={agent.node_id}")).json()["entries"]
     assert [entry["action"] for entry in entries] == ["node.rotate_key"]
 
 
@@ -142,7 +142,7 @@ async def test_a_machine_installed_anew_is_readmitted_with_one_command(backend: 
     async with asyncio.timeout(PATIENCE_S), agent:
         refused = await _enrol(backend, await _token(backend), "web-1")
         assert (refused.status_code, "coresteer readmit web-1" in refused.json()["detail"]) == (409, True)
-        answer = (await operator.post(f"/api/nodes/{agent.node_id}/readmit")).json()
+        answer = (await operator.post(f"/api/v1/nodes/{agent.node_id}/readmit")).json()
         assert f"--token {answer['token']} --name web-1" in answer["command"]
         wrong = await _enrol(backend, answer["token"], "web-2")
         assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "names")
@@ -151,7 +151,7 @@ async def test_a_machine_installed_anew_is_readmitted_with_one_command(backend: 
     assert enrolled_again["node_id"] == agent.node_id
     assert await is_accepted(agent, enrolled_again["key"])
     assert (await _enrol(backend, answer["token"], "web-1")).status_code == 403
-    entries = (await operator.get(f"/api/audit?node_id={agent.node_id}")).json()["entries"]
+    entries = (await operator.get(f"/api/v1/audit?node_id={agent.node_id}")).json()["entries"]
     assert [(entry["actor"], entry["action"]) for entry in entries] == [
         ("operator", "node.re-enrol"),
         ("operator", "node.readmit"),
@@ -161,7 +161,7 @@ async def test_a_machine_installed_anew_is_readmitted_with_one_command(backend: 
 async def test_only_an_administrator_readmits_a_node_whose_key_was_revoked(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "revoked-1")
     operator, admin = await backend.client("operator"), await backend.client("admin")
-    path = f"/api/nodes/{agent.node_id}"
+    path = f"/api/v1/nodes/{agent.node_id}"
     before = (await operator.post(f"{path}/readmit")).json()["token"]
     assert (await admin.post(f"{path}/revoke-key")).status_code == 204
     assert (await _enrol(backend, before, "revoked-1")).status_code == 403
@@ -172,7 +172,7 @@ async def test_only_an_administrator_readmits_a_node_whose_key_was_revoked(backe
 
 
 async def _token(backend: Backend) -> str:
-    token: str = (await (await backend.client("admin")).post("/api/enrolment-tokens", {})).json()["token"]
+    token: str = (await (await backend.client("admin")).post("/api/v1/enrolment-tokens", {})).json()["token"]
     return token
 
 

@@ -248,7 +248,7 @@ async def test_a_revoked_key_ends_its_connection_and_opens_no_other(quick: Backe
     agent = await enrolled(quick.database, quick.url, "revoked")
     admin = await quick.client("admin")
     async with asyncio.timeout(PATIENCE_S), agent:
-        answer = await admin.post(f"/api/nodes/{agent.node_id}/revoke-key")
+        answer = await admin.post(f"/api/v1/nodes/{agent.node_id}/revoke-key")
         assert answer.status_code == 204
         assert (await agent.closed())[0] == 4401
         await agent.connect()
@@ -320,7 +320,7 @@ async def test_the_clock_skew_is_measured_with_half_the_round_trip(quick: Backen
         await agent.send_rates([rates(1)])
         await agent.until_acked(1)
     viewer = await quick.client("viewer")
-    node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+    node = (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()
     assert abs(node["clock_skew_ms"] - 3_600_000) < CLOCK_ERROR_MS
 
 
@@ -352,7 +352,7 @@ async def test_a_wrong_clock_is_shown_and_its_samples_are_stored_at_the_correcte
         await agent.send_rates([rates(4, time_ms=now_ms() + off_ms)])
         await agent.until_acked(4)
         viewer = await quick.client("viewer")
-        node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+        node = (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()
         await agent.websocket.close()
     assert abs(node["clock_skew_ms"] - node["clock_correction_ms"] - off_ms) < CLOCK_ERROR_MS
     assert node["health"] == "live"
@@ -404,7 +404,7 @@ async def test_an_invalid_sample_is_rejected_and_counted_and_the_others_are_stor
         await agent.websocket.close()
         assert (welcome.acked_seq, welcome.rejected) == (last, len(INVALID_SAMPLES))
     viewer = await quick.client("viewer")
-    assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["rejected_samples"] == len(INVALID_SAMPLES)
+    assert (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["rejected_samples"] == len(INVALID_SAMPLES)
 
 
 async def test_an_agent_that_floods_is_throttled_without_effect_on_others(quick: Backend, bystander: FakeAgent) -> None:

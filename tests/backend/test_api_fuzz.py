@@ -57,6 +57,7 @@ def fuzz(url: str, operation: Operation, headers: dict[str, str], codes: Counter
 @pytest.mark.parametrize("role", ["admin", "anonymous"])
 async def test_no_request_makes_the_api_fail(backend: Backend, role: str) -> None:
     description = openapi(backend.app)
+    del description["security"]  # which would be fuzzed as well
     codes: Counter[int] = Counter()
     for result in schemathesis.openapi.from_dict(description).get_all_operations():
         assert isinstance(result, Ok), result

@@ -20,9 +20,10 @@ from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node
 from tests.support.polling import PATIENCE_S
 from tests.support.prometheus import Answer, FakePrometheus, fake_prometheus, matrix, refusal, success, vector
 
-from coresteer.application_metrics.prometheus import MAX_BYTES, PrometheusReader
-from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading, is_forbidden, parse_answer
+from coresteer.application_metrics.prometheus import PrometheusReader
+from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading, parse_answer
 from coresteer.experiments import applications
+from coresteer.guarded_http import MAX_BYTES, is_forbidden
 
 START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 END = START + timedelta(seconds=60)
@@ -217,7 +218,7 @@ VALID = {"name": "p99", "label": "Response time, p99", "unit": "s", "better": "l
 
 
 async def declare(client: Client, prometheus: FakePrometheus, **changes: object) -> Any:  # noqa: ANN401 - a response
-    return await client.post("/api/application-metrics", {**VALID, "url": prometheus.url, **changes})
+    return await client.post("/api/v1/application-metrics", {**VALID, "url": prometheus.url, **changes})
 
 
 @pytest.mark.parametrize(
@@ -259,17 +260,17 @@ async def test_a_declared_metric_is_audited_tried_and_deleted_and_its_name_stays
     assert created["url"] == prometheus.url
     async with experiment_node(backend) as node:
         prometheus.answer = lambda path, params: vector("0.25")
-        path = f"/api/application-metrics/{created['id']}"
+        path = f"/api/v1/application-metrics/{created['id']}"
         reading = (await admin.post(f"{path}/nodes/{node.id}/reading")).json()
         assert (reading["value"], reading["missing"]) == (0.25, None)
         prometheus.answer = lambda path, params: vector()
         reading = (await admin.post(f"{path}/nodes/{node.id}/reading")).json()
         assert (reading["value"], reading["missing"]) == (None, "no-data")
     assert (await admin.delete(path)).status_code == 204
-    assert (await admin.get("/api/application-metrics")).json() == []
+    assert (await admin.get("/api/v1/application-metrics")).json() == []
     again = await declare(admin, prometheus)
     assert (again.status_code, again.json()["errors"][0]["field"]) == (422, "name")
-    entries = (await admin.get("/api/audit")).json()["entries"]
+    entries = (await admin.get("/api/v1/audit")).json()["entries"]
     found = [entry for entry in entries if entry["action"].startswith("application-metric.")]
     assert [(entry["action"], entry["target"]) for entry in found] == [
         ("application-metric.delete", "p99"),
@@ -359,5 +360,5 @@ async def test_a_guardrail_on_an_application_metric_stops_the_experiment_and_res
 async def test_an_application_metric_must_be_declared_and_named_in_the_spec(
     node: ExperimentNode, changes: dict[str, object], field: str
 ) -> None:
-    answer = await node.operator.post("/api/experiments", {"spec": node.spec(**changes)})
+    answer = await node.operator.post("/api/v1/experiments", {"spec": node.spec(**changes)})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)

@@ -70,13 +70,13 @@ async def test_pages_follow_each_other_newest_first_without_gap_or_repetition(ba
     older: int | None = None
     while True:
         after = f"&older_than={older}" if older else ""
-        page = (await client.get(f"/api/audit?actor=pages&limit=3{after}")).json()
+        page = (await client.get(f"/api/v1/audit?actor=pages&limit=3{after}")).json()
         seen += [entry["target"] for entry in page["entries"]]
         older = page["older"]
         if older is None:
             break
     assert seen == ["6", "5", "4", "3", "2", "1", "0"]
-    of_node = (await client.get("/api/audit?actor=pages&node_id=5")).json()["entries"]
+    of_node = (await client.get("/api/v1/audit?actor=pages&node_id=5")).json()["entries"]
     assert [entry["target"] for entry in of_node] == ["5", "3", "1"]
 
 
@@ -97,25 +97,25 @@ async def test_entries_are_selected_by_action_text_and_time(backend: Backend, qu
         record(session, actor=actor, action="policy.delete", target="b", detail={"said": "a word% here"})
         record(session, actor=actor, action="login", target="c")
     client = await backend.client("viewer")
-    answer = await client.get(f"/api/audit?{query}")
+    answer = await client.get(f"/api/v1/audit?{query}")
     found = [entry["target"] for entry in answer.json()["entries"] if entry["actor"] == actor]
     assert found == targets
 
 
 async def test_every_change_of_users_and_tokens_is_recorded_with_its_actor(backend: Backend) -> None:
     admin = await backend.client("admin")
-    user = (await admin.post("/api/users", {"username": "bob", "password": PASSWORD, "role": "viewer"})).json()
-    await admin.patch(f"/api/users/{user['id']}", {"role": "operator", "password": "another password"})
-    await backend.anonymous().post("/api/auth/login", {"username": "bob", "password": PASSWORD})
-    await backend.anonymous().post("/api/auth/login", {"username": "my-secret-in-the-wrong-field", "password": "x"})
-    await backend.anonymous().post("/api/auth/login", {"username": "bob", "password": "another password"})
-    token = (await admin.post("/api/tokens", {"name": "ci", "role": "viewer"})).json()
-    await admin.delete(f"/api/tokens/{token['id']}")
-    enrolment = (await admin.post("/api/enrolment-tokens", {})).json()
+    user = (await admin.post("/api/v1/users", {"username": "bob", "password": PASSWORD, "role": "viewer"})).json()
+    await admin.patch(f"/api/v1/users/{user['id']}", {"role": "operator", "password": "another password"})
+    await backend.anonymous().post("/api/v1/auth/login", {"username": "bob", "password": PASSWORD})
+    await backend.anonymous().post("/api/v1/auth/login", {"username": "my-secret-in-the-wrong-field", "password": "x"})
+    await backend.anonymous().post("/api/v1/auth/login", {"username": "bob", "password": "another password"})
+    token = (await admin.post("/api/v1/tokens", {"name": "ci", "role": "viewer"})).json()
+    await admin.delete(f"/api/v1/tokens/{token['id']}")
+    enrolment = (await admin.post("/api/v1/enrolment-tokens", {})).json()
     await backend.anonymous().post("/api/enrol", {"token": enrolment["token"], "names": ["audited"]})
-    await admin.post("/api/auth/logout")
+    await admin.post("/api/v1/auth/logout")
 
-    entries = (await (await backend.client("viewer")).get("/api/audit")).json()["entries"]
+    entries = (await (await backend.client("viewer")).get("/api/v1/audit")).json()["entries"]
     told = [(entry["actor"], entry["action"], entry["target"], entry["result"]) for entry in reversed(entries)]
     target = f"token {token['id']}"
     expected = [

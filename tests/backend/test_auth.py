@@ -12,9 +12,9 @@ from coresteer.auth.tables import SessionRow
 NAME = "ada"
 
 
-async def set_up_token(backend: Backend) -> str | None:
+async def set_up_token(backend: Backend, *, replaces: bool = True) -> str | None:
     async with backend.database.session() as session:
-        return await service.new_set_up_token(session)
+        return await service.new_set_up_token(session, replaces=replaces)
 
 
 async def forget_everybody(backend: Backend) -> None:
@@ -24,7 +24,7 @@ async def forget_everybody(backend: Backend) -> None:
 
 async def add_user(backend: Backend, username: str, role: str = "viewer") -> int:
     admin = await backend.client("admin")
-    answer = await admin.post("/api/users", {"username": username, "password": PASSWORD, "role": role})
+    answer = await admin.post("/api/v1/users", {"username": username, "password": PASSWORD, "role": role})
     assert answer.status_code == 201, answer.text
     user_id: int = answer.json()["id"]
     return user_id
@@ -32,7 +32,7 @@ async def add_user(backend: Backend, username: str, role: str = "viewer") -> int
 
 async def log_in(backend: Backend, username: str, password: str = PASSWORD) -> Client:
     client = backend.anonymous()
-    answer = await client.post("/api/auth/login", {"username": username, "password": password})
+    answer = await client.post("/api/v1/auth/login", {"username": username, "password": password})
     assert answer.status_code == 200, answer.text
     client.session.headers["X-CSRF-Token"] = answer.json()["csrf_token"]
     return client
@@ -42,25 +42,25 @@ async def test_the_set_up_link_makes_one_administrator_and_works_once(backend: B
     await forget_everybody(backend)
     token = await set_up_token(backend)
     client = backend.anonymous()
-    assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+    assert (await client.get("/api/v1/auth/setup")).json() == {"needs_setup": True, "issuer": None}
 
     async def check(link: str | None) -> int:
-        return (await client.post("/api/auth/setup/check", {"token": link})).status_code
+        return (await client.post("/api/v1/auth/setup/check", {"token": link})).status_code
 
     body = {"token": token, "username": NAME, "password": PASSWORD}
-    wrong = await client.post("/api/auth/setup", {**body, "token": "guessed"})
+    wrong = await client.post("/api/v1/auth/setup", {**body, "token": "guessed"})
     assert (wrong.status_code, await check("guessed")) == (403, 403)
     assert [await check(token), await check(token)] == [204, 204]
-    answer = await client.post("/api/auth/setup", body)
+    answer = await client.post("/api/v1/auth/setup", body)
     assert (answer.status_code, await check(token)) == (200, 409)
     assert (answer.json()["username"], answer.json()["role"]) == (NAME, "admin")
-    assert (await client.get("/api/auth/me")).json() == answer.json()
-    assert (await client.get("/api/auth/setup")).json() == {"needs_setup": False}
+    assert (await client.get("/api/v1/auth/me")).json() == answer.json()
+    assert (await client.get("/api/v1/auth/setup")).json() == {"needs_setup": False, "issuer": None}
 
-    (user,) = (await client.get("/api/users")).json()
+    (user,) = (await client.get("/api/v1/users")).json()
     assert user["last_login_at"] is not None  # the set-up signs in
 
-    again = await backend.anonymous().post("/api/auth/setup", {**body, "username": "eve"})
+    again = await backend.anonymous().post("/api/v1/auth/setup", {**body, "username": "eve"})
     assert again.status_code == 409
     assert await set_up_token(backend) is None
 
@@ -69,14 +69,22 @@ async def test_a_newer_set_up_link_replaces_the_older(backend: Backend) -> None:
     await forget_everybody(backend)
     older, newer = await set_up_token(backend), await set_up_token(backend)
     body = {"username": NAME, "password": PASSWORD}
-    assert (await backend.anonymous().post("/api/auth/setup", {**body, "token": older})).status_code == 403
-    assert (await backend.anonymous().post("/api/auth/setup", {**body, "token": newer})).status_code == 200
+    assert (await backend.anonymous().post("/api/v1/auth/setup", {**body, "token": older})).status_code == 403
+    assert (await backend.anonymous().post("/api/v1/auth/setup", {**body, "token": newer})).status_code == 200
+
+
+async def test_the_link_of_a_backend_that_starts_leaves_a_printed_one_valid(backend: Backend) -> None:
+    await forget_everybody(backend)
+    printed = await set_up_token(backend)
+    await set_up_token(backend, replaces=False)
+    body = {"token": printed, "username": NAME, "password": PASSWORD}
+    assert (await backend.anonymous().post("/api/v1/auth/setup", body)).status_code == 200
 
 
 async def test_a_name_that_does_not_exist_is_answered_like_a_wrong_password(backend: Backend) -> None:
     await add_user(backend, "known")
     answers = [
-        await backend.anonymous().post("/api/auth/login", {"username": name, "password": "not the password"})
+        await backend.anonymous().post("/api/v1/auth/login", {"username": name, "password": "not the password"})
         for name in ("known", "nobody-of-that-name")
     ]
     assert [answer.status_code for answer in answers] == [401, 401]
@@ -85,7 +93,7 @@ async def test_a_name_that_does_not_exist_is_answered_like_a_wrong_password(back
 
 async def test_the_session_cookie_is_out_of_reach_for_scripts_and_other_sites(backend: Backend) -> None:
     await add_user(backend, "cookie-owner")
-    answer = await backend.anonymous().post("/api/auth/login", {"username": "COOKIE-owner", "password": PASSWORD})
+    answer = await backend.anonymous().post("/api/v1/auth/login", {"username": "COOKIE-owner", "password": PASSWORD})
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -95,9 +103,9 @@ async def test_the_session_cookie_is_out_of_reach_for_scripts_and_other_sites(ba
 async def test_five_wrong_passwords_make_one_wait_and_the_header_says_how_long(backend: Backend) -> None:
     await add_user(backend, "guessed-at")
     body = {"username": "guessed-at", "password": "wrong"}
-    codes = [(await backend.anonymous().post("/api/auth/login", body)).status_code for _ in range(5)]
+    codes = [(await backend.anonymous().post("/api/v1/auth/login", body)).status_code for _ in range(5)]
     assert codes == [401] * 5
-    answer = await backend.anonymous().post("/api/auth/login", {**body, "password": PASSWORD})
+    answer = await backend.anonymous().post("/api/v1/auth/login", {**body, "password": PASSWORD})
     assert answer.status_code == 429
     assert 0 < int(answer.headers["retry-after"]) <= 301
     await log_in(backend, "admin")  # others are not held up
@@ -106,7 +114,7 @@ async def test_five_wrong_passwords_make_one_wait_and_the_header_says_how_long(b
 async def test_wrong_passwords_sent_at_the_same_time_are_all_counted(backend: Backend) -> None:
     await add_user(backend, "stormed")
     body = {"username": "stormed", "password": "wrong"}
-    answers = await asyncio.gather(*(backend.anonymous().post("/api/auth/login", body) for _ in range(12)))
+    answers = await asyncio.gather(*(backend.anonymous().post("/api/v1/auth/login", body) for _ in range(12)))
     assert sorted(answer.status_code for answer in answers) == [401] * 5 + [429] * 7
 
 
@@ -124,17 +132,17 @@ async def test_a_change_by_cookie_without_the_sessions_csrf_token_is_refused(
     client = await backend.client("admin")
     client.session.headers.pop("X-CSRF-Token")
     headers = {} if token is None else {"X-CSRF-Token": token.encode()}
-    answer = await client.post("/api/auth/logout", headers=headers)
+    answer = await client.post("/api/v1/auth/logout", headers=headers)
     assert answer.status_code == 403
     assert "X-CSRF-Token" in answer.json()["detail"]
-    assert (await client.get("/api/auth/me")).status_code == 200
+    assert (await client.get("/api/v1/auth/me")).status_code == 200
 
 
 async def test_a_change_from_a_page_of_another_origin_is_refused(backend: Backend) -> None:
     body = {"username": "admin", "password": PASSWORD}
-    elsewhere = await backend.anonymous().post("/api/auth/login", body, headers={"Origin": "http://evil.example"})
+    elsewhere = await backend.anonymous().post("/api/v1/auth/login", body, headers={"Origin": "http://evil.example"})
     assert elsewhere.status_code == 403
-    here = await backend.anonymous().post("/api/auth/login", body, headers={"Origin": backend.url})
+    here = await backend.anonymous().post("/api/v1/auth/login", body, headers={"Origin": backend.url})
     assert here.status_code == 200
 
 
@@ -142,8 +150,8 @@ async def test_logging_out_ends_the_session_not_only_the_cookie(backend: Backend
     client = await backend.client("viewer")
     thief = Client(backend.url)
     thief.session.cookies.update(client.session.cookies)
-    assert (await client.post("/api/auth/logout")).status_code == 204
-    assert (await thief.get("/api/auth/me")).status_code == 401
+    assert (await client.post("/api/v1/auth/logout")).status_code == 204
+    assert (await thief.get("/api/v1/auth/me")).status_code == 401
 
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"password": "another password"}])
@@ -155,12 +163,12 @@ async def test_disabling_and_a_new_password_end_a_persons_sessions_and_api_token
     client = await log_in(backend, f"revoked-by-{name}")
     _, script = await make_token(backend, client)
     admin = await backend.client("admin")
-    assert (await admin.patch(f"/api/users/{user_id}", change)).status_code == 200
-    assert (await client.get("/api/auth/me")).status_code == 401
+    assert (await admin.patch(f"/api/v1/users/{user_id}", change)).status_code == 200
+    assert (await client.get("/api/v1/auth/me")).status_code == 401
     old_password = {"username": f"revoked-by-{name}", "password": PASSWORD}
-    assert (await backend.anonymous().post("/api/auth/login", old_password)).status_code == 401
-    await admin.patch(f"/api/users/{user_id}", {"disabled": False})
-    assert (await script.get("/api/auth/me")).status_code == 401
+    assert (await backend.anonymous().post("/api/v1/auth/login", old_password)).status_code == 401
+    await admin.patch(f"/api/v1/users/{user_id}", {"disabled": False})
+    assert (await script.get("/api/v1/auth/me")).status_code == 401
 
 
 async def test_a_session_ends_twelve_hours_after_its_last_use_and_use_moves_the_end(backend: Backend) -> None:
@@ -168,12 +176,12 @@ async def test_a_session_ends_twelve_hours_after_its_last_use_and_use_moves_the_
     almost = datetime.now(UTC) + timedelta(minutes=5)
     async with backend.database.session() as session:
         await session.execute(update(SessionRow).values(expires_at=almost))
-    assert (await client.get("/api/auth/me")).status_code == 200
+    assert (await client.get("/api/v1/auth/me")).status_code == 200
     async with backend.database.session() as session:
         latest = (await session.execute(text("SELECT max(expires_at) FROM session"))).scalar_one()
         assert latest > datetime.now(UTC) + timedelta(hours=11, minutes=55)
         await session.execute(update(SessionRow).values(expires_at=datetime.now(UTC)))
-    assert (await client.get("/api/auth/me")).status_code == 401
+    assert (await client.get("/api/v1/auth/me")).status_code == 401
 
 
 async def test_a_session_ends_after_thirty_days_however_it_is_used(backend: Backend) -> None:
@@ -182,7 +190,7 @@ async def test_a_session_ends_after_thirty_days_however_it_is_used(backend: Back
     begun, end = now - timedelta(days=29, hours=23), now + timedelta(hours=1)
     async with backend.database.session() as session:
         await session.execute(update(SessionRow).values(created_at=begun, expires_at=now + timedelta(minutes=5)))
-    assert (await client.get("/api/auth/me")).status_code == 200
+    assert (await client.get("/api/v1/auth/me")).status_code == 200
     async with backend.database.session() as session:
         latest = (await session.execute(text("SELECT max(expires_at) FROM session"))).scalar_one()
         assert abs(latest - end) < timedelta(seconds=1)
@@ -191,7 +199,7 @@ async def test_a_session_ends_after_thirty_days_however_it_is_used(backend: Back
 @pytest.mark.parametrize("password", ["1234567890", "password123", "qwertyuiop", "aaaaaaaaaa", "coresteer1"])
 async def test_a_password_that_is_guessed_first_is_refused(backend: Backend, password: str) -> None:
     admin = await backend.client("admin")
-    answer = await admin.post("/api/users", {"username": "careless", "password": password, "role": "viewer"})
+    answer = await admin.post("/api/v1/users", {"username": "careless", "password": password, "role": "viewer"})
     assert answer.status_code == 422
     assert "Use several unrelated words." in answer.text
 
@@ -199,23 +207,23 @@ async def test_a_password_that_is_guessed_first_is_refused(backend: Backend, pas
 ROLES = ("anonymous", "viewer", "operator", "admin")
 # the answer to each role: method, path, body, then the status by role in the order above
 MATRIX = [
-    ("GET", "/api/auth/me", None, (401, 200, 200, 200)),
-    ("GET", "/api/auth/sessions", None, (401, 200, 200, 200)),
-    ("DELETE", "/api/auth/sessions/0", None, (401, 404, 404, 404)),
-    ("POST", "/api/auth/password", {"present": "x", "password": "short"}, (401, 422, 422, 422)),
-    ("DELETE", "/api/users/999999", None, (401, 403, 403, 404)),
-    ("GET", "/api/audit", None, (401, 200, 200, 200)),
-    ("GET", "/api/users", None, (401, 403, 403, 200)),
-    ("POST", "/api/users", {"username": "new", "password": "short", "role": "viewer"}, (401, 403, 403, 422)),
-    ("PATCH", "/api/users/999999", {"disabled": True}, (401, 403, 403, 404)),
-    ("GET", "/api/tokens", None, (401, 403, 403, 200)),
-    ("POST", "/api/tokens", {"name": "ci", "role": "viewer"}, (401, 403, 403, 201)),
-    ("DELETE", "/api/tokens/999999", None, (401, 403, 403, 404)),
-    ("POST", "/api/enrolment-tokens", {}, (401, 403, 403, 201)),
-    ("GET", "/api/enrolment-tokens", None, (401, 403, 403, 200)),
-    ("DELETE", "/api/enrolment-tokens/999999", None, (401, 403, 403, 404)),
-    ("GET", "/api/health", None, (200, 200, 200, 200)),
-    ("GET", "/api/auth/setup", None, (200, 200, 200, 200)),
+    ("GET", "/api/v1/auth/me", None, (401, 200, 200, 200)),
+    ("GET", "/api/v1/auth/sessions", None, (401, 200, 200, 200)),
+    ("DELETE", "/api/v1/auth/sessions/0", None, (401, 404, 404, 404)),
+    ("POST", "/api/v1/auth/password", {"present": "x", "password": "short"}, (401, 422, 422, 422)),
+    ("DELETE", "/api/v1/users/999999", None, (401, 403, 403, 404)),
+    ("GET", "/api/v1/audit", None, (401, 200, 200, 200)),
+    ("GET", "/api/v1/users", None, (401, 403, 403, 200)),
+    ("POST", "/api/v1/users", {"username": "new", "password": "short", "role": "viewer"}, (401, 403, 403, 422)),
+    ("PATCH", "/api/v1/users/999999", {"disabled": True}, (401, 403, 403, 404)),
+    ("GET", "/api/v1/tokens", None, (401, 403, 403, 200)),
+    ("POST", "/api/v1/tokens", {"name": "ci", "role": "viewer"}, (401, 403, 403, 201)),
+    ("DELETE", "/api/v1/tokens/999999", None, (401, 403, 403, 404)),
+    ("POST", "/api/v1/enrolment-tokens", {}, (401, 403, 403, 201)),
+    ("GET", "/api/v1/enrolment-tokens", None, (401, 403, 403, 200)),
+    ("DELETE", "/api/v1/enrolment-tokens/999999", None, (401, 403, 403, 404)),
+    ("GET", "/api/v1/health", None, (200, 200, 200, 200)),
+    ("GET", "/api/v1/auth/setup", None, (200, 200, 200, 200)),
 ]
 
 
@@ -231,27 +239,27 @@ async def test_each_role_may_do_what_the_table_says(
 async def test_the_last_administrator_who_can_sign_in_can_be_neither_disabled_nor_demoted(backend: Backend) -> None:
     await forget_everybody(backend)
     admin = await backend.client("admin")
-    user_id = (await admin.get("/api/users")).json()[0]["id"]
+    user_id = (await admin.get("/api/v1/users")).json()[0]["id"]
     for change in ({"disabled": True}, {"role": "operator"}):
-        answer = await admin.patch(f"/api/users/{user_id}", change)
+        answer = await admin.patch(f"/api/v1/users/{user_id}", change)
         assert answer.status_code == 409
         assert "last administrator" in answer.json()["detail"]
     await add_user(backend, "second", "admin")
-    assert (await admin.patch(f"/api/users/{user_id}", {"role": "operator"})).status_code == 200
-    assert (await admin.get("/api/auth/me")).json()["role"] == "operator"
+    assert (await admin.patch(f"/api/v1/users/{user_id}", {"role": "operator"})).status_code == 200
+    assert (await admin.get("/api/v1/auth/me")).json()["role"] == "operator"
     await forget_everybody(backend)
 
 
 async def test_a_name_can_be_taken_once_whatever_its_case(backend: Backend) -> None:
     await add_user(backend, "Grace")
     admin = await backend.client("admin")
-    answer = await admin.post("/api/users", {"username": "gRACE", "password": PASSWORD, "role": "viewer"})
+    answer = await admin.post("/api/v1/users", {"username": "gRACE", "password": PASSWORD, "role": "viewer"})
     assert answer.status_code == 409
     assert answer.json()["errors"][0]["field"] == "username"
 
 
 async def make_token(backend: Backend, client: Client, **body: object) -> tuple[int, Client]:
-    answer = await client.post("/api/tokens", {"name": "a script", "role": "operator", **body})
+    answer = await client.post("/api/v1/tokens", {"name": "a script", "role": "operator", **body})
     assert answer.status_code == 201, answer.text
     script = backend.anonymous()
     script.session.headers["Authorization"] = f"Bearer {answer.json()['token']}"
@@ -261,13 +269,19 @@ async def make_token(backend: Backend, client: Client, **body: object) -> tuple[
 async def test_an_api_token_works_without_csrf_until_it_is_deleted_and_notes_its_use(backend: Backend) -> None:
     admin = await backend.client("admin")
     token_id, script = await make_token(backend, admin, role="admin")
-    assert (await script.get("/api/auth/me")).json() == {"username": "admin", "role": "admin", "csrf_token": None}
-    assert (await script.post("/api/enrolment-tokens", {})).status_code == 201
-    kept = next(token for token in (await admin.get("/api/tokens")).json() if token["id"] == token_id)
+    assert (await script.get("/api/v1/auth/me")).json() == {
+        "username": "admin",
+        "role": "admin",
+        "limits": [],
+        "issuer": None,
+        "csrf_token": None,
+    }
+    assert (await script.post("/api/v1/enrolment-tokens", {})).status_code == 201
+    kept = next(token for token in (await admin.get("/api/v1/tokens")).json() if token["id"] == token_id)
     assert kept["last_used_at"] is not None
     assert "token" not in kept
-    assert (await admin.delete(f"/api/tokens/{token_id}")).status_code == 204
-    assert (await script.get("/api/auth/me")).status_code == 401
+    assert (await admin.delete(f"/api/v1/tokens/{token_id}")).status_code == 204
+    assert (await script.get("/api/v1/auth/me")).status_code == 401
 
 
 async def test_an_api_token_never_has_more_rights_than_its_maker_has_now(backend: Backend) -> None:
@@ -275,25 +289,25 @@ async def test_an_api_token_never_has_more_rights_than_its_maker_has_now(backend
     maker = await log_in(backend, "demoted")
     _, script = await make_token(backend, maker, role="admin")
     admin = await backend.client("admin")
-    await admin.patch(f"/api/users/{user_id}", {"role": "viewer"})
-    assert (await script.get("/api/auth/me")).json()["role"] == "viewer"
-    await admin.patch(f"/api/users/{user_id}", {"disabled": True})
-    assert (await script.get("/api/auth/me")).status_code == 401
+    await admin.patch(f"/api/v1/users/{user_id}", {"role": "viewer"})
+    assert (await script.get("/api/v1/auth/me")).json()["role"] == "viewer"
+    await admin.patch(f"/api/v1/users/{user_id}", {"disabled": True})
+    assert (await script.get("/api/v1/auth/me")).status_code == 401
 
 
 async def test_an_api_token_stops_when_it_expires(backend: Backend) -> None:
     _, script = await make_token(backend, await backend.client("admin"), expires_in_days=1)
-    assert (await script.get("/api/auth/me")).status_code == 200
+    assert (await script.get("/api/v1/auth/me")).status_code == 200
     async with backend.database.session() as session:
         await session.execute(text("UPDATE api_token SET expires_at = now()"))
-    assert (await script.get("/api/auth/me")).status_code == 401
+    assert (await script.get("/api/v1/auth/me")).status_code == 401
 
 
 async def test_no_secret_is_stored_in_clear_text(backend: Backend) -> None:
     client = await log_in(backend, "admin")
     cookie = client.session.cookies["coresteer_session"]
     assert cookie
-    answer = await client.post("/api/tokens", {"name": "kept as a hash", "role": "viewer"})
+    answer = await client.post("/api/v1/tokens", {"name": "kept as a hash", "role": "viewer"})
     async with backend.database.session() as session:
         for table in ("session", "api_token", "one_time_token", "enrolment_token", "app_user", "audit"):
             kept = str((await session.execute(text(f"SELECT * FROM {table}"))).all())  # noqa: S608 - names above
@@ -305,18 +319,18 @@ async def test_no_secret_is_stored_in_clear_text(backend: Backend) -> None:
 async def test_a_user_changes_their_own_password_which_ends_their_other_sessions(backend: Backend) -> None:
     await add_user(backend, "changes-password")
     here, elsewhere = await log_in(backend, "changes-password"), await log_in(backend, "changes-password")
-    wrong = await here.post("/api/auth/password", {"present": "wrong", "password": "another good password"})
+    wrong = await here.post("/api/v1/auth/password", {"present": "wrong", "password": "another good password"})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (403, "present")
-    weak = await here.post("/api/auth/password", {"present": PASSWORD, "password": "password123"})
+    weak = await here.post("/api/v1/auth/password", {"present": PASSWORD, "password": "password123"})
     assert weak.status_code == 422
-    changed = await here.post("/api/auth/password", {"present": PASSWORD, "password": "another good password"})
+    changed = await here.post("/api/v1/auth/password", {"present": PASSWORD, "password": "another good password"})
     assert changed.status_code == 204
-    assert (await here.get("/api/auth/me")).status_code == 200
-    assert (await elsewhere.get("/api/auth/me")).status_code == 401
+    assert (await here.get("/api/v1/auth/me")).status_code == 200
+    assert (await elsewhere.get("/api/v1/auth/me")).status_code == 401
     body = {"username": "changes-password", "password": "another good password"}
-    assert (await backend.anonymous().post("/api/auth/login", body)).status_code == 200
+    assert (await backend.anonymous().post("/api/v1/auth/login", body)).status_code == 200
     _, token = await make_token(backend, await backend.client("admin"))
-    by_token = await token.post("/api/auth/password", {"present": PASSWORD, "password": "another good password"})
+    by_token = await token.post("/api/v1/auth/password", {"present": PASSWORD, "password": "another good password"})
     assert by_token.status_code == 403
 
 
@@ -324,25 +338,25 @@ async def test_guesses_of_the_present_password_are_limited(backend: Backend) -> 
     await add_user(backend, "guessed")
     client = await log_in(backend, "guessed")
     body = {"present": "wrong", "password": "another good password"}
-    codes = [(await client.post("/api/auth/password", body)).status_code for _ in range(6)]
+    codes = [(await client.post("/api/v1/auth/password", body)).status_code for _ in range(6)]
     assert codes == [403] * 5 + [429]
 
 
 async def test_a_user_sees_and_ends_their_own_sessions_only(backend: Backend) -> None:
     await add_user(backend, "two-sessions")
     here, elsewhere = await log_in(backend, "two-sessions"), await log_in(backend, "two-sessions")
-    sessions = (await here.get("/api/auth/sessions")).json()
+    sessions = (await here.get("/api/v1/auth/sessions")).json()
     assert [(each["current"], each["address"]) for each in sessions] == [(False, "127.0.0.1"), (True, "127.0.0.1")]
     assert all("python-requests" in each["browser"] for each in sessions)
     other = await backend.client("admin")
-    assert (await other.delete(f"/api/auth/sessions/{sessions[0]['id']}")).status_code == 404
-    assert (await here.delete(f"/api/auth/sessions/{sessions[0]['id']}")).status_code == 204
-    assert (await elsewhere.get("/api/auth/me")).status_code == 401
-    assert [each["current"] for each in (await here.get("/api/auth/sessions")).json()] == [True]
+    assert (await other.delete(f"/api/v1/auth/sessions/{sessions[0]['id']}")).status_code == 404
+    assert (await here.delete(f"/api/v1/auth/sessions/{sessions[0]['id']}")).status_code == 204
+    assert (await elsewhere.get("/api/v1/auth/me")).status_code == 401
+    assert [each["current"] for each in (await here.get("/api/v1/auth/sessions")).json()] == [True]
 
 
 async def test_a_user_has_a_limited_number_of_sessions(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coresteer.auth.service._MAX_SESSIONS", 2)
     await add_user(backend, "signs-in-often")
     clients = [await log_in(backend, "signs-in-often") for _ in range(3)]
-    assert [(await client.get("/api/auth/me")).status_code for client in clients] == [401, 200, 200]
+    assert [(await client.get("/api/v1/auth/me")).status_code for client in clients] == [401, 200, 200]

@@ -24,7 +24,7 @@ async def test_the_commands_of_the_machines_owner_work_through_the_database(
     link = capsys.readouterr().out.strip()
     assert link.startswith("http://127.0.0.1:8420/setup?token=")
     body = {"token": link.partition("=")[2], "username": "ada", "password": "the first password"}
-    assert (await backend.anonymous().post("/api/auth/setup", body)).status_code == 200
+    assert (await backend.anonymous().post("/api/v1/auth/setup", body)).status_code == 200
     assert await command(monkeypatch, database, "set-up-link") == 1
     assert "already set up" in capsys.readouterr().err
 
@@ -42,7 +42,7 @@ async def test_a_token_for_many_nodes_is_created_with_its_bounds(
     assert await command(monkeypatch, database, "enrolment-token", *options) == 0
     token = capsys.readouterr().out.strip()
     assert (await backend.anonymous().post("/api/enrol", {"token": token, "names": ["db-1"]})).status_code == 200
-    shown = (await (await backend.client("admin")).get("/api/enrolment-tokens")).json()[0]
+    shown = (await (await backend.client("admin")).get("/api/v1/enrolment-tokens")).json()[0]
     assert (shown["uses_left"], shown["labels"], shown["name_pattern"]) == (49, {"role": "db", "rack": "r01"}, "db-*")
     assert (shown["created_by"], shown["rejoin_until"] is None) == ("command line", False)
     assert await command(monkeypatch, database, "enrolment-token", "--rejoin-for", "1h") == 1
@@ -61,7 +61,7 @@ async def test_a_password_can_be_reset_from_standard_input(
         assert await command(monkeypatch, database, "reset-password", "admin") == status
     assert "at least 10 characters" in capsys.readouterr().err
     body = {"username": "admin", "password": "a password typed anew"}
-    assert (await backend.anonymous().post("/api/auth/login", body)).status_code == 200
+    assert (await backend.anonymous().post("/api/v1/auth/login", body)).status_code == 200
     monkeypatch.setattr("sys.stdin", io.StringIO("a password typed anew\n"))
     assert await command(monkeypatch, database, "reset-password", "nobody") == 1
     assert "no user nobody" in capsys.readouterr().err
@@ -72,8 +72,8 @@ async def test_a_disabled_person_is_not_enabled_again_by_a_new_password(
 ) -> None:
     admin = await backend.client("admin")
     body = {"username": "left", "password": "a password of old", "role": "viewer"}
-    user_id = (await admin.post("/api/users", body)).json()["id"]
-    assert (await admin.patch(f"/api/users/{user_id}", {"disabled": True})).status_code == 200
+    user_id = (await admin.post("/api/v1/users", body)).json()["id"]
+    assert (await admin.patch(f"/api/v1/users/{user_id}", {"disabled": True})).status_code == 200
     monkeypatch.setattr("sys.stdin", io.StringIO("a password typed anew\n"))
     assert await command(monkeypatch, database, "reset-password", "left") == 1
     assert "left is disabled" in capsys.readouterr().err

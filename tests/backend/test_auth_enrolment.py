@@ -14,7 +14,7 @@ from coresteer_core.protocol import CloseCode
 
 
 async def new_token(backend: Backend, **body: object) -> str:
-    answer = await (await backend.client("admin")).post("/api/enrolment-tokens", body)
+    answer = await (await backend.client("admin")).post("/api/v1/enrolment-tokens", body)
     token: str = answer.json()["token"]
     assert token.startswith("cse_")
     assert token in answer.json()["command"]
@@ -41,10 +41,10 @@ async def test_a_node_that_exists_is_taken_over_only_by_its_readmission(backend:
     assert refused.status_code == 409
     assert "“live” is already enrolled" in refused.json()["detail"]
     admin = await backend.client("admin")
-    assert (await admin.post(f"/api/nodes/{node_id}/revoke-key")).status_code == 204
+    assert (await admin.post(f"/api/v1/nodes/{node_id}/revoke-key")).status_code == 204
     refused = await agent.post("/api/enrol", body)
     assert (refused.status_code, "“live” was revoked" in refused.json()["detail"]) == (409, True)
-    readmission = (await admin.post(f"/api/nodes/{node_id}/readmit")).json()["token"]
+    readmission = (await admin.post(f"/api/v1/nodes/{node_id}/readmit")).json()["token"]
     again = await agent.post("/api/enrol", {"token": readmission, "names": ["live"]})
     assert again.json()["nodes"][0]["node_id"] == node_id
     other = {**body, "names": ["another"]}  # the refusals used nothing
@@ -61,9 +61,9 @@ async def test_behind_a_proxy_commands_and_cookies_are_for_the_public_address(da
     async with running_backend(database_url, public_url="https://coresteer.example") as proxied:
         admin = await proxied.client("admin")
         admin.session.headers["Host"] = "coresteer.example"
-        answer = await admin.post("/api/enrolment-tokens", {})
+        answer = await admin.post("/api/v1/enrolment-tokens", {})
         assert "coresteer-agent run --backend https://coresteer.example" in answer.json()["command"]
-        login = await admin.post("/api/auth/login", {"username": "admin", "password": PASSWORD})
+        login = await admin.post("/api/v1/auth/login", {"username": "admin", "password": PASSWORD})
         assert "secure" in login.headers["set-cookie"].lower()
 
 
@@ -97,7 +97,7 @@ async def enrol(backend: Backend, token: str, name: str) -> requests.Response:
 
 async def listed(backend: Backend, token: str) -> dict[str, object]:
     """The newest token, as administrators see it."""
-    newest: dict[str, object] = (await (await backend.client("admin")).get("/api/enrolment-tokens")).json()[0]
+    newest: dict[str, object] = (await (await backend.client("admin")).get("/api/v1/enrolment-tokens")).json()[0]
     assert token not in str(newest)
     return newest
 
@@ -136,15 +136,15 @@ async def test_a_node_gets_the_labels_of_its_token_under_those_of_people(backend
     operator = await backend.client("operator")
 
     async def labels() -> object:
-        return (await operator.get(f"/api/nodes/{node_id}")).json()["labels"]
+        return (await operator.get(f"/api/v1/nodes/{node_id}")).json()["labels"]
 
     assert await labels() == {"role": "db", "rack": "r01"}
-    await operator.patch(f"/api/nodes/{node_id}", {"labels": {"role": "web", "rack": "r01"}})
+    await operator.patch(f"/api/v1/nodes/{node_id}", {"labels": {"role": "web", "rack": "r01"}})
     assert await labels() == {"role": "web", "rack": "r01"}
     async with backend.database.session() as session:
         query = text("SELECT labels FROM node WHERE id = :id")
         assert (await session.execute(query, {"id": node_id})).scalar_one() == {"role": "web"}
-    readmission = (await operator.post(f"/api/nodes/{node_id}/readmit")).json()["token"]
+    readmission = (await operator.post(f"/api/v1/nodes/{node_id}/readmit")).json()["token"]
     await enrol(backend, readmission, "labelled")
     assert await labels() == {"role": "web", "rack": "r01"}
 
@@ -185,7 +185,7 @@ async def test_only_names_that_match_the_pattern_enrol(
     ],
 )
 async def test_a_token_with_an_invalid_bound_is_refused(backend: Backend, body: dict[str, object], field: str) -> None:
-    answer = await (await backend.client("admin")).post("/api/enrolment-tokens", body)
+    answer = await (await backend.client("admin")).post("/api/v1/enrolment-tokens", body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"].startswith(field)
 
@@ -195,10 +195,10 @@ async def test_a_revoked_token_admits_nobody_and_its_nodes_stay(backend: Backend
     assert (await enrol(backend, token, "before-it-ended")).status_code == 200
     admin = await backend.client("admin")
     token_id = (await listed(backend, token))["id"]
-    assert (await admin.delete(f"/api/enrolment-tokens/{token_id}")).status_code == 204
+    assert (await admin.delete(f"/api/v1/enrolment-tokens/{token_id}")).status_code == 204
     assert (await enrol(backend, token, "after-it-ended")).status_code == 403
-    assert "before-it-ended" in [node["name"] for node in (await admin.get("/api/nodes")).json()]
-    entry = (await admin.get("/api/audit")).json()["entries"][0]
+    assert "before-it-ended" in [node["name"] for node in (await admin.get("/api/v1/nodes")).json()]
+    entry = (await admin.get("/api/v1/audit")).json()["entries"][0]
     assert (entry["action"], entry["target"]) == ("enrolment-token.revoke", f"enrolment token {token_id}")
     assert entry["detail"] == {"uses": 1, "max_uses": 2}
 
@@ -210,9 +210,9 @@ async def test_the_tokens_of_a_user_end_with_their_rights(backend: Backend, chan
     admin = await backend.client("admin")
     name = f"leaves-{'-'.join(change or ['deleted'])}"
     new = {"username": name, "password": PASSWORD, "role": "admin"}
-    path = f"/api/users/{(await admin.post('/api/users', new)).json()['id']}"
+    path = f"/api/v1/users/{(await admin.post('/api/v1/users', new)).json()['id']}"
     leaver = await log_in(backend, name)
-    token: str = (await leaver.post("/api/enrolment-tokens", {})).json()["token"]
+    token: str = (await leaver.post("/api/v1/enrolment-tokens", {})).json()["token"]
     ended = await (admin.patch(path, change) if change else admin.delete(path))
     assert ended.status_code in (200, 204)
     assert (await enrol(backend, token, f"of-{name}")).status_code == 403
@@ -221,8 +221,8 @@ async def test_the_tokens_of_a_user_end_with_their_rights(backend: Backend, chan
 async def test_the_tokens_of_a_user_stay_when_their_role_is_saved_unchanged(backend: Backend) -> None:
     admin = await backend.client("admin")
     new = {"username": "stays", "password": PASSWORD, "role": "admin"}
-    path = f"/api/users/{(await admin.post('/api/users', new)).json()['id']}"
-    token: str = (await (await log_in(backend, "stays")).post("/api/enrolment-tokens", {})).json()["token"]
+    path = f"/api/v1/users/{(await admin.post('/api/v1/users', new)).json()['id']}"
+    token: str = (await (await log_in(backend, "stays")).post("/api/v1/enrolment-tokens", {})).json()["token"]
     assert (await admin.patch(path, {"role": "admin", "disabled": False})).status_code == 200
     assert (await enrol(backend, token, "of-stays")).status_code == 200
 
@@ -236,7 +236,7 @@ async def test_a_node_rejoins_within_the_window_of_a_token_that_allows_it(backen
         assert (await agent.closed())[0] == CloseCode.BAD_KEY
     assert (again["node_id"], again["existed"], first["existed"]) == (first["node_id"], True, False)
     admin = await backend.client("admin")
-    entries = (await admin.get(f"/api/audit?node_id={first['node_id']}")).json()["entries"]
+    entries = (await admin.get(f"/api/v1/audit?node_id={first['node_id']}")).json()["entries"]
     token_id = (await listed(backend, token))["id"]
     common = {"simulated": False, "nodes": 1, "enrolment_token": token_id, "labels": {"pool": "a"}}
     assert [(entry["action"], entry["detail"]) for entry in entries] == [
@@ -271,14 +271,14 @@ async def test_revoking_a_key_ends_the_readmission_that_the_previous_version_mad
     for token in ("cse_first", "cse_second"):
         await made_by_the_previous_version(backend, token, node_id)
     assert (await enrol(backend, "cse_first", "readmitted")).json()["nodes"][0]["node_id"] == node_id
-    assert (await admin.post(f"/api/nodes/{node_id}/revoke-key")).status_code == 204
+    assert (await admin.post(f"/api/v1/nodes/{node_id}/revoke-key")).status_code == 204
     assert (await enrol(backend, "cse_second", "readmitted")).status_code == 403
 
 
 async def test_a_node_whose_key_was_revoked_never_rejoins_by_itself(backend: Backend) -> None:
     token = await new_token(backend, max_uses=9, name_pattern="*", rejoin_for_minutes=30)
     node_id = (await enrol(backend, token, "compromised")).json()["nodes"][0]["node_id"]
-    assert (await (await backend.client("admin")).post(f"/api/nodes/{node_id}/revoke-key")).status_code == 204
+    assert (await (await backend.client("admin")).post(f"/api/v1/nodes/{node_id}/revoke-key")).status_code == 204
     refused = await enrol(backend, token, "compromised")
     assert (refused.status_code, "was revoked" in refused.json()["detail"]) == (409, True)
     assert (await listed(backend, token))["uses_left"] == 8

@@ -38,7 +38,7 @@ async def test_a_change_is_applied_by_an_agent_of_another_backend(nats_pair: Pai
         await node.agent.say(ChangeMessage(message.change_id, ChangeState.UNCONFIRMED, "Applied.", []))
 
         async def is_unconfirmed() -> bool:
-            found = await operator.get(f"/api/changes/{message.change_id}")
+            found = await operator.get(f"/api/v1/changes/{message.change_id}")
             return bool(found.json()["state"] == "unconfirmed")
 
         await poll_async(is_unconfirmed)
@@ -81,12 +81,12 @@ async def test_without_nats_commands_are_refused_with_the_reason_until_it_is_bac
         answer = await operator.post(f"{node.path}/changes", {"plan": plan})
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:coresteer:node-elsewhere")
         assert "cannot be reached" in answer.json()["detail"] and PASSWORD not in answer.text
-        ready, health = await operator.get("/readyz"), (await operator.get("/api/health")).json()
+        ready, health = await operator.get("/readyz"), (await operator.get("/api/v1/health")).json()
         assert (ready.status_code, ready.json()["status"], health["status"]) == (200, "ready", "degraded")
         assert [reason["what"] for reason in health["reasons"]] == ["nats"] and PASSWORD not in str(health)
         nats_pair.nats.start()
         await nats_pair.until_connected()
-        assert (await operator.get("/api/health")).json()["status"] == "ok"
+        assert (await operator.get("/api/v1/health")).json()["status"] == "ok"
         assert (await operator.post(f"{node.path}/changes", {"plan": plan})).status_code == 201
 
 
@@ -153,7 +153,7 @@ async def test_a_change_that_could_not_be_sent_to_another_backend_says_so(
         monkeypatch.setattr(nats_pair.first.app.state.broker, "request", lost)
         answer = await operator.post(f"{node.path}/changes", {"plan": plan})
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:coresteer:node-elsewhere")
-        (change,) = (await operator.get(f"/api/changes?node_id={node.agent.node_id}")).json()["changes"]
+        (change,) = (await operator.get(f"/api/v1/changes?node_id={node.agent.node_id}")).json()["changes"]
         assert (change["state"], change["steps"][-1]["sentence"]) == ("failed", answer.json()["detail"])
         assert "could not be sent" in answer.json()["detail"] and "disconnected" not in answer.json()["detail"]
 

@@ -46,7 +46,7 @@ class Log:
         return change_id
 
     async def page(self, query: str = "") -> dict[str, Any]:  # Any: JSON
-        answer = await self.viewer.get(f"/api/changes/log?node_id={self.node_id}&{query}")
+        answer = await self.viewer.get(f"/api/v1/changes/log?node_id={self.node_id}&{query}")
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -54,7 +54,7 @@ class Log:
         return [entry["change"]["id"] for entry in (await self.page(query))["entries"]]
 
     async def exported(self) -> list[dict[str, str]]:
-        answer = await self.viewer.get(f"/api/changes/log.csv?node_id={self.node_id}")
+        answer = await self.viewer.get(f"/api/v1/changes/log.csv?node_id={self.node_id}")
         return list(DictReader(answer.text.splitlines()))
 
 
@@ -152,7 +152,7 @@ async def test_a_setting_has_the_values_of_its_changes_and_the_one_that_the_firs
     for minute, (was, becomes) in enumerate(pairwise(["0-7", "0", "2", "0"])):
         await log.add(minute, ("irq/38/affinity", was, becomes))
     await log.add(9, ("irq/38/affinity", "0", "5"), applied_at=None, state=ChangeState.FAILED)
-    (setting,) = (await log.viewer.get(f"/api/nodes/{log.node_id}/written-settings")).json()
+    (setting,) = (await log.viewer.get(f"/api/v1/nodes/{log.node_id}/written-settings")).json()
     assert setting["key"] == "irq/38/affinity"
     assert [(value["value"], value["by"]) for value in setting["values"]] == [
         ("0", "olga"),
@@ -174,7 +174,7 @@ async def test_a_policys_change_that_is_reported_late_has_the_time_of_its_decisi
         )  # fmt: skip
     report = ChangeMessage(str(change_id), ChangeState.CONFIRMED, "Confirmed.", [], EndedBy.USER)
     await record_report(log.backend.app.state.changes, log.node_id, report)
-    change = (await log.viewer.get(f"/api/changes/{change_id}")).json()
+    change = (await log.viewer.get(f"/api/v1/changes/{change_id}")).json()
     assert datetime.fromisoformat(change["created_at"]) == datetime.fromisoformat(change["applied_at"]) == decided_at
 
 
@@ -190,7 +190,7 @@ async def test_a_confirmed_change_is_undone_by_a_later_one_until_that_is_undone(
         ("undone", by),
     ]
     assert [one["undoes"] for one in changes] == [str(undo), str(first), None]
-    assert (await log.viewer.get(f"/api/changes/{first}")).json()["undone"] == by
+    assert (await log.viewer.get(f"/api/v1/changes/{first}")).json()["undone"] == by
     assert [(line["state"], line["undone_by"], line["undone_by_change"]) for line in await log.exported()] == [
         ("rolled_back", "", ""),
         ("confirmed", "", ""),

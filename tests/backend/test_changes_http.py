@@ -1,87 +1,23 @@
 """Changes over HTTP, with a simulated node on the real agent socket."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from requests import Response
-from tests.backend.conftest import Backend, Client
-from tests.support.polling import PATIENCE_S, poll_async
-from websockets.uri import parse_uri
+from tests.backend.conftest import Backend
+from tests.backend.live_node import Live, connected_node
 
-from coresteer.changes.events import ChangeEvent
-from coresteer.nodes.service import create_nodes
-from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
-from coresteer_agent.simulate.cache import SimulationCache
-from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.protocol import FlowsMessage
 
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
 
 
-@dataclass
-class Live:
-    """A node whose agent is connected, and an operator."""
-
-    backend: Backend
-    operator: Client
-    node_id: int
-    node: SimulatedNode
-
-    @property
-    def key(self) -> str:
-        number = next(irq.irq for irq in self.node.inventory.irqs if irq.movable and irq.queues)
-        return f"irq/{number}/affinity"
-
-    @property
-    def path(self) -> str:
-        return f"/api/nodes/{self.node_id}"
-
-    async def is_described(self) -> bool:
-        """Return whether the backend has all that the agent says of the node."""
-        found = (await self.operator.get(self.path)).json()
-        return found["topology"] is not None and found["inventory"] is not None
-
-    async def previewed(self, value: str = "5") -> dict[str, object]:
-        answer = await self.operator.post(f"{self.path}/previews", {"desired": [{"key": self.key, "value": value}]})
-        assert answer.status_code == 200, answer.text
-        plan: dict[str, object] = answer.json()["plan"]
-        return plan
-
-    async def until(self, state: ChangeState, act: Callable[[], Awaitable[Response]]) -> Response:
-        """What act answers, once a change has reached the state."""
-        with self.backend.app.state.agents.bus.subscribe() as events:
-            answer = await act()
-            async with asyncio.timeout(PATIENCE_S):
-                async for event in events:
-                    if isinstance(event, ChangeEvent) and event.change.state is state:
-                        return answer
-        raise AssertionError
-
-
 @pytest_asyncio.fixture
 async def live(backend: Backend) -> AsyncIterator[Live]:
-    name = f"sim-{uuid4().hex[:8]}"
-    async with backend.database.session() as session:
-        (enrolled,) = await create_nodes(session, [name], simulated=True)
-    machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
-    node = SimulatedNode(
-        name=name, key=enrolled.key, index=1, seed=0, machine=machine, cache=SimulationCache(1.0), stream=uuid4().hex
-    )
-    uri = parse_uri(backend.url.replace("http", "ws") + "/api/agent")
-    member = SimulatedAgent(node, uri, FleetStatistics(), record_latencies=False)
-    live = Live(backend, await backend.client("operator"), enrolled.node_id, node)
-    connecting = asyncio.create_task(member.maintain_connection(asyncio.Semaphore(1), None))
-    await poll_async(live.is_described)
-    yield live
-    connecting.cancel()
-    await asyncio.gather(connecting, return_exceptions=True)
-    await member.close()
+    async with connected_node(backend) as live:
+        yield live
 
 
 async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_reported_it(live: Live) -> None:
@@ -103,7 +39,7 @@ async def test_an_interrupt_is_previewed_moved_confirmed_and_rolled_back(live: L
     assert moved is not None
     assert moved.requested == "5"
 
-    one = f"/api/changes/{change['id']}"
+    one = f"/api/v1/changes/{change['id']}"
     assert 200 < (await live.operator.get(one)).json()["remaining_s"] <= 300
     extended = await live.operator.post(f"{one}/extend", {"seconds": 100})
     assert 300 < extended.json()["remaining_s"] <= 400
@@ -114,9 +50,9 @@ async def test_an_interrupt_is_previewed_moved_confirmed_and_rolled_back(live: L
     assert "already confirmed" in again.json()["detail"]
     back = await live.operator.post(f"{one}/rollback")
     assert (back.json()["state"], back.json()["ended_by"]) == ("rolled_back", "user")
-    listed = await live.operator.get(f"/api/changes?node_id={live.node_id}&open=false")
+    listed = await live.operator.get(f"/api/v1/changes?node_id={live.node_id}&open=false")
     assert [entry["id"] for entry in listed.json()["changes"]] == [change["id"]]
-    audit = (await live.operator.get(f"/api/audit?node_id={live.node_id}&action=change")).json()
+    audit = (await live.operator.get(f"/api/v1/audit?node_id={live.node_id}&action=change")).json()
     assert {entry["change"] for entry in audit["entries"]} == {change["id"]}
     assert [(one["id"], one["status"]) for one in audit["changes"]] == [(change["id"], "rolled_back")]
 
@@ -126,9 +62,9 @@ async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
     seen = await viewer.post(f"{live.path}/previews", {"desired": [{"key": live.key, "value": "5"}]})
     assert seen.json()["can_apply"] is False
     assert "operator" in seen.json()["blocked_because"]
-    for path in (f"{live.path}/changes", *(f"/api/changes/{uuid4()}/{verb}" for verb in ("confirm", "rollback"))):
+    for path in (f"{live.path}/changes", *(f"/api/v1/changes/{uuid4()}/{verb}" for verb in ("confirm", "rollback"))):
         assert (await viewer.post(path, {"plan": seen.json()["plan"]})).status_code == 403
-    assert (await live.backend.anonymous().get("/api/changes")).status_code == 401
+    assert (await live.backend.anonymous().get("/api/v1/changes")).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -171,7 +107,7 @@ async def test_bad_input_is_refused_with_its_field(live: Live, path: str, body: 
     ["limit=0", "limit=501", "node_id=0", "from_time=yesterday", "from_time=2026-01-01T00:00:00", "older_than=1"],
 )
 async def test_a_bad_filter_is_refused_with_its_name(live: Live, query: str) -> None:
-    answer = await live.operator.get(f"/api/changes?{query}")
+    answer = await live.operator.get(f"/api/v1/changes?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == query.split("=", maxsplit=1)[0]
 
@@ -197,7 +133,7 @@ async def test_after_a_change_the_load_is_measured_anew_before_anything_is_sugge
 
 async def test_the_fleet_has_suggestions_for_a_few_nodes_at_once(live: Live) -> None:
     node_id = live.path.rsplit("/", maxsplit=1)[1]
-    known = await live.operator.get(f"/api/suggestions?node_id={node_id}&node_id=2147483647")
+    known = await live.operator.get(f"/api/v1/suggestions?node_id={node_id}&node_id=2147483647")
     assert (known.status_code, known.json()) == (200, [])
-    many = await live.operator.get("/api/suggestions?" + "&".join(f"node_id={n}" for n in range(1, 10)))
+    many = await live.operator.get("/api/v1/suggestions?" + "&".join(f"node_id={n}" for n in range(1, 10)))
     assert many.status_code == 422

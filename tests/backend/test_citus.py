@@ -111,11 +111,11 @@ class Fleet:
         found: dict[tuple[str, str], object] = {}
         for number, agent in enumerate(self.agents):
             for name, (query, hours) in QUERIES.items():
-                path = f"/api/nodes/{agent.node_id}/{query}from_time={_time(until - hours * HOUR_MS)}"
+                path = f"/api/v1/nodes/{agent.node_id}/{query}from_time={_time(until - hours * HOUR_MS)}"
                 answer = await viewer.get(f"{path}&to_time={_time(until)}")
                 assert answer.status_code == 200, answer.text
                 found[name, f"node-{number}"] = answer.content
-        fleet = await viewer.get(f"/api/fleet/series?from_time={_time(BEGIN_MS)}&to_time={_time(until)}&points=60")
+        fleet = await viewer.get(f"/api/v1/fleet/series?from_time={_time(BEGIN_MS)}&to_time={_time(until)}&points=60")
         assert fleet.status_code == 200, fleet.text
         return found | {("series", "fleet"): fleet.json()}
 
@@ -324,7 +324,7 @@ async def test_a_node_is_deleted_with_its_flows_on_the_workers(distributed: Dist
     await snapshots.flush()
     assert sum(await distributed.rows("telemetry_flows")) == before + 1
     admin = await distributed.backend.client("admin")
-    assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
+    assert (await admin.delete(f"/api/v1/nodes/{agent.node_id}")).status_code == 204
     assert sum(await distributed.rows("telemetry_flows")) == before
 
 

@@ -44,7 +44,7 @@ async def node(backend: Backend) -> AsyncIterator[PolicyNode]:
 
 async def in_force(node: PolicyNode) -> dict[str, Any]:
     policy = await created(node, node.body(spec=SPEC))
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     return policy
 
 
@@ -79,7 +79,7 @@ async def test_a_policy_in_force_has_no_figures_before_its_agent_reports(node: P
         f"{from_unix_ms(time_ms):%Y-%m-%dT%H:%M:%S.%f}Z",
         msgspec.to_builtins([GOLD, SILENT]),
     )
-    await asked(node.operator, f"/api/policies/{policy['id']}/disable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/disable")
     assert await node.get("classes") == {"policies": []}
 
 
@@ -265,7 +265,7 @@ async def test_a_preview_says_what_weights_the_classes_would_be_given(node: Poli
     await node.tell(told)
     spec = SPEC | {"weights": ["cpu"]}
     body = {"body": node.body(spec=spec), "node_ids": [node.agent.node_id]}
-    (found,) = await asked(node.operator, "/api/policies/preview", body)
+    (found,) = await asked(node.operator, "/api/v1/policies/preview", body)
     (action,) = found["evaluation"]["actions"]
     assert (action["key"], action["was"]) == ("cgroup/web/cpu.weight", "100")
     assert "gold" in action["reason"]

@@ -1,4 +1,4 @@
-"""`coresteer experiment` and `coresteer report` against a server that answers as the API does."""
+"""`coresteer experiments run`, `watch` and `coresteer reports export` against a server that answers as the API does."""
 
 import io
 import json
@@ -51,21 +51,21 @@ class Api:
         templates = [{"slug": "m-n", "spec": SPEC}, {"slug": "rx-frames", "spec": None, "unavailable_because": "No."}]
         nodes = [{"id": 7, "name": "web-1"}, {"id": 8, "name": "web-2"}]
         known: dict[str, Any] = {
-            "/api/nodes?name=web-1": nodes[:1],
-            "/api/nodes?name=web-3": [],
-            "/api/nodes?name=web-2": nodes,  # as an older backend answers
-            "/api/nodes/7/experiment-templates": templates,
-            "/api/nodes/7/experiment-templates?peer_node_id=8": templates,
-            "/api/experiments/preview": self.preview,
-            "/api/experiments/5/cancel": experiment("cancelled"),
-            "/api/experiments?node_id=7": {"experiments": [experiment()], "older": None},
-            "/api/experiments?node_id=8": {"experiments": [], "older": None},
+            "/api/v1/nodes?name=web-1": nodes[:1],
+            "/api/v1/nodes?name=web-3": [],
+            "/api/v1/nodes?name=web-2": nodes,  # as an older backend answers
+            "/api/v1/nodes/7/experiment-templates": templates,
+            "/api/v1/nodes/7/experiment-templates?peer_node_id=8": templates,
+            "/api/v1/experiments/preview": self.preview,
+            "/api/v1/experiments/5/cancel": experiment("cancelled"),
+            "/api/v1/experiments?node_id=7": {"experiments": [experiment()], "older": None},
+            "/api/v1/experiments?node_id=8": {"experiments": [], "older": None},
         }
         if path in known:
             return 200, json.dumps(known[path]).encode()
-        if (method, path) == ("POST", "/api/experiments"):
+        if (method, path) == ("POST", "/api/v1/experiments"):
             return 201, json.dumps(experiment("queued")).encode()
-        if path == "/api/experiments/5":
+        if path == "/api/v1/experiments/5":
             step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
             return 200, json.dumps(step).encode()
         if ("report" in path or "compare" in path) and "/6/" not in path:
@@ -89,7 +89,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
                 status, body = made.answer(self.command, self.path)
             self.send_response(status)
             if status == 302:
-                self.send_header("Location", f"{made.url}/api/experiments/5")
+                self.send_header("Location", f"{made.url}/api/v1/experiments/5")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -113,9 +113,9 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 def test_a_template_is_previewed_started_and_watched_to_its_end(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.steps = [experiment("queued", queue_position=2), experiment(), experiment(), experiment("done")]
-    argv = ["experiment", "run", "--template", "m-n", "--node", "web-1", "--peer", "web-2"]
+    argv = ["experiments", "run", "--template", "m-n", "--node", "web-1", "--peer", "web-2"]
     assert main.main([*argv, "--set", "measure_s=5", "--set", "blocks=8"]) == 0
-    assert ("GET", "/api/nodes/7/experiment-templates?peer_node_id=8") in api.asked
+    assert ("GET", "/api/v1/nodes/7/experiment-templates?peer_node_id=8") in api.asked
     assert api.bodies == [{"spec": SPEC | {"measure_s": 5.0, "blocks": 8}}] * 2
     assert capsys.readouterr().out.splitlines() == [
         "A/B on web-1.",
@@ -133,13 +133,13 @@ def test_a_file_or_stdin_is_an_experiment_that_node_and_set_override(
 ) -> None:
     file = tmp_path / "spec.json"
     file.write_text(json.dumps(SPEC))
-    assert main.main(["experiment", "run", str(file), "--node", "web-2", "--no-wait", "-o", "json"]) == 0
+    assert main.main(["experiments", "run", str(file), "--node", "web-2", "--no-wait", "-o", "json"]) == 0
     assert api.bodies[-1]["spec"]["node_id"] == 8
     said = capsys.readouterr()
     assert json.loads(said.out)["state"] == "queued", "one document"
     assert "A/B on web-1." in said.err
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(SPEC)))
-    assert main.main(["experiment", "run", "-", "--set", "seed=3", "-o", "json"]) == 0
+    assert main.main(["experiments", "run", "-", "--set", "seed=3", "-o", "json"]) == 0
     assert api.bodies[-1]["spec"]["seed"] == 3
     assert json.loads(capsys.readouterr().out)["state"] == "done"
 
@@ -161,7 +161,7 @@ def test_the_exit_code_is_the_final_state(
     api: Api, capsys: pytest.CaptureFixture[str], *, state: str, verdict: str, argv: list[str], code: int, output: str
 ) -> None:
     api.steps = [experiment(), experiment(state, verdict)]
-    assert main.main(["experiment", "watch", "5", "-o", output, *argv]) == code
+    assert main.main(["experiments", "watch", "5", "-o", output, *argv]) == code
     lines = capsys.readouterr().out.splitlines()
     if output == "json":
         assert [json.loads(line)["state"] for line in lines] == ["running", state]
@@ -198,20 +198,20 @@ def test_more_throughput_is_not_worse_and_less_is() -> None:
     ],
 )
 def test_wrong_usage_is_explained(api: Api, argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["experiment", *argv]) == 2
+    assert main.main(["experiments", *argv]) == 2
     assert sentence in capsys.readouterr().err
-    assert ("POST", "/api/experiments") not in api.asked
+    assert ("POST", "/api/v1/experiments") not in api.asked
 
 
 def test_an_experiment_that_the_backend_refuses_is_not_started(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.preview["blocked_because"] = "web-1 is not connected."
-    assert main.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
+    assert main.main(["experiments", "run", "--template", "m-n", "--node", "web-1"]) == 2
     api.refuses = 422, b'{"detail": "spec.blocks: 1 is too few."}'
-    assert main.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
+    assert main.main(["experiments", "run", "--template", "m-n", "--node", "web-1"]) == 2
     said = capsys.readouterr().err
     assert "web-1 is not connected." in said
     assert "spec.blocks: 1 is too few." in said
-    assert ("POST", "/api/experiments") not in api.asked
+    assert ("POST", "/api/v1/experiments") not in api.asked
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_wrong_token_or_address_is_reported(
     sentence: str,
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert main.main(["experiment", "list"]) == code
+    assert main.main(["experiments", "list"]) == code
     assert sentence in capsys.readouterr().err
     assert api.asked == []
 
@@ -252,7 +252,7 @@ def test_an_invalid_answer_is_reported_and_redirects_do_not_get_the_token(
     api: Api, answer: tuple[int, bytes], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.refuses = answer
-    assert main.main(["experiment", "list"]) == 1
+    assert main.main(["experiments", "list"]) == 1
     assert sentence in capsys.readouterr().err
     assert len(api.asked) == 1
 
@@ -266,11 +266,11 @@ def test_watching_continues_after_a_restart_of_the_backend(
         api.refuses = None
 
     monkeypatch.setattr("time.sleep", sleep)
-    assert main.main(["experiment", "watch", "5"]) == 0
+    assert main.main(["experiments", "watch", "5"]) == 0
     assert "Retrying." in capsys.readouterr().err
     api.refuses = 503, b'{"detail": "The database does not answer."}'
     monkeypatch.setattr(experiments, "MAX_OUTAGE_S", -1)
-    assert main.main(["experiment", "watch", "5"]) == 1
+    assert main.main(["experiments", "watch", "5"]) == 1
 
 
 def test_stopping_to_watch_does_not_end_the_experiment(
@@ -282,42 +282,40 @@ def test_stopping_to_watch_does_not_end_the_experiment(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("time.sleep", interrupted)
-    assert main.main(["experiment", "watch", "5"]) == 1
-    assert "`coresteer experiment watch 5`" in capsys.readouterr().err
-    assert ("POST", "/api/experiments/5/cancel") not in api.asked
+    assert main.main(["experiments", "watch", "5"]) == 1
+    assert "`coresteer experiments watch 5`" in capsys.readouterr().err
+    assert ("POST", "/api/v1/experiments/5/cancel") not in api.asked
 
 
-def test_experiments_are_listed_and_cancelled(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["experiment", "list", "--node", "web-1"]) == 0
-    assert capsys.readouterr().out.split() == ["5", "running", "1/48", "2026-01-01T00:00", "web-1", "⟨m-n⟩"]
+def test_the_former_names_still_work(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["experiment", "list", "--node", "web-1", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["older"] is None
-    assert main.main(["experiment", "list", "--node", "web-2"]) == 0
-    assert capsys.readouterr().out == "No experiments.\n"
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)["experiments"]] == [5]
+    assert main.main(["experiment", "watch", "5"]) == 0
     assert main.main(["experiment", "cancel", "5"]) == 0
-    assert capsys.readouterr().out == "Experiment 5: cancelled. It is cancelled.\n"
+    assert ("POST", "/api/v1/experiments/5/cancel") in api.asked
     assert main.main(["experiment", "cancel", "6"]) == 1
     assert "There is no page or endpoint at" in capsys.readouterr().err
+    assert main.main(["report", "export", "5", "--to", str(tmp_path / "report")]) == 0
 
 
 def test_reports_are_written_to_files(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:  # noqa: ANN401 - pytest's own, of bytes here
     monkeypatch.chdir(tmp_path)
     for argv, file, path in [
-        (["5"], "experiment-5.html", "/api/experiments/5/report?format=html&language=en"),
+        (["5"], "experiment-5.html", "/api/v1/experiments/5/report?format=html&language=en"),
         (
             ["5", "--format", "pdf", "--language", "ko"],
             "experiment-5.pdf",
-            "/api/experiments/5/report?format=pdf&language=ko",
+            "/api/v1/experiments/5/report?format=pdf&language=ko",
         ),
-        (["5", "6"], "experiments-5-6.html", "/api/reports/compare?a=5&b=6&format=html&language=en"),
-        (["--change", "c1", "--to", "own"], "own", "/api/changes/c1/report?format=html&language=en"),
+        (["5", "6"], "experiments-5-6.html", "/api/v1/reports/compare?a=5&b=6&format=html&language=en"),
+        (["--change", "c1", "--to", "own"], "own", "/api/v1/changes/c1/report?format=html&language=en"),
     ]:
-        assert main.main(["report", "export", *argv, "-o", "json"]) == 0
+        assert main.main(["reports", "export", *argv, "-o", "json"]) == 0
         assert (tmp_path / file).read_text() == path
         assert json.loads(capfd.readouterr().out) == {"file": file, "bytes": len(path)}
-    assert main.main(["report", "export", "5", "--to", "-", "--format", "csv"]) == 0
-    assert capfd.readouterr().out == "/api/experiments/5/report?format=csv&language=en"
-    assert main.main(["report", "export"]) == 2
+    assert main.main(["reports", "export", "5", "--to", "-", "--format", "csv"]) == 0
+    assert capfd.readouterr().out == "/api/v1/experiments/5/report?format=csv&language=en"
+    assert main.main(["reports", "export"]) == 2
 
 
 def test_primary_metrics_of_templates_have_a_direction() -> None:

@@ -78,7 +78,7 @@ def test_a_wrong_option_is_explained(options: list[str], sentence: str, capsys: 
 def test_without_numba_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.metadata.distributions", lambda name: [])
     assert main(TINY) == 1
     assert "pip install 'coresteer[simulation]'" in capsys.readouterr().err
 

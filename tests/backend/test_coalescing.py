@@ -192,8 +192,8 @@ async def test_the_bounds_of_policies_in_force_for_the_device_are_returned(node:
     spec = {"type": "coalescing", "max_added_us": 250.0}
     mine = await created(node, node.body(spec=spec, mode="observe"))
     others = await created(node, node.body(spec=spec, mode="observe", scope={"netdevs": ["other*"]}))
-    await asked(node.operator, f"/api/policies/{mine['id']}/enable")
-    await asked(node.operator, f"/api/policies/{others['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{mine['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{others['id']}/enable")
     (bound,) = (await coalescing(node))["bounds"]
     assert (bound["policy_id"], bound["max_added_us"]) == (mine["id"], 250)
 
@@ -218,10 +218,10 @@ async def test_bounds_have_an_outcome_on_a_node_and_on_typical_traffic(node: Pol
     await tell(node, driver="virtio_net", params=PARAMS, speed_bits_per_s=10**9)
     spec = {"type": "coalescing", "max_added_us": 3780, "packets_per_interrupt": 42}
     body = {"spec": spec, "node_ids": [node.agent.node_id, 2**31 - 1]}
-    silent, *_ = await asked(node.operator, "/api/coalescing/outcomes", body)
+    silent, *_ = await asked(node.operator, "/api/v1/coalescing/outcomes", body)
     assert (silent["outcomes"], silent["why_not"]) == ([], f"The traffic of {node.name} is not known now.")
     await show_traffic(node)
-    here, paper, *_ = await asked(node.operator, "/api/coalescing/outcomes", body)
+    here, paper, *_ = await asked(node.operator, "/api/v1/coalescing/outcomes", body)
     assert (here["node_id"], here["usecs"], here["frames"]) == (node.agent.node_id, 18, 32)
     assert here["interrupts_per_s"] == pytest.approx(1500)
     assert [one["preset"] for one in here["outcomes"]] == [None, "bulk transfer", "balanced", "latency first"]
@@ -232,7 +232,7 @@ async def test_bounds_have_an_outcome_on_a_node_and_on_typical_traffic(node: Pol
     own, bulk, *_ = (one["outcome"] for one in paper["outcomes"])
     assert own == bulk
     assert (own["usecs"], own["frames"], paper["knee"]["rx_usecs"]) == (90, 42, 80)
-    out_of_scope, *_ = await asked(node.operator, "/api/coalescing/outcomes", body | {"scope": {"netdevs": ["x*"]}})
+    out_of_scope, *_ = await asked(node.operator, "/api/v1/coalescing/outcomes", body | {"scope": {"netdevs": ["x*"]}})
     assert "is in scope" in out_of_scope["why_not"]
 
 

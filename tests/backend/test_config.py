@@ -114,8 +114,10 @@ def test_the_api_description_is_printed_as_json(capsys: pytest.CaptureFixture[st
 
     assert main(["openapi"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["paths"]["/api/auth/me"]["get"]["operationId"] == "me"
-    reference = document["paths"]["/api/auth/me"]["get"]["responses"]["default"]["content"]["application/problem+json"]
+    assert document["paths"]["/api/v1/auth/me"]["get"]["operationId"] == "me"
+    reference = document["paths"]["/api/v1/auth/me"]["get"]["responses"]["default"]["content"][
+        "application/problem+json"
+    ]
     assert reference["schema"]["$ref"] == "#/components/schemas/Problem"
     assert "Problem" in document["components"]["schemas"]
 
@@ -142,3 +144,34 @@ def test_an_address_that_is_no_nats_server_is_refused_without_showing_its_passwo
     assert main(["serve"]) == 1
     complaint = capsys.readouterr().err
     assert "CORESTEER_NATS_URL in the environment" in complaint and "secret" not in complaint
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr("coresteer.config.CONFIG_FILE", tmp_path / "backend.toml")
+    return tmp_path / "backend.toml"
+
+
+def test_options_go_before_the_environment_and_that_before_the_file(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    file.write_text('database_url = "postgresql:///file"\nport = 1\nhost = "::1"\n')
+    assert (Config().database_url, Config().port, Config().host) == ("postgresql:///file", 1, "::1")
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///environment")
+    monkeypatch.setenv("CORESTEER_PORT", "2")
+    assert (Config().database_url, Config().port, Config().host) == ("postgresql:///environment", 2, "::1")
+    assert Config(port=3).port == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prot = 1", "prot in /etc/coresteer/backend.toml: Extra inputs are not permitted"),
+        ("port = 0", "port in /etc/coresteer/backend.toml: Input should be greater than or equal to 1"),
+        ("port = ", "/etc/coresteer/backend.toml: Invalid value"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(file: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(text)
+    assert main(["openapi"]) == 1
+    assert said in capsys.readouterr().err

@@ -1,25 +1,17 @@
 """The dashboard for Grafana: a real Prometheus that scrapes a backend answers every query of it."""
 
-import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import requests
 from tests.backend.conftest import running_backend
 from tests.backend.fake_agent import enrolled, rates
+from tests.support.dashboard import DASHBOARD, GENERATOR, NEEDS_MORE, QUERIES, is_answered
 from tests.support.polling import poll_async
 from tests.support.prometheus import program, running_prometheus
 
-from coresteer.config import REPOSITORY
-
-GENERATOR = REPOSITORY / "packaging/grafana/generate.py"
-DASHBOARD = json.loads((GENERATOR.with_name("coresteer.json")).read_text())
-QUERIES = {panel["title"]: panel["targets"][0]["expr"] for panel in DASHBOARD["panels"] if panel["type"] != "row"}
-NEEDS_MORE = {"Wrong-node bytes, 10 highest", "Round-trip time, 99th percentile, 10 highest", "Reports of changes"}
-"""Panels that stay empty here: the agent reports no TCP connections and no changes."""
 CONFIG = """
 global: {{scrape_interval: 1s}}
 scrape_configs:
@@ -41,7 +33,7 @@ async def test_prometheus_answers_every_query(database_url: str, tmp_path: Path)
     program("prometheus")  # before a backend is started for nothing
     async with running_backend(database_url, chunk_seconds=1) as backend:
         admin = await backend.client("admin")
-        token = (await admin.post("/api/tokens", {"name": "prometheus", "role": "viewer"})).json()["token"]
+        token = (await admin.post("/api/v1/tokens", {"name": "prometheus", "role": "viewer"})).json()["token"]
         config = CONFIG.format(token=token, host=urlsplit(backend.url).netloc)
         async with (
             running_prometheus(tmp_path, config) as url,
@@ -60,16 +52,3 @@ async def test_prometheus_answers_every_query(database_url: str, tmp_path: Path)
                 return empty <= NEEDS_MORE
 
             await poll_async(are_answered, interval_s=0.5)
-
-
-async def is_answered(url: str, expr: str) -> bool:
-    """Whether a query has a result. An invalid one fails."""
-    try:
-        answer = await asyncio.to_thread(requests.get, f"{url}/api/v1/query", {"query": expr}, timeout=10)
-    except requests.ConnectionError:
-        return False  # it is still starting
-    if answer.status_code == requests.codes.unavailable:
-        return False  # likewise
-    found = answer.json()
-    assert found["status"] == "success", found
-    return bool(found["data"]["result"])

@@ -13,17 +13,18 @@ PROBLEM = "application/problem+json"
 
 # method, path, body, headers, then the status and a part of the detail
 CASES = [
-    ("GET", "/api/no-such-thing", None, {}, 404, "There is no page or endpoint at /api/no-such-thing"),
-    ("POST", "/api/no-such-thing", b"{}", {}, 404, "There is no page or endpoint at"),
+    ("GET", "/api/v1/no-such-thing", None, {}, 404, "There is no page or endpoint at /api/v1/no-such-thing"),
+    ("POST", "/api/v1/no-such-thing", b"{}", {}, 404, "There is no page or endpoint at"),
     ("GET", "/api", None, {}, 404, "There is no page or endpoint at /api"),
-    ("PUT", "/api/users", b"{}", {}, 405, "/api/users does not support the method PUT"),
-    ("GET", "/api/auth/login", None, {}, 405, "does not support the method GET"),
-    ("POST", "/api/auth/login", b"{", {"Content-Type": "application/json"}, 422, "JSON"),
-    ("POST", "/api/auth/login", b'{"username": "a"}', {"Content-Type": "application/json"}, 422, "password: "),
-    ("POST", "/api/auth/login", b" " * (1024 * 1024 + 1), {}, 413, "at most 1048576 bytes"),
-    ("GET", "/api/users", None, {}, 401, "Sign in first"),
-    ("GET", "/api/users", None, {"Authorization": "Bearer cst_unknown"}, 401, "token is unknown"),
-    ("GET", "/api/users", None, {"Host": "rebound.example"}, 400, "CORESTEER_PUBLIC_URL"),
+    ("GET", "/api/nodes", None, {}, 404, "The API is at /api/v1, such as /api/v1/nodes; nothing is at /api/nodes."),
+    ("PUT", "/api/v1/users", b"{}", {}, 405, "/api/v1/users does not support the method PUT"),
+    ("GET", "/api/v1/auth/login", None, {}, 405, "does not support the method GET"),
+    ("POST", "/api/v1/auth/login", b"{", {"Content-Type": "application/json"}, 422, "JSON"),
+    ("POST", "/api/v1/auth/login", b'{"username": "a"}', {"Content-Type": "application/json"}, 422, "password: "),
+    ("POST", "/api/v1/auth/login", b" " * (1024 * 1024 + 1), {}, 413, "at most 1048576 bytes"),
+    ("GET", "/api/v1/users", None, {}, 401, "Sign in first"),
+    ("GET", "/api/v1/users", None, {"Authorization": "Bearer cst_unknown"}, 401, "token is unknown"),
+    ("GET", "/api/v1/users", None, {"Host": "rebound.example"}, 400, "CORESTEER_PUBLIC_URL"),
     ("GET", "/", None, {"Host": "rebound.example:80"}, 400, "'rebound.example:80'"),
     ("GET", "/", None, {"Host": "[::"}, 400, "does not answer to the host name"),
 ]
@@ -51,10 +52,10 @@ async def test_every_refusal_is_a_problem_document_with_a_sentence(
 
 async def test_each_wrong_field_is_named(backend: Backend) -> None:
     admin = await backend.client("admin")
-    answer = await admin.post("/api/users", {"username": "no spaces", "password": "short", "role": "king"})
+    answer = await admin.post("/api/v1/users", {"username": "no spaces", "password": "short", "role": "king"})
     assert answer.status_code == 422
     assert sorted(error["field"] for error in answer.json()["errors"]) == ["password", "role", "username"]
-    query = await admin.get("/api/audit?limit=0&node_id=x")
+    query = await admin.get("/api/v1/audit?limit=0&node_id=x")
     assert sorted(error["field"] for error in query.json()["errors"]) == ["limit", "node_id"]
 
 
@@ -63,13 +64,13 @@ async def test_a_body_that_grows_too_large_on_the_way_is_refused(backend: Backen
         for _ in range(20):
             yield b" " * 100_000
 
-    answer = await backend.anonymous().request("POST", "/api/auth/login", data=chunks())
+    answer = await backend.anonymous().request("POST", "/api/v1/auth/login", data=chunks())
     assert answer.status_code == 413
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8420", "[::1]:8420", "192.0.2.7", "LOCALHOST:1"])
 async def test_loopback_names_and_addresses_are_answered(backend: Backend, host: str) -> None:
-    assert (await backend.anonymous().get("/api/health", headers={"Host": host})).status_code == 200
+    assert (await backend.anonymous().get("/api/v1/health", headers={"Host": host})).status_code == 200
 
 
 async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(backend: Backend) -> None:
@@ -80,7 +81,7 @@ async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(back
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    answer = await backend.anonymous().get("/api/live", headers=headers)
+    answer = await backend.anonymous().get("/api/v1/live", headers=headers)
     assert answer.status_code == 400
     assert "CORESTEER_PUBLIC_URL" in answer.json()["detail"]
 
@@ -131,7 +132,7 @@ async def test_the_page_answers_its_own_paths_with_itself_and_files_with_their_c
         asset = await client.get("/assets/app-1a2b.js")
         assert asset.text == "export {}"
         assert "immutable" in asset.headers["cache-control"]
-        for path in ("/assets/gone.js", "/api/nothing"):
+        for path in ("/assets/gone.js", "/api/v1/nothing"):
             assert (await client.get(path)).status_code == 404
         assert (await client.post("/nodes/3")).json()["detail"] == "/nodes/3 does not support the method POST."
         assert (await client.get("/..%2f..%2fetc/passwd")).text == PAGE
@@ -146,7 +147,7 @@ async def test_a_page_that_is_not_built_says_how(tmp_path: Path, database_url: s
 
 async def test_every_answer_forbids_framing_sniffing_and_foreign_content(backend: Backend) -> None:
     client: Client = backend.anonymous()
-    for path in ("/api/health", "/api/nothing", "/"):
+    for path in ("/api/v1/health", "/api/v1/nothing", "/"):
         headers = (await client.get(path)).headers
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "default-src 'self'" in headers["content-security-policy"]

@@ -485,7 +485,7 @@ async def test_the_api_returns_templates_and_a_policy_makes_one_available(backen
         after = {each["slug"]: each for each in await node.get("experiment-templates")}
         levels = after["few-interrupt-cores"]["spec"]["factors"][0]["levels"]
         assert levels[1]["policy"] == {"policy_id": policy["id"], "version": 1, "mode": "enforce"}
-        preview = await asked(node.operator, "/api/experiments/preview", {"spec": after["m-n"]["spec"]})
+        preview = await asked(node.operator, "/api/v1/experiments/preview", {"spec": after["m-n"]["spec"]})
         assert preview["runs"] > 0
         own = await node.operator.get(f"{node.path}/experiment-templates?peer_node_id={node.agent.node_id}")
         assert own.status_code == 422

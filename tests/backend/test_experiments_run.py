@@ -52,7 +52,7 @@ async def node(backend: Backend) -> AsyncIterator[ExperimentNode]:
 
 
 async def open_experiment_changes(node: ExperimentNode) -> list[str]:
-    answer = await node.operator.get(f"/api/changes?node_id={node.id}&open=true")
+    answer = await node.operator.get(f"/api/v1/changes?node_id={node.id}&open=true")
     return [change["id"] for change in answer.json()["changes"]]
 
 
@@ -77,13 +77,13 @@ async def test_the_settings_of_an_arm_are_an_unconfirmed_change_that_cannot_be_c
     started = await node.start(node.spec(guardrails=[{"metric": "dropped_per_s", "max": 5}]))
     await node.until(lambda: node.affinity == "7" and isinstance(node.requests[-1], RunExperiment))
     (change_id,) = await open_experiment_changes(node)
-    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert (change["experiment_id"], change["state"]) == (started["id"], "unconfirmed")
     assert change["created_by"] == f"experiment {started['id']}"
     assert change["guardrails"] == [{"metric": "dropped_per_s", "max": 5}]
-    refused = await node.operator.post(f"/api/changes/{change_id}/confirm")
+    refused = await node.operator.post(f"/api/v1/changes/{change_id}/confirm")
     assert refused.status_code == 409
-    await node.operator.post(f"/api/experiments/{started['id']}/cancel")
+    await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
     assert (await node.ended(started["id"]))["state"] == "cancelled"
 
 
@@ -162,13 +162,13 @@ async def test_a_cancelled_run_ends_at_once_and_its_settings_are_restored(node: 
     node.answer = lambda n, request: n.complete(request) if n.affinity != "7" else never_completes(n, request)
     started = await node.start(node.spec())
     await node.until(lambda: node.affinity == "7" and isinstance(node.requests[-1], RunExperiment))
-    answer = await node.operator.post(f"/api/experiments/{started['id']}/cancel")
+    answer = await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
     assert answer.status_code == 200
     assert answer.json()["sentence"] == "Cancelled by operator."
     cancelled = await node.ended(started["id"])
     assert (cancelled["state"], cancelled["settings"]["after"]) == ("cancelled", {node.key: before})
     assert node.affinity == before
-    assert (await node.operator.post(f"/api/experiments/{started['id']}/cancel")).status_code == 409
+    assert (await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")).status_code == 409
     async with node.backend.database.session() as session:
         query = select(AuditRow).where(AuditRow.action.startswith("experiment.")).order_by(AuditRow.id.desc()).limit(3)
         entries = [(row.actor, row.action) for row in await session.scalars(query)]
@@ -222,7 +222,7 @@ async def test_while_the_agent_is_disconnected_the_activity_says_so(node: Experi
     await node.until(node.runs)
     await node.disconnect()
     await until_activity(node, started["id"], f"Waiting for {started['node_name']} to reconnect.")
-    await node.operator.post(f"/api/experiments/{started['id']}/cancel")
+    await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
     await node.connect()
     assert (await node.ended(started["id"]))["state"] == "cancelled"
 
@@ -268,7 +268,7 @@ async def test_a_short_outage_of_the_database_loses_no_result(
         found = measured(request.run, 777.0)
         await node.say(ExperimentMessage(request.experiment_id, RunState.MEASURED, request.run.run_id, measured=found))
         node.answer = ExperimentNode.complete
-        assert (await node.operator.get("/api/health")).json()["database"] == "away"
+        assert (await node.operator.get("/api/v1/health")).json()["database"] == "away"
         await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     done = await node.ended(started["id"])
     assert (done["state"], done["runs_done"], done["runs_discarded"]) == ("done", 12, 0)
@@ -279,16 +279,16 @@ async def test_a_node_runs_one_experiment_at_a_time_and_queues_the_others(node: 
     node.answer = never_completes
     first, second, third = [await node.start(node.aa_spec(name=name)) for name in ("first", "second", "third")]
     await node.until(node.runs)
-    page = (await node.operator.get(f"/api/experiments?node_id={node.id}")).json()
+    page = (await node.operator.get(f"/api/v1/experiments?node_id={node.id}")).json()
     assert [(one["name"], one["queue_position"], one["state"]) for one in page["experiments"]] == [
         ("third", 2, "queued"),
         ("second", 1, "queued"),
         ("first", 0, "running"),
     ]
-    cancelled = (await node.operator.post(f"/api/experiments/{second['id']}/cancel")).json()
+    cancelled = (await node.operator.post(f"/api/v1/experiments/{second['id']}/cancel")).json()
     assert (cancelled["state"], cancelled["queue_position"]) == ("cancelled", None)
     node.answer = ExperimentNode.complete
-    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+    await node.operator.post(f"/api/v1/experiments/{first['id']}/cancel")
     assert (await node.ended(third["id"]))["state"] == "done"
     assert {each.experiment_id for each in node.requests if isinstance(each, BeginExperiment)} == {
         first["id"],
@@ -315,7 +315,7 @@ async def test_the_next_experiment_gets_its_agents_messages_even_while_the_last_
 
     monkeypatch.setattr(service, "publish", late)
     node.prepare = lambda *_: []
-    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+    await node.operator.post(f"/api/v1/experiments/{first['id']}/cancel")
     await loop
     node.answer = ExperimentNode.complete
     await node.say(ExperimentMessage(second["id"], RunState.READY, address="198.18.0.1:5201", netdev="eno1"))
@@ -361,9 +361,9 @@ async def test_enforced_policies_pause_and_a_policy_level_is_leased_for_its_runs
     made = []
     for name in ("mine", "delegated"):
         body = {"name": f"{name} {node.id}", "spec": {"type": "irq-spread"}, "mode": "enforce"}
-        body["selector"] = {"hostnames": [(await node.operator.get(f"/api/nodes/{node.id}")).json()["name"]]}
-        made.append((await node.operator.post("/api/policies", body)).json())
-    await node.operator.post(f"/api/policies/{made[0]['id']}/enable")
+        body["selector"] = {"hostnames": [(await node.operator.get(f"/api/v1/nodes/{node.id}")).json()["name"]]}
+        made.append((await node.operator.post("/api/v1/policies", body)).json())
+    await node.operator.post(f"/api/v1/policies/{made[0]['id']}/enable")
     await node.until(lambda: [policy.mode for policy in node.policies] == [Mode.ENFORCE])
     policies_at_run: list[list[tuple[str, Mode, bool]]] = []
 
@@ -374,7 +374,7 @@ async def test_enforced_policies_pause_and_a_policy_level_is_leased_for_its_runs
     node.answer = notes
     level = {"name": "policy", "policy": {"policy_id": made[1]["id"], "version": 1, "mode": "enforce"}}
     spec = node.spec(factors=[{"name": "policy", "levels": [{"name": "none"}, level]}], settle_s=5)
-    warnings = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warnings"]
+    warnings = (await node.operator.post("/api/v1/experiments/preview", {"spec": spec})).json()["warnings"]
     assert any(f"mine {node.id}" in sentence for sentence in warnings)
     done = await node.ended((await node.start(spec))["id"])
     assert done["state"] == "done", done["sentence"]
@@ -424,7 +424,7 @@ async def test_no_load_is_sent_to_an_address_that_is_not_the_servers_own(
 
 async def test_a_policy_of_parallel_jobs_on_two_nodes_is_leased_on_both(backend: Backend, node: ExperimentNode) -> None:
     body = {"name": f"jobs {node.id}", "spec": {"type": "coscheduling"}, "mode": "enforce"}
-    made = (await node.operator.post("/api/policies", body)).json()
+    made = (await node.operator.post("/api/v1/policies", body)).json()
     level = {"name": "PB+RO", "policy": {"policy_id": made["id"], "version": 1, "mode": "enforce"}}
     at_run: dict[int, list[list[Mode]]] = {}
 
@@ -441,7 +441,7 @@ async def test_a_policy_of_parallel_jobs_on_two_nodes_is_leased_on_both(backend:
             factors=[{"name": "policy", "levels": [{"name": "none"}, level]}],
             settle_s=0,
         )
-        previewed = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()
+        previewed = (await node.operator.post("/api/v1/experiments/preview", {"spec": spec})).json()
         assert "in the mode enforce, on both nodes." in previewed["arms"][1]["sentence"]
         assert any("runs every other process of the jobs" in warning for warning in previewed["warnings"])
         assert re.search(r"\(bsp\) on \S+ and \S+, about", previewed["sentence"])
@@ -480,8 +480,8 @@ async def test_an_experiment_whose_peer_was_deleted_fails(backend: Backend, node
     await node.until(node.runs)
     async with experiment_node(backend) as peer:
         second = await node.start(node.aa_spec(peer_node_id=peer.id))
-        assert (await (await backend.client("admin")).delete(f"/api/nodes/{peer.id}")).status_code == 204
-    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+        assert (await (await backend.client("admin")).delete(f"/api/v1/nodes/{peer.id}")).status_code == 204
+    await node.operator.post(f"/api/v1/experiments/{first['id']}/cancel")
     failed = await node.ended(second["id"])
     assert (failed["state"], failed["sentence"]) == ("failed", "The node that generated the load was deleted.")
 
@@ -496,12 +496,12 @@ async def test_an_unreadable_experiment_of_another_version_fails_and_does_not_bl
         row = await session.get_one(ExperimentRow, second["id"])
         row.spec = row.spec | {"workload": {"type": "carrier-pigeons"}}
     node.answer = ExperimentNode.complete
-    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+    await node.operator.post(f"/api/v1/experiments/{first['id']}/cancel")
     assert (await node.ended(third["id"]))["state"] == "done"
-    refused = await node.operator.get(f"/api/experiments/{second['id']}")
+    refused = await node.operator.get(f"/api/v1/experiments/{second['id']}")
     assert refused.status_code == 409
     assert "another version" in refused.json()["detail"]
-    page = (await node.operator.get(f"/api/experiments?node_id={node.id}&state=failed")).json()
+    page = (await node.operator.get(f"/api/v1/experiments?node_id={node.id}&state=failed")).json()
     assert [(one["id"], "carrier-pigeons" in one["sentence"]) for one in page["experiments"]] == [(second["id"], True)]
 
 
@@ -510,5 +510,5 @@ async def test_deleting_a_node_deletes_its_experiments(backend: Backend) -> None
         node.answer = never_completes
         started = await node.start(node.aa_spec())
         await node.until(node.runs)
-        assert (await (await backend.client("admin")).delete(f"/api/nodes/{node.id}")).status_code == 204
-        assert (await node.operator.get(f"/api/experiments/{started['id']}")).status_code == 404
+        assert (await (await backend.client("admin")).delete(f"/api/v1/nodes/{node.id}")).status_code == 204
+        assert (await node.operator.get(f"/api/v1/experiments/{started['id']}")).status_code == 404

@@ -66,7 +66,7 @@ def test_labels_of_a_node_become_labels_of_its_info() -> None:
 
 @pytest.mark.parametrize("name", FLEET_METRICS)
 def test_each_figure_has_the_name_of_a_base_unit(name: str) -> None:
-    assert re.fullmatch(r"coresteer_node_\w+_(per_second|ratio|seconds)", exported(name)[0])
+    assert re.fullmatch(r"coresteer_node_\w+_(per_second|ratio|seconds|bytes)", exported(name)[0])
 
 
 def test_a_name_in_any_script_is_escaped() -> None:

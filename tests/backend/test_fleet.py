@@ -223,15 +223,15 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
 
 
 REQUESTS = {
-    "map": "/api/fleet?limit=500&hot_spots=15&sort=-softirq",
-    "groups": "/api/fleet?limit=0&group=label:rack&hot_spots=15",
-    "nodes of a group": "/api/fleet?limit=50&group=label:rack&within=r07",
-    "last page": "/api/fleet?limit=50&sort=-name",
-    "search": "/api/fleet?limit=50&q=n100&sort=-rx",
-    "one name": "/api/fleet?name=n100001",
-    "figures only": "/api/fleet?limit=0",
-    "labels": "/api/fleet/labels",
-    "outliers": "/api/fleet/outliers",
+    "map": "/api/v1/fleet?limit=500&hot_spots=15&sort=-softirq",
+    "groups": "/api/v1/fleet?limit=0&group=label:rack&hot_spots=15",
+    "nodes of a group": "/api/v1/fleet?limit=50&group=label:rack&within=r07",
+    "last page": "/api/v1/fleet?limit=50&sort=-name",
+    "search": "/api/v1/fleet?limit=50&q=n100&sort=-rx",
+    "one name": "/api/v1/fleet?name=n100001",
+    "figures only": "/api/v1/fleet?limit=0",
+    "labels": "/api/v1/fleet/labels",
+    "outliers": "/api/v1/fleet/outliers",
 }
 TRIES = 3
 """Of which the one with the fewest statements counts: other tasks have statements, too."""
@@ -248,7 +248,7 @@ async def test_no_request_of_a_page_grows_with_the_fleet(quiet: Backend, monkeyp
         # numbers have more digits
         assert many[name][0] <= size * 1.02 + 200, name
         assert many[name][1] == statements, name
-    answer = (await viewer.get("/api/fleet?limit=0&group=label:rack")).json()
+    answer = (await viewer.get("/api/v1/fleet?limit=0&group=label:rack")).json()
     assert (answer["nodes"], answer["totals"]["health"]["away"], len(answer["groups"])) == (10_000, 10_000, 20)
 
 
@@ -260,7 +260,9 @@ async def _costs(viewer: Client, backend: Backend, monkeypatch: pytest.MonkeyPat
         for _ in range(TRIES):
 
             async def is_answered() -> bool:
-                return (await viewer.get("/api/fleet?limit=0")).status_code == 200  # not while the machine is too busy
+                return (
+                    await viewer.get("/api/v1/fleet?limit=0")
+                ).status_code == 200  # not while the machine is too busy
 
             await poll_async(is_answered)
             with counted(monkeypatch) as statements:
@@ -273,7 +275,7 @@ async def _costs(viewer: Client, backend: Backend, monkeypatch: pytest.MonkeyPat
 
 async def test_a_page_receives_only_the_rows_that_it_shows(quiet: Backend) -> None:
     viewer = await quiet.client("viewer")
-    answer = (await viewer.get("/api/fleet?q=label:rack=r03")).json()
+    answer = (await viewer.get("/api/v1/fleet?q=label:rack=r03")).json()
     assert "rows" in answer, answer
     ids = [row["id"] for row in answer["rows"]]
     async with browser(quiet) as page:
@@ -288,12 +290,14 @@ async def test_a_page_receives_only_the_rows_that_it_shows(quiet: Backend) -> No
 
 async def test_a_renamed_label_is_found_at_once_and_a_deleted_node_is_not(quiet: Backend) -> None:
     operator, admin = await quiet.client("operator"), await quiet.client("admin")
-    (row,) = (await admin.get("/api/fleet?name=n100042")).json()["rows"]
-    assert (await operator.patch(f"/api/nodes/{row['id']}", {"labels": {"rack": "moved"}})).status_code == 200
-    assert [found["id"] for found in (await admin.get("/api/fleet?q=label:rack=moved")).json()["rows"]] == [row["id"]]
-    assert (await admin.get("/api/nodes?name=n100042")).json()[0]["labels"] == {"rack": "moved"}
-    assert (await admin.delete(f"/api/nodes/{row['id']}")).status_code == 204
-    assert (await admin.get("/api/fleet?name=n100042")).json()["rows"] == []
+    (row,) = (await admin.get("/api/v1/fleet?name=n100042")).json()["rows"]
+    assert (await operator.patch(f"/api/v1/nodes/{row['id']}", {"labels": {"rack": "moved"}})).status_code == 200
+    assert [found["id"] for found in (await admin.get("/api/v1/fleet?q=label:rack=moved")).json()["rows"]] == [
+        row["id"]
+    ]
+    assert (await admin.get("/api/v1/nodes?name=n100042")).json()[0]["labels"] == {"rack": "moved"}
+    assert (await admin.delete(f"/api/v1/nodes/{row['id']}")).status_code == 204
+    assert (await admin.get("/api/v1/fleet?name=n100042")).json()["rows"] == []
 
 
 @pytest.mark.parametrize(
@@ -301,13 +305,13 @@ async def test_a_renamed_label_is_found_at_once_and_a_deleted_node_is_not(quiet:
 )
 async def test_an_invalid_query_is_refused(quiet: Backend, query: str) -> None:
     viewer = await quiet.client("viewer")
-    assert (await viewer.get(f"/api/fleet?{query}")).status_code == 422
+    assert (await viewer.get(f"/api/v1/fleet?{query}")).status_code == 422
 
 
 async def test_each_sort_is_answered(quiet: Backend) -> None:
     viewer = await quiet.client("viewer")
     for sort in ("name", "health", *SORTS):
-        assert (await viewer.get(f"/api/fleet?limit=1&sort=-{sort}")).status_code == 200, sort
+        assert (await viewer.get(f"/api/v1/fleet?limit=1&sort=-{sort}")).status_code == 200, sort
 
 
 async def test_who_asks_soon_after_the_database_did_not_answer_gets_what_was_known(

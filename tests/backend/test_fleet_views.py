@@ -5,7 +5,7 @@ from tests.backend.conftest import PASSWORD, Backend, Client
 
 from coresteer.fleet import views
 
-PATH = "/api/fleet-views"
+PATH = "/api/v1/fleet-views"
 
 
 def _body(name: str, **more: object) -> dict[str, object]:
@@ -30,7 +30,7 @@ async def test_a_view_is_its_users_own_unless_an_operator_shares_it(backend: Bac
     assert (await admin.delete(f"{PATH}/{shared['id']}")).status_code == 204
     assert (await viewer.delete(f"{PATH}/{own.json()['id']}")).status_code == 204
     assert await _names(viewer) == []
-    entries = (await admin.get("/api/audit")).json()["entries"]
+    entries = (await admin.get("/api/v1/audit")).json()["entries"]
     assert {("fleet-view.create", "all databases"), ("fleet-view.delete", "all databases")} <= {
         (entry["action"], entry["target"]) for entry in entries
     }
@@ -51,13 +51,13 @@ async def test_a_user_has_each_name_once_and_a_bounded_number_of_views(
 async def test_a_deleted_users_own_views_are_deleted_and_shared_ones_stay(backend: Backend) -> None:
     admin = await backend.client("admin")
     leaver = {"username": "view-leaver", "password": PASSWORD, "role": "operator"}
-    user_id = (await admin.post("/api/users", leaver)).json()["id"]
+    user_id = (await admin.post("/api/v1/users", leaver)).json()["id"]
     client = backend.anonymous()
-    me = (await client.post("/api/auth/login", {"username": "view-leaver", "password": PASSWORD})).json()
+    me = (await client.post("/api/v1/auth/login", {"username": "view-leaver", "password": PASSWORD})).json()
     client.session.headers["X-CSRF-Token"] = me["csrf_token"]
     for name, shared in (("hers", False), ("everyone's", True)):
         assert (await client.post(PATH, _body(name, shared=shared))).status_code == 201
-    assert (await admin.delete(f"/api/users/{user_id}")).status_code == 204
+    assert (await admin.delete(f"/api/v1/users/{user_id}")).status_code == 204
     (left,) = (await admin.get(PATH)).json()
     assert (left["name"], left["created_by"]) == ("everyone's", f"(deleted user {user_id})")
     await admin.delete(f"{PATH}/{left['id']}")

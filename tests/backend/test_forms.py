@@ -12,10 +12,10 @@ LABELLED_BY_THEIR_LIST = {"type", "settings", "policy", "workload", "key", "valu
 
 
 async def test_a_viewer_reads_the_schemas(backend: Backend) -> None:
-    answer = await (await backend.client("viewer")).get("/api/schemas")
+    answer = await (await backend.client("viewer")).get("/api/v1/schemas")
     assert answer.status_code == 200
     assert answer.json() == schemas().model_dump(mode="json")
-    assert (await backend.anonymous().get("/api/schemas")).status_code == 401
+    assert (await backend.anonymous().get("/api/v1/schemas")).status_code == 401
 
 
 def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -136,7 +136,7 @@ async def test_a_policy_is_previewed_on_a_node_of_another_backend(nats_pair: Pai
         await _until_known(nats_pair.first, node.agent)
         operator = await nats_pair.first.client("operator")
         preview = {"body": node.body(), "node_ids": [node.agent.node_id]}
-        (found,) = await asked(operator, "/api/policies/preview", preview)
+        (found,) = await asked(operator, "/api/v1/policies/preview", preview)
         assert found["error"] is None and found["evaluation"]["actions"], "its load is known"
 
 
@@ -268,7 +268,7 @@ async def test_a_script_that_asks_for_the_fleet_gets_figures_of_all_backends(nat
             nonlocal seq
             seq += 1
             await agent.send_rates([rates(seq)])
-            assert (await viewer.get("/api/fleet?limit=0")).status_code == 200
+            assert (await viewer.get("/api/v1/fleet?limit=0")).status_code == 200
             return nats_pair.first.app.state.registry.get(agent.node_id).latest_figures() is not None
 
         await poll_async(has_figures, interval_s=0.2)
@@ -346,5 +346,5 @@ async def test_the_load_of_the_leaders_experiment_goes_on(nats_pair: Pair) -> No
             await other.app.state.runner.handle_message(node.id, message)
         await node.until(lambda: node.requests)
         assert node.requests == [EndExperiment(2**31 - 1)]
-        await node.operator.post(f"/api/experiments/{started['id']}/cancel")
+        await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
         await node.ended(started["id"])

@@ -26,5 +26,5 @@ async def test_mutated_frames_over_a_socket_leave_rows_that_can_be_read(backend:
 
 
 def test_every_table_that_agents_fill_is_scanned() -> None:
-    filled = {each.table for each in EVIDENCE} - {"drift", "proof_episode", "simulation"}
+    filled = {each.table for each in EVIDENCE} - {"alert", "alert_delivery", "drift", "proof_episode", "simulation"}
     assert filled <= SCHEMAS.keys()

@@ -43,7 +43,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 async def reasons(backend: Backend) -> dict[str, str]:
     """Why the backend is not ready, as both probes say."""
     client = backend.anonymous()
-    answer, about = await client.get("/readyz"), (await client.get("/api/health")).json()
+    answer, about = await client.get("/readyz"), (await client.get("/api/v1/health")).json()
     found = answer.json()["reasons"]
     assert answer.status_code == (503 if found else 200)
     assert answer.json()["status"] == ("not-ready" if found else "ready")
@@ -83,7 +83,7 @@ async def full_database(backend: Backend, owner_url: str) -> AsyncIterator[str]:
     agent = await enrolled(backend.database, backend.url, "on-a-full-disk")
     async with await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as connection:
         await connection.execute(FULL)
-        yield f"/api/nodes/{agent.node_id}"
+        yield f"/api/v1/nodes/{agent.node_id}"
         await connection.execute(FREED)
 
 
@@ -165,9 +165,9 @@ async def test_a_database_that_stopped_because_of_its_full_disk_is_told_from_one
             raise psycopg.OperationalError("the server closed the connection")
 
         monkeypatch.setattr(backend.database, "session", stopped)
-        assert (await admin.get("/api/nodes")).json()["type"] == "urn:coresteer:database-away"
+        assert (await admin.get("/api/v1/nodes")).json()["type"] == "urn:coresteer:database-away"
         disk.f_bavail = 0
-        answer = await admin.get("/api/nodes")
+        answer = await admin.get("/api/v1/nodes")
         assert answer.status_code == 507
         assert "Free space on it" in answer.json()["detail"]
 
@@ -191,7 +191,7 @@ async def test_a_clock_that_differs_from_those_of_most_nodes_is_a_reason(backend
     "path",
     [
         *("/healthz", "/health", "/readyz/ping", "/livez/x", "/status", "/ping", "/-/healthy", "/startupz"),
-        *("/actuator/health", "/api", "/api/nothing", "/api/v1/nodes"),
+        *("/actuator/health", "/api", "/api/v1/nothing", "/api/v1/nodes/1/nothing"),
     ],
 )
 async def test_unknown_probes_and_api_paths_are_not_answered_with_the_page(backend: Backend, path: str) -> None:

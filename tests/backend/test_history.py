@@ -50,7 +50,7 @@ class Past:
 
     def path(self, what: str, start: float | None = None, end: float | None = None) -> str:
         start, end = self.start if start is None else start, self.end if end is None else end
-        return f"/api/nodes/{self.agent.node_id}/{what}from_time={_time(start)}&to_time={_time(end)}"
+        return f"/api/v1/nodes/{self.agent.node_id}/{what}from_time={_time(start)}&to_time={_time(end)}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -93,12 +93,12 @@ async def _heatmap(viewer: Client, path: str) -> tuple[tuple[int, int, int, floa
 async def test_the_span_of_samples_reaches_from_the_first_stored_to_the_latest_one(
     past: Past, slow: Backend, viewer: Client
 ) -> None:
-    span = (await viewer.get(f"/api/nodes/{past.agent.node_id}/samples-span")).json()
+    span = (await viewer.get(f"/api/v1/nodes/{past.agent.node_id}/samples-span")).json()
     first, last = (to_unix_ms(datetime.fromisoformat(span[end])) for end in ("from_time", "to_time"))
     assert first == pytest.approx(past.start, abs=1), "the first minutes are stored"
     assert last == past.end - 1, "the last minute is not stored yet"
     silent = await enrolled(slow.database, slow.url, "silent")
-    none = (await viewer.get(f"/api/nodes/{silent.node_id}/samples-span")).json()
+    none = (await viewer.get(f"/api/v1/nodes/{silent.node_id}/samples-span")).json()
     assert none == {"from_time": None, "to_time": None}
 
 
@@ -255,7 +255,7 @@ async def test_an_hour_that_cannot_be_made_of_one_node_is_made_of_the_others(
     ],
 )
 async def test_a_wrong_range_is_refused_naming_the_field(past: Past, viewer: Client, query: str, field: str) -> None:
-    answer = await viewer.get(f"/api/nodes/{past.agent.node_id}/{query}")
+    answer = await viewer.get(f"/api/v1/nodes/{past.agent.node_id}/{query}")
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == [field]
 
@@ -270,6 +270,6 @@ async def test_a_slow_commit_hides_no_samples(past: Past, slow: Backend, monkeyp
 
 async def test_an_unknown_node_is_not_found(viewer: Client) -> None:
     answer = await viewer.get(
-        "/api/nodes/999999/heatmap?share=busy&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
+        "/api/v1/nodes/999999/heatmap?share=busy&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
     )
     assert answer.status_code == 404

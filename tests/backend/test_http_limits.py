@@ -25,7 +25,7 @@ from coresteer.http_server.limits import (
     network_of,
 )
 
-BEGIN = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+BEGIN = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n"
 
 
 class Raw:
@@ -83,13 +83,13 @@ async def test_heads_are_limited_in_bytes_and_lines(backend: Backend, sent: byte
 
 async def test_headers_of_ordinary_length_are_read(backend: Backend) -> None:
     ordinary = {f"X-{number}": "a" * 300 for number in range(40)}
-    assert (await backend.anonymous().get("/api/health", headers=ordinary)).status_code == 200
+    assert (await backend.anonymous().get("/api/v1/health", headers=ordinary)).status_code == 200
 
 
 async def test_a_head_that_follows_a_large_body_counts_for_itself(backend: Backend) -> None:
     client = backend.anonymous()
     for _ in range(2):
-        answer = await client.request("POST", "/api/auth/login", data=b"[" + b" " * 200_000 + b"]")
+        answer = await client.request("POST", "/api/v1/auth/login", data=b"[" + b" " * 200_000 + b"]")
         assert answer.status_code == 422
 
 
@@ -98,7 +98,7 @@ async def test_incomplete_requests_leave_room_for_others_and_for_agents(backend:
         held = [await Raw.open(backend, BEGIN) for _ in range(MAX_WAITING_PER_ADDRESS + 20)]
         await asyncio.gather(*(raw.ended() for raw in held[:20]))
         assert not held[-1].reader.at_eof()
-        assert (await backend.anonymous().get("/api/health")).status_code == 200
+        assert (await backend.anonymous().get("/api/v1/health")).status_code == 200
         await agent.send_rates([rates(1)])
         await agent.websocket.ping()
         for raw in held:
@@ -111,7 +111,7 @@ async def test_strangers_do_not_displace_the_idle_connection_of_a_signed_in_user
     user = await Raw.open(backend)
     held: list[Raw] = []
     for _ in range(2):
-        user.writer.write(b"GET /api/auth/me HTTP/1.1\r\nHost: localhost\r\n" + cookie)
+        user.writer.write(b"GET /api/v1/auth/me HTTP/1.1\r\nHost: localhost\r\n" + cookie)
         head = await asyncio.wait_for(user.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         assert head.startswith(b"HTTP/1.1 200")
         length = head.lower().partition(b"content-length: ")[2].split()[0]
@@ -127,7 +127,7 @@ async def test_strangers_do_not_displace_the_idle_connection_of_a_signed_in_user
     ("begin", "more"),
     [
         (BEGIN, b"X-a: b\r\n"),
-        (b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n", b" "),
+        (b"POST /api/v1/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n", b" "),
     ],
     ids=["headers", "body"],
 )

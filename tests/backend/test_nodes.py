@@ -53,12 +53,12 @@ async def _told(backend: Backend, agent: FakeAgent) -> None:
 async def test_a_node_is_returned_as_its_agent_reported_it(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "told")
     viewer = await backend.client("viewer")
-    assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["health"] == "new"
+    assert (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["health"] == "new"
     async with asyncio.timeout(PATIENCE_S):
         await agent.connect()
         await agent.greet(interval_s=60.0)  # it is live for three of them
         await _told(backend, agent)
-        node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+        node = (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()
         await agent.websocket.close()
     assert (node["name"], node["health"], node["mode"], node["observe_reason"]) == ("told", "live", "observe", "a test")
     assert (node["cpus"], node["packages"], node["numa_nodes"], node["drivers"]) == (2, 1, 1, ["ixgbe"])
@@ -102,13 +102,13 @@ async def test_a_real_node_is_not_labelled_simulated_by_its_agents_word_nor_the_
     await agent.say(hello(simulated=False))
     await agent.receive()
     viewer = await backend.client("viewer")
-    assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["simulated"] is True
+    assert (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["simulated"] is True
     await agent.websocket.close()
 
 
 async def test_labels_of_people_replace_each_other_and_are_audited(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "labelled")
-    operator, path = await backend.client("operator"), f"/api/nodes/{agent.node_id}"
+    operator, path = await backend.client("operator"), f"/api/v1/nodes/{agent.node_id}"
     assert (await operator.patch(path, json={"labels": {"rack": "r1", "role": "web"}})).status_code == 200
     bus: Bus = backend.app.state.bus
     async with asyncio.timeout(PATIENCE_S):
@@ -118,7 +118,7 @@ async def test_labels_of_people_replace_each_other_and_are_audited(backend: Back
             async for event in events:
                 if event == NodeEvent(agent.node_id):
                     break
-    entries = (await operator.get(f"/api/audit?node_id={agent.node_id}")).json()["entries"]
+    entries = (await operator.get(f"/api/v1/audit?node_id={agent.node_id}")).json()["entries"]
     assert [entry["action"] for entry in entries] == ["node.set_labels", "node.set_labels"]
 
 
@@ -136,14 +136,14 @@ async def test_labels_of_people_replace_each_other_and_are_audited(backend: Back
 )
 async def test_a_label_that_is_none_is_refused(backend: Backend, labels: dict[str, str]) -> None:
     operator = await backend.client("operator")
-    answer = await operator.patch("/api/nodes/1", json={"labels": labels})
+    answer = await operator.patch("/api/v1/nodes/1", json={"labels": labels})
     assert answer.status_code == 422 and answer.json()["errors"][0]["field"].startswith("labels")
 
 
 async def test_a_deleted_node_is_gone_and_its_agent_disconnected(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "deleted")
     operator, admin = await backend.client("operator"), await backend.client("admin")
-    path = f"/api/nodes/{agent.node_id}"
+    path = f"/api/v1/nodes/{agent.node_id}"
     assert (await operator.delete(path)).status_code == 403
     async with asyncio.timeout(PATIENCE_S), agent:
         assert (await admin.delete(path)).status_code == 204
@@ -156,7 +156,7 @@ async def test_readmission_after_a_key_was_revoked_gives_a_new_key_and_keeps_the
     first = await enrolled(backend.database, backend.url, "again")
     with pytest.raises(Conflict, match="already enrolled"):
         await enrolled(backend.database, backend.url, "again")
-    assert (await (await backend.client("admin")).post(f"/api/nodes/{first.node_id}/revoke-key")).status_code == 204
+    assert (await (await backend.client("admin")).post(f"/api/v1/nodes/{first.node_id}/revoke-key")).status_code == 204
     not_admitting: tuple[Existing, ...] = ("refuse", "rejoin")
     for existing in not_admitting:
         with pytest.raises(Conflict, match="was revoked"):
@@ -199,7 +199,7 @@ async def test_a_deleted_node_leaves_no_users_commands_or_client_addresses(backe
     snapshots.add_flows(agent.node_id, now_ms() - 60_000, flows)
     assert await stored() == 1
     admin = await backend.client("admin")
-    assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
+    assert (await admin.delete(f"/api/v1/nodes/{agent.node_id}")).status_code == 204
     assert await stored() == 0
     snapshots.add_flows(agent.node_id, now_ms(), flows)  # which arrived before its connection ended
     assert await stored() == 0

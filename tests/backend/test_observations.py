@@ -59,7 +59,7 @@ class Observed:
         return change_id
 
     async def get(self, change_id: UUID) -> dict[str, object]:
-        answer = await self.viewer.get(f"/api/changes/{change_id}/observation")
+        answer = await self.viewer.get(f"/api/v1/changes/{change_id}/observation")
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -121,7 +121,7 @@ async def test_an_observation_is_stored_once_and_does_not_change_any_more(observ
     late = datetime.now(UTC) + timedelta(minutes=11)
     await observed.backend.app.state.observer.store_due(late)
     for change_id, after_s in ((kept, 120), (undone, 60)):
-        change = (await observed.viewer.get(f"/api/changes/{change_id}")).json()
+        change = (await observed.viewer.get(f"/api/v1/changes/{change_id}")).json()
         assert change["observation"]["missing"] == "", change
         assert abs(change["observation"]["after_s"] - after_s) <= STEP_S
         assert change["observation"]["other_changes"] == 1

@@ -52,17 +52,17 @@ async def test_the_fleet_is_compared_by_label_kernel_or_driver(backend: Backend)
         for node in nodes:
             await node.operator.patch(node.path, {"labels": {"rack": "r1"}})
         policy = await created(one, one.body(selector={"hostnames": [n.name for n in nodes[:3]]}))
-        await asked(one.operator, f"/api/policies/{policy['id']}/enable")
+        await asked(one.operator, f"/api/v1/policies/{policy['id']}/enable")
         observed = await created(one, one.body(mode="observe", selector={"hostnames": [one.name]}))
-        await asked(one.operator, f"/api/policies/{observed['id']}/enable")
-        (found,) = (await one.operator.get("/api/fleet/outliers?group=label:rack")).json()["outliers"]
+        await asked(one.operator, f"/api/v1/policies/{observed['id']}/enable")
+        (found,) = (await one.operator.get("/api/v1/fleet/outliers?group=label:rack")).json()["outliers"]
         assert (found["node_name"], found["group"]) == (odd.name, "r1")
         assert {(each["trait"], each["value"], each["usual"]) for each in found["differences"]} == {
             ("kernel", "5.4", "6.1"),
             (f"policy {policy['name']}", "not in force", "v1"),
         }
-        assert (await one.operator.get("/api/fleet/outliers?group=kernel")).json() == {"outliers": [], "more": 0}
-        assert (await one.operator.get("/api/fleet/outliers?group=nonsense")).status_code == 422
+        assert (await one.operator.get("/api/v1/fleet/outliers?group=kernel")).json() == {"outliers": [], "more": 0}
+        assert (await one.operator.get("/api/v1/fleet/outliers?group=nonsense")).status_code == 422
 
 
 def test_firmware_is_compared_between_nics_of_one_driver() -> None:

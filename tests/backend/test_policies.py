@@ -66,7 +66,7 @@ async def test_a_policy_that_observes_is_in_force_at_once_and_one_that_enforces_
     assert (enforcing["version"], enforcing["versions"], enforcing["nodes"]) == (1, 1, 1)
     assert enforcing["created_by"] == "operator"
     assert enforcing["body"]["spec"]["act_percent"] == 65.0
-    ids = [policy["id"] for policy in (await node.operator.get("/api/policies")).json()]
+    ids = [policy["id"] for policy in (await node.operator.get("/api/v1/policies")).json()]
     assert {observing["id"], enforcing["id"]} <= set(ids)
 
 
@@ -79,20 +79,20 @@ async def test_an_agent_receives_the_policies_in_force_with_all_fields(node: Pol
         guardrails=[{"metric": "dropped_per_s", "max": 10}],
     )
     policy = await created(node, body)
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     (told,) = await node.told(body["name"])
     assert (told.policy_id, told.version, told.rank, told.mode) == (str(policy["id"]), 1, 7, Mode.ENFORCE)
     assert told.spec == NetworkProcess(idle_s=20.0)
     assert (told.scope, told.damping) == (Scope(tasks=["nginx"]), Damping(moves_per_step=5))
     assert [(guardrail.metric, guardrail.max) for guardrail in told.guardrails] == [("dropped_per_s", 10.0)]
-    await asked(node.operator, f"/api/policies/{policy['id']}/disable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/disable")
     assert await node.told() == []
 
 
 async def test_every_agent_receives_its_policies_after_welcome_and_after_a_reconnect(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     await node.told(body["name"])
     await node.agent.websocket.close()
     await node.agent.connect()
@@ -109,7 +109,7 @@ async def test_a_label_or_a_netdev_may_bring_a_policy(node: PolicyNode) -> None:
     for body in (by_label, by_netdev):
         policy = await created(node, body)
         assert policy["nodes"] == 0
-        await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+        await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     assert (await node.operator.patch(node.path, {"labels": {"pool": label}})).status_code == 200
     await node.told(by_label["name"])
     inventory = node.machine.inventory
@@ -124,14 +124,14 @@ async def test_unchanged_policies_are_not_sent_again(node: PolicyNode) -> None:
         mine, others = node.body(), other.body()
         for body in (others, mine):
             policy = await created(node, body)
-            await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+            await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
         assert [policy.name for policy in await node.agent.policies()] == [mine["name"]]
 
 
 async def test_the_next_version_of_a_policy_that_is_enabled_waits_for_its_rollout(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
-    path = f"/api/policies/{policy['id']}"
+    path = f"/api/v1/policies/{policy['id']}"
     await asked(node.operator, f"{path}/versions", {"body": body | {"rank": 5}, "note": "earlier"}, 201)
     assert (await node.operator.get(path)).json()["version"] == 2
     await asked(node.operator, f"{path}/enable")
@@ -151,14 +151,14 @@ async def test_a_version_of_another_kind_is_refused(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
     other = body | {"spec": {"type": "network-process"}}
-    refused = await asked(node.operator, f"/api/policies/{policy['id']}/versions", {"body": other}, 422)
+    refused = await asked(node.operator, f"/api/v1/policies/{policy['id']}/versions", {"body": other}, 422)
     assert "of the kind irq-spread" in refused["detail"]
 
 
 async def test_a_diff_names_each_field_that_differs(node: PolicyNode) -> None:
     body = node.body(selector={"labels": {"rack": "r01"}})
     policy = await created(node, body)
-    path = f"/api/policies/{policy['id']}"
+    path = f"/api/v1/policies/{policy['id']}"
     after = body | {
         "spec": {"type": "irq-spread", "act_percent": 80},
         "selector": {"labels": {"role": "web"}, "netdevs": ["eth0"]},
@@ -179,21 +179,21 @@ async def test_a_diff_names_each_field_that_differs(node: PolicyNode) -> None:
 async def test_two_policies_have_different_names_and_a_deleted_one_gives_its_name_back(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
-    refused = await node.operator.post("/api/policies", body)
+    refused = await node.operator.post("/api/v1/policies", body)
     assert refused.status_code == 409
     assert body["name"] in refused.json()["detail"]
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     await node.told(body["name"])
-    assert (await node.operator.delete(f"/api/policies/{policy['id']}")).status_code == 204
+    assert (await node.operator.delete(f"/api/v1/policies/{policy['id']}")).status_code == 204
     assert await node.told() == []
-    assert (await node.operator.get(f"/api/policies/{policy['id']}")).status_code == 404
+    assert (await node.operator.get(f"/api/v1/policies/{policy['id']}")).status_code == 404
     await created(node, body)
 
 
 async def test_every_action_on_a_policy_is_recorded(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
-    path = f"/api/policies/{policy['id']}"
+    path = f"/api/v1/policies/{policy['id']}"
     await asked(node.operator, f"{path}/versions", {"body": body | {"rank": 5}}, 201)
     await asked(node.operator, f"{path}/enable")
     await asked(node.operator, f"{path}/disable")
@@ -211,7 +211,7 @@ async def test_agents_learn_which_policies_leave_pages_where_they_are(node: Poli
     numa = {"type": "numa", "move_pages": True}
     policies = [await created(node, node.body(spec=numa)) for _ in range(4)]
     ids = [str(policy["id"]) for policy in policies]
-    paths = [f"/api/policies/{policy_id}" for policy_id in ids]
+    paths = [f"/api/v1/policies/{policy_id}" for policy_id in ids]
     for path in paths:
         await asked(node.operator, f"{path}/enable")
     await asked(node.operator, f"{paths[0]}/disable?leave_pages=true")
@@ -261,7 +261,7 @@ async def test_a_bad_body_is_refused_with_its_field(
     backend: Backend, changes: dict[str, object], field: str, says: str
 ) -> None:
     body = {"name": "spread", "spec": {"type": "irq-spread"}} | changes
-    answer = await (await backend.client("operator")).post("/api/policies", body)
+    answer = await (await backend.client("operator")).post("/api/v1/policies", body)
     assert answer.status_code == 422, answer.text
     errors = {error["field"]: error["message"] for error in answer.json()["errors"]}
     assert says in errors[field]

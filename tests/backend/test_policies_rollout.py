@@ -46,7 +46,7 @@ class Fleet:
 
     @property
     def path(self) -> str:
-        return f"/api/policies/{self.policy['id']}"
+        return f"/api/v1/policies/{self.policy['id']}"
 
     async def start(self, **changes: object) -> dict[str, Any]:  # Any: JSON
         request = {"version": 2, "canary": 1, "batch": 2, "wait_s": WAIT_S} | changes
@@ -54,7 +54,7 @@ class Fleet:
         return made
 
     async def rollout(self, rollout_id: int) -> dict[str, Any]:  # Any: JSON
-        answer = await self.operator.get(f"/api/rollouts/{rollout_id}")
+        answer = await self.operator.get(f"/api/v1/rollouts/{rollout_id}")
         assert answer.status_code == 200
         found: dict[str, Any] = answer.json()
         return found
@@ -217,7 +217,7 @@ async def test_agents_receive_the_version_of_their_stage(fleet: Fleet) -> None:
     begun = await fleet.start(canary=2)
     while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 2:
         pass
-    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"roll_back": True})
+    await asked(fleet.operator, f"/api/v1/rollouts/{begun['id']}/stop", {"roll_back": True})
     while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 1:
         pass
     assert told[0].rank == 100
@@ -250,7 +250,7 @@ async def test_intervals_during_a_stop_of_enforcement_violate_no_guardrail(fleet
     database = canary.backend.database
     watch = GuardrailWatch(canary.backend.app.state.policies, lambda: False)
     admin = await canary.backend.client("admin")
-    stop = await asked(admin, "/api/stops", {"labels": fleet.policy["body"]["selector"]["labels"]}, 201)
+    stop = await asked(admin, "/api/v1/stops", {"labels": fleet.policy["body"]["selector"]["labels"]}, 201)
     await fleet.check()
     assert "Held" in (await fleet.rollout(begun["id"]))["sentence"]
     start = now_ms() - 4000
@@ -259,7 +259,7 @@ async def test_intervals_during_a_stop_of_enforcement_violate_no_guardrail(fleet
         await watch.check()
     async with database.session() as session:
         assert (await session.get_one(RolloutRow, begun["id"])).violation is None
-    assert (await admin.post(f"/api/stops/{stop['id']}/lift")).status_code == 204
+    assert (await admin.post(f"/api/v1/stops/{stop['id']}/lift")).status_code == 204
     await fleet.check()
     await watch.check()
     await fleet.check()
@@ -330,14 +330,14 @@ async def test_the_first_rollout_of_a_disabled_policy_leaves_nothing_when_it_is_
     begun = await fleet.start()
     assert begun["from_version"] is None
     assert await fleet.versions() == [2, None, None]
-    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"roll_back": True})
+    await asked(fleet.operator, f"/api/v1/rollouts/{begun['id']}/stop", {"roll_back": True})
     assert await fleet.versions() == [None, None, None]
     assert not (await fleet.operator.get(fleet.path)).json()["enabled"]
 
 
 async def test_a_stopped_rollout_stays_where_it_is_until_it_is_rolled_back(fleet: Fleet) -> None:
     begun = await fleet.start()
-    stop = f"/api/rollouts/{begun['id']}/stop"
+    stop = f"/api/v1/rollouts/{begun['id']}/stop"
     stopped = await asked(fleet.operator, stop, {"roll_back": False})
     assert (stopped["state"], stopped["sentence"]) == (
         "stopped",
@@ -367,7 +367,7 @@ async def test_a_rollout_without_effect_is_refused(fleet: Fleet) -> None:
     assert (await fleet.operator.post(f"{fleet.path}/rollouts", {"version": 9})).status_code == 404
     body = fleet.nodes[0].body(selector={"hostnames": ["nobody"]})
     policy = await created(fleet.nodes[0], body)
-    refused = await asked(fleet.operator, f"/api/policies/{policy['id']}/rollouts", {"version": 1}, 409)
+    refused = await asked(fleet.operator, f"/api/v1/policies/{policy['id']}/rollouts", {"version": 1}, 409)
     assert refused["detail"] == "The selector matches no node."
 
 

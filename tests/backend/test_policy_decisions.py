@@ -68,7 +68,7 @@ async def test_a_policys_change_is_an_ordinary_change_by_that_policy(node: Polic
     await node.agent.say(report(change_id, ChangeState.UNCONFIRMED, "Applied."))
     await node.agent.say(report(change_id, ChangeState.CONFIRMED, "Kept."))
     assert await seen(node, change_id) is ChangeState.CONFIRMED
-    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert (change["state"], change["created_by"]) == ("confirmed", f"policy {policy['name']} v1")
     assert change["reason"] == evaluation.sentence
     assert change["guardrails"] == [{"metric": "dropped_per_s", "max": 10.0}]
@@ -90,9 +90,9 @@ async def test_word_of_a_change_that_comes_before_its_decision_is_not_lost(node:
     await node.agent.say(report(change_id, ChangeState.UNCONFIRMED, "Applied."))
     await node.agent.say(report(change_id, ChangeState.ROLLED_BACK, "Too many drops.", EndedBy.GUARDRAIL))
     assert await seen(node, change_id) is ChangeState.ROLLED_BACK
-    assert (await node.operator.get(f"/api/changes/{change_id}")).status_code == 404
+    assert (await node.operator.get(f"/api/v1/changes/{change_id}")).status_code == 404
     await node.evaluate(policy, node.action(), change_id=change_id)
-    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert (change["state"], change["ended_by"]) == ("rolled_back", "guardrail")
     assert [step["sentence"] for step in change["steps"]][1:] == ["Applied.", "Too many drops."]
     assert (await node.get("decisions"))[0]["outcome"] == "rolled_back"
@@ -106,17 +106,17 @@ async def test_a_change_of_another_node_is_ignored(node: PolicyNode) -> None:
         await other.evaluate(policy, other.action(to=5), change_id=change_id)
         (decision,) = await other.get("decisions")
     assert decision["change_id"] is None
-    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert (change["node_id"], change["plan"]["actions"][0]["becomes"]) == (node.agent.node_id, "1")
 
 
 async def test_a_decision_of_a_policy_that_is_deleted_still_has_its_name(node: PolicyNode) -> None:
     policy = await created(node, node.body())
-    await node.operator.delete(f"/api/policies/{policy['id']}")
+    await node.operator.delete(f"/api/v1/policies/{policy['id']}")
     change_id = str(uuid4())
     await node.evaluate(policy, node.action(), change_id=change_id, mode=Mode.OBSERVE)
     assert (await node.get("decisions"))[0]["policy_name"] == policy["name"]
-    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert change["created_by"] == f"policy {policy['name']} v1"
 
 
@@ -125,7 +125,7 @@ async def test_a_change_by_a_policy_of_another_database_is_stored_without_it(nod
     await node.evaluate({"id": 999_999_999}, node.action(), change_id=change_id)
     (decision,) = await node.get("decisions")
     assert (decision["policy_name"], decision["change_id"]) == ("999999999", change_id)
-    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert (change["policy_id"], change["created_by"]) == (None, "policy 999999999 v1")
 
 
@@ -158,7 +158,7 @@ async def test_a_drift_is_stored_once_with_its_cause(node: PolicyNode) -> None:
 async def test_recommendations_are_the_last_word_of_policies_in_force_that_recommend(node: PolicyNode) -> None:
     body = node.body(mode="recommend")
     policy = await created(node, body)
-    path = f"/api/policies/{policy['id']}"
+    path = f"/api/v1/policies/{policy['id']}"
     await asked(node.operator, f"{path}/enable")
     await node.evaluate(policy, mode=Mode.RECOMMEND, sentence="Nothing yet.")
     assert await node.get("recommendations") == []

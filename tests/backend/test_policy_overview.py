@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.backend.conftest import Backend
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
+from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.base import Deferred, Drift, Ownership, Proposal
 from coresteer_core.policies.ownership import RESTORE_REASON
@@ -37,13 +38,13 @@ async def written(
 
 
 async def overview(node: PolicyNode, policy: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
-    found: dict[str, Any] = (await node.operator.get(f"/api/policies/{policy['id']}/overview")).json()
+    found: dict[str, Any] = (await node.operator.get(f"/api/v1/policies/{policy['id']}/overview")).json()
     return found
 
 
 async def test_settings_count_from_their_write_until_they_are_restored(node: PolicyNode) -> None:
     policy = await created(node, node.body())
-    path = f"/api/policies/{policy['id']}"
+    path = f"/api/v1/policies/{policy['id']}"
     assert (await overview(node, policy))["nodes"] == []
     await asked(node.operator, f"{path}/enable")
     await node.told(policy["name"])
@@ -66,9 +67,30 @@ async def test_settings_count_from_their_write_until_they_are_restored(node: Pol
     assert (await overview(node, policy))["nodes"] == []
 
 
+async def test_what_a_policy_holds_on_a_node_is_handed_over_with_its_proof(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    path = f"/api/v1/policies/{policy['id']}"
+    await asked(node.operator, f"{path}/enable")
+    await node.told(policy["name"])
+    nodes = (await node.operator.get("/api/v1/nodes")).json()
+    node_id = next(one["id"] for one in nodes if one["name"] == node.name)
+    export = f"{path}/export?node_id={node_id}&format=sysctl"
+    assert (await node.operator.get(export)).status_code == 409
+    await written(node, policy, Action("kernel/busy_poll", "0", "50", ""), node.action(0))
+    await written(node, policy, Action("kernel/busy_poll", "50", "60", ""))
+    answer = await node.operator.get(export)
+    assert answer.status_code == 200, answer.text
+    comments, _, content = answer.text.partition("\n\n")
+    assert content == "net.core.busy_poll = 60\n"
+    assert f"# What policy {policy['name']}, version 1, holds on {node.name} now\n" in comments
+    assert "# Its effect: " in comments
+    assert f"#   {node.action(0).key} = " in comments
+    assert (await node.operator.get(f"{path}/export?node_id={2**31 - 1}&format=sysctl")).status_code == 404
+
+
 async def test_what_others_have_changed_since_is_not_among_the_settings_to_restore(node: PolicyNode) -> None:
     policy = await created(node, node.body())
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     await node.told(policy["name"])
     drift = Drift(node.action(0).key, "1", "3", "irqbalance", Ownership.REASSERT)
     waiting = Deferred(Proposal(node.action(2).key, "4", "IRQ", "It is busy."), "dwell", "It was moved 3 s ago.")
@@ -84,7 +106,7 @@ async def test_what_others_have_changed_since_is_not_among_the_settings_to_resto
 
 async def test_what_a_policy_recommends_now_is_counted_and_listed(node: PolicyNode) -> None:
     policy = await created(node, node.body() | {"mode": "recommend"})
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     await node.told(policy["name"])
     first, second = node.action(0), node.action(1)
     await node.evaluate(policy, first, second)
@@ -100,7 +122,7 @@ async def test_what_a_policy_recommends_now_is_counted_and_listed(node: PolicyNo
         "reason": first.reason,
     }
     assert found["nothing_recommended"] == []
-    lines = (await node.operator.get(f"/api/policies/{policy['id']}/overview.csv")).text.splitlines()
+    lines = (await node.operator.get(f"/api/v1/policies/{policy['id']}/overview.csv")).text.splitlines()
     assert [line.split(",")[-4:-1] for line in lines[1:]] == [
         [one.key, one.was, one.becomes] for one in (first, second)
     ]
@@ -110,5 +132,5 @@ async def test_what_a_policy_recommends_now_is_counted_and_listed(node: PolicyNo
     assert found["nothing_recommended"] == [
         {"node_id": row["node_id"], "node_name": node.name, "sentence": idle.sentence}
     ]
-    (_, line) = (await node.operator.get(f"/api/policies/{policy['id']}/overview.csv")).text.splitlines()
+    (_, line) = (await node.operator.get(f"/api/v1/policies/{policy['id']}/overview.csv")).text.splitlines()
     assert line.startswith(f"{node.name},1,recommend,")

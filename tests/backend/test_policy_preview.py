@@ -31,7 +31,7 @@ async def test_a_preview_says_what_a_policy_would_do_now_whatever_its_mode(node:
     await node.show([node.hot(second + 1, start + 1000 * second) for second in range(6)])
     body = node.body(mode="observe")
     viewer = await node.backend.client("viewer")
-    (found,) = await asked(viewer, "/api/policies/preview", {"body": body, "node_ids": [node.agent.node_id]})
+    (found,) = await asked(viewer, "/api/v1/policies/preview", {"body": body, "node_ids": [node.agent.node_id]})
     assert (found["node_name"], found["error"]) == (node.name, None)
     assert 0 <= found["view_age_s"] < 60
     actions = found["evaluation"]["actions"]
@@ -45,14 +45,14 @@ async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of
     await node.show([node.hot(second + 1, start + 1000 * second) for second in range(6)])
     first = node.body(rank=1)
     policy = await created(node, first)
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     nodes = [node.agent.node_id]
-    (other,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=2), "node_ids": nodes})
+    (other,) = await asked(node.operator, "/api/v1/policies/preview", {"body": node.body(rank=2), "node_ids": nodes})
     assert other["evaluation"]["actions"] == []
     assert {held["code"] for held in other["evaluation"]["deferred"]} == {"overruled"}
-    (alike,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=1), "node_ids": nodes})
+    (alike,) = await asked(node.operator, "/api/v1/policies/preview", {"body": node.body(rank=1), "node_ids": nodes})
     assert {held["code"] for held in alike["evaluation"]["deferred"]} == {"overruled"}, "the older one goes first"
-    (same,) = await asked(node.operator, "/api/policies/preview", {"body": first | {"rank": 3}, "node_ids": nodes})
+    (same,) = await asked(node.operator, "/api/v1/policies/preview", {"body": first | {"rank": 3}, "node_ids": nodes})
     assert same["evaluation"]["policy_id"] == str(policy["id"])
     assert same["evaluation"]["actions"]
 
@@ -60,7 +60,7 @@ async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of
 async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick: Backend, node: PolicyNode) -> None:
     silent = await enrolled(quick.database, quick.url, "silent")
     body = {"body": node.body(), "node_ids": [silent.node_id, node.agent.node_id, 2**31 - 1]}
-    unknown, idle = await asked(node.operator, "/api/policies/preview", body)
+    unknown, idle = await asked(node.operator, "/api/v1/policies/preview", body)
     assert "has not reported its topology" in unknown["error"]
     assert unknown["evaluation"] is None
     assert "is unknown: its agent" in idle["error"]
@@ -86,7 +86,7 @@ async def test_a_backtest_returns_the_decisions_of_a_version_on_stored_samples(n
     await node.agent.until_acked(60)  # so that it is all read from the database
     await node.backend.app.state.agents.snapshots.flush()
     policy = await created(node, node.body(damping={"moves_per_step": 1}))
-    path = f"/api/policies/{policy['id']}/backtest"
+    path = f"/api/v1/policies/{policy['id']}/backtest"
     span = {"node_id": node.agent.node_id, "from_time": at(start - 1000), "to_time": at(start + 60_000)}
     found = await asked(await node.backend.client("viewer"), path, span)
     assert found["moves"] >= 1
@@ -125,13 +125,13 @@ async def test_an_impossible_backtest_is_refused_with_the_reason(
         "from_time": "2026-01-01T00:00:00Z",
         "to_time": "2026-01-01T00:30:00Z",
     }
-    answer = await asked(node.operator, f"/api/policies/{policy['id']}/backtest", span | changes, status)
+    answer = await asked(node.operator, f"/api/v1/policies/{policy['id']}/backtest", span | changes, status)
     assert says in answer["detail"]
 
 
 async def test_a_selector_says_which_nodes_it_matches_now(node: PolicyNode) -> None:
     viewer = await node.backend.client("viewer")
-    path, node_id = f"/api/policies/matches?node_id={node.agent.node_id}", node.agent.node_id
+    path, node_id = f"/api/v1/policies/matches?node_id={node.agent.node_id}", node.agent.node_id
     found = await asked(viewer, path, {"hostnames": [node.name]})
     assert (found["nodes"], found["others"], found["fleet"] >= 1) == (1, [], True)
     assert found["live"] in ([node_id], [])  # an agent that is silent for three seconds is stale

@@ -47,12 +47,12 @@ async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
 
 
 async def needs_setup(client: Client) -> bool:
-    answer = await client.get("/api/auth/setup")
-    return bool(answer.json() == {"needs_setup": True})
+    answer = await client.get("/api/v1/auth/setup")
+    return bool(answer.json()["needs_setup"])
 
 
 async def is_healthy(client: Client) -> bool:
-    return bool((await client.get("/api/health")).json()["status"] == "ok")
+    return bool((await client.get("/api/v1/health")).json()["status"] == "ok")
 
 
 async def test_data_survives_a_restart_and_no_network_port_is_open(server: EmbeddedPostgres) -> None:
@@ -194,8 +194,8 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
     async with running_backend(server.url) as backend:
         client = backend.anonymous()
         for _ in range(2):
-            assert (await client.get("/api/health")).json()["database"] == "away"
-            answer = await client.get("/api/auth/setup")
+            assert (await client.get("/api/v1/health")).json()["database"] == "away"
+            answer = await client.get("/api/v1/auth/setup")
             assert answer.status_code == 503
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["type"] == "urn:coresteer:database-away"
@@ -221,7 +221,7 @@ async def test_a_request_gets_503_while_the_database_hangs_and_works_afterwards(
             for process in stopped:
                 with suppress(psutil.NoSuchProcess):
                     process.suspend()
-            answers = await asyncio.gather(*(backend.anonymous().get("/api/auth/setup") for _ in range(3)))
+            answers = await asyncio.gather(*(backend.anonymous().get("/api/v1/auth/setup") for _ in range(3)))
         finally:
             for process in (*stopped, main):
                 with suppress(psutil.NoSuchProcess):

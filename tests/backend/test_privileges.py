@@ -53,8 +53,8 @@ async def test_an_installation_whose_role_owned_the_tables_is_upgraded_in_place(
         assert await asyncio.to_thread(main, ["migrate"]) == 0
     async with running_backend(external.backend_url) as backend:
         admin = await backend.client("admin")
-        assert (await admin.post("/api/tokens", {"name": "ci", "role": "viewer"})).status_code == 201
-        assert {entry["action"] for entry in (await admin.get("/api/audit")).json()["entries"]} >= {"token.create"}
+        assert (await admin.post("/api/v1/tokens", {"name": "ci", "role": "viewer"})).status_code == 201
+        assert {entry["action"] for entry in (await admin.get("/api/v1/audit")).json()["entries"]} >= {"token.create"}
         assert await asyncio.to_thread(main, ["audit", "verify"]) == 0
     for statement in ("DELETE FROM audit", "DROP TABLE audit", "CREATE TABLE public.mine ()"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -45,7 +45,7 @@ async def test_an_application_metric_is_proven_in_the_same_blocks_and_a_missing_
     assert row.differences["cpu_s_per_gbit"] == pytest.approx(np.log(0.9))
     washout = timedelta(seconds=row.washout_s)
     assert [start for _, start, _ in PERIODS] == [start + washout for start in proven.starts(row).values()]
-    proof = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}/proof")).json()
+    proof = (await proven.node.operator.get(f"/api/v1/policies/{proven.policy['id']}/proof")).json()
     found = {one["metric"]: one for one in proof["versions"][0]["metrics"]}
     assert (found["app.checkout_p99"]["label"], found["app.checkout_p99"]["primary"]) == ("Checkout, p99", False)
     assert found["app.checkout_p99"]["effect"]["episodes"] == 1
@@ -95,7 +95,9 @@ async def test_an_application_metric_is_the_primary_one_of_a_proof(proven: Prove
         ("rtt_p99_us", False),
     ]
     assert version["sentence"].startswith("No effect on checkout, p99 detected yet on 1 node since ")
-    (line,) = [one for one in (await proven.get("/api/proof"))["policies"] if one["policy_id"] == proven.policy["id"]]
+    (line,) = [
+        one for one in (await proven.get("/api/v1/proof"))["policies"] if one["policy_id"] == proven.policy["id"]
+    ]
     assert (line["metric"], line["cores"], line["effect"]["episodes"]) == ("app.cart_p99", None, 1)
 
 
@@ -114,7 +116,7 @@ async def test_an_episode_without_its_primary_application_metric_does_not_count(
 
 async def test_a_policy_cannot_name_an_application_metric_that_is_not_declared(proven: Proven) -> None:
     body = proven.node.body(proof={"application_metrics": ["none_such"]})
-    answer = await proven.node.operator.post("/api/policies", body)
+    answer = await proven.node.operator.post("/api/v1/policies", body)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "proof.application_metrics[0]")
-    answer = await proven.node.operator.post("/api/policies", proven.node.body(proof={"metric": "app.none_such"}))
+    answer = await proven.node.operator.post("/api/v1/policies", proven.node.body(proof={"metric": "app.none_such"}))
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "proof.metric")

@@ -85,18 +85,18 @@ async def disconnects(proven: Proven, _: ProofEpisodeRow) -> None:
 
 
 async def gets_no_policy(proven: Proven, _: ProofEpisodeRow) -> None:
-    await asked(proven.node.operator, f"/api/policies/{proven.policy['id']}/disable")
+    await asked(proven.node.operator, f"/api/v1/policies/{proven.policy['id']}/disable")
 
 
 async def is_part_of_a_rollout(proven: Proven, _: ProofEpisodeRow) -> None:
-    path = f"/api/policies/{proven.policy['id']}"
+    path = f"/api/v1/policies/{proven.policy['id']}"
     await asked(proven.node.operator, f"{path}/versions", {"body": proven.policy["body"] | {"rank": 50}}, 201)
     await asked(proven.node.operator, f"{path}/rollouts", {"version": 2, "wait_s": 3600}, 201)
 
 
 async def is_paused(proven: Proven, _: ProofEpisodeRow) -> None:
-    await asked(proven.node.operator, "/api/proof/pause")
-    await asked(proven.node.operator, "/api/proof/resume")
+    await asked(proven.node.operator, "/api/v1/proof/pause")
+    await asked(proven.node.operator, "/api/v1/proof/resume")
 
 
 async def disconnects_between_two_checks(proven: Proven, _: ProofEpisodeRow) -> None:
@@ -278,8 +278,8 @@ async def test_an_agent_is_told_which_policy_it_holds_out_and_when_that_ends(pro
     context.agents.publisher.schedule(proven.node_id)
     (policy,) = await proven.node.told(proven.policy["name"])
     assert policy.holdout
-    await asked(proven.node.operator, "/api/proof/pause")
+    await asked(proven.node.operator, "/api/v1/proof/pause")
     (policy,) = await proven.node.told(proven.policy["name"])
     assert not policy.holdout
-    await asked(proven.node.operator, "/api/proof/pause", status=409)
-    await asked(proven.node.operator, "/api/proof/resume")
+    await asked(proven.node.operator, "/api/v1/proof/pause", status=409)
+    await asked(proven.node.operator, "/api/v1/proof/resume")

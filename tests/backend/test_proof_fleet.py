@@ -73,8 +73,8 @@ async def fleet(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 async def made(operator: Client, name: str, **proof: object) -> dict[str, Any]:  # Any: JSON
     """A policy in force for the nodes that begin with its name."""
     body = {"name": name, "mode": "enforce", "spec": {"type": "irq-spread"}, "selector": {"hostnames": [f"{name}-*"]}}
-    policy: dict[str, Any] = await asked(operator, "/api/policies", body | {"proof": PROOF | proof}, 201)
-    return await asked(operator, f"/api/policies/{policy['id']}/enable")  # type: ignore[no-any-return]
+    policy: dict[str, Any] = await asked(operator, "/api/v1/policies", body | {"proof": PROOF | proof}, 201)
+    return await asked(operator, f"/api/v1/policies/{policy['id']}/enable")  # type: ignore[no-any-return]
 
 
 async def until(read: Callable[[], Awaitable[Any]], accept: Callable[[Any], bool]) -> Any:  # noqa: ANN401 - JSON
@@ -97,8 +97,8 @@ async def test_a_good_version_is_detected_and_a_harmful_one_rolled_back(backend:
     operator = await backend.client("operator")
     good, bad = await made(operator, "good"), await made(operator, "bad", holdout_percent=0)
     second = {"body": bad["body"] | {"proof": PROOF}}
-    await asked(operator, f"/api/policies/{bad['id']}/versions", second, 201)
-    await asked(operator, f"/api/policies/{bad['id']}/rollouts", {"version": 2, "canary": 1000, "wait_s": 0}, 201)
+    await asked(operator, f"/api/v1/policies/{bad['id']}/versions", second, 201)
+    await asked(operator, f"/api/v1/policies/{bad['id']}/rollouts", {"version": 2, "canary": 1000, "wait_s": 0}, 201)
 
     async def get(path: str) -> Any:  # noqa: ANN401 - JSON
         return (await operator.get(path)).json()
@@ -108,7 +108,7 @@ async def test_a_good_version_is_detected_and_a_harmful_one_rolled_back(backend:
         return found[0]["metrics"][0]["finding"] if found else None
 
     proof = await until(
-        lambda: get(f"/api/policies/{good['id']}/proof?label=role"), lambda found: finding(found, 1) == "improves"
+        lambda: get(f"/api/v1/policies/{good['id']}/proof?label=role"), lambda found: finding(found, 1) == "improves"
     )
     (version,) = proof["versions"]
     effect = version["metrics"][0]["effect"]
@@ -119,10 +119,10 @@ async def test_a_good_version_is_detected_and_a_harmful_one_rolled_back(backend:
     assert set() < {group["value"] for group in version["groups"]} <= {"cache", "db", "storage", "web"}
     assert proof["sentence"].startswith("Saves ")
 
-    policy = await until(lambda: get(f"/api/policies/{bad['id']}"), lambda found: found["version"] == 1)
+    policy = await until(lambda: get(f"/api/v1/policies/{bad['id']}"), lambda found: found["version"] == 1)
     assert policy["enabled"]
-    harmful = (await get(f"/api/policies/{bad['id']}/proof"))["versions"][0]
+    harmful = (await get(f"/api/v1/policies/{bad['id']}/proof"))["versions"][0]
     assert harmful["rolled_back_at"] is not None
     assert harmful["metrics"][0]["finding"] == "worsens"
-    entries = (await (await backend.client("admin")).get("/api/audit?limit=100")).json()["entries"]
+    entries = (await (await backend.client("admin")).get("/api/v1/audit?limit=100")).json()["entries"]
     assert {"policy.roll_back", "policy.find_effect"} <= {entry["action"] for entry in entries}

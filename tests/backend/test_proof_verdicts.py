@@ -160,13 +160,13 @@ async def test_nothing_is_expected_by_a_date_while_all_proofs_are_paused(proven:
         return (await proven.version())["metrics"][0]["expected"]
 
     assert await expected() is not None
-    await asked(proven.node.operator, "/api/proof/pause")
+    await asked(proven.node.operator, "/api/v1/proof/pause")
     assert await expected() is None
-    await asked(proven.node.operator, "/api/proof/resume")
+    await asked(proven.node.operator, "/api/v1/proof/resume")
     assert await expected() is not None
-    await asked(proven.node.operator, f"/api/policies/{proven.policy['id']}/disable")
+    await asked(proven.node.operator, f"/api/v1/policies/{proven.policy['id']}/disable")
     assert await expected() is None
-    await asked(proven.node.operator, f"/api/policies/{proven.policy['id']}/enable")
+    await asked(proven.node.operator, f"/api/v1/policies/{proven.policy['id']}/enable")
 
 
 async def test_an_effect_is_told_and_audited_once_it_is_found(proven: Proven) -> None:
@@ -176,9 +176,9 @@ async def test_an_effect_is_told_and_audited_once_it_is_found(proven: Proven) ->
     assert not await settle(proven, [-0.05])
     found = [detail for action, detail in await audited(proven) if action == "policy.find_effect"]
     assert [(one["metric"], one["finding"]) for one in found] == [("cpu_s_per_gbit", "improves")]
-    proof = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}/proof")).json()
+    proof = (await proven.node.operator.get(f"/api/v1/policies/{proven.policy['id']}/proof")).json()
     assert proof["sentence"].startswith("Saves 5.2 % [4.2, 6.2] of CPU per gigabit")
-    fleet = (await proven.node.operator.get("/api/proof")).json()
+    fleet = (await proven.node.operator.get("/api/v1/proof")).json()
     (line,) = [one for one in fleet["policies"] if one["policy_id"] == proven.policy["id"]]
     assert (line["finding"], line["version"]) == ("improves", 1)
 
@@ -188,13 +188,13 @@ HARM = np.random.default_rng(6).normal(0.1, 0.05, 200).tolist()
 
 async def test_a_harmful_version_stays_unless_the_operator_wants_it_rolled_back(proven: Proven) -> None:
     assert not await settle(proven, HARM)
-    policy = (await proven.node.operator.get(f"/api/policies/{proven.policy['id']}")).json()
+    policy = (await proven.node.operator.get(f"/api/v1/policies/{proven.policy['id']}")).json()
     assert policy["enabled"]
 
 
 @pytest.mark.parametrize("before", [None, 1])
 async def test_a_harmful_version_is_rolled_back_to_the_one_before_it(proven: Proven, before: int | None) -> None:
-    path = f"/api/policies/{proven.policy['id']}"
+    path = f"/api/v1/policies/{proven.policy['id']}"
     body = proven.policy["body"] | {"proof": proven.policy["body"]["proof"] | {"roll_back": True}}
     await asked(proven.node.operator, f"{path}/versions", {"body": body}, 201)
     async with proven.node.backend.database.session() as session:
@@ -234,8 +234,8 @@ async def test_a_version_without_a_holdout_says_that_nothing_is_measured(proven:
     policy = await created(proven.node, body)
     sentences = []
     for _ in range(2):
-        sentences.append((await proven.node.operator.get(f"/api/policies/{policy['id']}/proof")).json()["sentence"])
-        await asked(proven.node.operator, f"/api/policies/{policy['id']}/enable")
+        sentences.append((await proven.node.operator.get(f"/api/v1/policies/{policy['id']}/proof")).json()["sentence"])
+        await asked(proven.node.operator, f"/api/v1/policies/{policy['id']}/enable")
     assert sentences == [
         "No evidence: the policy is not enabled.",
         "No evidence: this version has no holdout, so that its effect is not measured.",
@@ -247,6 +247,6 @@ async def test_a_version_without_a_holdout_says_that_nothing_is_measured(proven:
     [("holdout_percent", 21), ("block_s", 5), ("metric", "luck"), ("guardrails", ["luck"]), ("domain_percent", 0)],
 )
 async def test_an_invalid_field_is_named(proven: Proven, field: str, value: object) -> None:
-    answer = await proven.node.operator.post("/api/policies", proven.node.body(proof={field: value}))
+    answer = await proven.node.operator.post("/api/v1/policies", proven.node.body(proof={field: value}))
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"].startswith(f"proof.{field}")

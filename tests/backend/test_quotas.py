@@ -163,7 +163,7 @@ async def test_a_flood_of_decisions_and_reports_is_stored_up_to_the_quota_and_no
         ("node fills-the-disk", rogue.node_id, "refused")
     ]
     admin = await backend.client("admin")
-    storage = (await admin.get("/api/storage")).json()
+    storage = (await admin.get("/api/v1/storage")).json()
     (exceeded,) = [each for each in storage["exceeded"] if each["id"] == str(rogue.node_id)]
     assert exceeded["quota"] == "reports" and exceeded["bytes"] <= reports.bytes
     assert exceeded["rejected_rows"] == 41 - exceeded["rows"]  # with Hello
@@ -187,7 +187,7 @@ async def test_a_users_requests_above_the_quota_are_refused_until_later(
     quotas: Quotas = backend.app.state.quotas
     monkeypatch.setitem(quotas.limits, Stored.REQUESTS, Quota(rows=3, bytes=2000, rows_per_s=0, bytes_per_s=0))
     operator, admin = await backend.client("operator"), await backend.client("admin")
-    path = f"/api/nodes/{(await enrolled(backend.database, backend.url, 'labelled')).node_id}"
+    path = f"/api/v1/nodes/{(await enrolled(backend.database, backend.url, 'labelled')).node_id}"
     answers = [await operator.patch(path, {"labels": {"rack": str(number)}}) for number in range(5)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
     assert answers[-1].headers["retry-after"] == "60" and "quota of requests" in answers[-1].json()["detail"]
@@ -207,5 +207,5 @@ async def test_an_upload_counts_once(backend: Backend) -> None:
     operator = await backend.client("operator")
     quotas: Quotas = backend.app.state.quotas
     quotas.forget(Peer("user", "operator"))
-    await operator.request("PUT", "/api/simulation-traces/once.swf", data=b"; no jobs")
+    await operator.request("PUT", "/api/v1/simulation-traces/once.swf", data=b"; no jobs")
     assert quotas.usages()[Peer("user", "operator"), Stored.REQUESTS].rows == 1

@@ -42,7 +42,7 @@ async def pair(database_url: str) -> AsyncIterator[Pair]:
 
 async def _health(backend: Backend, agent: FakeAgent) -> str:
     viewer = await backend.client("viewer")
-    return str((await viewer.get(f"/api/nodes/{agent.node_id}")).json()["health"])
+    return str((await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["health"])
 
 
 async def _until_known(backend: Backend, agent: FakeAgent, *, connected: bool) -> None:
@@ -51,7 +51,7 @@ async def _until_known(backend: Backend, agent: FakeAgent, *, connected: bool) -
 
 async def test_administrators_see_all_backends_and_which_one_leads(pair: Pair) -> None:
     admin = await pair.second.client("admin")
-    found = (await admin.get("/api/backends")).json()
+    found = (await admin.get("/api/v1/backends")).json()
     assert [(each["is_alive"], each["leads"], each["answered"]) for each in found] == [
         (True, True, False),
         (True, False, True),
@@ -68,7 +68,7 @@ async def test_a_node_is_connected_for_every_backend_and_commands_name_the_one_t
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:coresteer:node-elsewhere"), answer.text
         assert pair.first.app.state.membership.name in answer.json()["detail"]
         preview = {"body": node.body(), "node_ids": [node.agent.node_id]}
-        (found,) = await asked(operator, "/api/policies/preview", preview)
+        (found,) = await asked(operator, "/api/v1/policies/preview", preview)
         assert f"is connected to the backend {pair.first.app.state.membership.name}" in found["error"]
     await _until_known(pair.second, node.agent, connected=False)
     assert await _health(pair.second, node.agent) == "away"
@@ -119,7 +119,7 @@ async def _rollout_of(nodes: list[PolicyNode], pool: str, **changes: object) -> 
         await node.operator.patch(node.path, {"labels": {"pool": pool}})
     body = nodes[0].body(selector={"labels": {"pool": pool}})
     policy, operator = await created(nodes[0], body), nodes[0].operator
-    path = f"/api/policies/{policy['id']}"
+    path = f"/api/v1/policies/{policy['id']}"
     await asked(operator, f"{path}/enable")
     await asked(operator, f"{path}/versions", {"body": body | {"rank": 50}}, 201)
     request = {"version": 2, "canary": 2, "batch": 2, "wait_s": 600} | changes
@@ -137,7 +137,7 @@ async def test_a_guardrail_holds_on_nodes_of_a_backend_that_does_not_lead(pair: 
             await there.show([there.hot(seq, start + 1000 * seq, dropped=dropped)])
             await pair.second.app.state.guardrail_watch.check()
         await pair.first.app.state.rollout_monitor.check(datetime.now(UTC))
-        rollout = (await there.operator.get(f"/api/rollouts/{rollout_id}")).json()
+        rollout = (await there.operator.get(f"/api/v1/rollouts/{rollout_id}")).json()
         assert rollout["state"] == "rolled_back"
         assert f"On {there.name} the dropped packets per second was 70" in rollout["sentence"]
 
@@ -149,7 +149,7 @@ async def test_no_rollout_is_rolled_back_when_a_backend_stops_and_its_agents_con
 
         async def state() -> str:
             operator = await pair.second.client("operator")
-            return str((await operator.get(f"/api/rollouts/{rollout_id}")).json()["state"])
+            return str((await operator.get(f"/api/v1/rollouts/{rollout_id}")).json()["state"])
 
         strict = RolloutMonitor(pair.first.app.state.policies, disconnected_s=0)
         await strict.check(datetime.now(UTC))

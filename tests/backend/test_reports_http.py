@@ -140,7 +140,7 @@ async def stored(backend: Backend) -> AsyncIterator[Stored]:
 
 async def test_a_viewer_can_export_the_report_in_every_format(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    path = f"/api/experiments/{stored.experiments[0]}/report"
+    path = f"/api/v1/experiments/{stored.experiments[0]}/report"
     page = await viewer.get(path)
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -165,7 +165,7 @@ async def test_without_typst_a_report_as_pdf_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(Extra, "is_installed", False)
     viewer = await backend.client("viewer")
-    path = f"/api/experiments/{stored.experiments[0]}/report"
+    path = f"/api/v1/experiments/{stored.experiments[0]}/report"
     answer = await viewer.get(f"{path}?format=pdf")
     assert (answer.status_code, answer.headers["content-type"]) == (501, "application/problem+json")
     assert "pip install 'coresteer[pdf]'" in answer.json()["detail"]
@@ -175,9 +175,9 @@ async def test_without_typst_a_report_as_pdf_says_what_to_install(
 async def test_a_report_requires_signing_in(backend: Backend, stored: Stored) -> None:
     anonymous = backend.anonymous()
     for path in (
-        f"/api/experiments/{stored.experiments[0]}/report",
-        f"/api/changes/{stored.change}/report",
-        f"/api/reports/compare?a={stored.experiments[0]}&b={stored.experiments[1]}",
+        f"/api/v1/experiments/{stored.experiments[0]}/report",
+        f"/api/v1/changes/{stored.change}/report",
+        f"/api/v1/reports/compare?a={stored.experiments[0]}&b={stored.experiments[1]}",
     ):
         assert (await anonymous.get(path)).status_code == 401
 
@@ -185,11 +185,11 @@ async def test_a_report_requires_signing_in(backend: Backend, stored: Stored) ->
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/api/experiments/999999/report", 404),
-        ("/api/experiments/1/report?format=docx", 422),
-        ("/api/experiments/1/report?language=tlh", 422),
-        ("/api/changes/00000000-0000-4000-8000-000000000000/report", 404),
-        ("/api/reports/compare?a=999999&b=999998", 404),
+        ("/api/v1/experiments/999999/report", 404),
+        ("/api/v1/experiments/1/report?format=docx", 422),
+        ("/api/v1/experiments/1/report?language=tlh", 422),
+        ("/api/v1/changes/00000000-0000-4000-8000-000000000000/report", 404),
+        ("/api/v1/reports/compare?a=999999&b=999998", 404),
         ("/shared/wrong", 404),
     ],
 )
@@ -201,10 +201,10 @@ async def test_reports_of_missing_objects_are_not_found(backend: Backend, path: 
 
 async def test_a_changes_report_compares_stored_minutes_up_to_the_next_change(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    page = (await viewer.get(f"/api/changes/{stored.change}/report")).text
+    page = (await viewer.get(f"/api/v1/changes/{stored.change}/report")).text
     assert "Device interrupts: 50.4 % lower after the change than before" in page
     assert "60 minutes before, 19 after" in page
-    table = (await viewer.get(f"/api/changes/{stored.change}/report?format=csv")).content.decode("utf-8-sig")
+    table = (await viewer.get(f"/api/v1/changes/{stored.change}/report?format=csv")).content.decode("utf-8-sig")
     rows = [row for row in csv.DictReader(io.StringIO(table)) if row["figure"] == "rx_bit_per_s"]
     assert len(rows) == 79
     assert {float(row["value"]) for row in rows} == {8e8}, "lo does not count"
@@ -213,7 +213,7 @@ async def test_a_changes_report_compares_stored_minutes_up_to_the_next_change(ba
 async def test_two_experiments_are_compared(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
     a, b = stored.experiments
-    page = (await viewer.get(f"/api/reports/compare?a={a}&b={b}")).text
+    page = (await viewer.get(f"/api/v1/reports/compare?a={a}&b={b}")).text
     assert "The two experiments agree on 90 µs" in page
 
 
@@ -221,7 +221,7 @@ async def test_a_link_to_a_report_works_without_signing_in_until_it_is_revoked(
     backend: Backend, stored: Stored
 ) -> None:
     operator, anonymous = await backend.client("operator"), backend.anonymous()
-    path = f"/api/experiments/{stored.experiments[0]}/share"
+    path = f"/api/v1/experiments/{stored.experiments[0]}/share"
     shared = (await operator.post(path, {"days": 3})).json()
     assert shared["url"] == f"{backend.url}/shared/{shared['token']}"
     page = await anonymous.get(f"/shared/{shared['token']}")
@@ -240,7 +240,7 @@ async def test_a_link_to_a_report_works_without_signing_in_until_it_is_revoked(
 
 async def test_an_expired_link_is_not_found(backend: Backend, stored: Stored) -> None:
     operator = await backend.client("operator")
-    token = (await operator.post(f"/api/experiments/{stored.experiments[1]}/share", {})).json()["token"]
+    token = (await operator.post(f"/api/v1/experiments/{stored.experiments[1]}/share", {})).json()["token"]
     async with backend.database.session() as session:
         await session.execute(update(ReportShareRow).values(expires_at=START))
     assert (await backend.anonymous().get(f"/shared/{token}")).status_code == 404
@@ -248,6 +248,6 @@ async def test_an_expired_link_is_not_found(backend: Backend, stored: Stored) ->
 
 async def test_a_viewer_cannot_share(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    path = f"/api/experiments/{stored.experiments[0]}/share"
+    path = f"/api/v1/experiments/{stored.experiments[0]}/share"
     assert (await viewer.post(path, {})).status_code == 403
     assert (await viewer.delete(path)).status_code == 403

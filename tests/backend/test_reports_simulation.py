@@ -55,7 +55,7 @@ async def study(backend: Backend) -> int:
 
 
 async def test_the_page_has_the_figures_of_the_paper_and_every_cell(backend: Backend, study: int) -> None:
-    page = (await (await backend.client("viewer")).get(f"/api/simulations/{study}/report")).text
+    page = (await (await backend.client("viewer")).get(f"/api/v1/simulations/{study}/report")).text
     for workload in ("SWL1", "SWL2", "SWL3"):
         for pattern in ("NN", "AA"):
             assert f"<h3>{pattern}-{workload}: mean response time of the jobs</h3>" in page
@@ -73,7 +73,7 @@ async def test_the_page_has_the_figures_of_the_paper_and_every_cell(backend: Bac
 
 
 async def test_the_korean_page_has_no_english_sentence(backend: Backend, study: int) -> None:
-    address = f"/api/simulations/{study}/report?language=ko"
+    address = f"/api/v1/simulations/{study}/report?language=ko"
     page = (await (await backend.client("viewer")).get(address)).text
     assert "셀 24개 모두에서 재현되었다. 이 연구의 가장 큰 변화: −10.0%. 논문의 변화: −21.4%." in page
     words = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
@@ -97,14 +97,16 @@ def test_why_a_study_ended_is_translated(sentence: str) -> None:
 async def test_csv_and_json_have_every_run_and_pdf_is_one(backend: Backend, study: int) -> None:
     client = await backend.client("viewer")
     files = {
-        kind: (await client.get(f"/api/simulations/{study}/report?format={kind}")).content
+        kind: (await client.get(f"/api/v1/simulations/{study}/report?format={kind}")).content
         for kind in ("csv", "json", "pdf")
     }
     rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
     assert rows[0] == [*RUN_COLUMNS, "origin"]
     assert {row[-1] for row in rows[1:]} == {"simulation"}
     assert len(rows) == 1 + len(TASKS)
-    korean = (await client.get(f"/api/simulations/{study}/report?format=csv&language=ko")).content.decode("utf-8-sig")
+    korean = (await client.get(f"/api/v1/simulations/{study}/report?format=csv&language=ko")).content.decode(
+        "utf-8-sig"
+    )
     assert not re.search("[a-z]{3}", korean.partition("\n")[0])
     document = json.loads(files["json"])
     assert len(document["runs"]) == len(TASKS)
@@ -114,5 +116,5 @@ async def test_csv_and_json_have_every_run_and_pdf_is_one(backend: Backend, stud
 
 async def test_a_running_study_has_no_report(backend: Backend) -> None:
     running = await store(backend.database, "running")
-    refused = await (await backend.client("viewer")).get(f"/api/simulations/{running}/report")
+    refused = await (await backend.client("viewer")).get(f"/api/v1/simulations/{running}/report")
     assert (refused.status_code, "still runs" in refused.json()["detail"]) == (409, True)

@@ -76,6 +76,7 @@ CONTROL = {
         "audit_head",
         "app_user",
         "session",
+        "logout_token",
         "api_token",
         "one_time_token",
         "enrolment_token",
@@ -83,7 +84,8 @@ CONTROL = {
         "policy",
         "proof_fleet",
     ),
-    *("application_metric", "report_share", "audit_export", "audit_head", "fleet_view"),
+    *("application_metric", "report_share", "audit_export", "audit_head", "fleet_view", "managed_resource"),
+    *("alert_rule", "alert_receiver", "alert_silence", "change_window", "approval_threshold"),
     *("replica", "lease", "node_presence", "telemetry_hour_due"),
 }
 """Tables of what is in force and who may act: no history."""

@@ -263,11 +263,11 @@ async def test_a_node_says_what_its_older_agent_lacks(quick: Backend) -> None:
             await agent.connect()
             await agent.greet(features=features)
 
-            async def is_known(path: str = f"/api/nodes/{agent.node_id}") -> bool:
+            async def is_known(path: str = f"/api/v1/nodes/{agent.node_id}") -> bool:
                 return (await viewer.get(path)).json()["lacks"] is not None
 
             await poll_async(is_known)
-            assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["lacks"] == lacks
+            assert (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["lacks"] == lacks
             await agent.websocket.close()
 
 

@@ -8,7 +8,7 @@ from tests.backend.conftest import Backend, Client, running_backend
 from tests.support.polling import poll_async
 from tests.support.processes import command_line
 
-PATH = "/api/simulated-nodes"
+PATH = "/api/v1/simulated-nodes"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -29,11 +29,11 @@ def simulations() -> list[psutil.Process]:
 
 async def nodes(client: Client) -> dict[str, int]:
     """The ids of all nodes by name."""
-    return {node["name"]: node["id"] for node in (await client.get("/api/nodes")).json()}
+    return {node["name"]: node["id"] for node in (await client.get("/api/v1/nodes")).json()}
 
 
 async def all_live(client: Client) -> bool:
-    listed = (await client.get("/api/nodes")).json()
+    listed = (await client.get("/api/v1/nodes")).json()
     offered = (await client.get(PATH)).json()["offered"]
     return len(listed) == offered and all(node["health"] == "live" and node["simulated"] for node in listed)
 
@@ -51,7 +51,7 @@ async def test_a_second_start_is_refused_and_starts_are_audited(supervised: Back
     admin = await supervised.client("admin")
     again = await admin.post(PATH)
     assert (again.status_code, again.json()["detail"]) == (409, "The simulated nodes are running already.")
-    entries = (await admin.get("/api/audit")).json()["entries"]
+    entries = (await admin.get("/api/v1/audit")).json()["entries"]
     (entry,) = (entry for entry in entries if entry["action"] == "simulated-nodes.start")
     assert (entry["actor"], entry["detail"]) == ("admin", {"nodes": 50})
     assert len(simulations()) == 1
@@ -82,8 +82,8 @@ async def test_removal_ends_the_process_and_leaves_no_node(supervised: Backend) 
     some = next(iter((await nodes(admin)).values()))
     assert (await admin.delete(PATH)).status_code == 204
     assert simulations() == []
-    assert (await admin.get("/api/nodes")).json() == []
-    assert (await admin.get(f"/api/nodes/{some}")).status_code == 404
+    assert (await admin.get("/api/v1/nodes")).json() == []
+    assert (await admin.get(f"/api/v1/nodes/{some}")).status_code == 404
     state = (await admin.get(PATH)).json()
     assert (state["nodes"], state["running"], state["failure"]) == (0, False, None)
 

@@ -34,7 +34,7 @@ LOG = "; Note: the given submit\n;   times are actually start times\n" + "\n".jo
 async def ended(client: Client, study: int) -> dict[str, Any]:
     """The study when it no longer runs."""
     async with asyncio.timeout(180):
-        while (found := (await client.get(f"/api/simulations/{study}")).json())["state"] == "running":  # noqa: ASYNC110 - over HTTP
+        while (found := (await client.get(f"/api/v1/simulations/{study}")).json())["state"] == "running":  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.1)
     return dict(found)
 
@@ -42,9 +42,9 @@ async def ended(client: Client, study: int) -> dict[str, Any]:
 @pytest.mark.slow("worker processes load the compiled engine")
 async def test_a_study_runs_in_the_background_and_has_results(backend: Backend) -> None:
     client = await backend.client("operator")
-    estimated = (await client.post("/api/simulations/estimate", {"spec": TINY | {"sensitivity": True}})).json()
+    estimated = (await client.post("/api/v1/simulations/estimate", {"spec": TINY | {"sensitivity": True}})).json()
     assert (estimated["runs"], estimated["cpus"]) == (4 * 9, worker_count())
-    started = await client.post("/api/simulations", {"spec": TINY | {"sensitivity": True}})
+    started = await client.post("/api/v1/simulations", {"spec": TINY | {"sensitivity": True}})
     assert started.status_code == 201, started.text
     found = await ended(client, started.json()["id"])
     assert (found["state"], found["sentence"]) == ("done", "")
@@ -60,49 +60,49 @@ async def test_a_study_runs_in_the_background_and_has_results(backend: Backend) 
     }  # fmt: skip
     assert [each["text"] for each in found["parameters"] if each["name"] in ("nodes", "switch_s")] == ["4", "50 µs"]
     assert "No trace was used." in found["jobs"][0]
-    listed = (await client.get("/api/simulations")).json()["simulations"]
+    listed = (await client.get("/api/v1/simulations")).json()["simulations"]
     assert listed[0]["id"] == found["id"]
 
 
 @pytest.mark.slow("worker processes load the compiled engine")
 async def test_a_study_uses_a_stored_trace_and_states_how_it_was_scaled(backend: Backend) -> None:
     client = await backend.client("operator")
-    stored = await client.request("PUT", "/api/simulation-traces/log.swf.gz", data=gzip.compress(LOG.encode()))
+    stored = await client.request("PUT", "/api/v1/simulation-traces/log.swf.gz", data=gzip.compress(LOG.encode()))
     assert stored.status_code == 200, stored.text
-    assert [trace["facts"]["jobs"] for trace in (await client.get("/api/simulation-traces")).json()] == [20]
-    started = await client.post("/api/simulations", {"spec": TINY | {"trace": "log.swf.gz"}})
+    assert [trace["facts"]["jobs"] for trace in (await client.get("/api/v1/simulation-traces")).json()] == [20]
+    started = await client.post("/api/v1/simulations", {"spec": TINY | {"trace": "log.swf.gz"}})
     found = await ended(client, started.json()["id"])
     assert (found["state"], found["trace"]["usable"]) == ("done", 10)
     assert "multiplied by 4/8" in found["jobs"][1]
     assert found["jobs"][3] == "The trace's header says that its submit times are start times."
-    assert (await client.delete("/api/simulation-traces/log.swf.gz")).status_code == 204
+    assert (await client.delete("/api/v1/simulation-traces/log.swf.gz")).status_code == 204
 
 
 async def test_a_trace_is_not_deleted_while_a_study_uses_it(backend: Backend) -> None:
     client = await backend.client("operator")
     log = "\n".join(f"{number} {number * 10} -1 60 4" for number in range(5000))
-    await client.request("PUT", "/api/simulation-traces/used.swf", data=log.encode())
-    study = (await client.post("/api/simulations", {"spec": ENDLESS | {"trace": "used.swf"}})).json()["id"]
-    refused = await client.delete("/api/simulation-traces/used.swf")
+    await client.request("PUT", "/api/v1/simulation-traces/used.swf", data=log.encode())
+    study = (await client.post("/api/v1/simulations", {"spec": ENDLESS | {"trace": "used.swf"}})).json()["id"]
+    refused = await client.delete("/api/v1/simulation-traces/used.swf")
     sentence = f"Study {study} is running with used.swf. Wait until it is done, or cancel it."
     assert (refused.status_code, refused.json()["detail"]) == (409, sentence)
-    await client.post(f"/api/simulations/{study}/cancel")
-    assert (await client.delete("/api/simulation-traces/used.swf")).status_code == 204
-    assert (await client.get(f"/api/simulations/{study}")).json()["trace"]["name"] == "used.swf"
+    await client.post(f"/api/v1/simulations/{study}/cancel")
+    assert (await client.delete("/api/v1/simulation-traces/used.swf")).status_code == 204
+    assert (await client.get(f"/api/v1/simulations/{study}")).json()["trace"]["name"] == "used.swf"
 
 
 async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backend) -> None:
     client = await backend.client("operator")
-    estimated_s = (await client.post("/api/simulations/estimate", {"spec": ENDLESS})).json()["duration_s"]
-    started = (await client.post("/api/simulations", {"spec": ENDLESS})).json()
+    estimated_s = (await client.post("/api/v1/simulations/estimate", {"spec": ENDLESS})).json()["duration_s"]
+    started = (await client.post("/api/v1/simulations", {"spec": ENDLESS})).json()
     assert 0 < started["remaining_s"] <= estimated_s, "by the estimate before the first run is done"
     study = started["id"]
-    refused = await client.post("/api/simulations", {"spec": TINY})
+    refused = await client.post("/api/v1/simulations", {"spec": TINY})
     assert refused.status_code == 409
     assert refused.json()["detail"] == f"Study {study} is running. Wait until it is done, or cancel it."
-    cancelled = await client.post(f"/api/simulations/{study}/cancel")
+    cancelled = await client.post(f"/api/v1/simulations/{study}/cancel")
     assert (cancelled.json()["state"], cancelled.json()["sentence"]) == ("cancelled", "Cancelled by operator.")
-    assert (await client.post(f"/api/simulations/{study}/cancel")).status_code == 409
+    assert (await client.post(f"/api/v1/simulations/{study}/cancel")).status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_only_one_study_runs_and_cancelling_ends_it_at_once(backend: Backe
 async def test_an_invalid_study_is_refused_with_its_field(
     backend: Backend, changed: dict[str, Any], field: str
 ) -> None:
-    refused = await (await backend.client("operator")).post("/api/simulations", {"spec": TINY | changed})
+    refused = await (await backend.client("operator")).post("/api/v1/simulations", {"spec": TINY | changed})
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field), refused.text
 
 
@@ -133,7 +133,7 @@ async def test_an_invalid_study_is_refused_with_its_field(
     ids=["not a job", "damaged", "unpacked too large", "too large"],
 )
 async def test_a_trace_that_is_not_usable_is_refused(backend: Backend, data: bytes, status: int, sentence: str) -> None:
-    refused = await (await backend.client("operator")).request("PUT", "/api/simulation-traces/log.swf", data=data)
+    refused = await (await backend.client("operator")).request("PUT", "/api/v1/simulation-traces/log.swf", data=data)
     assert refused.status_code == status
     assert sentence in refused.json()["detail"]
 
@@ -157,7 +157,7 @@ async def test_a_study_that_the_backend_left_running_has_failed_and_keeps_its_ru
         viewer = await restarted.client("viewer")
 
         async def ended() -> dict[str, Any] | None:  # Any: JSON
-            found: dict[str, Any] = (await viewer.get(f"/api/simulations/{row.id}")).json()
+            found: dict[str, Any] = (await viewer.get(f"/api/v1/simulations/{row.id}")).json()
             return None if found["state"] == "running" else found
 
         await poll_async(ended)

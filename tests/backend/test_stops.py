@@ -31,8 +31,8 @@ async def pool(backend: Backend, admin: Client) -> AsyncIterator[tuple[str, list
         for node in (new, old):
             await node.operator.patch(node.path, {"labels": {"pool": label}})
         yield label, [new, old]
-    for stop in (await admin.get("/api/stops")).json():
-        await admin.post(f"/api/stops/{stop['id']}/lift")
+    for stop in (await admin.get("/api/v1/stops")).json():
+        await admin.post(f"/api/v1/stops/{stop['id']}/lift")
 
 
 async def next_policies(node: PolicyNode, *, stopped: bool) -> Policies:
@@ -45,18 +45,18 @@ async def next_policies(node: PolicyNode, *, stopped: bool) -> Policies:
 
 async def enforced(label: str, node: PolicyNode, **body: object) -> dict[str, Any]:  # Any: JSON
     policy = await created(node, node.body(selector={"labels": {"pool": label}}, **body))
-    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    await asked(node.operator, f"/api/v1/policies/{policy['id']}/enable")
     return policy
 
 
 async def the_stop(admin: Client, stop_id: int) -> dict[str, Any]:  # Any: JSON
     found: dict[str, Any]
-    (found,) = [stop for stop in (await admin.get("/api/stops")).json() if stop["id"] == stop_id]
+    (found,) = [stop for stop in (await admin.get("/api/v1/stops")).json() if stop["id"] == stop_id]
     return found
 
 
 async def begun(admin: Client, label: str, **request: object) -> dict[str, Any]:  # Any: JSON
-    made: dict[str, Any] = await asked(admin, "/api/stops", {"labels": {"pool": label}} | request, 201)
+    made: dict[str, Any] = await asked(admin, "/api/v1/stops", {"labels": {"pool": label}} | request, 201)
     return made
 
 
@@ -65,7 +65,7 @@ async def test_a_stop_reaches_the_nodes_of_its_labels_and_counts_their_answers(
 ) -> None:
     label, (new, _) = pool
     policy = await enforced(label, new)
-    before = await asked(admin, "/api/stops/preview", {"labels": {"pool": label}})
+    before = await asked(admin, "/api/v1/stops/preview", {"labels": {"pool": label}})
     assert before["connected"] == {"nodes": 2, "settings": 0, "uncounted": 2}
     assert before["policies"] == [{"id": policy["id"], "name": policy["name"], "nodes": 2}]
     stop = await begun(admin, label, reason="incident 4711")
@@ -81,7 +81,7 @@ async def test_a_stop_reaches_the_nodes_of_its_labels_and_counts_their_answers(
     await poll_async(answered)
     now = await the_stop(admin, stop["id"])
     assert (now["unanswered"], now["stuck"], now["within_s"] > 0) == (1, 1, True)
-    assert (await admin.post("/api/stops", {"labels": {"pool": label}})).status_code == 409
+    assert (await admin.post("/api/v1/stops", {"labels": {"pool": label}})).status_code == 409
 
 
 async def test_an_agent_that_does_not_understand_stops_gets_policies_that_only_recommend(
@@ -102,9 +102,9 @@ async def test_an_agent_learns_of_a_stop_when_it_connects_and_of_its_end_at_once
     await node.agent.connect()
     await node.agent.greet(obeys_stops=True)
     assert (await next_policies(node, stopped=True)).stops == [EnforcementStop(stop["id"], restore=True)]
-    assert (await admin.post(f"/api/stops/{stop['id']}/lift")).status_code == 204
+    assert (await admin.post(f"/api/v1/stops/{stop['id']}/lift")).status_code == 204
     await next_policies(node, stopped=False)
-    assert (await admin.post(f"/api/stops/{stop['id']}/lift")).status_code == 404
+    assert (await admin.post(f"/api/v1/stops/{stop['id']}/lift")).status_code == 404
 
 
 async def test_a_stop_that_keeps_values_can_become_one_that_restores_them(
@@ -112,27 +112,27 @@ async def test_a_stop_that_keeps_values_can_become_one_that_restores_them(
 ) -> None:
     label, (node, _) = pool
     first = await begun(admin, label, reason="incident")
-    second = await asked(admin, f"/api/stops/{first['id']}/restore", None, 201)
+    second = await asked(admin, f"/api/v1/stops/{first['id']}/restore", None, 201)
     assert (second["restore"], second["reason"]) == (True, "incident")
     while (message := await next_policies(node, stopped=True)).stops != [EnforcementStop(second["id"], restore=True)]:
         pass
     assert message.policies == []
-    assert (await admin.post(f"/api/stops/{second['id']}/restore")).status_code == 409
-    await admin.post(f"/api/stops/{second['id']}/lift")
+    assert (await admin.post(f"/api/v1/stops/{second['id']}/restore")).status_code == 409
+    await admin.post(f"/api/v1/stops/{second['id']}/lift")
     async with backend.database.session() as session:
         query = select(AuditRow).where(AuditRow.target == f"enforcement on pool={label}").order_by(AuditRow.id)
         entries = (await session.scalars(query)).all()
     assert [entry.action for entry in entries] == ["enforcement.stop", "enforcement.restore", "enforcement.lift"]
     assert [entry.detail["nodes"] for entry in entries] == [2, 2, 2]
     by = entries[0].actor
-    found = (await admin.get(f"/api/stops/log?text=pool={label}&node_id={node.agent.node_id}&by={by}")).json()
+    found = (await admin.get(f"/api/v1/stops/log?text=pool={label}&node_id={node.agent.node_id}&by={by}")).json()
     assert [(each["action"], each["stop"], each["in_force"], each["nodes"], each["reason"]) for each in found] == [
         ("lift", second["id"], False, 2, "incident"),
         ("restore", second["id"], False, 2, "incident"),
         ("stop", first["id"], False, 2, "incident"),
     ]
     for other in ("by=kim", f"node_id={2**31 - 1}", "to_time=2020-01-01T00:00:00Z"):
-        assert (await admin.get(f"/api/stops/log?text=pool={label}&{other}")).json() == []
+        assert (await admin.get(f"/api/v1/stops/log?text=pool={label}&{other}")).json() == []
 
 
 async def test_a_rollout_is_held_while_enforcement_is_stopped_on_a_node_of_it(
@@ -140,17 +140,19 @@ async def test_a_rollout_is_held_while_enforcement_is_stopped_on_a_node_of_it(
 ) -> None:
     label, (node, _) = pool
     policy = await enforced(label, node)
-    await asked(node.operator, f"/api/policies/{policy['id']}/versions", {"body": policy["body"] | {"rank": 50}}, 201)
+    await asked(
+        node.operator, f"/api/v1/policies/{policy['id']}/versions", {"body": policy["body"] | {"rank": 50}}, 201
+    )
     stop = await begun(admin, label)
-    rollout = await asked(node.operator, f"/api/policies/{policy['id']}/rollouts", {"version": 2, "wait_s": 0}, 201)
+    rollout = await asked(node.operator, f"/api/v1/policies/{policy['id']}/rollouts", {"version": 2, "wait_s": 0}, 201)
     assert (await the_stop(admin, stop["id"]))["effect"]["rollouts"] == [policy["name"]]
     monitor = RolloutMonitor(backend.app.state.policies)
     await monitor.check(datetime.now(UTC))
-    held = (await node.operator.get(f"/api/rollouts/{rollout['id']}")).json()
+    held = (await node.operator.get(f"/api/v1/rollouts/{rollout['id']}")).json()
     assert (held["stage"], held["sentence"]) == (0, "Held in stage 1: enforcement is stopped on 2 of its nodes.")
-    await admin.post(f"/api/stops/{stop['id']}/lift")
+    await admin.post(f"/api/v1/stops/{stop['id']}/lift")
     await monitor.check(datetime.now(UTC))
-    assert not (await node.operator.get(f"/api/rollouts/{rollout['id']}")).json()["sentence"].startswith("Held")
+    assert not (await node.operator.get(f"/api/v1/rollouts/{rollout['id']}")).json()["sentence"].startswith("Held")
 
 
 async def test_experiments_end_with_a_stop_and_none_begins_during_it(
@@ -164,12 +166,12 @@ async def test_experiments_end_with_a_stop_and_none_begins_during_it(
         "workload": {"type": "observe"},
         "primary": "rtt_p99_us",
     }
-    first = await asked(node.operator, "/api/experiments", {"spec": spec}, 201)
-    assert (await asked(admin, "/api/stops/preview", {"labels": {"pool": label}}))["experiments"] == 1
+    first = await asked(node.operator, "/api/v1/experiments", {"spec": spec}, 201)
+    assert (await asked(admin, "/api/v1/stops/preview", {"labels": {"pool": label}}))["experiments"] == 1
     await begun(admin, label)
-    ended = (await node.operator.get(f"/api/experiments/{first['id']}")).json()
+    ended = (await node.operator.get(f"/api/v1/experiments/{first['id']}")).json()
     assert ended["sentence"].endswith("Enforcement was stopped.")
-    refused = await node.operator.post("/api/experiments", {"spec": spec})
+    refused = await node.operator.post("/api/v1/experiments", {"spec": spec})
     assert refused.status_code == 409
     assert "Enforcement is stopped on" in refused.json()["detail"]
 

@@ -76,7 +76,7 @@ class Up:
         def get() -> bool:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             try:
-                with opener.open(f"http://127.0.0.1:{self.port}/api/health", timeout=PATIENCE_S) as answer:
+                with opener.open(f"http://127.0.0.1:{self.port}/api/v1/health", timeout=PATIENCE_S) as answer:
                     return bool(json.load(answer)["status"] == "ok")
             except urllib.error.URLError:
                 return False

@@ -40,7 +40,7 @@ def trusting(client: Client, ca: Path) -> Client:
 async def token(backend: Backend, ca: Path) -> tuple[str, str]:
     """A new enrolment token, and the command that the page shows."""
     admin = trusting(await backend.client("admin"), ca)
-    made = (await admin.post("/api/enrolment-tokens", {})).json()
+    made = (await admin.post("/api/v1/enrolment-tokens", {})).json()
     return made["token"], made["command"]
 
 
@@ -117,9 +117,9 @@ async def test_an_agent_sends_its_key_to_no_backend_of_another_authority(
 
 async def test_a_browser_that_trusts_the_authority_is_answered(secure: Backend, ca: Path, ca_text: str) -> None:
     client = trusting(secure.anonymous(), ca)
-    assert (await client.get("/api/health")).json()["status"] == "ok"
+    assert (await client.get("/api/v1/health")).json()["status"] == "ok"
     with pytest.raises(requests.exceptions.SSLError):
-        await secure.anonymous().get("/api/health")
+        await secure.anonymous().get("/api/v1/health")
     assert (await client.get("/ca.pem")).text == ca_text
 
 
@@ -161,7 +161,7 @@ async def test_with_an_authority_of_clients_only_those_with_a_certificate_connec
         assert (await client.get("/livez")).status_code == 200
         admin = trusting(await backend.client("admin"), ca)
         admin.session.cert = str(client_cert)
-        given = (await admin.post("/api/enrolment-tokens", {})).json()["token"]
+        given = (await admin.post("/api/v1/enrolment-tokens", {})).json()["token"]
         agent_dir = tmp_path / "agent"
         agent_dir.mkdir()
         with pytest.raises(EnrolError, match="cannot be reached"):

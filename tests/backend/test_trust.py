@@ -39,12 +39,12 @@ STAGES = {"before Hello": before_hello, "after Hello": after_hello}
 
 async def revoke_over_http(backend: Backend, agent: FakeAgent) -> None:
     admin = await backend.client("admin")
-    assert (await admin.post(f"/api/nodes/{agent.node_id}/revoke-key")).status_code == 204
+    assert (await admin.post(f"/api/v1/nodes/{agent.node_id}/revoke-key")).status_code == 204
 
 
 async def delete_over_http(backend: Backend, agent: FakeAgent) -> None:
     admin = await backend.client("admin")
-    assert (await admin.delete(f"/api/nodes/{agent.node_id}")).status_code == 204
+    assert (await admin.delete(f"/api/v1/nodes/{agent.node_id}")).status_code == 204
 
 
 async def revoke_in_another_process(backend: Backend, agent: FakeAgent) -> None:
@@ -99,7 +99,7 @@ async def page(client: Client) -> AsyncIterator[ClientConnection]:
     headers |= {
         name: str(client.session.headers[name]) for name in ("Authorization",) if name in client.session.headers
     }
-    url = client.url.replace("http", "ws", 1) + "/api/live"
+    url = client.url.replace("http", "ws", 1) + "/api/v1/live"
     async with connect(url, additional_headers={**headers, "Origin": client.url}, proxy=None) as websocket:
         yield websocket
 
@@ -107,7 +107,7 @@ async def page(client: Client) -> AsyncIterator[ClientConnection]:
 async def script(backend: Backend, role: str) -> tuple[int, Client]:
     """Somebody with a new API token of the admin's, and its id."""
     admin = await backend.client("admin")
-    made = (await admin.post("/api/tokens", {"name": f"feed {uuid4()}", "role": role})).json()
+    made = (await admin.post("/api/v1/tokens", {"name": f"feed {uuid4()}", "role": role})).json()
     client = backend.anonymous()
     client.session.headers["Authorization"] = f"Bearer {made['token']}"
     return made["id"], client
@@ -132,15 +132,15 @@ async def test_the_feed_of_a_deleted_api_token_ends(backend: Backend) -> None:
     admin = await backend.client("admin")
     async with asyncio.timeout(PATIENCE_S), page(client) as feed:
         await until_open(backend)
-        assert (await admin.delete(f"/api/tokens/{token_id}")).status_code == 204
+        assert (await admin.delete(f"/api/v1/tokens/{token_id}")).status_code == 204
         async with asyncio.timeout(EFFECT_S):
             assert (await closed(feed))[0] == 1008
 
 
 LOSSES = {
-    "signs out": ("viewer", "POST", "/api/auth/logout", None, "Sign in"),
-    "is disabled": ("admin", "PATCH", "/api/users/{user_id}", {"disabled": True}, "Sign in"),
-    "gets another role": ("admin", "PATCH", "/api/users/{user_id}", {"role": "operator"}, "operator"),
+    "signs out": ("viewer", "POST", "/api/v1/auth/logout", None, "Sign in"),
+    "is disabled": ("admin", "PATCH", "/api/v1/users/{user_id}", {"disabled": True}, "Sign in"),
+    "gets another role": ("admin", "PATCH", "/api/v1/users/{user_id}", {"role": "operator"}, "operator"),
 }
 
 
@@ -148,7 +148,7 @@ LOSSES = {
 async def test_the_page_of_a_user_who_loses_rights_is_closed_with_the_reason(backend: Backend, loss: str) -> None:
     by, method, path, body, reason = LOSSES[loss]
     clients = {role: await backend.client(role) for role in ("viewer", "admin")}
-    users = (await clients["admin"].get("/api/users")).json()
+    users = (await clients["admin"].get("/api/v1/users")).json()
     user_id = next(user["id"] for user in users if user["username"] == "viewer")
     try:
         async with asyncio.timeout(PATIENCE_S), page(clients["viewer"]) as feed:
@@ -158,7 +158,7 @@ async def test_the_page_of_a_user_who_loses_rights_is_closed_with_the_reason(bac
                 code, told = await closed(feed)
         assert (code, reason in told) == (1008, True), told
     finally:
-        await clients["admin"].patch(f"/api/users/{user_id}", {"role": "viewer", "disabled": False})
+        await clients["admin"].patch(f"/api/v1/users/{user_id}", {"role": "viewer", "disabled": False})
 
 
 async def test_a_page_that_sends_too_much_is_not_read_and_then_closed(
@@ -229,9 +229,9 @@ async def test_an_upload_whose_sender_loses_its_rights_meanwhile_is_refused(back
         revoked.wait(PATIENCE_S)
         yield b"1 0 0 10 1 -1 -1 1 10 -1 1 1 1 1 1 1 -1 -1\n"
 
-    uploading = asyncio.create_task(client.request("PUT", "/api/simulation-traces/late.swf", data=trace()))
+    uploading = asyncio.create_task(client.request("PUT", "/api/v1/simulation-traces/late.swf", data=trace()))
     await asyncio.to_thread(begun.wait, PATIENCE_S)
-    assert (await admin.delete(f"/api/tokens/{token_id}")).status_code == 204
+    assert (await admin.delete(f"/api/v1/tokens/{token_id}")).status_code == 204
     revoked.set()
     assert (await uploading).status_code == 401
-    assert (await admin.get("/api/simulation-traces")).json() == []
+    assert (await admin.get("/api/v1/simulation-traces")).json() == []

@@ -64,14 +64,14 @@ async def test_a_tune_finds_the_best_combination_and_restores_all_settings(node:
     assert done["arms"][0] == "as it is, as it is"
     assert [each["name"] for each in tune["candidates"]] == done["arms"]
     assert done["findings"][0].startswith("The best combination found is 32 µs, CPU 7: CPU, all CPUs together")
-    path = f"/api/experiments/{started['id']}/report"
+    path = f"/api/v1/experiments/{started['id']}/report"
     report, korean = [(await node.operator.get(f"{path}?language={language}")).text for language in ("en", "ko")]
     assert "Measured combinations" in report
     assert "exceeds the limit" in report
     assert "측정한 조합" in korean
     assert "Measured combinations" not in korean
     assert (await node.operator.get(f"{path}?format=csv")).status_code == 200
-    assert (await node.operator.get(f"/api/changes?node_id={node.id}&open=true")).json()["changes"] == []
+    assert (await node.operator.get(f"/api/v1/changes?node_id={node.id}&open=true")).json()["changes"] == []
 
 
 async def test_a_tune_eliminates_what_violates_a_guardrail_or_cannot_be_set(node: ExperimentNode) -> None:
@@ -119,7 +119,7 @@ async def test_a_cancelled_tune_reports_what_it_has_found(node: ExperimentNode) 
     )
     started = await node.start(tune_spec(node))
     await node.until(lambda: len(node.runs()) == 8)
-    await node.operator.post(f"/api/experiments/{started['id']}/cancel")
+    await node.operator.post(f"/api/v1/experiments/{started['id']}/cancel")
     done = await node.ended(started["id"])
     assert (done["state"], done["tune"]["stopped"]) == ("cancelled", "early")
     assert done["settings"]["before"] == done["settings"]["after"]
@@ -127,13 +127,13 @@ async def test_a_cancelled_tune_reports_what_it_has_found(node: ExperimentNode) 
 
 async def test_factors_of_a_tune_change_different_settings(node: ExperimentNode) -> None:
     factors = [{"name": name, "levels": delays(node, 8, 16)} for name in ("one", "other")]
-    answer = await node.operator.post("/api/experiments/preview", {"spec": tune_spec(node, factors=factors)})
+    answer = await node.operator.post("/api/v1/experiments/preview", {"spec": tune_spec(node, factors=factors)})
     assert answer.status_code == 422
     assert "both change netdev/" in answer.text
 
 
 async def test_the_preview_of_a_tune_describes_each_level_by_itself(node: ExperimentNode) -> None:
-    answer = await node.operator.post("/api/experiments/preview", {"spec": tune_spec(node)})
+    answer = await node.operator.post("/api/v1/experiments/preview", {"spec": tune_spec(node)})
     preview = answer.json()
     assert preview["sentence"].startswith("At most 40 runs (tcp-request)")
     assert [arm["name"] for arm in preview["arms"]][:3] == ["as it is, as it is", "8 µs, as it is", "16 µs, as it is"]

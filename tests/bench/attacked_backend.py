@@ -40,18 +40,18 @@ class AttackedBackend:
         self._port = int(client.url.rpartition(":")[2])
         self.pid = poll(lambda: _backend_pid(folder))
         self._connection: HTTPConnection | None = None
-        enrolment = client.post("/api/enrolment-tokens", {"simulated": True})["token"]
+        enrolment = client.post("/api/v1/enrolment-tokens", {"simulated": True})["token"]
         names = [f"rogue-{number}" for number in range(ROGUE_NODES)]
         nodes = client.post("/api/enrol", {"token": enrolment, "names": names})["nodes"]
         body = {"name": "bench", "role": "viewer", "expires_in_days": 1}
         self._access = Access(
             "127.0.0.1",
             self._port,
-            client.post("/api/tokens", body | {"name": "admin", "role": "admin"})["token"],
-            client.post("/api/tokens", body)["token"],
+            client.post("/api/v1/tokens", body | {"name": "admin", "role": "admin"})["token"],
+            client.post("/api/v1/tokens", body)["token"],
             [node["key"] for node in nodes],
         )
-        poll(lambda: sum(node["health"] == "live" for node in client.get("/api/nodes")) >= HONEST_NODES)
+        poll(lambda: sum(node["health"] == "live" for node in client.get("/api/v1/nodes")) >= HONEST_NODES)
         self._sockets = self._honest_sockets()
 
     def access(self) -> Access:
@@ -64,7 +64,7 @@ class AttackedBackend:
             self._connection = HTTPConnection(self._access.host, self._port, timeout=_TIMEOUT_S)
         try:
             self._connection.request(
-                "GET", "/api/nodes", headers={"Authorization": f"Bearer {self._access.viewer_token}"}
+                "GET", "/api/v1/nodes", headers={"Authorization": f"Bearer {self._access.viewer_token}"}
             )
             answer = self._connection.getresponse()
             answer.read()
@@ -112,7 +112,7 @@ def attacked_backend() -> Iterator[AttackedBackend]:
     try:
         with running_up(environment) as (address, token):
             client = sign_up(address, token)
-            enrolment = client.post("/api/enrolment-tokens", {"simulated": True})["token"]
+            enrolment = client.post("/api/v1/enrolment-tokens", {"simulated": True})["token"]
             command = [sys.executable, "-m", "coresteer_agent", "simulate", "--backend", address, "--token", enrolment]
             options = [
                 "--nodes",

@@ -10,7 +10,7 @@ from tests.bench.attacked_backend import Access
 
 CONNECTIONS = 1100
 SLOW_CONNECTIONS = 200
-_BEGIN = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+_BEGIN = b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 _UPGRADE = (
     b"GET /api/agent HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer %s\r\n\r\n"
@@ -66,7 +66,7 @@ def slowloris(access: Access) -> Iterator[int]:
 
 def slow_bodies(access: Access) -> Iterator[int]:
     """Hold connections whose bodies grow by one byte a second. Yields bytes."""
-    begin = b"POST /api/auth/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
+    begin = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
     return _grown(access, begin, b" ")
 
 

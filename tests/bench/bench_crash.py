@@ -101,14 +101,14 @@ class Operator:
             await asyncio.sleep(0.05)
 
     async def change(self) -> None:
-        listed = (await self.client.get(f"/api/changes?node_id={self.node_id}&open=true")).json()
+        listed = (await self.client.get(f"/api/v1/changes?node_id={self.node_id}&open=true")).json()
         for change in listed["changes"]:
             await self.end(change["id"])
         desired = [{"key": f"irq/{irq}/affinity", "value": self.random.choice("01")} for irq in IRQS]
-        previewed = await self.client.post(f"/api/nodes/{self.node_id}/previews", {"desired": desired})
+        previewed = await self.client.post(f"/api/v1/nodes/{self.node_id}/previews", {"desired": desired})
         plan = previewed.json()["plan"]
         if plan["actions"]:
-            answer = await self.client.post(f"/api/nodes/{self.node_id}/changes", {"plan": plan})
+            answer = await self.client.post(f"/api/v1/nodes/{self.node_id}/changes", {"plan": plan})
             self.outcomes["applied" if answer.status_code == 201 else "refused"] += 1
             await self.end(answer.json()["id"])
 
@@ -117,7 +117,7 @@ class Operator:
         if verb is None:
             self.outcomes["left open"] += 1
             return
-        answer = await self.client.post(f"/api/changes/{change_id}/{verb}")
+        answer = await self.client.post(f"/api/v1/changes/{change_id}/{verb}")
         self.outcomes[f"{verb}: {answer.status_code}"] += 1
 
 

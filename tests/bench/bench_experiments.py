@@ -120,7 +120,7 @@ def cuts(host: Backend, times: int) -> bool:
 
 def outcome_of(host: Backend, experiment: int) -> str:
     """Wait for the next counted run after a cut, cancel the experiment, and return the outcome as a text."""
-    path = f"/api/experiments/{experiment}"
+    path = f"/api/v1/experiments/{experiment}"
     begun = poll(lambda: try_get(host, path), timeout_s=60)
 
     def further() -> dict[str, Any] | None:
@@ -150,7 +150,7 @@ def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int
     try:
 
         def live() -> list[int]:
-            nodes = host.request("GET", "/api/nodes")
+            nodes = host.request("GET", "/api/v1/nodes")
             return [node["id"] for node in nodes if node["simulated"] and node["health"] == "live"]
 
         poll(lambda: len(live()) == count, timeout_s=60)
@@ -162,7 +162,7 @@ def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int
 
 def start(host: Backend, spec: dict[str, Any]) -> int:
     """Start an experiment; return its id."""
-    number: int = host.request("POST", "/api/experiments", {"spec": spec})["id"]
+    number: int = host.request("POST", "/api/v1/experiments", {"spec": spec})["id"]
     return number
 
 
@@ -179,7 +179,7 @@ def try_get(host: Backend, path: str) -> dict[str, Any] | None:
 
 def wait_for_end(host: Backend, number: int) -> dict[str, Any]:
     """Return the experiment once it has ended."""
-    path = f"/api/experiments/{number}"
+    path = f"/api/v1/experiments/{number}"
 
     def ended() -> dict[str, Any] | None:
         found = try_get(host, path)

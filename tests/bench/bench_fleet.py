@@ -101,7 +101,7 @@ class Probe:
 
     async def is_known(self) -> bool:
         """Return whether the page's backend knows the node's interrupts."""
-        url, headers = f"{self.url}/api/nodes/{self.agent.node_id}", {"Authorization": f"Bearer {API_TOKEN}"}
+        url, headers = f"{self.url}/api/v1/nodes/{self.agent.node_id}", {"Authorization": f"Bearer {API_TOKEN}"}
         answer = await asyncio.to_thread(requests.get, url, headers=headers, timeout=60)
         return answer.json()["inventory"] is not None
 
@@ -110,7 +110,7 @@ class Probe:
         irq = next(irq for irq in self.machine.inventory.irqs if irq.movable and irq.queues)
         action = {"key": f"irq/{irq.irq}/affinity", "was": irq.requested, "becomes": "1", "reason": "A bench."}
         began = time.perf_counter()
-        await _post(f"{self.url}/api/nodes/{self.agent.node_id}/changes", {"plan": {"actions": [action]}})
+        await _post(f"{self.url}/api/v1/nodes/{self.agent.node_id}/changes", {"plan": {"actions": [action]}})
         message, at = await self._applies.get()
         self.figures.to_agent.append((at - began) * 1000)
         self.figures.to_page.append((await self._shown("unconfirmed") - began) * 1000)
@@ -141,7 +141,7 @@ async def _probe(database: Database, urls: list[str]) -> AsyncIterator[Probe]:
     await agent.say(TopologyMessage(machine.topology))
     await agent.say(InventoryMessage(machine.inventory))
     headers = {"Authorization": f"Bearer {API_TOKEN}"}
-    live = urls[-1].replace("http", "ws", 1) + "/api/live"
+    live = urls[-1].replace("http", "ws", 1) + "/api/v1/live"
     async with connect(live, additional_headers=headers, proxy=None, max_queue=None) as page:
         await page.send(json.dumps({"node": agent.node_id}))
         probe = Probe(agent, machine, page, urls[-1])

@@ -110,7 +110,7 @@ async def prepare(database: Database, role: str = "viewer") -> None:
 def is_healthy(url: str) -> bool:
     """Return whether a backend can do all its work."""
     with contextlib.suppress(requests.RequestException):
-        return bool(requests.get(f"{url}/api/health", timeout=5).json()["status"] == "ok")
+        return bool(requests.get(f"{url}/api/v1/health", timeout=5).json()["status"] == "ok")
     return False
 
 
@@ -199,7 +199,7 @@ async def _heatmap_ms(url: str, database: Database) -> list[float]:
     took = []
     for _ in range(20):
         began = time.perf_counter()
-        answer = await asyncio.to_thread(session.get, f"{url}/api/nodes/{node_id}/heatmap", params=query, timeout=60)
+        answer = await asyncio.to_thread(session.get, f"{url}/api/v1/nodes/{node_id}/heatmap", params=query, timeout=60)
         took.append((time.perf_counter() - began) * 1000)
         answer.raise_for_status()
     return took

@@ -55,7 +55,7 @@ test("a confirmed change persists after its timeout and can be reverted later", 
   await apply(page, machine.movable, another, "30");
   await page.getByRole("button", { name: "Confirm" }).click();
   await page.getByRole("status").getByText("Confirmed.").first().waitFor();
-  const changes = await page.request.get(`${stack.url}/api/changes?limit=1`);
+  const changes = await page.request.get(`${stack.url}/api/v1/changes?limit=1`);
   const [confirmed] = (await changes.json()).changes;
   expect(confirmed.state).toBe("confirmed");
   expect(confirmed.deadline_at).toBeNull();
@@ -110,8 +110,8 @@ test("a managed interrupt is locked in the page and in the API", async () => {
   await page.getByText("This interrupt cannot be moved.").waitFor();
   await expect.poll(() => page.getByLabel("Move to CPUs").count()).toBe(0);
 
-  const me = await (await page.request.get(`${stack.url}/api/auth/me`)).json();
-  const answer = await page.request.post(`${stack.url}/api/nodes/${node}/previews`, {
+  const me = await (await page.request.get(`${stack.url}/api/v1/auth/me`)).json();
+  const answer = await page.request.post(`${stack.url}/api/v1/nodes/${node}/previews`, {
     headers: { "X-CSRF-Token": me.csrf_token },
     data: { desired: [{ key: `irq/${managed}/affinity`, value: "0" }] },
   });

@@ -1,4 +1,5 @@
-// Who changed an interrupt, and the undo of that change from the Changes page.
+// Who changed an interrupt, the undo of that change from the Changes page, and its files for other tools.
+import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { admin, apply, NODE, openIrq, page, setUpStack, stack, violations } from "./stack";
 
@@ -7,9 +8,9 @@ const IRQ = 25;
 setUpStack();
 
 async function node() {
-  const nodes = await (await page.request.get(`${stack.url}/api/nodes`)).json();
+  const nodes = await (await page.request.get(`${stack.url}/api/v1/nodes`)).json();
   const { id } = nodes.find(({ name }: { name: string }) => name === NODE);
-  return (await page.request.get(`${stack.url}/api/nodes/${id}`)).json();
+  return (await page.request.get(`${stack.url}/api/v1/nodes/${id}`)).json();
 }
 
 async function affinity(): Promise<string> {
@@ -49,7 +50,7 @@ test("a change is found by its interrupt, undone from its row, and both are on r
 });
 
 test("a link to an undo opens its preview, and another earlier value can be chosen", async () => {
-  const log = await (await page.request.get(`${stack.url}/api/changes/log?text=IRQ%20${IRQ}`)).json();
+  const log = await (await page.request.get(`${stack.url}/api/v1/changes/log?text=IRQ%20${IRQ}`)).json();
   await page.goto(`${stack.url}/changes?undo=${log.entries[0].change.id}`);
   const panel = page.getByRole("complementary", { name: "Undo" });
   await panel.getByRole("region", { name: "Preview" }).waitFor();
@@ -68,4 +69,17 @@ test("a link to an undo opens its preview, and another earlier value can be chos
   expect(await affinity()).toBe(found);
   const rows = page.locator("[data-change-row]").filter({ hasText: `IRQ ${IRQ}` });
   await expect.poll(() => rows.nth(1).innerText()).toMatch(new RegExp(`undone\\s+.*undone by ${admin.username}`));
+});
+
+test("a confirmed change is handed over, with what no file can keep in its comment", async () => {
+  const { changes } = await (await page.request.get(`${stack.url}/api/v1/changes?limit=1`)).json();
+  await page.goto(`${stack.url}/changes?change=${changes[0].id}`);
+  await page.getByRole("button", { name: "Hand over" }).click();
+  const saving = page.waitForEvent("download");
+  await page.getByRole("menuitem", { name: "Ansible tasks" }).click();
+  const saved = await saving;
+  expect(saved.suggestedFilename()).toBe(`coresteer-${changes[0].id.slice(0, 8)}.txt`);
+  const text = await readFile(await saved.path(), "utf8");
+  expect(text).toContain(`# Change ${changes[0].id} of ${NODE}`);
+  expect(text).toContain(`#   irq/${IRQ}/affinity = `);
 });

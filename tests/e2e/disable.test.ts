@@ -20,7 +20,7 @@ beforeAll(async () => {
   startSimulation(stack, ["--nodes", String(NODES), "--cpus", "4", "--irqs", "12"]);
   const live = async () => {
     const nodes: { health: string; cpus: number | null }[] = await (
-      await page.request.get(`${stack.url}/api/nodes`)
+      await page.request.get(`${stack.url}/api/v1/nodes`)
     ).json();
     return nodes.filter(({ health, cpus }) => health === "live" && cpus === 4).length;
   };
@@ -59,13 +59,13 @@ async function figure(label: string): Promise<number> {
 
 test("a policy is enforced on fifty nodes after a confirmation", async () => {
   policy = await page.evaluate(async () => {
-    const me = await (await fetch("/api/auth/me")).json();
+    const me = await (await fetch("/api/v1/auth/me")).json();
     const headers = { "Content-Type": "application/json", "X-CSRF-Token": me.csrf_token };
     const body = JSON.stringify({
       ...{ name: "spread", mode: "enforce", selector: { hostnames: ["sim4-*"] }, proof: { holdout_percent: 0 } },
       spec: { type: "irq-spread", act_percent: 5, gap_points: 1 },
     });
-    return String((await (await fetch("/api/policies", { method: "POST", headers, body })).json()).id);
+    return String((await (await fetch("/api/v1/policies", { method: "POST", headers, body })).json()).id);
   });
   await page.goto(`${stack.url}/policies/${policy}`);
   await page.getByRole("region", { name: "State" }).getByRole("button", { name: "Enable" }).click();
@@ -92,6 +92,6 @@ test("disabling it states nodes and settings, and shows when all are restored", 
   await button.click();
   await page.getByText(new RegExp(`^Restored on all ${NODES} nodes: \\d+ settings\\.`)).waitFor();
   await shot("disabled");
-  const overview = await (await page.request.get(`${stack.url}/api/policies/${policy}/overview`)).json();
+  const overview = await (await page.request.get(`${stack.url}/api/v1/policies/${policy}/overview`)).json();
   expect(overview.nodes).toEqual([]);
 });

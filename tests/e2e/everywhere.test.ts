@@ -55,7 +55,7 @@ async function problems(page: Page, screen: Screen, withAxe: boolean): Promise<s
     release = resolve;
   });
   // The shell itself waits for these.
-  await page.route(/\/api\/(?!auth\/|schemas|health|stops|changes\?open|experiments\?state=running)/, (route) =>
+  await page.route(/\/api\/v1\/(?!auth\/|schemas|health|stops|changes\?open|experiments\?state=running)/, (route) =>
     released.then(() => route.continue()),
   );
   await page.goto(`${stack.url}${screen.path}`);

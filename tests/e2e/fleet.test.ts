@@ -40,7 +40,7 @@ beforeAll(async () => {
   await promisify(execFile)(bin("python"), ["-c", INSERT, String(NODES)], { env: stack.env });
   page.on("response", async (response) => {
     const { pathname, search } = new URL(response.url());
-    if (!pathname.startsWith("/api/")) return;
+    if (!pathname.startsWith("/api/v1/")) return;
     const body = await response.body().catch(() => Buffer.alloc(0));
     received.push({ path: pathname + search, bytes: body.length });
   });

@@ -60,7 +60,7 @@ test("a killed backend and database restart, and samples and the page recover", 
   const at = Date.now();
   for (const pid of killed) signal(pid, "SIGKILL");
   const lastSample = async () => {
-    const answer = await page.request.get(`${stack.url}/api/nodes`).catch(() => null);
+    const answer = await page.request.get(`${stack.url}/api/v1/nodes`).catch(() => null);
     return answer?.ok() ? Date.parse((await answer.json())[0].figures?.time ?? 0) : 0;
   };
   await expect.poll(lastSample).toBeGreaterThan(at);

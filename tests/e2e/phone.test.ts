@@ -31,9 +31,9 @@ async function expectInReach(button: Locator): Promise<void> {
 }
 
 async function affinity(): Promise<string> {
-  const nodes: { id: number; name: string }[] = await (await page.request.get(`${stack.url}/api/nodes`)).json();
+  const nodes: { id: number; name: string }[] = await (await page.request.get(`${stack.url}/api/v1/nodes`)).json();
   const id = nodes.find(({ name }) => name === NODE)?.id;
-  const { inventory } = await (await page.request.get(`${stack.url}/api/nodes/${id}`)).json();
+  const { inventory } = await (await page.request.get(`${stack.url}/api/v1/nodes/${id}`)).json();
   return inventory.irqs.find(({ irq }: { irq: number }) => irq === IRQ).requested;
 }
 
@@ -60,14 +60,14 @@ test("a pending change is undone from the bar above the tab bar, on any page", a
 
 test("a policy is disabled from the sheet of its page", async () => {
   const id = await page.evaluate(async () => {
-    const { csrf_token } = await (await fetch("/api/auth/me")).json();
+    const { csrf_token } = await (await fetch("/api/v1/auth/me")).json();
     const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf_token };
     const body = JSON.stringify({
       ...{ name: "spread", mode: "enforce", selector: { hostnames: ["sim8-*"] }, proof: { holdout_percent: 0 } },
       spec: { type: "irq-spread", act_percent: 5, gap_points: 1 },
     });
-    const { id } = await (await fetch("/api/policies", { method: "POST", headers, body })).json();
-    await fetch(`/api/policies/${id}/enable`, { method: "POST", headers });
+    const { id } = await (await fetch("/api/v1/policies", { method: "POST", headers, body })).json();
+    await fetch(`/api/v1/policies/${id}/enable`, { method: "POST", headers });
     return id;
   });
   await page.goto(`${stack.url}/policies/${id}`);

@@ -55,9 +55,9 @@ afterAll(async () => {
 async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
   return page.evaluate(
     async ([verb, target, json]) => {
-      const me = await (await fetch("/api/auth/me")).json();
+      const me = await (await fetch("/api/v1/auth/me")).json();
       const headers = { "Content-Type": "application/json", "X-CSRF-Token": me.csrf_token };
-      const answer = await fetch(`/api${target}`, { method: verb, headers, ...(json !== "" && { body: json }) });
+      const answer = await fetch(`/api/v1${target}`, { method: verb, headers, ...(json !== "" && { body: json }) });
       if (!answer.ok) throw new Error(await answer.text());
       return answer.json();
     },

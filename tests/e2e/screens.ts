@@ -22,7 +22,7 @@ type Json = Record<string, unknown>;
 /** Sends requests as the user who is signed in on a page. Throws what the backend refuses. */
 function client(page: Page, { url }: Pick<Stack, "url">) {
   const send = async (method: string, path: string, data?: Json) => {
-    const me = await (await page.request.get(`${url}/api/auth/me`)).json();
+    const me = await (await page.request.get(`${url}/api/v1/auth/me`)).json();
     const headers = { "X-CSRF-Token": me.csrf_token };
     const answer = await page.request.fetch(`${url}${path}`, { method, headers, ...(data && { data }) });
     if (!answer.ok()) throw new Error(`${method} ${path}: ${answer.status()} ${await answer.text()}`);
@@ -55,48 +55,48 @@ export async function furnish(page: Page, stack: Stack, awaits: boolean): Promis
     startSimulation(stack, ["--nodes", "1", "--cpus", `${cpus}`, "--irqs", `${Math.min(600, 20 + 4 * cpus)}`]);
   const ids = new Map<number, number>();
   await until(async () => {
-    for (const node of await get("/api/nodes"))
+    for (const node of await get("/api/v1/nodes"))
       if (node.simulated && node.cpus !== null && node.health === "live") ids.set(node.cpus, node.id);
     return CPUS.every((cpus) => ids.has(cpus)) || undefined;
   });
   const idOf = (cpus: number) => ids.get(cpus) as number;
 
   const policy = (name: string, type: string, mode: string) =>
-    post("/api/policies", { name, mode, spec: { type }, selector: { labels: {}, hostnames: ["sim*"] } });
+    post("/api/v1/policies", { name, mode, spec: { type }, selector: { labels: {}, hostnames: ["sim*"] } });
   const spread = await policy("spread-interrupts", "irq-spread", "enforce");
   await policy("near-the-process", "network-process", "recommend");
-  await post(`/api/policies/${spread.id}/enable`);
+  await post(`/api/v1/policies/${spread.id}/enable`);
 
   const irqs = new Map<number, number>();
   const change = async (cpus: number, timeout: number) => {
-    const node = await get(`/api/nodes/${idOf(cpus)}`);
+    const node = await get(`/api/v1/nodes/${idOf(cpus)}`);
     const irq = node.inventory.irqs.find((each: Json) => each.movable !== false && !each.managed).irq as number;
     irqs.set(cpus, irq);
     const desired = [{ key: `irq/${irq}/affinity`, value: "1" }];
-    const preview = await post(`/api/nodes/${node.id}/previews`, { desired });
-    return post(`/api/nodes/${node.id}/changes`, {
+    const preview = await post(`/api/v1/nodes/${node.id}/previews`, { desired });
+    return post(`/api/v1/nodes/${node.id}/changes`, {
       plan: preview.plan,
       confirm_timeout_s: timeout,
       reason: "rebalance",
     });
   };
   const confirmed = await change(64, 600);
-  await until(async () => ((await get(`/api/changes/${confirmed.id}`)).state === "unconfirmed" ? true : undefined));
-  await post(`/api/changes/${confirmed.id}/confirm`);
+  await until(async () => ((await get(`/api/v1/changes/${confirmed.id}`)).state === "unconfirmed" ? true : undefined));
+  await post(`/api/v1/changes/${confirmed.id}/confirm`);
   await change(256, 600);
 
-  const templates = await get(`/api/nodes/${idOf(2)}/experiment-templates`);
+  const templates = await get(`/api/v1/nodes/${idOf(2)}/experiment-templates`);
   const template = templates.find((each: Json) => each.slug === "rx-usecs");
   const spec = { ...template.spec, warmup_s: 0.5, measure_s: 1, settle_s: 0, blocks: 3, aa_blocks: 3 };
-  const experiment = await post("/api/experiments", { spec });
-  const study = await post("/api/simulations", {
+  const experiment = await post("/api/v1/experiments", { spec });
+  const study = await post("/api/v1/simulations", {
     spec: {
       ...{ schemes: ["SB", "SB+RO"], patterns: ["nn"], job_types: ["swl1"], imbalances: [0.5], seeds: 2 },
       parameters: WITHOUT_TELEMETRY,
     },
   });
   if (awaits)
-    for (const path of [`/api/experiments/${experiment.id}`, `/api/simulations/${study.id}`])
+    for (const path of [`/api/v1/experiments/${experiment.id}`, `/api/v1/simulations/${study.id}`])
       await until(async () => (["done", "finished", "failed"].includes((await get(path)).state) ? true : undefined));
   return screensOf(idOf, (cpus) => irqs.get(cpus) ?? 0, spread.id, experiment.id, study.id);
 }
@@ -154,9 +154,12 @@ function screensOf(
     { name: "study-new", path: "/simulations/new" },
     { name: "study", path: `/simulations/${study}` },
     { name: "changes", path: "/changes" },
+    { name: "alerts", path: "/alerts" },
+    { name: "alerts-rules", path: "/alerts?tab=rules" },
+    { name: "alerts-receivers", path: "/alerts?tab=receivers" },
     { name: "audit", path: "/audit", ready: row },
     { name: "account", path: "/account", ready: row },
-    ...["nodes", "users", "tokens", "application-metrics", "about"].map((section) => ({
+    ...["nodes", "users", "tokens", "application-metrics", "change-control", "about"].map((section) => ({
       name: `settings-${section}`,
       path: `/settings/${section}`,
     })),

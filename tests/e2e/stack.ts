@@ -15,7 +15,7 @@ export const bin = (name: string) => join(repository, ".venv/bin", name);
 
 export const admin = { username: "ada", password: "correct horse battery" };
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();

@@ -14,7 +14,7 @@ let page: Page;
 async function call<T>(method: string, path: string, data?: unknown): Promise<T> {
   return page.evaluate(
     async ([method, path, body]) => {
-      const me = await (await fetch("/api/auth/me")).json();
+      const me = await (await fetch("/api/v1/auth/me")).json();
       const headers = { "content-type": "application/json", "x-csrf-token": me.csrf_token };
       const answer = await fetch(path, body === undefined ? { method, headers } : { method, headers, body });
       if (!answer.ok) throw new Error(await answer.text());
@@ -25,7 +25,7 @@ async function call<T>(method: string, path: string, data?: unknown): Promise<T>
 }
 
 type Effect = { connected: { nodes: number; settings: number } };
-const effect = () => call<Effect>("POST", "/api/stops/preview", { labels: {} });
+const effect = () => call<Effect>("POST", "/api/v1/stops/preview", { labels: {} });
 
 /** Waits until Coresteer has changed as many settings of the fleet as accepted; agents report them. */
 async function settings(accept: (settings: number) => boolean): Promise<number> {
@@ -44,8 +44,8 @@ beforeAll(async () => {
   await setUp(page, stack);
   const spec = { type: "fixed-settings", settings: { "netdev/{netdev}/coalesce/rx-usecs": USECS } };
   const body = { name: "short delays", mode: "enforce", spec, selector: { hostnames: ["sim*"] } };
-  const policy = await call<{ id: number }>("POST", "/api/policies", body);
-  await call("POST", `/api/policies/${policy.id}/enable`);
+  const policy = await call<{ id: number }>("POST", "/api/v1/policies", body);
+  await call("POST", `/api/v1/policies/${policy.id}/enable`);
   await settings((count) => count > 1); // sentences about one setting have other words
 });
 

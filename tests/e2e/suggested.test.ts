@@ -90,7 +90,7 @@ test("the fleet is shown at a past time, compared with an hour before, and saved
     .poll(
       async () => {
         at = Date.now();
-        const answer = await page.request.get(`${stack.url}/api/fleet?limit=0&at=${new Date(at).toISOString()}`);
+        const answer = await page.request.get(`${stack.url}/api/v1/fleet?limit=0&at=${new Date(at).toISOString()}`);
         return (await answer.json()).totals.with_data;
       },
       { timeout: 60_000 },

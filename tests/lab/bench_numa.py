@@ -252,7 +252,7 @@ def policy(lab: Lab, stack: ExitStack, how: str) -> tuple[float, End]:
 
 def written(host: Backend, node_id: int, began: datetime, settled_s: float) -> list[str]:
     """Return how many settings the agent has written, how many of them in steady state, and why."""
-    found = host.request("GET", f"/api/changes?node_id={node_id}&limit=500")["changes"]
+    found = host.request("GET", f"/api/v1/changes?node_id={node_id}&limit=500")["changes"]
     ages = [(datetime.fromisoformat(change["created_at"]) - began).total_seconds() for change in found]
     mine = [(age, change) for age, change in zip(ages, found, strict=True) if age >= 0]
     said = [f"{result['outcome']}: {result['sentence']}" for _, change in mine for result in change["results"]]

@@ -62,9 +62,9 @@ def main() -> None:
         else:
             node = host.await_live(HOST)["id"]
         spec = {"type": "network-process"}
-        host.request("POST", "/api/policies", {"name": "near their interrupts", "mode": "observe", "spec": spec})
+        host.request("POST", "/api/v1/policies", {"name": "near their interrupts", "mode": "observe", "spec": spec})
         query = "" if peer is None else f"?peer_node_id={peer}"
-        for template in host.request("GET", f"/api/nodes/{node}/experiment-templates{query}"):
+        for template in host.request("GET", f"/api/v1/nodes/{node}/experiment-templates{query}"):
             if not args.only or template["slug"] in args.only:
                 report(host, template, args)
 
@@ -90,7 +90,7 @@ def report(host: Backend, template: dict[str, Any], args: argparse.Namespace) ->
     for form, language in EXPORTS:
         asked = time.monotonic()
         query = urllib.parse.urlencode({"format": form, "language": language})
-        data = host.read(f"/api/experiments/{ended['id']}/report?{query}")
+        data = host.read(f"/api/v1/experiments/{ended['id']}/report?{query}")
         path = args.folder / f"{'lab' if args.lab else 'here'}-{slug}-{language}.{form}"
         path.write_bytes(data)
         print(f"  {path.name}: {len(data) / 1000:,.0f} kB in {time.monotonic() - asked:.2f} s", flush=True)

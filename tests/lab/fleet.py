@@ -56,14 +56,14 @@ class Backend:
         """Send a request as administrator, who is created by the first one. Raises BackendError for a refusal."""
         if self._csrf_token is None:
             token = self.set_up_link.partition("token=")[2]
-            self._csrf_token = self._send("POST", "/api/auth/setup", {"token": token, **ADMIN})["csrf_token"]
+            self._csrf_token = self._send("POST", "/api/v1/auth/setup", {"token": token, **ADMIN})["csrf_token"]
         return self._send(method, path, body)
 
     def await_live(self, name: str, timeout_s: float = 30) -> dict[str, Any]:
         """Return the node's summary, once the backend has a sample of it. Raises BackendError."""
         end = time.monotonic() + timeout_s
         while True:
-            found: list[dict[str, Any]] = self.request("GET", f"/api/nodes?name={name}")
+            found: list[dict[str, Any]] = self.request("GET", f"/api/v1/nodes?name={name}")
             if found and found[0]["health"] == "live":
                 return found[0]
             if time.monotonic() > end:

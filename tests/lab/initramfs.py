@@ -34,13 +34,16 @@ exec switch_root /memory/root $python $inside
 """
 
 
-def write_initramfs(path: Path, sysroot: Path, release: str) -> Path:
-    """Write the archive and return its path. sysroot: folder of the unpacked kernel and busybox packages."""
+def write_initramfs(path: Path, sysroot: Path, release: str, init: str = INIT) -> Path:
+    """Write the archive and return its path. sysroot: folder of the unpacked kernel and busybox packages.
+
+    init: the script that runs first.
+    """
     modules = sysroot / "usr/lib/modules" / release
     order = list(_in_order(modules))
     entries: list[tuple[str, int, bytes]] = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "dev", "proc")]
     entries.append(("bin/busybox", stat.S_IFREG | 0o755, (sysroot / "usr/bin/busybox").read_bytes()))
-    entries.append(("init", stat.S_IFREG | 0o755, INIT.encode()))
+    entries.append(("init", stat.S_IFREG | 0o755, init.encode()))
     entries.append(("modules", stat.S_IFREG | 0o644, " ".join(_stem(name) for name in order).encode()))
     for name in order:
         data = (modules / name).read_bytes()

@@ -89,11 +89,11 @@ def load(guest: Guest, *arguments: str) -> Iterator[None]:
 @contextlib.contextmanager
 def enforced(host: Backend, name: str, spec: dict[str, object], **body: object) -> Iterator[int]:
     """Enforce a policy on the guests, never on this host; yield its id and disable it at the end."""
-    guests = [node["name"] for node in host.request("GET", "/api/nodes") if node["name"] != HOST]
+    guests = [node["name"] for node in host.request("GET", "/api/v1/nodes") if node["name"] != HOST]
     selected = {"name": name, "mode": "enforce", "spec": spec, "selector": {"hostnames": guests}}
-    made = host.request("POST", "/api/policies", selected | body)
-    host.request("POST", f"/api/policies/{made['id']}/enable")
+    made = host.request("POST", "/api/v1/policies", selected | body)
+    host.request("POST", f"/api/v1/policies/{made['id']}/enable")
     try:
         yield made["id"]
     finally:
-        host.request("POST", f"/api/policies/{made['id']}/disable")
+        host.request("POST", f"/api/v1/policies/{made['id']}/disable")

@@ -12,21 +12,21 @@ OPEN = {"applying", "unconfirmed"}
 
 def apply(host: Backend, node_id: int, key: str, value: str, *, timeout_s: int = 120) -> dict[str, Any]:
     """Preview and apply a change, and wait until it is applied."""
-    previewed = host.request("POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]})
+    previewed = host.request("POST", f"/api/v1/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]})
     assert previewed["can_apply"], previewed
     asked = {"plan": previewed["plan"], "confirm_timeout_s": timeout_s}
-    change = host.request("POST", f"/api/nodes/{node_id}/changes", asked)
+    change = host.request("POST", f"/api/v1/nodes/{node_id}/changes", asked)
     return await_change(host, change["id"], {"unconfirmed"})
 
 
 def roll_back(host: Backend, change_id: str) -> dict[str, Any]:
-    host.request("POST", f"/api/changes/{change_id}/rollback")
+    host.request("POST", f"/api/v1/changes/{change_id}/rollback")
     return await_change(host, change_id, {"rolled_back"})
 
 
 def await_change(host: Backend, change_id: str, states: set[str], *, seconds: float = 60) -> dict[str, Any]:
     end = time.monotonic() + seconds
-    while (change := host.request("GET", f"/api/changes/{change_id}"))["state"] not in states:
+    while (change := host.request("GET", f"/api/v1/changes/{change_id}"))["state"] not in states:
         assert time.monotonic() < end, change
         time.sleep(0.1)
     found: dict[str, Any] = change
@@ -45,10 +45,10 @@ def test_a_change_is_applied_in_the_guest_and_persists_when_confirmed(
     before = affinity(two_socket, irq)
     change = apply(host, node_id, f"irq/{irq}/affinity", "5")
     assert affinity(two_socket, irq) == "5"
-    host.request("POST", f"/api/changes/{change['id']}/confirm")
+    host.request("POST", f"/api/v1/changes/{change['id']}/confirm")
     await_change(host, change["id"], {"confirmed"})
     assert affinity(two_socket, irq) == "5"
-    host.request("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert affinity(two_socket, irq) == before
 
@@ -79,7 +79,7 @@ def test_a_change_of_one_of_three_guests_does_not_affect_the_others(trio: list[G
     change = apply(host, nodes[1]["id"], f"irq/{irqs[1]}/affinity", target)
     after = [affinity(guest, irq) for guest, irq in zip(trio, irqs, strict=True)]
     assert after == [before[0], target, before[2]]
-    host.request("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert affinity(trio[1], irqs[1]) == before[1]
     for guest, pid in zip(trio, agents, strict=True):

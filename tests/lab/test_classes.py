@@ -58,7 +58,7 @@ def cpu_usecs(guest: Guest) -> dict[str, int]:
 
 def classes(host: Backend, node_id: int) -> dict[str, dict[str, Any]]:
     """Return the latest figures of each class of the policy in force, by name; empty before the first report."""
-    [policy] = host.request("GET", f"/api/nodes/{node_id}/classes")["policies"]
+    [policy] = host.request("GET", f"/api/v1/nodes/{node_id}/classes")["policies"]
     return {each["name"]: each for each in policy["reported"] or []}
 
 
@@ -103,14 +103,14 @@ def test_weights_are_written_to_cgroups_and_restored(small_vm: Guest, host: Back
     assert before == "150\ndefault 100\n"
     # its processes are looked for every five seconds
     previewed = wait_for(
-        lambda: host.request("POST", f"/api/nodes/{node}/previews", {"desired": desired}),
+        lambda: host.request("POST", f"/api/v1/nodes/{node}/previews", {"desired": desired}),
         lambda seen: seen["can_apply"],
     )
-    change = host.request("POST", f"/api/nodes/{node}/changes", {"plan": previewed["plan"]})
+    change = host.request("POST", f"/api/v1/nodes/{node}/changes", {"plan": previewed["plan"]})
     applied = await_change(host, change["id"], {"unconfirmed"})
     assert [(result["found"], result["read_back"]) for result in applied["results"]] == [("150", "300"), ("100", "50")]
     assert small_vm.run("cat", *files).stdout == "300\ndefault 50\n"
-    host.request("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert small_vm.run("cat", *files).stdout == before
 

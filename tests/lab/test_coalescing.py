@@ -35,13 +35,13 @@ def flooded(two_socket: Guest) -> Iterator[None]:
 
 
 def coalescing(host: Backend, node_id: int, netdev: str) -> dict[str, Any]:
-    found: dict[str, Any] = host.request("GET", f"/api/nodes/{node_id}/netdevs/{netdev}/coalescing")
+    found: dict[str, Any] = host.request("GET", f"/api/v1/nodes/{node_id}/netdevs/{netdev}/coalescing")
     return found
 
 
 def preview(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
     found: dict[str, Any] = host.request(
-        "POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]}
+        "POST", f"/api/v1/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]}
     )
     return found
 
@@ -50,7 +50,7 @@ def failed(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
     """Return the single result of a change that failed."""
     previewed = preview(host, node_id, key, value)
     assert previewed["can_apply"], previewed
-    change = host.request("POST", f"/api/nodes/{node_id}/changes", {"plan": previewed["plan"]})
+    change = host.request("POST", f"/api/v1/nodes/{node_id}/changes", {"plan": previewed["plan"]})
     ended = await_change(host, change["id"], {"failed", "rolled_back", "unconfirmed"})
     assert ended["state"] == "failed", ended
     [result] = ended["results"]
@@ -77,7 +77,7 @@ def response(
 def test_a_value_is_written_to_the_nic_and_rolled_back(two_socket: Guest, host: Backend, node: int) -> None:
     change = apply(host, node, RX_USECS, "100")
     assert ethtool_value(two_socket, "eth0", "rx-usecs") == "100"
-    host.request("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert ethtool_value(two_socket, "eth0", "rx-usecs") == IGB_OWN
     poll(lambda: preview(host, node, RX_USECS, "5")["plan"]["actions"][0]["was"] == IGB_OWN)
@@ -134,7 +134,7 @@ def test_an_ineffective_value_is_detected_by_its_interrupts(host: Backend, node:
     change = apply(host, node, RX_USECS, "8192")
     learned = response(host, node, "eth0", "coalesce/rx-usecs", "8192", seconds=60)
     assert (learned["verdict"], learned["read_back"]) == ("no_effect", "8192"), learned
-    host.request("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
 
 

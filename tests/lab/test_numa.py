@@ -75,7 +75,7 @@ def await_known(host: Backend, node_id: int, pid: int) -> dict[str, Any]:
     """Wait until the node has reported the memory of a process; return its entry."""
 
     def read() -> dict[str, Any] | None:
-        entries = host.request("GET", f"/api/nodes/{node_id}/numa")["tasks"]
+        entries = host.request("GET", f"/api/v1/nodes/{node_id}/numa")["tasks"]
         return next((e for e in entries if e["task"]["pid"] == pid and e["task"]["bytes_by_node"]), None)
 
     return poll(read, timeout_s=WAIT_S, interval_s=0.1)
@@ -93,7 +93,7 @@ def await_place(guest: Guest, pid: int, affinity: str, node: int) -> None:
 def test_a_node_that_does_not_exist_is_refused(host: Backend, node: int, pids: dict[str, int]) -> None:
     assert await_known(host, node, pids["moved"])["remote_share"] == pytest.approx(0.0, abs=0.05)
     body = {"desired": [{"key": f"task/{pids['moved']}/memory-nodes", "value": "7"}]}
-    previewed = host.request("POST", f"/api/nodes/{node}/previews", body)
+    previewed = host.request("POST", f"/api/v1/nodes/{node}/previews", body)
     assert "This node has no NUMA node 7" in previewed["refused"][0]["sentence"]
 
 
@@ -104,7 +104,7 @@ def test_the_memory_of_a_cgroup_follows_its_numa_nodes_and_returns(
     await_known(host, node, pid)
     counted = parse_numa_stat(two_socket.read(f"{JOB}/main/memory.numa_stat").encode(), "")["anon"][0] / (1 << 20)
     assert MIB <= counted <= place(two_socket, pid).mib[0]
-    previewed = host.request("POST", f"/api/nodes/{node}/previews", {"desired": [{"key": key, "value": "1"}]})
+    previewed = host.request("POST", f"/api/v1/nodes/{node}/previews", {"desired": [{"key": key, "value": "1"}]})
     assert "The kernel moves about" in previewed["warnings"][0]["sentence"]
     change = apply(host, node, key, "1")
     assert place(two_socket, pid).share(1) >= 0.95
@@ -135,7 +135,7 @@ def test_a_list_that_a_cgroup_may_not_have_is_refused_with_a_reason(
     }
     for (end, value), sentence in says.items():
         body = {"desired": [{"key": f"cgroup/lab-numa/{end}", "value": value}]}
-        previewed = host.request("POST", f"/api/nodes/{node}/previews", body)
+        previewed = host.request("POST", f"/api/v1/nodes/{node}/previews", body)
         assert sentence in previewed["refused"][0]["sentence"]
 
 
@@ -167,7 +167,7 @@ def test_pages_return_in_the_same_proportion_also_after_kill_9_during_a_move(
     # an agent reports memory every few seconds, and a plan from before that is refused
     poll(lambda: await_known(host, node, pid)["remote_share"], lambda share: share <= 0.05, timeout_s=WAIT_S)
     body = {"plan": change["plan"], "confirm_timeout_s": 120}
-    host.request("POST", f"/api/nodes/{node}/changes", body)
+    host.request("POST", f"/api/v1/nodes/{node}/changes", body)
     poll(lambda: place(two_socket, pid).share(1) > 0.1, timeout_s=WAIT_S)
     two_socket.run("kill", "-9", str(agent_pid))
     assert place(two_socket, pid).share(1) > 0.1

@@ -47,7 +47,7 @@ def test_a_process_is_moved_to_its_packets_and_restored_with_the_policy(
         cells = [cell for line in lines if line.endswith("}") for cell in json.loads(line)["received"]]
         near = sum(count for protocol, task, _, count in cells if protocol == task == cpu)
         assert near >= 0.95 * sum(count for *_, count in cells), cells
-        decisions = host.request("GET", f"/api/nodes/{node_id(host)}/decisions")
+        decisions = host.request("GET", f"/api/v1/nodes/{node_id(host)}/decisions")
         [decision] = [d for d in decisions if d["change_id"] and d["policy_id"] == policy]
         assert f"CPU {cpu}" in decision["evaluation"]["actions"][0]["reason"]
 

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from coresteer.application_metrics.reading import NODE, Missing, is_forbidden
+from coresteer.application_metrics.reading import NODE, Missing
+from coresteer.guarded_http import is_forbidden
 from coresteer.inputs import STORABLE, RequestBody, TextPattern, validation_error
 
 Name = Annotated[

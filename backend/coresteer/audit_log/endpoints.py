@@ -16,10 +16,10 @@ from coresteer.changes.undone import to_schemas
 from coresteer.db import Session
 from coresteer.inputs import STORABLE, RowId
 
-router = APIRouter(tags=["audit"])
+router = APIRouter()
 
 
-@router.get("/api/audit")
+@router.get("/audit")
 async def list_audit(
     _: Viewer,
     session: Session,

@@ -1,16 +1,18 @@
 """Authentication by session cookie or API token, and authorization by role."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from secrets import compare_digest
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends, Request, WebSocket, WebSocketException, status
 from starlette.requests import HTTPConnection
 
-from coresteer.auth import repository
+from coresteer.auth import repository, role_labels, scope
 from coresteer.auth.schemas import Role
 from coresteer.auth.secrets import SESSION_COOKIE, token_hash
+from coresteer.auth.tables import SessionRow
 from coresteer.db import Database
 from coresteer.errors import DATABASE_UNAVAILABLE, Forbidden, Unauthenticated, is_database_unavailable
 from coresteer.origin import is_cross_origin
@@ -23,14 +25,42 @@ _UNKNOWN_LENGTH_BYTES = 1024 * 1024
 """Counted for a body in chunks, whose length is not known in advance: the most that most requests may have."""
 
 
+RenewSession: TypeAlias = Callable[[str], Awaitable[SessionRow | None]]
+"""Asks the issuer about the session of a cookie whose renew_at has passed; None if it has ended."""
+
+
 @dataclass(frozen=True)
 class Identity:
-    """The authenticated user with the present rights. csrf_token: of the session, None for an API token."""
+    """The authenticated user with the present rights. csrf_token: of the session, None for an API token.
+
+    limits: of the role operator, patterns that the labels of a node must all match; elsewhere, it is a viewer. issuer:
+    its address, None of a local user.
+    """
 
     username: str
     role: Role
     via: Literal["session", "token"]
     csrf_token: str | None = None
+    limits: tuple[role_labels.Patterns, ...] = ()
+    issuer: str | None = None
+
+    def role_on(self, labels: Mapping[str, str]) -> Role:
+        """Return the role on a node with these labels."""
+        return self.role if all(role_labels.match(labels, each) for each in self.limits) else Role.VIEWER
+
+    def check_scope(self, about: scope.Scope) -> None:
+        """Check that the limits include all nodes that a request is about. Raises Forbidden."""
+        what = f"{self.username} is operator of {role_labels.to_text(self.limits)} only"
+        if any(self.role_on(labels) is not self.role for labels in about.nodes):
+            raise Forbidden(f"{what}, and a viewer of this node.")
+        if any(not role_labels.implies(selected, each) for each in self.limits for selected in about.selectors):
+            raise Forbidden(f"{what}: every version's selector must contain these labels.")
+
+    async def check_nodes(self, database: Database, node_ids: Sequence[int]) -> None:
+        """Check that the limits include these nodes. Raises Forbidden."""
+        if self.limits:
+            async with database.session() as session:
+                self.check_scope(await scope.scope_of_nodes(session, node_ids))
 
 
 def credential_hash(connection: HTTPConnection) -> bytes | None:
@@ -56,16 +86,26 @@ async def _identify(connection: HTTPConnection) -> Identity:
                 headers={"WWW-Authenticate": "Bearer"},
             )
         role = min(Role(api_token.role), Role(api_token.user.role), key=lambda role: _RANK[role])
-        return Identity(api_token.user.username, role, "token")
+        limits = limits_of(role, api_token.user.role_labels, api_token.role_labels)
+        return Identity(api_token.user.username, role, "token", limits=limits, issuer=api_token.user.issuer)
     if cookie := connection.cookies.get(SESSION_COOKIE):
         async with database.session() as session:
             row = await repository.use_session(session, token_hash(cookie))
+        if row is not None and row.renew_at is not None and row.renew_at <= datetime.now(UTC):
+            renew: RenewSession = connection.app.state.renew_session
+            row = await renew(cookie)
         if row is not None:
-            return Identity(row.user.username, Role(row.user.role), "session", row.csrf_token)
+            limits = limits_of(role := Role(row.user.role), row.user.role_labels)
+            return Identity(row.user.username, role, "session", row.csrf_token, limits, row.user.issuer)
     raise Unauthenticated(
         f"Sign in first; a session ends after {repository.SESSION_HOURS} hours without use, and after "
         f"{repository.MAX_SESSION_DAYS} days."
     )
+
+
+def limits_of(role: Role, *given: role_labels.Patterns) -> tuple[role_labels.Patterns, ...]:
+    """Return the limits of a role: those of an operator, without empty ones."""
+    return tuple(patterns for patterns in given if patterns) if role is Role.OPERATOR else ()
 
 
 async def identify_request(request: Request) -> Identity:
@@ -76,7 +116,7 @@ async def identify_request(request: Request) -> Identity:
         sent = request.headers.get("x-csrf-token", "")
         if not compare_digest(sent.encode(), identity.csrf_token.encode()):
             raise Forbidden(
-                "The X-CSRF-Token header is missing or not this session's; GET /api/auth/me returns it. "
+                "The X-CSRF-Token header is missing or not this session's; GET /api/v1/auth/me returns it. "
                 "Reload the page and try again."
             )
     if request.method not in _SAFE_METHODS:
@@ -127,6 +167,37 @@ def _at_least(least: Role) -> Callable[[Identity], Awaitable[Identity]]:
     return check
 
 
+_some_operator = _at_least(Role.OPERATOR)
+
+
+async def _operator_of_path(request: Request, identity: Annotated[Identity, Depends(_some_operator)]) -> Identity:
+    """Let a limited operator do only what is about their nodes, by the parameters of the path."""
+    if identity.limits:
+        async with request.app.state.database.session() as session:
+            about = await scope.scope_of_path(session, request.path_params)
+        if about is None:
+            raise _not_for_limited(identity)
+        identity.check_scope(about)
+    return identity
+
+
+async def _operator_of_all(identity: Annotated[Identity, Depends(_some_operator)]) -> Identity:
+    if identity.limits:
+        raise _not_for_limited(identity)
+    return identity
+
+
+def _not_for_limited(identity: Identity) -> Forbidden:
+    return Forbidden(
+        f"This needs an operator of all nodes; {identity.username} is operator of "
+        f"{role_labels.to_text(identity.limits)} only."
+    )
+
+
 Viewer = Annotated[Identity, Depends(_at_least(Role.VIEWER))]
-Operator = Annotated[Identity, Depends(_at_least(Role.OPERATOR))]
+Operator = Annotated[Identity, Depends(_operator_of_path)]
+"""An operator of all nodes that the path's parameters name; of every node, if they name none."""
+OperatorOfAll = Annotated[Identity, Depends(_operator_of_all)]
+OperatorByBody = Annotated[Identity, Depends(_some_operator)]
+"""An operator of some nodes: the endpoint checks those that the body names, with check_nodes or check_scope."""
 Admin = Annotated[Identity, Depends(_at_least(Role.ADMIN))]

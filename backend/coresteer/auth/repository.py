@@ -15,9 +15,17 @@ SESSION_LIFETIME = timedelta(hours=SESSION_HOURS)
 MAX_SESSION_DAYS = 30
 MAX_SESSION_LIFETIME = timedelta(days=MAX_SESSION_DAYS)
 """Of a session however it is used: a stolen cookie must not be valid forever."""
+MAX_UNCONFIRMED = timedelta(days=30)
+"""After a user's issuer confirmed them, by a sign-in or by renewing a session: then their API tokens wait."""
 NAMES_OF_USERS = (
+    ("alert_receiver", "created_by"),
+    ("alert_rule", "updated_by"),
+    ("alert_silence", "created_by"),
     ("application_metric", "created_by"),
+    ("approval", "decided_by"),
+    ("approval", "requested_by"),
     ("change", "created_by"),
+    ("change_window", "created_by"),
     ("enforcement_stop", "created_by"),
     ("enforcement_stop", "lifted_by"),
     ("enrolment_token", "created_by"),
@@ -44,6 +52,8 @@ async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | 
     row = await session.get(SessionRow, token_hash)
     if row is None or row.expires_at <= now or row.user.disabled:
         return None
+    if row.renew_at is None and row.issuer_ends_at is not None and row.issuer_ends_at <= now:
+        return None
     expires_at = min(now + SESSION_LIFETIME, row.created_at + MAX_SESSION_LIFETIME)
     if row.expires_at < expires_at - _USE_IS_NOTED_EVERY:
         # a statement, not the row's attribute: a session deleted concurrently is no error
@@ -58,6 +68,8 @@ async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow
     now = datetime.now(UTC)
     row = await session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == token_hash))
     if row is None or row.user.disabled or (row.expires_at is not None and row.expires_at <= now):
+        return None
+    if row.user.confirmed_at is not None and row.user.confirmed_at <= now - MAX_UNCONFIRMED:
         return None
     if row.last_used_at is None or row.last_used_at < now - _USE_IS_NOTED_EVERY:
         await session.execute(update(ApiTokenRow).where(ApiTokenRow.id == row.id).values(last_used_at=now))
@@ -189,8 +201,12 @@ async def list_users(session: AsyncSession) -> Sequence[UserRow]:
 
 
 async def lock_enabled_admins(session: AsyncSession) -> Sequence[int]:
-    """Lock the enabled administrators and return their ids, so that two requests cannot remove the last one."""
-    query = select(UserRow.id).where(UserRow.role == Role.ADMIN, UserRow.disabled.is_(False)).order_by(UserRow.id)
+    """Lock the enabled local administrators and return their ids, so that two requests cannot remove the last one.
+
+    Those of an issuer do not count: one who can sign in without it must remain.
+    """
+    is_admin = (UserRow.role == Role.ADMIN, UserRow.disabled.is_(False), UserRow.issuer.is_(None))
+    query = select(UserRow.id).where(*is_admin).order_by(UserRow.id)
     return (await session.scalars(query.with_for_update())).all()
 
 

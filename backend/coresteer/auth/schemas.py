@@ -42,10 +42,22 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
+RoleLabels = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=63), STORABLE], Annotated[str, Field(max_length=200), STORABLE]],
+    Field(max_length=32),
+]
+"""Shell patterns by name of a label, as in a policy's selector."""
+ONLY_OPERATORS = "Only the role operator can be limited to labels."
+
+
 class SetupState(BaseModel):
-    """Whether the first administrator must still be created, with the printed set-up link (needs_setup)."""
+    """Whether the first administrator must still be created, with the printed set-up link (needs_setup).
+
+    issuer: host name of the issuer with which people can sign in, None without one.
+    """
 
     needs_setup: bool
+    issuer: str | None
 
 
 class SetupLink(RequestBody):
@@ -70,11 +82,17 @@ class LoginRequest(RequestBody):
 
 
 class Me(BaseModel):
-    """The signed-in user, by session or API token. csrf_token: for the X-CSRF-Token header of every unsafe request."""
+    """The signed-in user, by session or API token. csrf_token: for the X-CSRF-Token header of every unsafe request.
+
+    limits: an operator's, patterns that the labels of a node must all match; elsewhere, the user is a viewer.
+    issuer: the address of the issuer that has the user's password, None of a local user.
+    """
 
     username: str
     role: Role
+    limits: list[dict[str, str]]
     csrf_token: str | None
+    issuer: str | None
 
 
 class PasswordChange(RequestBody):
@@ -98,36 +116,52 @@ class BrowserSession(BaseModel):
     expires_at: datetime
 
 
+class _LimitedRole(RequestBody):
+    role: Role
+    role_labels: RoleLabels = Field(default={})
+
+    @model_validator(mode="after")
+    def _limits_an_operator(self) -> Self:
+        if self.role_labels and self.role is not Role.OPERATOR:
+            raise validation_error(ONLY_OPERATORS)
+        return self
+
+
 class User(BaseModel):
-    """A user, as administrators see it."""
+    """A user, as administrators see it. role_labels: of the nodes of which it is operator; empty for every node.
+
+    issuer: with which the user signs in and from which the role comes; None of a local user.
+    """
 
     id: int
     username: str
     role: Role
+    role_labels: dict[str, str]
+    issuer: str | None
     disabled: bool
     created_at: datetime
     last_login_at: datetime | None
 
 
-class UserCreate(RequestBody):
-    """Name, role and password of a new user."""
+class UserCreate(_LimitedRole):
+    """Name, role and password of a new user. role_labels: of the nodes of which it is operator; empty for all nodes."""
 
     username: Username
     password: Password
-    role: Role
 
 
 class UserUpdate(RequestBody):
-    """Changes of a user, at least one; absent fields are unchanged."""
+    """Changes of a user, at least one; absent fields are unchanged, but a new role begins without labels."""
 
     role: Role | None = None
+    role_labels: RoleLabels | None = None
     disabled: bool | None = None
     password: Password | None = None
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
-        if self.role is None and self.disabled is None and self.password is None:
-            raise validation_error("Give at least one of role, disabled and password.")
+        if all(each is None for each in (self.role, self.role_labels, self.disabled, self.password)):
+            raise validation_error("Give at least one of role, role_labels, disabled and password.")
         return self
 
 
@@ -137,17 +171,17 @@ class ApiToken(BaseModel):
     id: int
     name: str
     role: Role
+    role_labels: dict[str, str]
     created_by: str
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None
 
 
-class ApiTokenCreate(RequestBody):
+class ApiTokenCreate(_LimitedRole):
     """A new API token, with at most its creator's rights."""
 
     name: Name
-    role: Role
     expires_in_days: Annotated[int, Field(ge=1, le=3650)] | None = None
 
 

@@ -1,5 +1,6 @@
 """The first administrator, users, sessions and API tokens."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -9,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import anonymize_user, record
 from coresteer.auth import repository
-from coresteer.auth.dependencies import Identity
+from coresteer.auth.dependencies import Identity, limits_of
 from coresteer.auth.rate_limit import LoginRateLimit
 from coresteer.auth.schemas import (
+    ONLY_OPERATORS,
     ApiTokenCreate,
     BrowserSession,
     LoginRequest,
@@ -31,7 +33,7 @@ from coresteer.auth.secrets import (
 )
 from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
 from coresteer.db import Database
-from coresteer.errors import Conflict, Forbidden, NotFound, Unauthenticated
+from coresteer.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 
 _SET_UP_LINK_LIFE = timedelta(hours=24)
 _LINK_INVALID = "This set-up link is not valid any more; `coresteer set-up-link` prints a new one."
@@ -50,6 +52,16 @@ class Client:
 
 
 @dataclass(frozen=True)
+class IssuerSession:
+    """What a session with an issuer begins with, as SessionRow's columns; tokens: sealed with the cookie by seal."""
+
+    session: str | None
+    ends_at: datetime
+    renew_at: datetime | None
+    seal_tokens: Callable[[str], bytes]
+
+
+@dataclass(frozen=True)
 class SignedIn:
     """A new browser session: the cookie's text and the user."""
 
@@ -57,11 +69,12 @@ class SignedIn:
     identity: Identity
 
 
-async def new_set_up_token(session: AsyncSession) -> str | None:
-    """Create a token for the set-up link and invalidate former ones; None when a user exists already."""
+async def new_set_up_token(session: AsyncSession, *, replaces: bool = True) -> str | None:
+    """Create a token for the set-up link, None when a user exists already. replaces: former ones become invalid."""
     if await repository.has_users(session):
         return None
-    await repository.delete_set_up_tokens(session)
+    if replaces:
+        await repository.delete_set_up_tokens(session)
     token = new_token()
     session.add(
         OneTimeTokenRow(
@@ -93,7 +106,7 @@ async def set_up(session: AsyncSession, request: SetupRequest, client: Client) -
     session.add(user)
     await session.flush()
     record(session, actor=user.username, action="setup", target=f"user {user.username}")
-    return await _sign_in(session, user, client)
+    return await sign_in(session, user, client)
 
 
 async def log_in(database: Database, limit: LoginRateLimit, request: LoginRequest, client: Client) -> SignedIn:
@@ -122,7 +135,7 @@ async def log_in(database: Database, limit: LoginRateLimit, request: LoginReques
             record(
                 session, actor=user.username, action="login", target=f"user {user.username}", detail={"from": address}
             )
-            return await _sign_in(session, user, client)
+            return await sign_in(session, user, client)
     raise Unauthenticated("The name or the password is wrong.")
 
 
@@ -146,6 +159,8 @@ async def change_password(
     limit.record_attempt(identity.username, client.address)
     async with database.session() as session:
         user = await _user_of(session, identity)
+    if user.issuer is not None:
+        raise Conflict(f"You sign in with {user.issuer}; change the password there.")
     stored = _stored_hash(user)
     if not await password_matches(request.present, stored):
         raise Forbidden("The present password is wrong.", field="present")
@@ -198,6 +213,7 @@ async def _user_of(session: AsyncSession, identity: Identity) -> UserRow:
 async def create_user(session: AsyncSession, by: Identity, request: UserCreate) -> UserRow:
     """Create a user. Raises Conflict when the name is taken."""
     user = _new_user(request.username, request.role, await hash_password(request.password))
+    user.role_labels = dict(request.role_labels)
     session.add(user)
     try:
         await session.flush()
@@ -210,15 +226,16 @@ async def create_user(session: AsyncSession, by: Identity, request: UserCreate) 
         actor=by.username,
         action="user.create",
         target=f"user {user.username}",
-        detail={"role": request.role},
+        detail={"role": request.role} | _labels_detail(user.role_labels),
     )
     return user
 
 
 async def update_user(session: AsyncSession, by: str, user_id: int, request: UserUpdate) -> UserRow:
-    """Change a user's role or password, or disable or enable the user.
+    """Change a user's role, its labels or password, or disable or enable the user.
 
-    Raises NotFound, and Conflict for the last administrator.
+    Raises NotFound, Conflict for the last administrator, and Invalid for labels of another role than operator. Another
+    role without labels is not limited.
 
     A new password and disabling end the user's sessions and delete their API tokens. These and another role delete
     their enrolment tokens.
@@ -228,16 +245,27 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
     user = await session.get(UserRow, user_id)
     if user is None:
         raise NotFound(f"There is no user {user_id}.")
+    if user.issuer is not None and (request.role, request.role_labels, request.password) != (None, None, None):
+        raise Conflict(
+            f"{user.username} signs in with {user.issuer}: the password is there, and the role follows from the groups "
+            "there. Here, the user can be disabled."
+        )
     stays_admin = request.role in (None, Role.ADMIN) and request.disabled is not True
     if not stays_admin and list(admins) == [user_id]:
         raise Conflict(
             f"{user.username} is the last administrator who can sign in. Give another user the role admin first."
         )
     detail: dict[str, object] = {}
-    has_other_role = request.role not in (None, user.role)
+    before = user.role, user.role_labels
     if request.role is not None:
-        user.role = request.role
+        user.role, user.role_labels = request.role, {}
         detail["role"] = request.role
+    if request.role_labels is not None:
+        user.role_labels = dict(request.role_labels)
+        detail["role_labels"] = user.role_labels
+        if user.role != Role.OPERATOR and user.role_labels:
+            raise Invalid(ONLY_OPERATORS, field="role_labels")
+    has_other_role = before != (user.role, user.role_labels)
     if request.disabled is not None:
         user.disabled = request.disabled
         detail["disabled"] = request.disabled
@@ -245,15 +273,25 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
         _set_password(user, password)
         detail["password"] = "changed"  # noqa: S105 - a marker, not the password
     if password is not None or request.disabled:
-        await repository.delete_sessions_of_user(session, user_id)
-        if deleted := await repository.delete_api_tokens_of_user(session, user_id):
-            detail["api_tokens_deleted"] = deleted
-    is_other = password is not None or request.disabled or has_other_role
-    if is_other and (deleted := await repository.delete_enrolment_tokens_of_user(session, user.username)):
-        detail["enrolment_tokens_deleted"] = deleted
+        detail |= await end_credentials(session, user)
+    elif has_other_role:
+        detail |= await end_enrolment_tokens(session, user)
     await session.flush()
     record(session, actor=by, action="user.update", target=f"user {user.username}", detail=detail)
     return user
+
+
+async def end_credentials(session: AsyncSession, user: UserRow) -> dict[str, object]:
+    """End a user's sessions and delete their API and enrolment tokens; return the numbers for the audit log."""
+    await repository.delete_sessions_of_user(session, user.id)
+    deleted = await repository.delete_api_tokens_of_user(session, user.id)
+    return ({"api_tokens_deleted": deleted} if deleted else {}) | await end_enrolment_tokens(session, user)
+
+
+async def end_enrolment_tokens(session: AsyncSession, user: UserRow) -> dict[str, object]:
+    """Delete a user's enrolment tokens; return their number for the audit log."""
+    deleted = await repository.delete_enrolment_tokens_of_user(session, user.username)
+    return {"enrolment_tokens_deleted": deleted} if deleted else {}
 
 
 async def delete_user(session: AsyncSession, by: Identity, user_id: int) -> None:
@@ -299,6 +337,7 @@ async def create_api_token(session: AsyncSession, by: Identity, request: ApiToke
         token_hash=token_hash(secret),
         name=request.name,
         role=request.role,
+        role_labels=dict(request.role_labels),
         user=maker,
         created_at=now,
         expires_at=now + timedelta(days=request.expires_in_days) if request.expires_in_days else None,
@@ -310,7 +349,8 @@ async def create_api_token(session: AsyncSession, by: Identity, request: ApiToke
         actor=by.username,
         action="token.create",
         target=f"token {row.id}",
-        detail={"name": request.name, "role": request.role, "expires_in_days": request.expires_in_days},
+        detail={"name": request.name, "role": request.role, "expires_in_days": request.expires_in_days}
+        | _labels_detail(row.role_labels),
     )
     return row, secret
 
@@ -322,6 +362,10 @@ async def delete_api_token(session: AsyncSession, by: Identity, token_id: int) -
         raise NotFound(f"There is no API token {token_id}.")
     await session.delete(row)
     record(session, actor=by.username, action="token.delete", target=f"token {token_id}", detail={"name": row.name})
+
+
+def _labels_detail(labels: dict[str, str]) -> dict[str, object]:
+    return {"role_labels": labels} if labels else {}
 
 
 def _new_user(username: str, role: Role, password: PasswordHash) -> UserRow:
@@ -339,7 +383,10 @@ def _stored_hash(user: UserRow) -> PasswordHash:
     return PasswordHash(user.password_hash, user.password_salt, user.scrypt_n, user.scrypt_r, user.scrypt_p)
 
 
-async def _sign_in(session: AsyncSession, user: UserRow, client: Client) -> SignedIn:
+async def sign_in(
+    session: AsyncSession, user: UserRow, client: Client, issuer: IssuerSession | None = None
+) -> SignedIn:
+    """Begin a browser session. issuer: with which it begins and ends, None of a local user."""
     await repository.delete_oldest_sessions_of_user(session, user.id, keep=_MAX_SESSIONS - 1)
     cookie, csrf_token = new_token(), new_token()
     user.last_login_at = datetime.now(UTC)
@@ -351,6 +398,11 @@ async def _sign_in(session: AsyncSession, user: UserRow, client: Client) -> Sign
             expires_at=user.last_login_at + repository.SESSION_LIFETIME,
             address=client.address,
             browser=client.browser,
+            issuer_session=issuer and issuer.session,
+            issuer_ends_at=issuer and issuer.ends_at,
+            renew_at=issuer and issuer.renew_at,
+            issuer_tokens=issuer and issuer.seal_tokens(cookie),
         )
     )
-    return SignedIn(cookie, Identity(user.username, Role(user.role), "session", csrf_token))
+    limits = limits_of(role := Role(user.role), user.role_labels)
+    return SignedIn(cookie, Identity(user.username, role, "session", csrf_token, limits, user.issuer))

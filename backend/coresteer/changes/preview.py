@@ -45,7 +45,7 @@ async def preview(
     blocked = " ".join(refusal.sentence for refusal in found.refused) or validation.blocked_because(
         node,
         found.plan,
-        role=identity.role,
+        identity=identity,
         connected=connected,
         elsewhere=elsewhere,
         others=await repository.open_changes(session, [node_id]),

@@ -111,7 +111,7 @@ async def _store_new(
         blocked = validation.blocked_because(
             node,
             plan,
-            role=identity.role,
+            identity=identity,
             connected=context.connections.is_connected(node_id),
             others=await repository.open_changes(session, [node_id]),
         )

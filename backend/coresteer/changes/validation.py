@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.changes.tables import ChangeRow
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes.service import reported_state
-from coresteer.nodes.tables import NodeRow
+from coresteer.nodes.tables import NodeRow, effective_labels
 from coresteer_core.changes.plan import DesiredValue, Plan, Preview, preview
 from coresteer_core.node.view import View
 from coresteer_core.protocol import FlowsMessage, Hello
@@ -36,14 +37,20 @@ def view_of_node(node: NodeRow, flows: FlowsMessage | None = None) -> View:
 
 
 def blocked_because(
-    node: NodeRow, plan: Plan, *, role: Role, connected: bool, others: Sequence[ChangeRow], elsewhere: str | None = None
+    node: NodeRow,
+    plan: Plan,
+    *,
+    identity: Identity,
+    connected: bool,
+    others: Sequence[ChangeRow],
+    elsewhere: str | None = None,
 ) -> str | None:
     """Return why a valid plan cannot be applied now, None if it can.
 
     others: the node's open changes. elsewhere: why its agent, which is connected, cannot be reached.
     """
-    if role is Role.VIEWER:
-        return "Changing a node needs the role operator; yours is viewer."
+    if identity.role_on(effective_labels(node.hello, node.token_labels, node.labels)) is Role.VIEWER:
+        return f"Changing a node needs the role operator; yours is viewer on {node.name}."
     if not plan.actions:
         return "There is nothing to do: every setting already has the desired value."
     if elsewhere is not None or not connected:

@@ -1,4 +1,4 @@
-"""Service classes of a node over HTTP. Their policies are managed under /api/policies."""
+"""Service classes of a node over HTTP. Their policies are managed under /api/v1/policies."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -13,7 +13,7 @@ from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.telemetry.history import TimeRange
 
-router = APIRouter(prefix="/api/nodes/{node_id}/classes", tags=["classes"])
+router = APIRouter(prefix="/nodes/{node_id}/classes")
 
 _LONGEST = timedelta(days=7)
 

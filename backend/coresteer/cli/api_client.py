@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from coresteer.cli.supervisor import running_address
 from coresteer.config import Config, is_loopback
+from coresteer.paths import API
 
 URL, TOKEN = "CORESTEER_URL", "CORESTEER_TOKEN"
 _TIMEOUT_S = 60.0
@@ -22,6 +23,14 @@ class ApiError(Exception):
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+class WaitingError(ApiError):
+    """The backend stored the request, and waits for the approval of another operator before it carries it out."""
+
+    def __init__(self, sentence: str, approval_id: int) -> None:
+        super().__init__(sentence, 202)
+        self.approval_id = approval_id
 
 
 class UnreachableError(Exception):
@@ -40,7 +49,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class ApiClient:
-    """HTTP client with an API token; its methods raise ApiError and UnreachableError."""
+    """HTTP client with an API token; its methods raise ApiError and UnreachableError.
+
+    Paths are those below API, except request's.
+    """
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
@@ -52,26 +64,45 @@ class ApiClient:
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401 - JSON
         """Return the JSON response to a GET of path. query: None values are omitted."""
-        return self._json(self.fetch(path, **query))
+        return self.parsed(self.fetch(path, **query))
 
     def post(self, path: str, body: object = None, *, csrf_token: str = "") -> Any:  # noqa: ANN401 - JSON
         """Return the JSON response to a POST of body to path. csrf_token: of the session, where there is no token."""
         content = None if body is None else json.dumps(body).encode()
-        return self._json(self._send("POST", path, content, csrf_token))
+        return self.parsed(self.request("POST", API + path, content, csrf_token=csrf_token))
+
+    def put(self, path: str, body: object) -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON response to a PUT of body to path."""
+        return self.parsed(self.request("PUT", API + path, json.dumps(body).encode()))
+
+    def delete(self, path: str) -> None:
+        """Send a DELETE of path."""
+        self.request("DELETE", API + path)
 
     def fetch(self, path: str, **query: object) -> bytes:
         """Return the raw bytes of the response to a GET of path."""
         parameters = {name: value for name, value in query.items() if value is not None}
-        return self._send("GET", f"{path}?{urlencode(parameters, quote_via=quote)}" if parameters else path, None)
+        suffix = f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
+        return self.request("GET", f"{API}{path}{suffix}")
 
-    def _json(self, content: bytes) -> Any:  # noqa: ANN401 - JSON
+    def parsed(self, content: bytes) -> Any:  # noqa: ANN401 - JSON
+        """Return an answer that must be JSON. Raises ApiError."""
         try:
             return json.loads(content)
         except ValueError:
             raise ApiError(f"{self.url} answered something other than JSON; is it Coresteer's address?", 200) from None
 
-    def _send(self, method: str, path: str, body: bytes | None, csrf_token: str = "") -> bytes:
-        headers = {"Content-Type": "application/json", "X-CSRF-Token": csrf_token}
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        media_type: str = "application/json",
+        csrf_token: str = "",
+    ) -> bytes:
+        """Return the raw bytes of the response to a request of any kind. path: from the root of the address."""
+        headers = {"Content-Type": media_type, "X-CSRF-Token": csrf_token}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(  # noqa: S310 - environment_client admits http and https only
@@ -80,6 +111,9 @@ class ApiClient:
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
                 content: bytes = answer.read()
+                if answer.status == 202:
+                    approval = self.parsed(content)
+                    raise WaitingError(approval["sentence"], approval["id"])
                 return content
         except urllib.error.HTTPError as error:
             with error:
@@ -116,11 +150,9 @@ def sign_up(address: str, set_up_token: str) -> ApiClient:
     Their password is random and not kept. Raises ApiError and UnreachableError.
     """
     client = ApiClient(address, "")
-    me = client.post(
-        "/api/auth/setup", {"token": set_up_token, "username": "local", "password": secrets.token_urlsafe(24)}
-    )
+    me = client.post("/auth/setup", {"token": set_up_token, "username": "local", "password": secrets.token_urlsafe(24)})
     body = {"name": "local command", "role": "admin", "expires_in_days": 1}
-    return ApiClient(address, client.post("/api/tokens", body, csrf_token=me["csrf_token"])["token"])
+    return ApiClient(address, client.post("/tokens", body, csrf_token=me["csrf_token"])["token"])
 
 
 def _refused(error: urllib.error.HTTPError, url: str) -> ApiError | UnreachableError:

@@ -13,6 +13,7 @@ from coresteer.fleet.schemas import MAX_HOT_SPOTS, MAX_ROWS
 from coresteer.policies.backtest import MAX_RANGE
 from coresteer.reports.minutes import MIN_MINUTES
 from coresteer.simulation.parameters import QUICK
+from coresteer_core.changes.handover_formats import FORMATS
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.nic_model import TYPICAL_HOST_COSTS
 from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, FIRST_LABEL_ID
@@ -42,10 +43,13 @@ _CONSTANTS = {
     "MAX_SPAN_OF_FLEET_MINUTES_MS": MAX_SPAN_OF_MINUTES_MS,
     "QUICK_MEAN_RUN_S": QUICK.mean_run_s,
     "INTERRUPT_COST_US": TYPICAL_HOST_COSTS.entry_us,
+    "HANDOVER_FORMATS": {name: form.title for name, form in FORMATS.items()},
 }
 _REQUESTS = (
     "ApiTokenCreate",
     "ApplicationMetricCreate",
+    "ApprovalThreshold",
+    "ChangeWindowBody",
     "ChangeRequest",
     "EnrolmentTokenCreate",
     "ExtendRequest",
@@ -53,7 +57,7 @@ _REQUESTS = (
     "PolicyVersionCreate",
     "UserCreate",
 )
-_COALESCING = "/api/nodes/{node_id}/netdevs/{netdev}/coalescing"
+_COALESCING = "/api/v1/nodes/{node_id}/netdevs/{netdev}/coalescing"
 _KEYWORDS = ("type", "default", "minimum", "exclusiveMinimum", "maximum", "minLength", "maxLength", "pattern")
 
 

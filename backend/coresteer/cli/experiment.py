@@ -1,4 +1,4 @@
-"""`coresteer experiment`: run, watch, list and cancel experiments through the API, for people and for scripts."""
+"""`coresteer experiments run` and `watch`: start an experiment and follow it to its end, for people and for scripts."""
 
 # Imports that only some commands need are local: every command of `coresteer` loads this module for its help.
 # ruff: noqa: PLC0415
@@ -10,7 +10,8 @@ import time
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote
+
+from coresteer.cli.api_request import UsageError, find_node
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
@@ -25,7 +26,7 @@ _HEAVY = ("spec", "runs", "analysis", "metrics", "machine", "settings")
 
 
 class ExitCode(IntEnum):
-    """Exit codes of `coresteer experiment`."""
+    """Exit codes of the commands."""
 
     MEASURED = 0
     FAILED = 1
@@ -44,15 +45,8 @@ EXIT_CODES = """exit codes:
 CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKEN an API token."""
 
 
-class UsageError(Exception):
-    """Wrong usage of a command; the message has the reason."""
-
-
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `experiment` and its actions to the parser."""
-    experiment = commands.add_parser("experiment", help="run, watch, list and cancel experiments")
-    actions = experiment.add_subparsers(dest="action", required=True)
-
+def add_commands(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands to `experiments`."""
     run = _action(actions, "run", "start an experiment and watch it until it ends; Ctrl-C stops watching only")
     run.add_argument("spec", nargs="?", help="file with the experiment as JSON (the API's Spec); - for stdin")
     run.add_argument("--template", metavar="SLUG", help="instead of a file: a template, prepared for --node")
@@ -71,12 +65,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
             help="exit with 4 if the primary metric is worse",
         )
 
-    listed = _action(actions, "list", "list the newest experiments")
-    listed.add_argument("--node", metavar="NAME", help="of one node")
-    listed.add_argument("--state", help="in one state, e.g. running")
-    cancel = _action(actions, "cancel", "cancel an experiment and restore the settings that it changed")
-    cancel.add_argument("id", type=int)
-
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:
     """Add the option -o (output format) to the parser."""
@@ -93,35 +81,22 @@ def _action(
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(run_with=run)
     add_output_option(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace, client: "ApiClient") -> int:
-    """Run one action of `coresteer experiment`; return its exit code.
-
-    Raises ApiError, UnreachableError, UsageError and OSError.
-    """
+    """Run one of the commands; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
     as_json = arguments.output == "json"
-    match arguments.action:
-        case "run":
-            return _run(arguments, client, as_json=as_json)
-        case "watch":
-            return _watch(client, arguments.id, as_json=as_json, lines=as_json, fail_if_worse=arguments.fail_if_worse)
-        case "list":
-            page = client.get("/api/experiments", node_id=_node_id(client, arguments.node), state=arguments.state)
-            lines = [_line(each) for each in page["experiments"]] or ["No experiments."]
-            print(json.dumps(page) if as_json else "\n".join(lines))
-        case "cancel":
-            cancelled = client.post(f"/api/experiments/{arguments.id}/cancel")
-            text = f"Experiment {cancelled['id']}: {cancelled['state']}. {cancelled['sentence']}"
-            print(json.dumps(cancelled) if as_json else text)
-    return ExitCode.MEASURED
+    if arguments.action == "run":
+        return _run(arguments, client, as_json=as_json)
+    return _watch(client, arguments.id, as_json=as_json, lines=as_json, fail_if_worse=arguments.fail_if_worse)
 
 
 def _run(arguments: argparse.Namespace, client: "ApiClient", *, as_json: bool) -> int:
     spec = _spec(arguments, client)
-    preview = client.post("/api/experiments/preview", {"spec": spec})
+    preview = client.post("/experiments/preview", {"spec": spec})
     about = sys.stderr if as_json else sys.stdout
     print(preview["sentence"], file=about)
     for sentence in preview["warnings"]:
@@ -131,7 +106,7 @@ def _run(arguments: argparse.Namespace, client: "ApiClient", *, as_json: bool) -
     if arguments.fail_if_worse:
         own = spec["primary"].startswith("app.")
         _better(spec["primary"], {"metrics": _application_metrics(client)} if own else {})
-    started = client.post("/api/experiments", {"spec": spec})
+    started = client.post("/experiments", {"spec": spec})
     print(f"Experiment {started['id']} on {started['node_name']}, seed {started['seed']}.", file=about, flush=True)
     if arguments.no_wait:
         if as_json:
@@ -144,7 +119,7 @@ def _spec(arguments: argparse.Namespace, client: "ApiClient") -> Json:
     """Return the requested spec as JSON for the API."""
     if (arguments.spec is None) == (arguments.template is None):
         raise UsageError("Specify either a file with an experiment, or --template with --node.")
-    node_id, peer_id = _node_id(client, arguments.node), _node_id(client, arguments.peer)
+    node_id, peer_id = (None if name is None else find_node(client, name) for name in (arguments.node, arguments.peer))
     if arguments.template is None:
         nodes = {"node_id": node_id, "peer_node_id": peer_id}
         spec = _from_file(arguments.spec) | {name: number for name, number in nodes.items() if number is not None}
@@ -166,7 +141,7 @@ def _from_file(name: str) -> Json:
 
 
 def _from_template(client: "ApiClient", slug: str, node_id: int, peer_id: int | None) -> Json:
-    templates = client.get(f"/api/nodes/{node_id}/experiment-templates", peer_node_id=peer_id)
+    templates = client.get(f"/nodes/{node_id}/experiment-templates", peer_node_id=peer_id)
     found = next((each for each in templates if each["slug"] == slug), None)
     if found is None:
         known = ", ".join(each["slug"] for each in templates)
@@ -198,22 +173,14 @@ def _overrides(given: list[str]) -> Json:
     return found
 
 
-def _node_id(client: "ApiClient", name: str | None) -> int | None:
-    if name is None:
-        return None
-    nodes = client.get(f"/api/nodes?name={quote(name, safe='')}")  # an older backend answers with all nodes
-    found = next((node["id"] for node in nodes if node["name"] == name), None)
-    if found is None:
-        raise UsageError(f"There is no node {name}; the fleet page lists the names.")
-    return int(found)
-
-
 def _watch(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> int:
     """Watch an experiment until it ends; return the exit code. lines: also print each step as JSON."""
     try:
         experiment = _follow(client, experiment_id, as_json=as_json, lines=lines, fail_if_worse=fail_if_worse)
     except KeyboardInterrupt:
-        print(f"The experiment continues; watch it with `coresteer experiment watch {experiment_id}`.", file=sys.stderr)
+        print(
+            f"The experiment continues; watch it with `coresteer experiments watch {experiment_id}`.", file=sys.stderr
+        )
         return ExitCode.FAILED
     if as_json:
         print(json.dumps(experiment), flush=True)
@@ -253,7 +220,7 @@ def _fetch(client: "ApiClient", experiment_id: int, answered: float) -> Json | N
     from coresteer.cli.api_client import UnreachableError
 
     try:
-        experiment: Json = client.get(f"/api/experiments/{experiment_id}")
+        experiment: Json = client.get(f"/experiments/{experiment_id}")
     except UnreachableError as error:
         if time.monotonic() - answered > MAX_OUTAGE_S:
             raise
@@ -263,7 +230,7 @@ def _fetch(client: "ApiClient", experiment_id: int, answered: float) -> Json | N
 
 
 def _application_metrics(client: "ApiClient") -> Json:
-    return {f"app.{metric['name']}": metric for metric in client.get("/api/application-metrics")}
+    return {f"app.{metric['name']}": metric for metric in client.get("/application-metrics")}
 
 
 def is_primary_worse(experiment: Json) -> bool:
@@ -291,13 +258,6 @@ def _progress(step: Json) -> str:
     left = "" if step["remaining_s"] is None else f", about {_time(step['remaining_s'])} left"
     discarded = f", {step['runs_discarded']} discarded" if step["runs_discarded"] else ""
     return f"{step['runs_done']} of {step['runs_planned']} runs{discarded}{left}: {step['activity']}"
-
-
-def _line(each: Json) -> str:
-    runs = f"{each['runs_done']}/{each['runs_planned']}"
-    return (
-        f"{each['id']:>5}  {each['state']:9}  {runs:>9}  {each['created_at'][:16]}  {each['node_name']}  {each['name']}"
-    )
 
 
 def _time(seconds: float) -> str:

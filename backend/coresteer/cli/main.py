@@ -1,4 +1,4 @@
-"""The command `coresteer`. Exit codes: 0 done, 1 failed with a sentence on stderr, 2 wrong usage."""
+"""The command `coresteer`. Exit codes unless a command has its own: 0 done, 1 failed with a sentence, 2 wrong usage."""
 
 import argparse
 import asyncio
@@ -7,16 +7,18 @@ import json
 import os
 import signal
 import sys
+import tomllib
 from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 
-from coresteer.cli import audit, backup, enrolment, papers, simulation, supervisor
+from coresteer.cli import audit, backup, enrolment, papers, resources, simulation, supervisor, top
 from coresteer.cli import experiment as experiments
-from coresteer.cli import report as reports
-from coresteer.config import Config
+from coresteer.cli.api_request import UsageError
+from coresteer.cli.gitops import commands as gitops
+from coresteer.config import CONFIG_FILE, Config
 from coresteer.extras import MissingExtraError
 from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
@@ -24,6 +26,7 @@ from coresteer.postgres import PostgresError, running_url
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
+    from coresteer.cli.api_client import ApiClient
     from coresteer.db import Database
 
 # Modules that only some commands need are imported there: `up` starts its children half a second earlier.
@@ -38,7 +41,8 @@ class CommandError(Exception):
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command of `coresteer`; return its exit code."""
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = _parser(given[0] if given else "").parse_args(given)
 
     def work() -> int:
         options = ("port", "tls", "tls_cert", "tls_key", "tls_client_ca")
@@ -56,6 +60,10 @@ def _reported(work: Callable[[], int], arguments: argparse.Namespace) -> int:
     except pydantic.ValidationError as error:
         for item in error.errors():
             print(f"coresteer: {_setting(str(item['loc'][0]), arguments)}: {item['msg']}", file=sys.stderr)
+    except BrokenPipeError:  # who reads the output has enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except tomllib.TOMLDecodeError as error:
+        print(f"coresteer: {CONFIG_FILE}: {error}", file=sys.stderr)
     except (
         CommandError,
         audit.AuditError,
@@ -80,11 +88,14 @@ def _reported(work: Callable[[], int], arguments: argparse.Namespace) -> int:
 
 
 def _setting(name: str, arguments: argparse.Namespace) -> str:
-    """Return how the user gave the invalid backend setting: as an option or an environment variable."""
+    """Return how the user gave the invalid backend setting: as an option, in the environment or in the file."""
     if getattr(arguments, name, None) is not None:
         return f"--{name.replace('_', '-')}"
-    aliased = {"DATABASE_URL", "CORESTEER_DATABASE_URL", "PG_BIN", "CORESTEER_PG_BIN"}
-    return f"{name if name in aliased else f'CORESTEER_{name.upper()}'} in the environment"
+    upper = name.upper()
+    for variable in (f"CORESTEER_{upper}", *({upper} & {"DATABASE_URL", "PG_BIN"})):
+        if variable in os.environ:
+            return f"{variable} in the environment"
+    return f"{name} in {CONFIG_FILE}"
 
 
 def _sentence(error: Exception) -> str | None:
@@ -115,7 +126,8 @@ def _sentence(error: Exception) -> str | None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(only: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all commands. only: the command that is needed, see resources.add_commands."""
     parser = argparse.ArgumentParser(
         prog="coresteer", description="Shows and controls where network work runs on the cores of Linux machines."
     )
@@ -146,10 +158,11 @@ def _parser() -> argparse.ArgumentParser:
     reset.add_argument("user")
     audit.add_commands(commands)
     backup.add_commands(commands)
-    experiments.add_commands(commands)
-    reports.add_commands(commands)
+    gitops.add_commands(commands)
+    top.add_commands(commands)
     simulation.add_commands(commands)
     papers.add_commands(commands)
+    resources.add_commands(commands, only)
     return parser
 
 
@@ -179,6 +192,8 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911
             "would cross the network in clear text. Use `coresteer serve --tls auto`, or put a TLS proxy in front and "
             "give its address in CORESTEER_PUBLIC_URL, such as https://coresteer.example."
         )
+    if "run_with" in arguments:
+        return _through_the_api(arguments.run_with, arguments, config)
     match arguments.command:
         case "up":
             return asyncio.run(supervisor.up(config, _say))
@@ -227,8 +242,12 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:  # noqa: PLR0911
             return simulation.run(arguments)
         case "papers":
             return papers.run(arguments, config)
-        case "experiment" | "report":
-            return _through_the_api(arguments, config)
+        case "top":
+            from coresteer.cli import top_screen
+
+            return _through_the_api(top_screen.run, arguments, config)
+        case command if command in gitops.COMMANDS:
+            return gitops.run(arguments, config)
     return 0
 
 
@@ -246,16 +265,15 @@ def _serve_as_worker(config: Config, number: int, ready: "Event") -> int:
     return _reported(work, argparse.Namespace())
 
 
-def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
+def _through_the_api(
+    run: Callable[[argparse.Namespace, "ApiClient"], int], arguments: argparse.Namespace, config: Config
+) -> int:
     """Run a command that uses the API; return its exit code."""
     from coresteer.cli.api_client import ApiError, UnknownBackendError, UnreachableError, environment_client
 
     try:
-        client = environment_client(config)
-        if arguments.command == "experiment":
-            return experiments.run(arguments, client)
-        return reports.run(arguments, client)
-    except (experiments.UsageError, UnknownBackendError) as error:
+        return run(arguments, environment_client(config))
+    except (UsageError, UnknownBackendError) as error:
         print(f"coresteer: {error}", file=sys.stderr)
         return experiments.ExitCode.USAGE
     except ApiError as error:
@@ -270,8 +288,9 @@ def _database_url(config: Config) -> str:
     url = config.database_url or running_url(config.state_dir)
     if url is None:
         raise CommandError(
-            f"There is no database: DATABASE_URL is not set, and no Coresteer runs on {config.state_dir}. "
-            "Start `coresteer up` first, or name its state folder in CORESTEER_STATE_DIR."
+            f"There is no database: DATABASE_URL is not set, {CONFIG_FILE} names none that this user may read, and no "
+            f"Coresteer runs on {config.state_dir}. Start `coresteer up` first, or name its state folder in "
+            "CORESTEER_STATE_DIR."
         )
     return url
 

@@ -77,8 +77,8 @@ def prepare(client: ApiClient, systems: Sequence[str], *, quick: bool) -> Plan:
     node = _live_node(client)
     for name, spec in POLICIES.items():
         damping = {"moves_per_step": _MOVES_PER_STEP}
-        client.post("/api/policies", {"name": name, "mode": "observe", "spec": spec, "damping": damping})
-    offered = {each["slug"]: each for each in client.get(f"/api/nodes/{node['id']}/experiment-templates")}
+        client.post("/policies", {"name": name, "mode": "observe", "spec": spec, "damping": damping})
+    offered = {each["slug"]: each for each in client.get(f"/nodes/{node['id']}/experiment-templates")}
     plan = Plan([], {})
     for slug in wanted_templates(systems):
         template = offered.get(slug)
@@ -104,7 +104,7 @@ def _overrides(spec: Json, *, quick: bool) -> Json:
 def _live_node(client: ApiClient) -> Json:
     end = time.monotonic() + _LIVE_S
     while time.monotonic() < end:
-        found: list[Json] = [node for node in client.get("/api/nodes") if node["health"] == "live"]
+        found: list[Json] = [node for node in client.get("/nodes") if node["health"] == "live"]
         if found:
             return found[0]
         time.sleep(_POLL_S)
@@ -114,10 +114,10 @@ def _live_node(client: ApiClient) -> Json:
 def run(client: ApiClient, planned: Planned, until_s: float, say: Say) -> Outcome:
     """Run one experiment to its end; cancel it at the monotonic time until_s, and after Ctrl-C, which is raised."""
     try:
-        experiment: Json = client.post("/api/experiments", {"spec": msgspec.to_builtins(planned.spec)})
+        experiment: Json = client.post("/experiments", {"spec": msgspec.to_builtins(planned.spec)})
     except ApiError as error:
         return Outcome(None, f"the experiment cannot be started: {error}")
-    path = f"/api/experiments/{experiment['id']}"
+    path = f"/experiments/{experiment['id']}"
     try:
         while experiment["state"] in _OPEN:
             if time.monotonic() >= until_s:

@@ -1,4 +1,4 @@
-"""`coresteer report export`: write reports to files, through the API."""
+"""`coresteer reports export`: write reports to files, through the API."""
 
 import argparse
 import json
@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coresteer.cli.experiment import EXIT_CODES, ExitCode, UsageError, add_output_option
+from coresteer.cli.api_request import UsageError
+from coresteer.cli.experiment import EXIT_CODES, ExitCode, add_output_option
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
@@ -15,10 +16,8 @@ _FORMATS = ("html", "pdf", "csv", "json", "md")
 _LANGUAGES = ("en", "ko")
 
 
-def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `report` and its actions to the parser."""
-    report = commands.add_parser("report", help="export reports of experiments and changes")
-    actions = report.add_subparsers(dest="action", required=True)
+def add_commands(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to `reports`."""
     export = actions.add_parser(
         "export",
         help="write a report to a file",
@@ -31,22 +30,23 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     export.add_argument("--format", choices=_FORMATS, default="html", help="default: html")
     export.add_argument("--language", choices=_LANGUAGES, default="en", help="default: en")
     export.add_argument("--to", metavar="FILE", help="default: named after the report; - for stdout")
+    export.set_defaults(run_with=run)
     add_output_option(export)
 
 
 def run(arguments: argparse.Namespace, client: "ApiClient") -> int:
-    """Run `coresteer report`; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
+    """Run the command; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
     options = {"format": arguments.format, "language": arguments.language}
     match arguments.id, arguments.change:
         case [experiment], None:
             name, query = f"experiment-{experiment}", {}
-            path = f"/api/experiments/{experiment}/report"
+            path = f"/experiments/{experiment}/report"
         case [first, second], None:
             name, query = f"experiments-{first}-{second}", {"a": first, "b": second}
-            path = "/api/reports/compare"
+            path = "/reports/compare"
         case [], str(change):
             name, query = f"change-{change}", {}
-            path = f"/api/changes/{change}/report"
+            path = f"/changes/{change}/report"
         case _:
             raise UsageError("Specify one experiment, two to compare, or --change with a change.")
     content = client.fetch(path, **query, **options)

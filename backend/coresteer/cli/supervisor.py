@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from coresteer.accounts import unprivileged_accounts
-from coresteer.background import cancel
 from coresteer.cli.program import program_for
 from coresteer.config import Config, is_loopback
 from coresteer.extras import LOCAL
 from coresteer.listen import listening_socket
+from coresteer.paths import API
 from coresteer.postgres import EmbeddedPostgres, PostgresError
 from coresteer.postgres.backup import archive_settings
 from coresteer.process import spawn, terminate
@@ -79,6 +79,8 @@ class Child:
     async def stop(self) -> None:
         """Stop the child for good."""
         if self._restarter is not None:
+            from coresteer.background import cancel  # noqa: PLC0415 - imports FastAPI, which other commands need not
+
             await cancel([self._restarter])
         if self.process is not None:
             await self._stop(self.process)
@@ -258,7 +260,7 @@ async def _start_all(config: Config, children: list[Child], say: PrintLine) -> N
 async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, say: PrintLine) -> None:
     reported = False
     while backend.returncode is None:
-        status = await asyncio.to_thread(_health, f"{config.address}/api/health")
+        status = await asyncio.to_thread(_health, f"{config.address}{API}/health")
         if status == "ok":
             return
         if status == "degraded" and not reported:

@@ -10,12 +10,12 @@ from coresteer.coalescing.schemas import Coalescing, OutcomesRequest, TrafficOut
 from coresteer.db import Session
 from coresteer.inputs import RowId
 
-router = APIRouter(tags=["coalescing"])
+router = APIRouter()
 
 NetdevName = Annotated[str, Path(min_length=1, max_length=256)]
 
 
-@router.get("/api/nodes/{node_id}/netdevs/{netdev}/coalescing")
+@router.get("/nodes/{node_id}/netdevs/{netdev}/coalescing")
 async def get_coalescing(
     request: Request,
     session: Session,
@@ -41,7 +41,7 @@ async def get_coalescing(
     )
 
 
-@router.post("/api/coalescing/outcomes")
+@router.post("/coalescing/outcomes")
 async def predict_coalescing_outcomes(
     request: Request, session: Session, _: Viewer, body: OutcomesRequest
 ) -> list[TrafficOutcomes]:

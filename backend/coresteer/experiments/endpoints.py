@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from coresteer.auth.dependencies import Operator, Viewer
+from coresteer.auth.dependencies import Operator, OperatorByBody, Viewer
 from coresteer.db import Session
 from coresteer.experiments import service
 from coresteer.experiments.schemas import (
@@ -16,7 +16,7 @@ from coresteer.experiments.schemas import (
 )
 from coresteer.inputs import RowId
 
-router = APIRouter(prefix="/api/experiments", tags=["experiments"])
+router = APIRouter(prefix="/experiments")
 
 
 @router.post("/preview")
@@ -24,12 +24,14 @@ async def preview_experiment(
     request: Request, session: Session, identity: Viewer, body: ExperimentRequest
 ) -> ExperimentPreview:
     """Return what an experiment would do and how long it would take, without starting it."""
-    return await service.preview(session, request.app.state.experiments, body.spec, role=identity.role)
+    return await service.preview(session, request.app.state.experiments, body.spec, identity=identity)
 
 
 @router.post("", status_code=201)
-async def start_experiment(request: Request, identity: Operator, body: ExperimentRequest) -> Experiment:
+async def start_experiment(request: Request, identity: OperatorByBody, body: ExperimentRequest) -> Experiment:
     """Queue an experiment; it starts when its nodes are free."""
+    peer = body.spec.peer_node_id
+    await identity.check_nodes(request.app.state.database, [body.spec.node_id, *([] if peer is None else [peer])])
     return await service.start(request.app.state.experiments, body.spec, identity=identity)
 
 

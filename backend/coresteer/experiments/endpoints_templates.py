@@ -26,10 +26,10 @@ from coresteer_core.policies.numa.spec import Numa
 
 P = TypeVar("P", bound=PolicySpec)
 
-router = APIRouter(tags=["experiments"])
+router = APIRouter()
 
 
-@router.get("/api/nodes/{node_id}/experiment-templates")
+@router.get("/nodes/{node_id}/experiment-templates")
 async def list_experiment_templates(
     request: Request, session: Session, _: Viewer, node_id: RowId, *, peer_node_id: RowId | None = None
 ) -> list[Template]:

@@ -32,7 +32,7 @@ from coresteer.experiments.spec import RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.experiments.templates import deviations_of
 from coresteer.nodes import service as nodes
-from coresteer.nodes.tables import NodeRow
+from coresteer.nodes.tables import NodeRow, effective_labels
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
 from coresteer.policies.stops import stopped_nodes
@@ -129,7 +129,9 @@ def _queue_positions(unfinished: Sequence[repository.UnfinishedExperiment]) -> d
     return positions
 
 
-async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec, *, role: Role) -> ExperimentPreview:
+async def preview(
+    session: AsyncSession, context: ExperimentContext, spec: Spec, *, identity: Identity
+) -> ExperimentPreview:
     """Return what an experiment would do and how long it would take.
 
     Raises Invalid with the field, NotFound, and Conflict for a node that has not reported its topology.
@@ -137,7 +139,7 @@ async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec,
     node, peer, view, names = await _validate(session, context, spec)
     applications = await find_declared(session, spec.application_metrics)
     warnings = await _warnings(session, spec, node, peer)
-    blocked = _blocked_because(context, spec, node, peer, role, stopped=await stopped_nodes(session))
+    blocked = _blocked_because(context, spec, node, peer, identity, stopped=await stopped_nodes(session))
     netdev = validation.expected_netdev(spec, view.inventory, simulated=node.simulated)
     arms = await asyncio.to_thread(validation.arm_previews, spec, view, names, netdev)
     return ExperimentPreview(
@@ -156,7 +158,7 @@ async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -
     async with context.database.session() as session:
         node, peer, _, _ = await _validate(session, context, spec)
         stopped = await stopped_nodes(session)
-        if (blocked := _blocked_because(context, spec, node, peer, identity.role, stopped=stopped)) is not None:
+        if (blocked := _blocked_because(context, spec, node, peer, identity, stopped=stopped)) is not None:
             raise Conflict(blocked)
         applications = await find_declared(session, spec.application_metrics)
         row = ExperimentRow(
@@ -306,13 +308,13 @@ def _blocked_because(
     spec: Spec,
     node: NodeRow,
     peer: NodeRow | None,
-    role: Role,
+    identity: Identity,
     *,
     stopped: Collection[int],
 ) -> str | None:
-    if role is Role.VIEWER:
-        return "Starting an experiment requires the role operator; yours is viewer."
     for row in [node] if peer is None else [node, peer]:
+        if identity.role_on(effective_labels(row.hello, row.token_labels, row.labels)) is Role.VIEWER:
+            return f"Starting an experiment requires the role operator; yours is viewer on {row.name}."
         if (elsewhere := context.connections.unreachable(row.id)) is not None:
             return elsewhere
         if not context.connections.is_connected(row.id):

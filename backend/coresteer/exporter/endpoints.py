@@ -11,7 +11,7 @@ from coresteer.auth.dependencies import Viewer
 from coresteer.exporter.nodes import NodeCollector
 from coresteer.fleet.directory import FleetDirectory
 
-router = APIRouter(tags=["metrics"])
+router = APIRouter()
 
 
 @router.get("/metrics", include_in_schema=False)
@@ -26,7 +26,7 @@ async def get_metrics(_: Viewer) -> Response:
 
 @router.get("/metrics/nodes", include_in_schema=False)
 async def get_node_metrics(request: Request, _: Viewer) -> Response:
-    """Return the present figures of all nodes in Prometheus' text format: about 14 series each.
+    """Return the present figures of all nodes in Prometheus' text format: at most 16 series each.
 
     Every backend answers for the whole fleet, so only one of them is to be asked.
     """

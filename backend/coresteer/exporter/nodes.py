@@ -19,6 +19,8 @@ _BASE_UNITS: Mapping[str, tuple[str, str, float]] = MappingProxyType(
         "B/s": ("_per_s", "_per_second", 1),
         "1/s": ("_per_s", "_per_second", 1),
         "%": ("_percent", "_ratio", 1e-2),
+        "% of one CPU": ("_percent", "_ratio", 1e-2),
+        "B": ("_bytes", "_bytes", 1),
         "µs": ("_us", "_seconds", 1e-6),
     }
 )

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime
 
-from coresteer.auth.dependencies import Admin, Operator, Viewer
+from coresteer.auth.dependencies import Admin, OperatorOfAll, Viewer
 from coresteer.bus import NodeEvent
 from coresteer.db import Database, Session
 from coresteer.fleet import past, service
@@ -31,7 +31,7 @@ from coresteer_core.bounds import MAX_NAME
 
 _LONGEST = timedelta(days=400)
 
-router = APIRouter(tags=["nodes"])
+router = APIRouter()
 
 
 def _directory(request: Request) -> FleetDirectory:
@@ -39,7 +39,7 @@ def _directory(request: Request) -> FleetDirectory:
     return directory
 
 
-@router.get("/api/fleet")
+@router.get("/fleet")
 async def query_fleet(
     request: Request, session: Session, _: Viewer, query: Annotated[FleetQuery, Query()]
 ) -> FleetAnswer:
@@ -54,13 +54,13 @@ async def query_fleet(
     return await service.answer(session, request.app.state.registry, fleet, query, is_past=query.at is not None)
 
 
-@router.get("/api/fleet/labels")
+@router.get("/fleet/labels")
 async def list_labels(request: Request, _: Viewer) -> Labels:
     """Return the labels that most nodes have."""
     return service.labels_of(await _directory(request).present())
 
 
-@router.get("/api/fleet/outliers")
+@router.get("/fleet/outliers")
 async def get_outliers(
     request: Request,
     session: Session,
@@ -71,7 +71,7 @@ async def get_outliers(
 ) -> Outliers:
     """List the nodes whose kernel, driver, NIC settings or policy versions differ most from the rest of their group.
 
-    q, within: only nodes that match, as GET /api/fleet.
+    q, within: only nodes that match, as GET /api/v1/fleet.
     """
     fleet = await _directory(request).present()
     selection = select(fleet, q, group, within)
@@ -79,7 +79,7 @@ async def get_outliers(
     return await list_outliers(session, groups, {fleet.nodes[at].id for at in selection.places})
 
 
-@router.get("/api/fleet/series")
+@router.get("/fleet/series")
 async def get_fleet_series(
     request: Request,
     _: Viewer,
@@ -93,24 +93,27 @@ async def get_fleet_series(
     return await past.read_series(fleet, TimeRange.validated(from_time, to_time, _LONGEST), points)
 
 
-@router.get("/api/nodes")
+@router.get("/nodes")
 async def list_nodes(
     request: Request, session: Session, _: Viewer, name: Annotated[str | None, Query(max_length=MAX_NAME)] = None
 ) -> list[NodeSummary]:
-    """List all nodes, or the one of this name, ordered by name. For scripts; GET /api/fleet answers in pages."""
+    """List all nodes, or the one of this name, ordered by name. For scripts; GET /api/v1/fleet answers in pages."""
     return await service.node_summaries(session, request.app.state.registry, name=name)
 
 
-@router.get("/api/nodes/{node_id}")
+@router.get("/nodes/{node_id}")
 async def get_node(request: Request, session: Session, _: Viewer, node_id: RowId) -> Node:
     """Return one node with topology, inventory and its busiest tasks."""
     await request.app.state.interest.refresh(node_id)  # agents send tasks only while somebody looks at them
     return await service.node_details(session, request.app.state.registry, node_id)
 
 
-@router.patch("/api/nodes/{node_id}")
-async def update_node(request: Request, identity: Operator, node_id: RowId, body: NodeUpdate) -> NodeSummary:
-    """Replace the labels that people gave; those that the agent reports are unchanged."""
+@router.patch("/nodes/{node_id}")
+async def update_node(request: Request, identity: OperatorOfAll, node_id: RowId, body: NodeUpdate) -> NodeSummary:
+    """Replace the labels that people gave; those that the agent reports are unchanged.
+
+    Labels decide which operators and policies may change a node, so it needs an operator of all nodes.
+    """
     state = request.app.state
     database: Database = state.database
     async with database.session() as session:
@@ -119,7 +122,7 @@ async def update_node(request: Request, identity: Operator, node_id: RowId, body
     return summary
 
 
-@router.delete("/api/nodes/{node_id}", status_code=204)
+@router.delete("/nodes/{node_id}", status_code=204)
 async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None:
     """Delete a node and disconnect its agent; its samples are dropped when their retention ends."""
     database: Database = request.app.state.database
@@ -130,7 +133,7 @@ async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None
     request.app.state.bus.publish(NodeEvent(node_id))
 
 
-@router.post("/api/nodes/{node_id}/revoke-key", status_code=204)
+@router.post("/nodes/{node_id}/revoke-key", status_code=204)
 async def revoke_key(request: Request, identity: Admin, node_id: RowId) -> None:
     """Revoke the key of the node's agent: it is disconnected and must be enrolled again."""
     database: Database = request.app.state.database

@@ -19,7 +19,7 @@ from coresteer.inputs import STORABLE, RequestBody, RowId
 MAX_VIEWS = 50
 """Of one user."""
 
-router = APIRouter(prefix="/api/fleet-views", tags=["nodes"])
+router = APIRouter(prefix="/fleet-views")
 
 
 class FleetViewCreate(RequestBody):

@@ -5,16 +5,16 @@ from typing import Any  # JSON Schema is JSON of any shape
 
 from fastapi import APIRouter
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from coresteer.auth.dependencies import Viewer
 from coresteer.experiments.spec import Spec
 from coresteer.policies.rollout_schemas import RolloutCreate
 from coresteer.policies.schemas import PolicyBody
 from coresteer.simulation.study import StudySpec
+from coresteer.structs import InOrder
 from coresteer_core.schema import inline_references, json_schema
 
-router = APIRouter(tags=["forms"])
+router = APIRouter()
 
 
 class FormSchemas(BaseModel):
@@ -26,15 +26,7 @@ class FormSchemas(BaseModel):
     simulation: dict[str, Any]
 
 
-class _InOrder(GenerateJsonSchema):
-    """Keeps keys of a JSON Schema in the order of their declaration, which is that of the form."""
-
-    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        """Return the value as it is."""
-        return value
-
-
-@router.get("/api/schemas")
+@router.get("/schemas")
 async def form_schemas(_: Viewer) -> FormSchemas:
     """Return the schemas of a policy's body, a rollout, an experiment and a study, with bounds, defaults and labels."""
     return schemas()
@@ -44,8 +36,8 @@ async def form_schemas(_: Viewer) -> FormSchemas:
 def schemas() -> FormSchemas:
     """Return the form schemas; they depend on the version of the backend alone."""
     return FormSchemas(
-        policy=inline_references(PolicyBody.model_json_schema(schema_generator=_InOrder)),
-        rollout=inline_references(RolloutCreate.model_json_schema(schema_generator=_InOrder)),
+        policy=inline_references(PolicyBody.model_json_schema(schema_generator=InOrder)),
+        rollout=inline_references(RolloutCreate.model_json_schema(schema_generator=InOrder)),
         experiment=json_schema(Spec),
         simulation=json_schema(StudySpec),
     )

@@ -20,7 +20,9 @@ from coresteer.inputs import RowId
 from coresteer.nodes.service import find_node
 from coresteer.origin import public_url
 
-router = APIRouter(tags=["auth"])
+router = APIRouter()
+agents_router = APIRouter()
+"""What agents use: its paths stay as long as the agents' protocol has them."""
 CA = "/ca.pem"
 
 
@@ -29,7 +31,7 @@ async def _created(session: Session, new: enrolment.NewEnrolmentToken, command: 
     return EnrolmentTokenCreated(**described.model_dump(), token=new.token, command=command)
 
 
-@router.post("/api/enrolment-tokens", status_code=status.HTTP_201_CREATED)
+@router.post("/enrolment-tokens", status_code=status.HTTP_201_CREATED)
 async def create_enrolment_token(
     request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
 ) -> EnrolmentTokenCreated:
@@ -44,19 +46,19 @@ async def create_enrolment_token(
     return await _created(session, new, command)
 
 
-@router.get("/api/enrolment-tokens")
+@router.get("/enrolment-tokens")
 async def list_enrolment_tokens(_: Admin, session: Session) -> list[EnrolmentToken]:
     """List the enrolment tokens that have not expired, newest first, also those that are used up."""
     return await enrolment.enrolment_tokens(session)
 
 
-@router.delete("/api/enrolment-tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete("/enrolment-tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT)
 async def revoke_enrolment_token(by: Admin, token_id: RowId, session: Session) -> None:
     """Revoke an enrolment token; nodes that have enrolled with it keep their keys."""
     await enrolment.revoke_token(session, by.username, token_id)
 
 
-@router.get(CA, response_class=PlainTextResponse, include_in_schema=False)
+@agents_router.get(CA, response_class=PlainTextResponse, include_in_schema=False)
 async def certificate_authority(request: Request) -> PlainTextResponse:
     """Return the installation's own certificate authority; agents compare its fingerprint with that of their token."""
     config: Config = request.app.state.config
@@ -65,7 +67,7 @@ async def certificate_authority(request: Request) -> PlainTextResponse:
     return PlainTextResponse(config.ca_path.read_text(), media_type="application/x-pem-file")
 
 
-@router.post("/api/nodes/{node_id}/readmit", status_code=status.HTTP_201_CREATED)
+@router.post("/nodes/{node_id}/readmit", status_code=status.HTTP_201_CREATED)
 async def readmit_node(request: Request, by: Operator, node_id: RowId, session: Session) -> EnrolmentTokenCreated:
     """Create a one-time token with which this node enrols again, such as after its system was installed anew.
 
@@ -79,7 +81,7 @@ async def readmit_node(request: Request, by: Operator, node_id: RowId, session: 
     return await _created(session, new, command)
 
 
-@router.post("/api/enrol")
+@agents_router.post("/api/enrol")
 async def enrol(body: EnrolRequest, session: Session) -> EnrolResponse:
     """Exchange a use of an enrolment token for a node's own key; called by agents."""
     return await enrolment.enrol(session, body)

@@ -16,6 +16,7 @@ from coresteer.http_server.limits import MAX_WAIT_S, ConnectionLimits, Peer, net
 from coresteer.http_server.protocol import BoundedHttp, BoundedWebSocket
 from coresteer.http_server.tls import load_certificate, tls_context
 from coresteer.listen import ListenError
+from coresteer.systemd import notify_ready
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
 _BACKLOG = 2048
@@ -73,6 +74,7 @@ class Server(uvicorn.Server):
         self._listener.setblocking(False)
         self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by connections
         self._listener.listen(_BACKLOG)
+        notify_ready()
         self._accept_connections()
         if self._tls is not None:
             asyncio.get_running_loop().call_later(_RELOAD_S, self._reload_certificate, self._tls)

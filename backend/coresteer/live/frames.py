@@ -1,4 +1,4 @@
-"""Binary frames of the WebSocket /api/live: a JSON header, then little-endian columns of numbers. Pure."""
+"""Binary frames of the WebSocket /api/v1/live: a JSON header, then little-endian columns of numbers. Pure."""
 
 import struct
 from collections.abc import Mapping, Sequence

@@ -40,7 +40,7 @@ _MAX_PAGES_PER_USER = 32
 class FleetWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a page shows of the fleet: the figures of nodes that match, by group, and of these nodes one by one.
 
-    q, group, within: as GET /api/fleet.
+    q, group, within: as GET /api/v1/fleet.
     """
 
     q: Annotated[str, Meta(max_length=2000)] = ""

@@ -1,4 +1,4 @@
-"""WebSocket /api/live: samples and events as they arrive, to every open page."""
+"""WebSocket /api/v1/live: samples and events as they arrive, to every open page."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ _PENALTY_S = 10.0
 """Before a connection that sends too much is closed: it counts against its user's pages until then."""
 
 
-@router.websocket("/api/live")
+@router.websocket("/live")
 async def live(websocket: WebSocket) -> None:
     """Serve the WebSocket of one page until it is closed, or its session or API token ends or changes its role."""
     hub: LiveHub = websocket.app.state.live
@@ -107,5 +107,5 @@ async def _check(websocket: WebSocket, identity: Identity, doubted: asyncio.Even
             if refused.code != _TRY_AGAIN_LATER:  # samples are sent on without a database
                 raise
         else:
-            if present.role != identity.role:
+            if (present.role, present.limits) != (identity.role, identity.limits):
                 raise WebSocketException(_POLICY_VIOLATION, f"Your role is {present.role} now.")

@@ -10,18 +10,18 @@ from coresteer.inputs import RowId
 from coresteer.numa import service
 from coresteer.numa.schemas import NodeNuma, NumaMoveOption
 
-router = APIRouter(tags=["numa"])
+router = APIRouter()
 
 ProcessId = Annotated[int, Path(ge=1, lt=2**31)]
 
 
-@router.get("/api/nodes/{node_id}/numa")
+@router.get("/nodes/{node_id}/numa")
 async def get_numa(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeNuma:
     """Return the memory of a node's NUMA nodes and of its busy or large processes, as last reported."""
     return await service.numa(session, request.app.state.registry, node_id)
 
 
-@router.get("/api/nodes/{node_id}/numa/{pid}/options")
+@router.get("/nodes/{node_id}/numa/{pid}/options")
 async def get_numa_options(
     request: Request, session: Session, _: Viewer, node_id: RowId, pid: ProcessId
 ) -> list[NumaMoveOption]:

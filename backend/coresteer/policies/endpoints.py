@@ -1,16 +1,19 @@
 """Policies, rollouts, decisions and drifts over HTTP."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
 
-from coresteer.auth.dependencies import Operator, Viewer
+from coresteer.auth.dependencies import Operator, OperatorByBody, Viewer
+from coresteer.auth.scope import Scope
 from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.policies import backtest, evaluations, overview, preview, responses, rollouts, service
+from coresteer.policies.approval_schemas import Approval
 from coresteer.policies.overview_schemas import PolicyOverview
-from coresteer.policies.rollout_schemas import Rollout, RolloutCreate
+from coresteer.policies.rollout_schemas import Rollout, RolloutCreate, RolloutPace
 from coresteer.policies.schemas import (
     BacktestRequest,
     BacktestResult,
@@ -32,32 +35,37 @@ from coresteer.policies.schemas import (
     TimeFilter,
 )
 
-router = APIRouter(tags=["policies"])
+router = APIRouter()
+
+MAY_WAIT: dict[int | str, dict[str, Any]] = {  # Any: FastAPI's type
+    202: {"model": Approval, "description": "It waits for the approval of another operator; nothing is changed yet."}
+}
 
 MatchedNodes = Annotated[Sequence[RowId], Query(max_length=50)]
 LeavePages = Annotated[bool, Query(description="Memory that the policy has moved stays on its NUMA node.")]
 
 
-@router.get("/api/policies")
+@router.get("/policies")
 async def list_policies(session: Session, _: Viewer) -> list[Policy]:
     """List all policies, ordered by rank and name."""
     return await service.list_policies(session)
 
 
-@router.post("/api/policies", status_code=201)
-async def create_policy(request: Request, identity: Operator, body: PolicyBody) -> Policy:
+@router.post("/policies", status_code=201)
+async def create_policy(request: Request, identity: OperatorByBody, body: PolicyBody) -> Policy:
     """Create a policy. One in mode observe is enabled at once; any other must be enabled or rolled out."""
+    identity.check_scope(Scope(selectors=[body.selector.labels]))
     return await service.create(request.app.state.policies, body, actor=identity.username)
 
 
 # declared before the paths with {policy_id}, which would match "preview"
-@router.post("/api/policies/preview")
+@router.post("/policies/preview")
 async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeEvaluation]:
     """Evaluate a policy on nodes now as if it were enforced beside the policies in force. Changes nothing."""
     return await preview.preview(request.app.state.policies, body)
 
 
-@router.post("/api/policies/matches")
+@router.post("/policies/matches")
 async def match_policy_selector(
     request: Request, session: Session, _: Viewer, body: Selector, node_id: MatchedNodes = ()
 ) -> SelectorMatches:
@@ -65,19 +73,19 @@ async def match_policy_selector(
     return await preview.matching_nodes(session, request.app.state.registry, body, node_id)
 
 
-@router.get("/api/policies/{policy_id}")
+@router.get("/policies/{policy_id}")
 async def get_policy(session: Session, _: Viewer, policy_id: RowId) -> Policy:
     """Return one policy."""
     return await service.get(session, policy_id)
 
 
-@router.get("/api/policies/{policy_id}/overview")
+@router.get("/policies/{policy_id}/overview")
 async def get_policy_overview(request: Request, session: Session, _: Viewer, policy_id: RowId) -> PolicyOverview:
     """Return what a policy does on each of its nodes now, and what it did in the last 24 hours."""
     return await overview.overview(session, request.app.state.registry, policy_id)
 
 
-@router.get("/api/policies/{policy_id}/overview.csv", response_class=Response)
+@router.get("/policies/{policy_id}/overview.csv", response_class=Response)
 async def get_policy_overview_csv(request: Request, session: Session, _: Viewer, policy_id: RowId) -> Response:
     """Return the latest decision on each node, with the changes that it makes or proposes, as CSV."""
     lines = await overview.overview_csv(session, request.app.state.registry, policy_id)
@@ -85,29 +93,32 @@ async def get_policy_overview_csv(request: Request, session: Session, _: Viewer,
     return Response(lines, media_type="text/csv", headers=headers)
 
 
-@router.delete("/api/policies/{policy_id}", status_code=204)
+@router.delete("/policies/{policy_id}", status_code=204, response_model=None, responses=MAY_WAIT)
 async def delete_policy(
     request: Request, identity: Operator, policy_id: RowId, *, leave_pages: LeavePages = False
-) -> None:
+) -> Response | None:
     """Delete a policy; nodes restore the original values of the settings that it changed."""
-    await service.delete(request.app.state.policies, policy_id, leave_pages=leave_pages, actor=identity.username)
+    return _answer(
+        await service.delete(request.app.state.policies, policy_id, leave_pages=leave_pages, actor=identity.username)
+    )
 
 
-@router.get("/api/policies/{policy_id}/versions")
+@router.get("/policies/{policy_id}/versions")
 async def list_policy_versions(session: Session, _: Viewer, policy_id: RowId) -> list[PolicyVersion]:
     """List the versions of a policy, newest first."""
     return await service.versions(session, policy_id)
 
 
-@router.post("/api/policies/{policy_id}/versions", status_code=201)
+@router.post("/policies/{policy_id}/versions", status_code=201)
 async def create_policy_version(
     request: Request, identity: Operator, policy_id: RowId, body: PolicyVersionCreate
 ) -> PolicyVersion:
     """Create the next version. For a disabled policy it becomes the current one; an enabled one needs a rollout."""
+    identity.check_scope(Scope(selectors=[body.body.selector.labels]))
     return await service.create_version(request.app.state.policies, policy_id, body, actor=identity.username)
 
 
-@router.get("/api/policies/{policy_id}/diff")
+@router.get("/policies/{policy_id}/diff")
 async def diff_policy_versions(
     session: Session, _: Viewer, policy_id: RowId, *, from_version: RowId, to_version: RowId
 ) -> list[Difference]:
@@ -115,41 +126,51 @@ async def diff_policy_versions(
     return await service.diff(session, policy_id, from_version, to_version)
 
 
-@router.post("/api/policies/{policy_id}/enable")
-async def enable_policy(request: Request, identity: Operator, policy_id: RowId) -> Policy:
+@router.post("/policies/{policy_id}/enable", response_model=Policy, responses=MAY_WAIT)
+async def enable_policy(request: Request, identity: Operator, policy_id: RowId) -> Policy | Response:
     """Enable the policy on all nodes that its selector matches, at once."""
-    return await service.set_enabled(request.app.state.policies, policy_id, True, actor=identity.username)
+    return _answer(await service.set_enabled(request.app.state.policies, policy_id, True, actor=identity.username))
 
 
-@router.post("/api/policies/{policy_id}/disable")
+@router.post("/policies/{policy_id}/disable", response_model=Policy, responses=MAY_WAIT)
 async def disable_policy(
     request: Request, identity: Operator, policy_id: RowId, *, leave_pages: LeavePages = False
-) -> Policy:
+) -> Policy | Response:
     """Disable the policy and roll back its rollout; nodes restore the original values that it changed."""
-    return await service.set_enabled(
-        request.app.state.policies, policy_id, False, leave_pages=leave_pages, actor=identity.username
+    return _answer(
+        await service.set_enabled(
+            request.app.state.policies, policy_id, False, leave_pages=leave_pages, actor=identity.username
+        )
     )
 
 
-@router.post("/api/policies/{policy_id}/backtest")
+@router.put("/policies/{policy_id}/pace")
+async def set_policy_pace(request: Request, identity: Operator, policy_id: RowId, body: RolloutPace) -> Policy:
+    """Set how the policy's next version spreads; a rollout's own request sets it too. Changes nothing on nodes."""
+    return await service.set_pace(request.app.state.policies, policy_id, body, actor=identity.username)
+
+
+@router.post("/policies/{policy_id}/backtest")
 async def backtest_policy(request: Request, _: Viewer, policy_id: RowId, body: BacktestRequest) -> BacktestResult:
     """Evaluate the policy on a node's stored samples: the decisions it would have made. Changes nothing."""
     return await backtest.backtest(request.app.state.policies, policy_id, body)
 
 
-@router.post("/api/policies/{policy_id}/rollouts", status_code=201)
-async def start_rollout(request: Request, identity: Operator, policy_id: RowId, body: RolloutCreate) -> Rollout:
+@router.post("/policies/{policy_id}/rollouts", status_code=201, response_model=Rollout, responses=MAY_WAIT)
+async def start_rollout(
+    request: Request, identity: Operator, policy_id: RowId, body: RolloutCreate
+) -> Rollout | Response:
     """Roll a version out to the connected nodes in stages; it is rolled back when a guardrail is violated."""
-    return await rollouts.start(request.app.state.policies, policy_id, body, actor=identity.username)
+    return _answer(await rollouts.start(request.app.state.policies, policy_id, body, actor=identity.username))
 
 
-@router.get("/api/rollouts/{rollout_id}")
+@router.get("/rollouts/{rollout_id}")
 async def get_rollout(session: Session, _: Viewer, rollout_id: RowId) -> Rollout:
     """Return one rollout."""
     return await rollouts.get(session, rollout_id)
 
 
-@router.post("/api/rollouts/{rollout_id}/stop")
+@router.post("/rollouts/{rollout_id}/stop")
 async def stop_rollout(request: Request, identity: Operator, rollout_id: RowId, body: RolloutStop) -> Rollout:
     """Stop a rollout; with roll_back, nodes also return to the version that they had before."""
     return await rollouts.stop(
@@ -157,7 +178,7 @@ async def stop_rollout(request: Request, identity: Operator, rollout_id: RowId, 
     )
 
 
-@router.get("/api/nodes/{node_id}/decisions")
+@router.get("/nodes/{node_id}/decisions")
 async def list_decisions(
     session: Session, _: Viewer, node_id: RowId, filters: Annotated[TimeFilter, Depends()]
 ) -> list[Decision]:
@@ -165,13 +186,13 @@ async def list_decisions(
     return await evaluations.decisions(session, node_id, filters)
 
 
-@router.get("/api/nodes/{node_id}/recommendations")
+@router.get("/nodes/{node_id}/recommendations")
 async def list_recommendations(session: Session, _: Viewer, node_id: RowId) -> list[Decision]:
     """List the latest decision of each policy in mode recommend that proposes changes on the node."""
     return await evaluations.recommendations(session, node_id)
 
 
-@router.get("/api/nodes/{node_id}/drifts")
+@router.get("/nodes/{node_id}/drifts")
 async def list_drifts(
     session: Session, _: Viewer, node_id: RowId, filters: Annotated[TimeFilter, Depends()]
 ) -> list[DriftEntry]:
@@ -179,7 +200,7 @@ async def list_drifts(
     return await evaluations.drifts(session, node_id, filters)
 
 
-@router.post("/api/nodes/{node_id}/policy-responses")
+@router.post("/nodes/{node_id}/policy-responses")
 async def preview_policy_responses(
     request: Request, session: Session, _: Viewer, node_id: RowId, body: PolicyResponsesRequest
 ) -> PolicyResponses:
@@ -189,7 +210,15 @@ async def preview_policy_responses(
     return await responses.to_values(session, registry, node_id, desired, rolled_back=body.rolled_back)
 
 
-@router.get("/api/nodes/{node_id}/flows")
+@router.get("/nodes/{node_id}/flows")
 async def get_node_flows(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeFlows:
     """Return the processes that use the network, and the queues, interrupts and CPUs that receive their packets."""
     return await preview.node_flows(session, request.app.state.registry, node_id)
+
+
+_Done = TypeVar("_Done", Policy, Rollout, None)
+
+
+def _answer(outcome: _Done | Approval) -> _Done | Response:
+    """Return what was done, or the response 202 with the request that waits for approval."""
+    return JSONResponse(outcome.model_dump(mode="json"), 202) if isinstance(outcome, Approval) else outcome

@@ -29,10 +29,11 @@ class LatestDecision(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A setting that a policy has set on a node and not restored."""
+    """A setting that a policy has set on a node and not restored. value: the last that it wrote."""
 
     node_id: int
     key: str
+    value: str
 
 
 _DECISIONS = text("""
@@ -50,7 +51,7 @@ _DECISIONS = text("""
 """)
 # A setting is restored if its last action says so, or if it has the value again that it had before the first one.
 _HELD = text("""
-    SELECT node_id, key FROM (
+    SELECT node_id, key, becomes FROM (
         SELECT DISTINCT ON (node_id, key)
             node_id, key, becomes, reason,
             first_value(was) OVER (PARTITION BY node_id, key ORDER BY created_at, place) AS original
@@ -60,7 +61,7 @@ _HELD = text("""
                 action->>'key' AS key, action->>'was' AS was, action->>'becomes' AS becomes, action->>'reason' AS reason
             FROM change
             CROSS JOIN LATERAL jsonb_array_elements(change.plan->'actions') WITH ORDINALITY AS one(action, place)
-            WHERE change.policy_id = :policy_id AND (
+            WHERE change.policy_id = :policy_id AND change.node_id = coalesce(:node_id, change.node_id) AND (
                 change.state IN ('unconfirmed', 'confirmed')
                 OR change.state = 'applying' AND action->>'reason' <> :restored
             ) AND NOT EXISTS (
@@ -85,10 +86,10 @@ async def latest_decisions(session: AsyncSession, policy_id: int) -> dict[int, L
     return {row[0]: LatestDecision(*row[1:]) for row in rows}
 
 
-async def held_settings(session: AsyncSession, policy_id: int) -> list[Held]:
-    """Return the settings that a policy has set and that have not been restored since."""
-    rows = await session.execute(_HELD, {"policy_id": policy_id, "restored": RESTORE_REASON})
-    return [Held(row[0], row[1]) for row in rows]
+async def held_settings(session: AsyncSession, policy_id: int, node_id: int | None = None) -> list[Held]:
+    """Return the settings that a policy has set, on one node or all, and that have not been restored since."""
+    rows = await session.execute(_HELD, {"policy_id": policy_id, "node_id": node_id, "restored": RESTORE_REASON})
+    return [Held(*row) for row in rows]
 
 
 async def count_moves(session: AsyncSession, policy_id: int, since: datetime) -> dict[int, int]:

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -15,13 +16,13 @@ from coresteer.background import cancel
 from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_unavailable
-from coresteer.policies import repository, stops
+from coresteer.policies import repository, stops, windows
 from coresteer.policies.in_force import during_experiment, holding_out, in_force
 from coresteer.presence.connections import AgentConnection, Connections
 from coresteer.presence.registry import NodeRegistry
 from coresteer.replicas.broker import Broker
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.engine_state import EnforcementStop, PolicyInForce
+from coresteer_core.policies.engine_state import MAX_STOPS, EnforcementStop, PolicyInForce
 from coresteer_core.protocol import MAX_POLICIES_IN_FORCE, Policies
 
 log = logging.getLogger("coresteer.policies")
@@ -169,10 +170,13 @@ class PolicyPublisher:
             held_out = await self._held_out(session, list(peers))
             leave_pages = await repository.policies_leaving_pages(session)
             stops_in_force = await stops.in_force(session)
+            calendar = windows.Calendar(await windows.all_windows(session), datetime.now(UTC))
         for one in attributes:
             applying = [EnforcementStop(stop.id, stop.restore) for stop in stops.applying(stops_in_force, one)]
             peer, now = peers[one.node_id], holding_out(in_force(policies, one), held_out.get(one.node_id))
-            if one.node_id in in_use:
+            times = calendar.of(one)
+            if one.node_id in in_use:  # its policies pause, and the experiment ends by itself
+                times = windows.Times()
                 now = during_experiment(now, self._leased.get(one.node_id, ()))
             if len(now) > MAX_POLICIES_IN_FORCE:
                 log.error(
@@ -181,9 +185,11 @@ class PolicyPublisher:
                     len(now),
                     MAX_POLICIES_IN_FORCE,
                 )
+            if not times.open:
+                applying.append(EnforcementStop(windows.CLOSED))
             if applying and not peer.obeys_stops:  # an old agent can only restore what its policies have set
                 now = [replace(policy, mode=Mode.RECOMMEND) for policy in now]
-            message = Policies(now[:MAX_POLICIES_IN_FORCE], leave_pages, applying)
+            message = Policies(now[:MAX_POLICIES_IN_FORCE], leave_pages, applying[-MAX_STOPS:], times.hold_from_ms)
             if self._last_sent.get(one.node_id) != (peer, message):
                 self._last_sent[one.node_id] = (peer, message)
                 peer.post(message)

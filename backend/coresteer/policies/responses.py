@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes import log_repository
 from coresteer.errors import Invalid
-from coresteer.policies import repository, stops
+from coresteer.policies import repository, windows
 from coresteer.policies.in_force import in_force
 from coresteer.policies.preview import current_view
 from coresteer.policies.schemas import PolicyResponses
@@ -25,7 +25,7 @@ async def to_values(
     Raises NotFound, and Invalid for a key that is no setting's.
     """
     view = await current_view(session, registry, node_id)
-    if node_id in await stops.stopped_nodes(session):
+    if node_id in await windows.held_nodes(session):
         return PolicyResponses(stopped=True, responses=[])
     attributes = await repository.node_attributes(session, [node_id])
     enabled = await repository.enabled_policies(session)

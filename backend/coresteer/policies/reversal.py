@@ -25,6 +25,7 @@ async def reverse(session: AsyncSession, policy_id: int, version: int, why: str)
         return None
     else:
         before = await repository.version_before(session, policy_id, version)
+        policy.rolled_back_version, policy.rolled_back_because = version, why
         if before is None:
             policy.enabled = False
         else:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.background import Pace, cancel, repeat
 from coresteer.bus import PoliciesEvent
-from coresteer.policies import repository, rollouts, stops
+from coresteer.policies import repository, rollouts, stops, windows
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import IN_PROGRESS_STATES
 from coresteer.policies.rollout_guardrails import RolloutGuardrails
@@ -75,6 +75,7 @@ class RolloutMonitor:
             unfinished = (await repository.unfinished_rollouts(session)).values()
             ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
             stopped = await stops.stopped_nodes(session) if ongoing else frozenset()
+            closed = await windows.closed_nodes(session) if ongoing else frozenset()
         for seen in ongoing:
             policy_id = seen.policy_id
             # before the rows are locked, because it takes a while
@@ -86,7 +87,7 @@ class RolloutMonitor:
                     policy is not None
                     and row is not None
                     and not self._hold(row, stopped, now)
-                    and await self._advance(session, policy, row, now, evidence)
+                    and await self._advance(session, policy, row, now, evidence, closed=closed)
                 )
             if moved:
                 self._context.bus.publish(PoliciesEvent(None))
@@ -98,7 +99,7 @@ class RolloutMonitor:
 
     @staticmethod
     def _hold(row: RolloutRow, stopped: frozenset[int], now: datetime) -> bool:
-        """Return whether a rollout waits because enforcement is stopped on a node of it; its stage begins anew then."""
+        """Return whether enforcement is stopped on a node of a rollout; its stage begins anew afterwards."""
         if row.state not in IN_PROGRESS_STATES:
             return False
         if among := len(stopped.intersection(chain(*row.stages))):
@@ -114,8 +115,14 @@ class RolloutMonitor:
         row: RolloutRow,
         now: datetime,
         evidence: StageEvidence | None,
+        *,
+        closed: frozenset[int],
     ) -> bool:
-        """Move a rollout on, or back; return whether it moved. evidence: of its stage, None while it waits."""
+        """Move a rollout on, or back; return whether it moved. evidence: of its stage, None while it waits.
+
+        closed: nodes outside their change windows. One in the stage keeps it from moving on, not from moving back: the
+        other nodes enforce the version.
+        """
         if row.state not in IN_PROGRESS_STATES:
             return False
         have = [node_id for stage in row.stages[: row.stage + 1] for node_id in stage]
@@ -124,6 +131,12 @@ class RolloutMonitor:
         if failure is not None:
             rollouts.apply_rollback(policy, row, failure)
             rollouts.audit(session, "coresteer", "rollout.roll_back", policy, row)
+        elif among := len(closed.intersection(row.stages[row.stage])):
+            rollouts.wait_for_window(row, among)
+            return False
+        elif row.sentence.startswith(rollouts.WAITS):
+            rollouts.enter_stage(row, row.stage, now)
+            return False
         elif evidence is None or evidence.stage != row.stage or not _is_due(row, now):
             return False
         elif (worse := worsened(evidence)) is not None:

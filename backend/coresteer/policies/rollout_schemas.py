@@ -116,17 +116,14 @@ class Rollout(BaseModel):
     evidence: list[StageEvidence]
 
 
-class RolloutCreate(RequestBody):
-    """A rollout to start.
+class RolloutPace(RequestBody):
+    """How a version spreads.
 
     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
-
-    guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
 
     leave_pages: nodes that stop enforcing the policy leave memory where it has moved it.
     """
 
-    version: RowId
     canary: Annotated[
         int, Field(ge=1, le=1000), FormField(labelled("Canary", "Number of nodes in the first stage.", unit="nodes"))
     ] = 1
@@ -138,7 +135,6 @@ class RolloutCreate(RequestBody):
     wait_s: Annotated[
         float, Field(ge=0, le=86_400), FormField(labelled("Wait", "Duration of each stage.", unit="s"))
     ] = 60
-    guardrails: Guardrails | None = None
     leave_pages: Annotated[
         bool,
         FormField(
@@ -148,3 +144,10 @@ class RolloutCreate(RequestBody):
             )
         ),
     ] = False
+
+
+class RolloutCreate(RolloutPace):
+    """A rollout to start. guardrails: a violation on a node of the rollout rolls it back; None: the version's own."""
+
+    version: RowId
+    guardrails: Guardrails | None = None

@@ -11,19 +11,31 @@ from coresteer.bus import PoliciesEvent
 from coresteer.changes.schemas import GuardrailIn
 from coresteer.errors import Conflict, NotFound
 from coresteer.policies import repository
+from coresteer.policies.approval_schemas import Approval, PolicyAction
+from coresteer.policies.approvals import Approved, waits
+from coresteer.policies.approvals import to_schema as to_approval
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import UNFINISHED_STATES
-from coresteer.policies.rollout_schemas import EvidenceBasis, Rollout, RolloutCreate, RolloutState, StageEvidence
+from coresteer.policies.rollout_schemas import (
+    EvidenceBasis,
+    Rollout,
+    RolloutCreate,
+    RolloutPace,
+    RolloutState,
+    StageEvidence,
+)
 from coresteer.policies.schemas import PolicyBody
 from coresteer.policies.selector import matches
 from coresteer.policies.tables import PolicyRow, RolloutRow
 
-HELD = "Held"
-"""First word of the sentence of a rollout that waits for the end of a stop of enforcement."""
+HELD, WAITS = "Held", "Waits"
+"""First word of the sentence of a rollout that waits for the end of a stop of enforcement, or for a change window."""
 
 
-async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, *, actor: str) -> Rollout:
-    """Start a rollout: give the version to the canary nodes.
+async def start(
+    context: PolicyContext, policy_id: int, request: RolloutCreate, *, actor: str, approved: Approved | None = None
+) -> Rollout | Approval:
+    """Start a rollout: give the version to the canary nodes; or return the request that waits for approval.
 
     Raises NotFound, Conflict when one is in progress or no node matches.
     """
@@ -53,6 +65,18 @@ async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, 
                 if nodes
                 else "The selector matches no node."
             )
+        waiting = await waits(
+            session,
+            policy,
+            PolicyAction.ROLL_OUT,
+            request.model_dump(mode="json"),
+            brings=version,
+            actor=actor,
+            approved=approved,
+        )
+        if waiting is not None:
+            context.bus.publish(PoliciesEvent(None))
+            return to_approval(waiting, policy.name)
         now = datetime.now(UTC)
         guardrails = body.guardrails if request.guardrails is None else request.guardrails
         row = RolloutRow(
@@ -68,6 +92,7 @@ async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, 
         )
         enter_stage(row, 0, now)
         policy.enabled, policy.leave_pages = True, request.leave_pages
+        policy.pace = request.model_dump(mode="json", include=set(RolloutPace.model_fields))
         session.add(row)
         await session.flush()
         audit(session, actor, "rollout.start", policy, row)
@@ -116,10 +141,19 @@ def enter_stage(row: RolloutRow, stage: int, now: datetime) -> None:
 
 
 def hold(row: RolloutRow, now: datetime, stopped: int) -> None:
-    """Let a stage begin anew when enforcement is no longer stopped on its nodes. stopped: on how many it is now."""
-    nodes = "1 of its nodes" if stopped == 1 else f"{stopped} of its nodes"
+    """Let a stage begin anew when enforcement is no longer stopped. stopped: on how many of the rollout's nodes."""
     row.violation = None
-    row.stage_at, row.sentence = now, f"{HELD} in stage {row.stage + 1}: enforcement is stopped on {nodes}."
+    row.stage_at = now
+    row.sentence = f"{HELD} in stage {row.stage + 1}: enforcement is stopped on {_of_its_nodes(stopped)}."
+
+
+def wait_for_window(row: RolloutRow, closed: int) -> None:
+    """Let a stage begin anew when a change window is open. closed: for how many of its nodes none is."""
+    row.sentence = f"{WAITS} in stage {row.stage + 1}: no change window is open for {_of_its_nodes(closed)}."
+
+
+def _of_its_nodes(nodes: int) -> str:
+    return "1 of its nodes" if nodes == 1 else f"{nodes} of its nodes"
 
 
 def add_evidence(row: RolloutRow, evidence: StageEvidence) -> None:
@@ -143,6 +177,7 @@ def finish(policy: PolicyRow, row: RolloutRow) -> None:
 def apply_rollback(policy: PolicyRow, row: RolloutRow, why: str) -> None:
     """Roll a rollout back: give all nodes the version that they had before it. why: a sentence."""
     policy.enabled = row.from_version is not None
+    policy.rolled_back_version, policy.rolled_back_because = row.to_version, why
     before = "no version" if row.from_version is None else f"version {row.from_version}"
     end(row, RolloutState.ROLLED_BACK, f"{why} Every node has {before} again.")
 

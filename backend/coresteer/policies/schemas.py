@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from coresteer.changes.schemas import DesiredValueIn, Reason
 from coresteer.inputs import STORABLE, RequestBody, RowId, TextPattern
 from coresteer.policies.proof_settings import ProofSettings
-from coresteer.policies.rollout_schemas import Guardrails, Rollout
+from coresteer.policies.rollout_schemas import Guardrails, Rollout, RolloutPace
 from coresteer.structs import AsStruct, FormField, FromStruct
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.guardrail import VIOLATION_PERIOD
@@ -164,11 +164,19 @@ class VersionNodes(BaseModel):
     nodes: int
 
 
+class RolledBack(BaseModel):
+    """A version that was taken out of force. why: a sentence."""
+
+    version: int
+    why: str
+
+
 class Policy(BaseModel):
     """A policy with its current version. versions: their number; nodes: number of nodes that the selector matches.
 
     in_force: the versions that nodes have now, several during a rollout. rollout: the one in progress or stopped, None
-    if there is none.
+    if there is none. rolled_back: the last version that a violation or a person's rollback took out of force. pace: of
+    the latest rollout, or the one that was set since.
     """
 
     id: int
@@ -182,6 +190,8 @@ class Policy(BaseModel):
     created_at: datetime
     created_by: str
     rollout: Rollout | None
+    rolled_back: RolledBack | None
+    pace: RolloutPace
 
 
 class PolicyVersion(BaseModel):

@@ -13,13 +13,16 @@ from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.policies import repository
+from coresteer.policies.approval_schemas import Approval, PolicyAction
+from coresteer.policies.approvals import Approved, waits
+from coresteer.policies.approvals import to_schema as to_approval
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import EnabledPolicy, version_counts
-from coresteer.policies.rollout_schemas import RolloutState
+from coresteer.policies.rollout_schemas import RolloutPace, RolloutState
 from coresteer.policies.rollouts import end, to_schema
-from coresteer.policies.schemas import Difference, Policy, PolicyBody, PolicyVersion, PolicyVersionCreate
+from coresteer.policies.schemas import Difference, Policy, PolicyBody, PolicyVersion, PolicyVersionCreate, RolledBack
 from coresteer.policies.selector import NodeAttributes, matches
-from coresteer.policies.tables import PolicyRow, PolicyVersionRow, RolloutRow
+from coresteer.policies.tables import ApprovalRow, PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.policies.base import Mode
 
 
@@ -124,14 +127,35 @@ async def diff(session: AsyncSession, policy_id: int, from_version: int, to_vers
 
 
 async def set_enabled(
-    context: PolicyContext, policy_id: int, enabled: bool, *, leave_pages: bool = False, actor: str
-) -> Policy:
-    """Enable or disable a policy on all nodes. Raises NotFound, and Conflict while a rollout is unfinished."""
+    context: PolicyContext,
+    policy_id: int,
+    enabled: bool,
+    *,
+    leave_pages: bool = False,
+    actor: str,
+    approved: Approved | None = None,
+) -> Policy | Approval:
+    """Enable or disable a policy on all nodes, or return the request that waits for approval.
+
+    Raises NotFound, and Conflict while a rollout is unfinished.
+    """
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
         rollout = await repository.unfinished_rollout(session, policy_id, lock=True)
         if rollout is not None and enabled:
             raise Conflict("A rollout of this policy is unfinished; roll it back first, or wait until it ends.")
+        if row.enabled != enabled or approved is not None:
+            waiting = await waits(
+                session,
+                row,
+                PolicyAction.ENABLE if enabled else PolicyAction.DISABLE,
+                {"leave_pages": leave_pages},
+                brings=await find_version(session, policy_id, row.version) if enabled else None,
+                actor=actor,
+                approved=approved,
+            )
+            if waiting is not None:
+                return _waits(context, waiting, row)
         if rollout is not None:
             end(rollout, RolloutState.ROLLED_BACK, f"{actor} disabled the policy.")
         if row.enabled != enabled:
@@ -145,10 +169,43 @@ async def set_enabled(
     return policy
 
 
-async def delete(context: PolicyContext, policy_id: int, *, leave_pages: bool = False, actor: str) -> None:
-    """Disable and hide a policy; decisions still name it. Raises NotFound."""
+async def set_pace(context: PolicyContext, policy_id: int, pace: RolloutPace, *, actor: str) -> Policy:
+    """Store how the next version of a policy spreads. Raises NotFound."""
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
+        row.pace = pace.model_dump(mode="json")
+        record(session, actor=actor, action="policy.set_pace", target=_target(row), detail=row.pace)
+        await session.flush()
+        policy = await get(session, policy_id)
+    context.bus.publish(PoliciesEvent(None))
+    return policy
+
+
+async def delete(
+    context: PolicyContext,
+    policy_id: int,
+    *,
+    leave_pages: bool = False,
+    actor: str,
+    approved: Approved | None = None,
+) -> Approval | None:
+    """Disable and hide a policy, or return the request that waits for approval; decisions still name it.
+
+    Raises NotFound.
+    """
+    async with context.database.session() as session:
+        row = await find_policy(session, policy_id, lock=True)
+        waiting = await waits(
+            session,
+            row,
+            PolicyAction.DELETE,
+            {"leave_pages": leave_pages},
+            brings=None,
+            actor=actor,
+            approved=approved,
+        )
+        if waiting is not None:
+            return _waits(context, waiting, row)
         if (rollout := await repository.unfinished_rollout(session, policy_id, lock=True)) is not None:
             end(rollout, RolloutState.ROLLED_BACK, f"{actor} deleted the policy.")
         row.leave_pages = row.leave_pages or leave_pages
@@ -156,6 +213,7 @@ async def delete(context: PolicyContext, policy_id: int, *, leave_pages: bool = 
         detail = {"leave_pages": True} if leave_pages else None
         record(session, actor=actor, action="policy.delete", target=_target(row), detail=detail)
     context.bus.publish(PoliciesEvent(None))
+    return None
 
 
 async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow:
@@ -172,6 +230,11 @@ async def find_version(session: AsyncSession, policy_id: int, number: int) -> Po
     if row is None:
         raise NotFound(f"Policy {policy_id} has no version {number}.")
     return row
+
+
+def _waits(context: PolicyContext, waiting: ApprovalRow, policy: PolicyRow) -> Approval:
+    context.bus.publish(PoliciesEvent(None))
+    return to_approval(waiting, policy.name)
 
 
 def _not_found(policy_id: int) -> NotFound:
@@ -228,6 +291,10 @@ def _schema(
         created_at=row.created_at,
         created_by=row.created_by,
         rollout=None if rollout is None else to_schema(rollout),
+        rolled_back=None
+        if row.rolled_back_version is None
+        else RolledBack(version=row.rolled_back_version, why=row.rolled_back_because or ""),
+        pace=RolloutPace.model_validate(row.pace),
     )
 
 

@@ -16,7 +16,9 @@ from coresteer.db import Base
 class PolicyRow(Base):
     """A policy. version: the current one, apart from rollouts. Deleted ones stay because other rows refer to them.
 
-    leave_pages: nodes that no longer enforce it leave memory where it has moved it.
+    leave_pages: nodes that no longer enforce it leave memory where it has moved it. rolled_back_version: the last one
+    that was taken out of force because of a violation or by a person's rollback; rolled_back_because: why, a sentence.
+    pace: a RolloutPace, of the next rollout unless its request says otherwise.
     """
 
     __tablename__ = "policy"
@@ -29,6 +31,9 @@ class PolicyRow(Base):
     created_by: Mapped[str] = mapped_column(Text)
     deleted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     leave_pages: Mapped[bool] = mapped_column(server_default=false(), default=False)
+    rolled_back_version: Mapped[int | None]
+    rolled_back_because: Mapped[str | None] = mapped_column(Text)
+    pace: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"), default=dict)
 
 
 class PolicyVersionRow(Base):
@@ -89,6 +94,56 @@ class StopRow(Base):
     lifted_by: Mapped[str | None] = mapped_column(Text)
     nodes: Mapped[int | None]
     settings: Mapped[int | None]
+
+
+class WindowRow(Base):
+    """A change window of the nodes that labels select. weekdays: 0 is Monday. start_min, end_min: since midnight."""
+
+    __tablename__ = "change_window"
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    labels: Mapped[dict[str, str]] = mapped_column(JSONB)
+    zone: Mapped[str] = mapped_column(Text)
+    weekdays: Mapped[list[int]] = mapped_column(JSONB)
+    start_min: Mapped[int]
+    end_min: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_by: Mapped[str] = mapped_column(Text)
+
+
+class ApprovalRow(Base):
+    """An action on a policy that waits for the approval of another operator, or has waited; one at a time for a policy.
+
+    request: its arguments. basis: what the policy was then; nodes: ids of those that it concerned; above: as in
+    ApprovalThresholdRow then. reason: why it was rejected, or was not what was requested any more.
+    """
+
+    __tablename__ = "approval"
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    policy_id: Mapped[int] = mapped_column(ForeignKey("policy.id"))
+    action: Mapped[str] = mapped_column(Text)
+    request: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    basis: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    nodes: Mapped[list[int]] = mapped_column(JSONB)
+    above: Mapped[int]
+    state: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text, default="")
+    requested_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    requested_by: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    decided_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    decided_by: Mapped[str | None] = mapped_column(Text)
+
+
+class ApprovalThresholdRow(Base):
+    """The only row says above how many nodes actions wait for approval; 0, or no row, for never."""
+
+    __tablename__ = "approval_threshold"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    above: Mapped[int]
 
 
 class StopNodeRow(Base):

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.background import Pace, cancel, repeat
 from coresteer.bus import PoliciesEvent
 from coresteer.policies import repository as policies
-from coresteer.policies.stops import stopped_nodes
+from coresteer.policies.windows import held_nodes
 from coresteer.proof import repository, sums_repository
 from coresteer.proof.analysis import Analysis
 from coresteer.proof.candidates import NOBODY, Candidates, design_of, find_candidates
@@ -89,7 +89,7 @@ class ProofMonitor:
             await self._refresh(session, now)
             self._watch_connections(now)
             running = list(await repository.running_episodes(session))
-            self._stopped = await stopped_nodes(session)
+            self._stopped = await held_nodes(session)
             await self._watch(session, running, now, paused=fleet.paused_at is not None)
             if fleet.paused_at is None:
                 running += await self._begin(session, fleet.seed, running, now)

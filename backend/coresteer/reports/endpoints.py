@@ -14,7 +14,8 @@ from coresteer.reports import service
 from coresteer.reports.schemas import ShareRequest, ShareResponse
 from coresteer.reports.service import ReportFile, ReportFormat
 
-router = APIRouter(tags=["reports"])
+router = APIRouter()
+shared_router = APIRouter()
 
 _MEDIA_TYPES = {
     ReportFormat.HTML: "text/html; charset=utf-8",
@@ -41,7 +42,7 @@ def _answer(file: ReportFile) -> Response:
     return Response(file.content, media_type=_MEDIA_TYPES[file.format], headers=headers)
 
 
-@router.get("/api/experiments/{experiment_id}/report", response_class=Response, responses=_ANY_FORMAT)
+@router.get("/experiments/{experiment_id}/report", response_class=Response, responses=_ANY_FORMAT)
 async def get_experiment_report(
     request: Request,
     _: Viewer,
@@ -54,7 +55,7 @@ async def get_experiment_report(
     return _answer(await service.experiment_file(request.app.state.database, experiment_id, format, language))
 
 
-@router.get("/api/changes/{change_id}/report", response_class=Response, responses=_ANY_FORMAT)
+@router.get("/changes/{change_id}/report", response_class=Response, responses=_ANY_FORMAT)
 async def get_change_report(
     request: Request,
     _: Viewer,
@@ -68,7 +69,7 @@ async def get_change_report(
     return _answer(await service.change_file(state.database, state.ingest, change_id, format, language))
 
 
-@router.get("/api/simulations/{simulation_id}/report", response_class=Response, responses=_ANY_FORMAT)
+@router.get("/simulations/{simulation_id}/report", response_class=Response, responses=_ANY_FORMAT)
 async def get_simulation_report(
     request: Request,
     _: Viewer,
@@ -81,7 +82,7 @@ async def get_simulation_report(
     return _answer(await service.simulation_file(request.app.state.database, simulation_id, format, language))
 
 
-@router.get("/api/reports/compare", response_class=Response, responses=_ANY_FORMAT)
+@router.get("/reports/compare", response_class=Response, responses=_ANY_FORMAT)
 async def compare_experiments(
     request: Request,
     _: Viewer,
@@ -95,7 +96,7 @@ async def compare_experiments(
     return _answer(await service.comparison_file(request.app.state.database, (a, b), format, language))
 
 
-@router.post("/api/experiments/{experiment_id}/share", status_code=201)
+@router.post("/experiments/{experiment_id}/share", status_code=201)
 async def share_report(
     request: Request, session: Session, identity: Operator, experiment_id: RowId, body: ShareRequest
 ) -> ShareResponse:
@@ -104,13 +105,13 @@ async def share_report(
     return ShareResponse(url=f"{public_url(request)}/shared/{token}", token=token, expires_at=expires_at)
 
 
-@router.delete("/api/experiments/{experiment_id}/share", status_code=204)
+@router.delete("/experiments/{experiment_id}/share", status_code=204)
 async def unshare_report(session: Session, identity: Operator, experiment_id: RowId) -> None:
     """Revoke all links to an experiment's report."""
     await service.delete_links(session, experiment_id, actor=identity.username)
 
 
-@router.get("/shared/{token}", response_class=Response, responses=_ANY_FORMAT)
+@shared_router.get("/shared/{token}", response_class=Response, responses=_ANY_FORMAT)
 async def get_shared_report(
     request: Request,
     token: Annotated[str, Path(max_length=100)],

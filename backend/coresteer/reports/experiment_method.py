@@ -169,7 +169,7 @@ def repeat_section(phrases: Phrases) -> list[Block]:
     """Return the report's section with the commands that repeat the experiment."""
     number = phrases.experiment.id
     commands = (
-        f"coresteer report export {number} --format json --to report.json\n"
-        "jq '.experiment | .spec + {seed}' report.json | coresteer experiment run -"
+        f"coresteer reports export {number} --format json --to report.json\n"
+        "jq '.experiment | .spec + {seed}' report.json | coresteer experiments run -"
     )
     return [Paragraph(phrases.text("repeat.command")), Code(commands), Paragraph(phrases.text("repeat.same"))]

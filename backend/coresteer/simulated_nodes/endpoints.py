@@ -7,7 +7,7 @@ from coresteer.db import Session
 from coresteer.simulated_nodes.schemas import SimulatedNodes
 from coresteer.simulated_nodes.service import SimulatedFleet
 
-router = APIRouter(prefix="/api/simulated-nodes", tags=["nodes"])
+router = APIRouter(prefix="/simulated-nodes")
 
 
 def _fleet(request: Request) -> SimulatedFleet:

@@ -16,9 +16,9 @@ from coresteer.simulation.schemas import (
     StoredTrace,
 )
 
-router = APIRouter(tags=["simulations"])
+router = APIRouter()
 
-TRACES = "/api/simulation-traces"
+TRACES = "/simulation-traces"
 TraceName = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 _FILE: dict[str, Any] = {  # Any: FastAPI's type for a part of OpenAPI
     "requestBody": {
@@ -28,20 +28,20 @@ _FILE: dict[str, Any] = {  # Any: FastAPI's type for a part of OpenAPI
 }
 
 
-@router.post("/api/simulations", status_code=201)
+@router.post("/simulations", status_code=201)
 async def start_simulation(request: Request, identity: Operator, body: SimulationRequest) -> Simulation:
     """Start a coscheduling study in the background; at most one runs at a time."""
     state = request.app.state
     return await service.start(state.database, state.simulations, body.spec, actor=identity.username)
 
 
-@router.post("/api/simulations/estimate")
+@router.post("/simulations/estimate")
 async def estimate_simulation(request: Request, _: Viewer, body: SimulationRequest) -> SimulationEstimate:
     """Return about how long a coscheduling study would take, from the number of its messages."""
     return await service.estimate_duration(request.app.state.database, body.spec)
 
 
-@router.get("/api/simulations")
+@router.get("/simulations")
 async def list_simulations(
     session: Session,
     _: Viewer,
@@ -53,13 +53,13 @@ async def list_simulations(
     return await service.list_simulations(session, older_than=older_than, limit=limit)
 
 
-@router.get("/api/simulations/{simulation_id}")
+@router.get("/simulations/{simulation_id}")
 async def get_simulation(session: Session, _: Viewer, simulation_id: RowId) -> Simulation:
     """Return one coscheduling study with its results so far."""
     return await service.get_simulation(session, simulation_id)
 
 
-@router.post("/api/simulations/{simulation_id}/cancel")
+@router.post("/simulations/{simulation_id}/cancel")
 async def cancel_simulation(request: Request, session: Session, identity: Operator, simulation_id: RowId) -> Simulation:
     """Cancel a coscheduling study; its finished runs stay."""
     runner = request.app.state.simulations

@@ -10,7 +10,7 @@ from coresteer.inputs import RowId
 from coresteer.stops import log, service
 from coresteer.stops.schemas import Stop, StopCreate, StopEffect, StopEvent, StopLogFilter, StopScope
 
-router = APIRouter(prefix="/api/stops", tags=["stops"])
+router = APIRouter(prefix="/stops")
 
 
 @router.get("")

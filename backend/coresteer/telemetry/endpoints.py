@@ -19,7 +19,7 @@ from coresteer.telemetry.schemas import Matrix, MatrixRow, MetricName, SampleSpa
 from coresteer.telemetry.series import read_series
 from coresteer_core.metrics import HISTORY_METRICS
 
-router = APIRouter(prefix="/api/nodes/{node_id}", tags=["telemetry"])
+router = APIRouter(prefix="/nodes/{node_id}")
 
 _LONGEST = timedelta(days=400)
 _LONGEST_MATRIX = timedelta(days=1)

@@ -72,6 +72,8 @@ EVIDENCE = (
         "t.counted",
         Part("proof_block", "episode_id", ("figures", "parts", "factors")),
     ),
+    Evidence("alert", "fired_at", ("name", "labels"), "t.resolved_at IS NOT NULL"),
+    Evidence("alert_delivery", "created_at", ("notification", "outcome"), "t.state <> 'waiting'"),
     Evidence(
         "simulation",
         "created_at",
@@ -86,6 +88,7 @@ KEPT = (
         "audit_chain",
         "policy_version",
         "rollout",
+        "approval",
         "enforcement_stop",
         "enforcement_stop_node",
         "simulation_trace",

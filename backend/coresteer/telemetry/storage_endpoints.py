@@ -10,7 +10,7 @@ from coresteer.auth.dependencies import Admin
 from coresteer.quotas import Quotas, Stored
 from coresteer.telemetry import evidence, partitions
 
-router = APIRouter(tags=["telemetry"])
+router = APIRouter()
 
 
 class QuotaExceeded(BaseModel):
@@ -38,7 +38,7 @@ class Storage(BaseModel):
     exceeded: list[QuotaExceeded]
 
 
-@router.get("/api/storage")
+@router.get("/storage")
 async def get_storage(request: Request, _: Admin) -> Storage:
     """Return what history takes of its budget, and the quotas of nodes and users that were exceeded."""
     quotas: Quotas = request.app.state.quotas

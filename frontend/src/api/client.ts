@@ -64,7 +64,7 @@ async function readProblem(response: Response): Promise<ApiProblem> {
 
 let csrfToken: string | null = null;
 
-/** Sets the token, from /api/auth/me, that every modifying request carries. */
+/** Sets the token, from /api/v1/auth/me, that every modifying request carries. */
 export function setCsrfToken(token: string | null): void {
   csrfToken = token;
 }
@@ -92,7 +92,7 @@ export const api = createClient<paths>({
 });
 api.use(middleware);
 
-/** Resolves with the body of a successful response: `await unwrap(api.GET("/api/nodes"))`. Rejects with ApiProblem. */
+/** Resolves with the body of a successful response: `await unwrap(api.GET("/api/v1/nodes"))`. Rejects with ApiProblem. */
 export async function unwrap<T>(call: Promise<{ data?: T }>): Promise<T> {
   const { data } = await call;
   return data as T; // the middleware throws unless the request succeeded

@@ -16,9 +16,12 @@ export const MIN_REPORT_MINUTES = 10 as const;
 export const MAX_SPAN_OF_FLEET_MINUTES_MS = 21600000 as const;
 export const QUICK_MEAN_RUN_S = 1.0 as const;
 export const INTERRUPT_COST_US = 5.0 as const;
+export const HANDOVER_FORMATS = {"sysctl": "sysctl", "link": "systemd .link", "udev": "udev rule", "tuned": "TuneD profile", "networkmanager": "NetworkManager", "ansible": "Ansible tasks"} as const;
 export const BOUNDS = {
   ApiTokenCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
   ApplicationMetricCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 40, "pattern": "^[a-z][a-z0-9_]*$"}, "label": {"type": "string", "minLength": 1, "maxLength": 80}, "unit": {"type": "string", "default": "", "maxLength": 20}, "url": {"type": "string", "minLength": 1, "maxLength": 500}, "query": {"type": "string", "minLength": 1, "maxLength": 2000}, "floor": {"type": "number", "minimum": 1e-12, "maximum": 1000000000000.0}},
+  ApprovalThreshold: {"above": {"type": "integer", "minimum": 0.0, "maximum": 1000000.0}},
+  ChangeWindowBody: {"name": {"type": "string", "minLength": 1, "maxLength": 100}, "zone": {"type": "string", "minLength": 1, "maxLength": 64}, "start": {"type": "string", "maxLength": 5, "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"}, "end": {"type": "string", "maxLength": 5, "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"}},
   ChangeRequest: {"confirm_timeout_s": {"type": "number", "default": 120, "minimum": 30.0, "maximum": 600.0}, "reason": {"type": "string", "default": "", "maxLength": 500}},
   EnrolmentTokenCreate: {"expires_in_minutes": {"type": "integer", "default": 60, "minimum": 1.0, "maximum": 129600.0}, "max_uses": {"type": "integer", "default": 1, "minimum": 1.0, "maximum": 100000.0}},
   ExtendRequest: {"seconds": {"type": "number", "default": 120, "minimum": 10.0, "maximum": 600.0}},

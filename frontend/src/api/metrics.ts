@@ -76,6 +76,6 @@ export const METRICS = {
   polled_bytes_remote_per_s: {"label": "Received, polled on another NUMA node", "unit": "B/s", "better": "", "short": "another NUMA node", "chart": "polling", "history": true, "fleet": false, "experiment": false, "guardrail": false},
   polled_bytes_unknown_per_s: {"label": "Received, polled on unknown CPUs", "unit": "B/s", "better": "", "short": "unknown CPUs", "chart": "polling", "history": true, "fleet": false, "experiment": false, "guardrail": false},
   wrong_node_percent: {"label": "Wrong-node bytes", "unit": "%", "better": "less", "short": "wrong-node bytes", "chart": "", "history": false, "fleet": true, "experiment": false, "guardrail": false},
-  agent_cpu_percent: {"label": "CPU of the agent", "unit": "% of one CPU", "better": "less", "short": "of one CPU", "chart": "agent", "history": true, "fleet": false, "experiment": false, "guardrail": false},
-  agent_rss_bytes: {"label": "Memory of the agent", "unit": "B", "better": "less", "short": "memory", "chart": "", "history": true, "fleet": false, "experiment": false, "guardrail": false},
+  agent_cpu_percent: {"label": "CPU of the agent", "unit": "% of one CPU", "better": "less", "short": "agent CPU", "chart": "agent", "history": true, "fleet": true, "experiment": false, "guardrail": false},
+  agent_rss_bytes: {"label": "Memory of the agent", "unit": "B", "better": "less", "short": "agent memory", "chart": "", "history": true, "fleet": true, "experiment": false, "guardrail": false},
 } as const;

@@ -36,29 +36,41 @@ export const queryClient = new QueryClient({
 export const meQuery = queryOptions({
   queryKey: ["me"],
   queryFn: async () => {
-    const me = await unwrap(api.GET("/api/auth/me"));
+    const me = await unwrap(api.GET("/api/v1/auth/me"));
     setCsrfToken(me.csrf_token);
     return me;
   },
   staleTime: Number.POSITIVE_INFINITY,
 });
 
-export type FleetQuery = NonNullable<paths["/api/fleet"]["get"]["parameters"]["query"]>;
+export type FleetQuery = NonNullable<paths["/api/v1/fleet"]["get"]["parameters"]["query"]>;
 
 /** Nodes by filter, in pages, with the figures of all that match; it is fetched again when nodes change. */
 export const fleetQuery = (query: FleetQuery = {}) =>
   queryOptions({
     queryKey: ["fleet", query],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/fleet", { params: { query }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/fleet", { params: { query }, signal })),
   });
 
 /** The numbers of nodes and CPUs of the fleet. */
 export const fleetSizeQuery = fleetQuery({ limit: 0 });
 
+export const changeWindowsQuery = queryOptions({
+  queryKey: ["change-windows"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/change-windows", { signal })),
+  refetchInterval: 60_000, // they open and close by the clock
+});
+
+/** Above how many nodes actions on policies wait for approval. */
+export const approvalThresholdQuery = queryOptions({
+  queryKey: ["approval-threshold"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/approvals/threshold", { signal })),
+});
+
 /** The labels that most nodes have. */
 export const labelsQuery = queryOptions({
   queryKey: ["fleet", "labels"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/fleet/labels", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/fleet/labels", { signal })),
 });
 
 const BATCH_MS = 10;
@@ -68,7 +80,7 @@ let waiting: Waiting[] = [];
 async function answer(asked: Waiting[]): Promise<void> {
   const id = [...new Set(asked.map((one) => one.id))];
   try {
-    const { rows } = await unwrap(api.GET("/api/fleet", { params: { query: { id, limit: id.length } } }));
+    const { rows } = await unwrap(api.GET("/api/v1/fleet", { params: { query: { id, limit: id.length } } }));
     for (const one of asked) one.resolve(rows.find((row) => row.id === one.id) ?? null);
   } catch (error) {
     for (const one of asked) one.reject(error);
@@ -96,26 +108,27 @@ export const nodeSummaryQuery = (nodeId: number) =>
 /** The declared application metrics: Prometheus queries that experiments and guardrails may use. */
 export const applicationMetricsQuery = queryOptions({
   queryKey: ["application-metrics"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/application-metrics", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/application-metrics", { signal })),
 });
 
 export const changeQuery = (id: string) =>
   queryOptions({
     queryKey: ["changes", id],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } }, signal })),
+      unwrap(api.GET("/api/v1/changes/{change_id}", { params: { path: { change_id: id } }, signal })),
   });
 
 export const nodeQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node", nodeId],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}", { params: { path: { node_id: nodeId } }, signal })),
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/nodes/{node_id}", { params: { path: { node_id: nodeId } }, signal })),
   });
 
 /** Changes that are applying or unconfirmed, on all nodes. */
 export const openChangesQuery = queryOptions({
   queryKey: ["changes", "open"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/changes", { params: { query: { open: true } }, signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/changes", { params: { query: { open: true } }, signal })),
 });
 
 const HEALTHY_POLL_MS = 10_000;
@@ -126,7 +139,7 @@ const HEALTH_TIMEOUT_MS = 5_000;
 export const healthQuery = queryOptions({
   queryKey: ["health"],
   queryFn: ({ signal }) =>
-    unwrap(api.GET("/api/health", { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]) })),
+    unwrap(api.GET("/api/v1/health", { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]) })),
   retry: false,
   staleTime: 0,
   refetchInterval: ({ state }) =>

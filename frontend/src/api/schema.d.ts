@@ -4,7 +4,7 @@
  */
 
 export interface paths {
-    "/api/backends": {
+    "/api/v1/backends": {
         parameters: {
             query?: never;
             header?: never;
@@ -24,7 +24,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/health": {
+    "/api/v1/health": {
         parameters: {
             query?: never;
             header?: never;
@@ -44,7 +44,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/setup": {
+    "/api/v1/auth/setup": {
         parameters: {
             query?: never;
             header?: never;
@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Setup State
-         * @description Return whether the first administrator has yet to be created.
+         * @description Return whether the first administrator has yet to be created, and with which issuer people can sign in.
          */
         get: operations["setup_state"];
         put?: never;
@@ -68,7 +68,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/setup/check": {
+    "/api/v1/auth/setup/check": {
         parameters: {
             query?: never;
             header?: never;
@@ -88,7 +88,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/login": {
+    "/api/v1/auth/login": {
         parameters: {
             query?: never;
             header?: never;
@@ -108,7 +108,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/logout": {
+    "/api/v1/auth/logout": {
         parameters: {
             query?: never;
             header?: never;
@@ -128,7 +128,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/me": {
+    "/api/v1/auth/me": {
         parameters: {
             query?: never;
             header?: never;
@@ -148,7 +148,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/password": {
+    "/api/v1/auth/password": {
         parameters: {
             query?: never;
             header?: never;
@@ -168,7 +168,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/sessions": {
+    "/api/v1/auth/sessions": {
         parameters: {
             query?: never;
             header?: never;
@@ -188,7 +188,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/auth/sessions/{session_id}": {
+    "/api/v1/auth/sessions/{session_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -208,7 +208,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/users": {
+    "/api/v1/users": {
         parameters: {
             query?: never;
             header?: never;
@@ -232,7 +232,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/users/{user_id}": {
+    "/api/v1/users/{user_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -256,7 +256,7 @@ export interface paths {
         patch: operations["update_user"];
         trace?: never;
     };
-    "/api/tokens": {
+    "/api/v1/tokens": {
         parameters: {
             query?: never;
             header?: never;
@@ -280,7 +280,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/tokens/{token_id}": {
+    "/api/v1/tokens/{token_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -300,7 +300,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/audit": {
+    "/api/v1/auth/sso/begin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin Sign In
+         * @description Begin a sign-in with the issuer: open the address in the browser that got this answer.
+         */
+        post: operations["begin_sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/sso/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Finish Sign In
+         * @description Sign in with what the issuer added to the address of the page /signed-in.
+         */
+        post: operations["finish_sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/sso/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign Out Address
+         * @description Return the issuer's page to sign out there, too; ask before signing out here. None for local users.
+         */
+        post: operations["sign_out_address"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit": {
         parameters: {
             query?: never;
             header?: never;
@@ -322,7 +382,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/fleet": {
+    "/api/v1/fleet": {
         parameters: {
             query?: never;
             header?: never;
@@ -342,7 +402,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/fleet/labels": {
+    "/api/v1/fleet/labels": {
         parameters: {
             query?: never;
             header?: never;
@@ -362,7 +422,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/fleet/outliers": {
+    "/api/v1/fleet/outliers": {
         parameters: {
             query?: never;
             header?: never;
@@ -373,7 +433,7 @@ export interface paths {
          * Get Outliers
          * @description List the nodes whose kernel, driver, NIC settings or policy versions differ most from the rest of their group.
          *
-         *     q, within: only nodes that match, as GET /api/fleet.
+         *     q, within: only nodes that match, as GET /api/v1/fleet.
          */
         get: operations["get_outliers"];
         put?: never;
@@ -384,7 +444,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/fleet/series": {
+    "/api/v1/fleet/series": {
         parameters: {
             query?: never;
             header?: never;
@@ -404,7 +464,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes": {
+    "/api/v1/nodes": {
         parameters: {
             query?: never;
             header?: never;
@@ -413,7 +473,7 @@ export interface paths {
         };
         /**
          * List Nodes
-         * @description List all nodes, or the one of this name, ordered by name. For scripts; GET /api/fleet answers in pages.
+         * @description List all nodes, or the one of this name, ordered by name. For scripts; GET /api/v1/fleet answers in pages.
          */
         get: operations["list_nodes"];
         put?: never;
@@ -424,7 +484,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}": {
+    "/api/v1/nodes/{node_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -448,11 +508,13 @@ export interface paths {
         /**
          * Update Node
          * @description Replace the labels that people gave; those that the agent reports are unchanged.
+         *
+         *     Labels decide which operators and policies may change a node, so it needs an operator of all nodes.
          */
         patch: operations["update_node"];
         trace?: never;
     };
-    "/api/nodes/{node_id}/revoke-key": {
+    "/api/v1/nodes/{node_id}/revoke-key": {
         parameters: {
             query?: never;
             header?: never;
@@ -472,7 +534,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/enrolment-tokens": {
+    "/api/v1/enrolment-tokens": {
         parameters: {
             query?: never;
             header?: never;
@@ -496,7 +558,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/enrolment-tokens/{token_id}": {
+    "/api/v1/enrolment-tokens/{token_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -516,7 +578,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/readmit": {
+    "/api/v1/nodes/{node_id}/readmit": {
         parameters: {
             query?: never;
             header?: never;
@@ -538,27 +600,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/enrol": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Enrol
-         * @description Exchange a use of an enrolment token for a node's own key; called by agents.
-         */
-        post: operations["enrol"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/simulated-nodes": {
+    "/api/v1/simulated-nodes": {
         parameters: {
             query?: never;
             header?: never;
@@ -586,7 +628,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/heatmap": {
+    "/api/v1/nodes/{node_id}/heatmap": {
         parameters: {
             query?: never;
             header?: never;
@@ -610,7 +652,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/samples-span": {
+    "/api/v1/nodes/{node_id}/samples-span": {
         parameters: {
             query?: never;
             header?: never;
@@ -630,7 +672,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/series": {
+    "/api/v1/nodes/{node_id}/series": {
         parameters: {
             query?: never;
             header?: never;
@@ -650,7 +692,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/interrupts": {
+    "/api/v1/nodes/{node_id}/interrupts": {
         parameters: {
             query?: never;
             header?: never;
@@ -670,7 +712,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/matrix": {
+    "/api/v1/nodes/{node_id}/matrix": {
         parameters: {
             query?: never;
             header?: never;
@@ -690,7 +732,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/storage": {
+    "/api/v1/storage": {
         parameters: {
             query?: never;
             header?: never;
@@ -710,7 +752,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/previews": {
+    "/api/v1/nodes/{node_id}/previews": {
         parameters: {
             query?: never;
             header?: never;
@@ -730,7 +772,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/suggestions": {
+    "/api/v1/nodes/{node_id}/suggestions": {
         parameters: {
             query?: never;
             header?: never;
@@ -750,7 +792,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/suggestions": {
+    "/api/v1/suggestions": {
         parameters: {
             query?: never;
             header?: never;
@@ -770,7 +812,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/changes": {
+    "/api/v1/nodes/{node_id}/changes": {
         parameters: {
             query?: never;
             header?: never;
@@ -790,7 +832,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes": {
+    "/api/v1/changes": {
         parameters: {
             query?: never;
             header?: never;
@@ -810,7 +852,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/log": {
+    "/api/v1/changes/log": {
         parameters: {
             query?: never;
             header?: never;
@@ -830,7 +872,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/log.csv": {
+    "/api/v1/changes/log.csv": {
         parameters: {
             query?: never;
             header?: never;
@@ -850,7 +892,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/written-settings": {
+    "/api/v1/nodes/{node_id}/written-settings": {
         parameters: {
             query?: never;
             header?: never;
@@ -870,7 +912,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/{change_id}": {
+    "/api/v1/changes/{change_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -890,7 +932,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/{change_id}/observation": {
+    "/api/v1/changes/{change_id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Change
+         * @description Return a confirmed change as files of another tool, which keep its values across reboots.
+         *
+         *     Each file begins with its path and cites the evidence; what the tool cannot set is listed with the reason.
+         */
+        get: operations["export_change"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/changes/{change_id}/observation": {
         parameters: {
             query?: never;
             header?: never;
@@ -912,7 +976,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/{change_id}/confirm": {
+    "/api/v1/changes/{change_id}/confirm": {
         parameters: {
             query?: never;
             header?: never;
@@ -932,7 +996,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/{change_id}/rollback": {
+    "/api/v1/changes/{change_id}/rollback": {
         parameters: {
             query?: never;
             header?: never;
@@ -952,7 +1016,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/{change_id}/extend": {
+    "/api/v1/changes/{change_id}/extend": {
         parameters: {
             query?: never;
             header?: never;
@@ -972,7 +1036,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies": {
+    "/api/v1/policies": {
         parameters: {
             query?: never;
             header?: never;
@@ -996,7 +1060,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/preview": {
+    "/api/v1/policies/preview": {
         parameters: {
             query?: never;
             header?: never;
@@ -1016,7 +1080,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/matches": {
+    "/api/v1/policies/matches": {
         parameters: {
             query?: never;
             header?: never;
@@ -1036,7 +1100,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}": {
+    "/api/v1/policies/{policy_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1060,7 +1124,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/overview": {
+    "/api/v1/policies/{policy_id}/overview": {
         parameters: {
             query?: never;
             header?: never;
@@ -1080,7 +1144,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/overview.csv": {
+    "/api/v1/policies/{policy_id}/overview.csv": {
         parameters: {
             query?: never;
             header?: never;
@@ -1100,7 +1164,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/versions": {
+    "/api/v1/policies/{policy_id}/versions": {
         parameters: {
             query?: never;
             header?: never;
@@ -1124,7 +1188,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/diff": {
+    "/api/v1/policies/{policy_id}/diff": {
         parameters: {
             query?: never;
             header?: never;
@@ -1144,7 +1208,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/enable": {
+    "/api/v1/policies/{policy_id}/enable": {
         parameters: {
             query?: never;
             header?: never;
@@ -1164,7 +1228,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/disable": {
+    "/api/v1/policies/{policy_id}/disable": {
         parameters: {
             query?: never;
             header?: never;
@@ -1184,7 +1248,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/backtest": {
+    "/api/v1/policies/{policy_id}/pace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set Policy Pace
+         * @description Set how the policy's next version spreads; a rollout's own request sets it too. Changes nothing on nodes.
+         */
+        put: operations["set_policy_pace"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policies/{policy_id}/backtest": {
         parameters: {
             query?: never;
             header?: never;
@@ -1204,7 +1288,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/rollouts": {
+    "/api/v1/policies/{policy_id}/rollouts": {
         parameters: {
             query?: never;
             header?: never;
@@ -1224,7 +1308,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/rollouts/{rollout_id}": {
+    "/api/v1/rollouts/{rollout_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1244,7 +1328,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/rollouts/{rollout_id}/stop": {
+    "/api/v1/rollouts/{rollout_id}/stop": {
         parameters: {
             query?: never;
             header?: never;
@@ -1264,7 +1348,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/decisions": {
+    "/api/v1/nodes/{node_id}/decisions": {
         parameters: {
             query?: never;
             header?: never;
@@ -1284,7 +1368,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/recommendations": {
+    "/api/v1/nodes/{node_id}/recommendations": {
         parameters: {
             query?: never;
             header?: never;
@@ -1304,7 +1388,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/drifts": {
+    "/api/v1/nodes/{node_id}/drifts": {
         parameters: {
             query?: never;
             header?: never;
@@ -1324,7 +1408,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/policy-responses": {
+    "/api/v1/nodes/{node_id}/policy-responses": {
         parameters: {
             query?: never;
             header?: never;
@@ -1344,7 +1428,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/flows": {
+    "/api/v1/nodes/{node_id}/flows": {
         parameters: {
             query?: never;
             header?: never;
@@ -1364,7 +1448,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/proof": {
+    "/api/v1/managed-sets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Managed Sets
+         * @description List which resources were applied from which set of YAML files.
+         */
+        get: operations["list_managed_sets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/managed-sets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Replace Managed Set
+         * @description Say which resources a set of YAML files manages; `coresteer apply --prune` deletes no others.
+         */
+        put: operations["replace_managed_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policies/{policy_id}/proof": {
         parameters: {
             query?: never;
             header?: never;
@@ -1384,7 +1508,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/proof": {
+    "/api/v1/policies/{policy_id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Policy
+         * @description Return what a policy holds on a node now as files of another tool, which keep it across reboots.
+         *
+         *     Each file begins with its path and cites the proof; what the tool cannot set is listed with the reason.
+         */
+        get: operations["export_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/proof": {
         parameters: {
             query?: never;
             header?: never;
@@ -1404,7 +1550,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/proof/pause": {
+    "/api/v1/proof/pause": {
         parameters: {
             query?: never;
             header?: never;
@@ -1424,7 +1570,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/proof/resume": {
+    "/api/v1/proof/resume": {
         parameters: {
             query?: never;
             header?: never;
@@ -1444,7 +1590,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/application-metrics": {
+    "/api/v1/application-metrics": {
         parameters: {
             query?: never;
             header?: never;
@@ -1468,7 +1614,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/application-metrics/{metric_id}": {
+    "/api/v1/application-metrics/{metric_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1488,7 +1634,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/application-metrics/{metric_id}/nodes/{node_id}/reading": {
+    "/api/v1/application-metrics/{metric_id}/nodes/{node_id}/reading": {
         parameters: {
             query?: never;
             header?: never;
@@ -1508,7 +1654,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/netdevs/{netdev}/coalescing": {
+    "/api/v1/nodes/{node_id}/netdevs/{netdev}/coalescing": {
         parameters: {
             query?: never;
             header?: never;
@@ -1530,7 +1676,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/coalescing/outcomes": {
+    "/api/v1/coalescing/outcomes": {
         parameters: {
             query?: never;
             header?: never;
@@ -1552,7 +1698,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/numa": {
+    "/api/v1/nodes/{node_id}/numa": {
         parameters: {
             query?: never;
             header?: never;
@@ -1572,7 +1718,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/numa/{pid}/options": {
+    "/api/v1/nodes/{node_id}/numa/{pid}/options": {
         parameters: {
             query?: never;
             header?: never;
@@ -1592,7 +1738,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/classes": {
+    "/api/v1/nodes/{node_id}/classes": {
         parameters: {
             query?: never;
             header?: never;
@@ -1612,7 +1758,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/classes/history": {
+    "/api/v1/nodes/{node_id}/classes/history": {
         parameters: {
             query?: never;
             header?: never;
@@ -1632,7 +1778,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/classes/match": {
+    "/api/v1/nodes/{node_id}/classes/match": {
         parameters: {
             query?: never;
             header?: never;
@@ -1652,7 +1798,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/experiments/preview": {
+    "/api/v1/experiments/preview": {
         parameters: {
             query?: never;
             header?: never;
@@ -1672,7 +1818,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/experiments": {
+    "/api/v1/experiments": {
         parameters: {
             query?: never;
             header?: never;
@@ -1696,7 +1842,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/experiments/{experiment_id}": {
+    "/api/v1/experiments/{experiment_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1716,7 +1862,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/experiments/{experiment_id}/cancel": {
+    "/api/v1/experiments/{experiment_id}/cancel": {
         parameters: {
             query?: never;
             header?: never;
@@ -1736,7 +1882,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/stops": {
+    "/api/v1/stops": {
         parameters: {
             query?: never;
             header?: never;
@@ -1760,7 +1906,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/stops/log": {
+    "/api/v1/stops/log": {
         parameters: {
             query?: never;
             header?: never;
@@ -1780,7 +1926,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/stops/preview": {
+    "/api/v1/stops/preview": {
         parameters: {
             query?: never;
             header?: never;
@@ -1800,7 +1946,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/stops/{stop_id}/restore": {
+    "/api/v1/stops/{stop_id}/restore": {
         parameters: {
             query?: never;
             header?: never;
@@ -1820,7 +1966,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/stops/{stop_id}/lift": {
+    "/api/v1/stops/{stop_id}/lift": {
         parameters: {
             query?: never;
             header?: never;
@@ -1840,7 +1986,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/fleet-views": {
+    "/api/v1/fleet-views": {
         parameters: {
             query?: never;
             header?: never;
@@ -1864,7 +2010,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/fleet-views/{view_id}": {
+    "/api/v1/fleet-views/{view_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1884,7 +2030,395 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulations": {
+    "/api/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Alerts
+         * @description List alerts: those that fire first, then those that are resolved, the newest first.
+         */
+        get: operations["list_alerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-signals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Alert Signals
+         * @description List the signals that rules may watch, with their units.
+         */
+        get: operations["list_alert_signals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Alert Rules
+         * @description List the rules by name.
+         */
+        get: operations["list_alert_rules"];
+        put?: never;
+        /**
+         * Create Alert Rule
+         * @description Create a rule; the leader evaluates it within 15 s.
+         */
+        post: operations["create_alert_rule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-rules/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Change Alert Rule
+         * @description Replace a rule. Disabled, its alerts are resolved.
+         */
+        put: operations["change_alert_rule"];
+        post?: never;
+        /**
+         * Delete Alert Rule
+         * @description Delete a rule with its alerts; receivers are not told.
+         */
+        delete: operations["delete_alert_rule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-silences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Alert Silences
+         * @description List the silences in force.
+         */
+        get: operations["list_alert_silences"];
+        put?: never;
+        /**
+         * Create Alert Silence
+         * @description Silence alerts: receivers are not told of those that match until the silence ends.
+         */
+        post: operations["create_alert_silence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-silences/{silence_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End Alert Silence
+         * @description End a silence now; receivers are told of what still fires.
+         */
+        delete: operations["end_alert_silence"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-receivers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Alert Receivers
+         * @description List the receivers by name, without their secrets.
+         */
+        get: operations["list_alert_receivers"];
+        put?: never;
+        /**
+         * Create Alert Receiver
+         * @description Create a receiver; it is told of what fires already.
+         */
+        post: operations["create_alert_receiver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-receivers/{receiver_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Change Alert Receiver
+         * @description Replace a receiver; without a secret, it keeps the present one.
+         */
+        put: operations["change_alert_receiver"];
+        post?: never;
+        /**
+         * Delete Alert Receiver
+         * @description Delete a receiver with what waits to be sent to it.
+         */
+        delete: operations["delete_alert_receiver"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-receivers/{receiver_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test Alert Receiver
+         * @description Send a test notification to a receiver now, and return the outcome.
+         */
+        post: operations["test_alert_receiver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-receivers/{receiver_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Alert Deliveries
+         * @description List the newest 100 notifications of a receiver with their outcomes.
+         */
+        get: operations["list_alert_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approvals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Approvals
+         * @description List requests for the approval of another operator: those that wait, and decided ones; the newest 200.
+         */
+        get: operations["list_approvals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approvals/threshold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Approval Threshold
+         * @description Return above how many nodes actions on policies wait for approval; 0 for never.
+         */
+        get: operations["get_approval_threshold"];
+        /**
+         * Set Approval Threshold
+         * @description Set above how many nodes actions on policies wait for approval; what waits already goes on waiting.
+         */
+        put: operations["set_approval_threshold"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approvals/{approval_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Approval
+         * @description Return one request.
+         */
+        get: operations["get_approval"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approvals/{approval_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve
+         * @description Approve another operator's request; exactly what was requested is carried out now, or nothing.
+         */
+        post: operations["approve"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approvals/{approval_id}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reject
+         * @description Reject another operator's request.
+         */
+        post: operations["reject"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approvals/{approval_id}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraw
+         * @description Withdraw one's own request.
+         */
+        post: operations["withdraw"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/change-windows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Change Windows
+         * @description List the change windows by name, with whether each is open now.
+         */
+        get: operations["list_change_windows"];
+        put?: never;
+        /**
+         * Create Change Window
+         * @description Create a change window: outside of their windows, policies write nothing on its nodes.
+         */
+        post: operations["create_change_window"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/change-windows/{window_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Change Window
+         * @description Delete a change window; nodes without any other one are open at all times.
+         */
+        delete: operations["delete_change_window"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/simulations": {
         parameters: {
             query?: never;
             header?: never;
@@ -1908,7 +2442,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulations/estimate": {
+    "/api/v1/simulations/estimate": {
         parameters: {
             query?: never;
             header?: never;
@@ -1928,7 +2462,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulations/{simulation_id}": {
+    "/api/v1/simulations/{simulation_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1948,7 +2482,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulations/{simulation_id}/cancel": {
+    "/api/v1/simulations/{simulation_id}/cancel": {
         parameters: {
             query?: never;
             header?: never;
@@ -1968,7 +2502,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulation-traces": {
+    "/api/v1/simulation-traces": {
         parameters: {
             query?: never;
             header?: never;
@@ -1988,7 +2522,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulation-traces/{name}": {
+    "/api/v1/simulation-traces/{name}": {
         parameters: {
             query?: never;
             header?: never;
@@ -2012,7 +2546,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/experiments/{experiment_id}/report": {
+    "/api/v1/experiments/{experiment_id}/report": {
         parameters: {
             query?: never;
             header?: never;
@@ -2032,7 +2566,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/changes/{change_id}/report": {
+    "/api/v1/changes/{change_id}/report": {
         parameters: {
             query?: never;
             header?: never;
@@ -2052,7 +2586,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/simulations/{simulation_id}/report": {
+    "/api/v1/simulations/{simulation_id}/report": {
         parameters: {
             query?: never;
             header?: never;
@@ -2072,7 +2606,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/reports/compare": {
+    "/api/v1/reports/compare": {
         parameters: {
             query?: never;
             header?: never;
@@ -2092,7 +2626,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/experiments/{experiment_id}/share": {
+    "/api/v1/experiments/{experiment_id}/share": {
         parameters: {
             query?: never;
             header?: never;
@@ -2116,27 +2650,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/shared/{token}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Shared Report
-         * @description Return the report that a link leads to.
-         */
-        get: operations["get_shared_report"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/schemas": {
+    "/api/v1/schemas": {
         parameters: {
             query?: never;
             header?: never;
@@ -2156,7 +2670,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/nodes/{node_id}/experiment-templates": {
+    "/api/v1/nodes/{node_id}/experiment-templates": {
         parameters: {
             query?: never;
             header?: never;
@@ -2168,6 +2682,46 @@ export interface paths {
          * @description Return the papers' experiments, prepared for this node. peer_node_id: the node that generates the traffic.
          */
         get: operations["list_experiment_templates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/enrol": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enrol
+         * @description Exchange a use of an enrolment token for a node's own key; called by agents.
+         */
+        post: operations["enrol"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/shared/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Shared Report
+         * @description Return the report that a link leads to.
+         */
+        get: operations["get_shared_report"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2195,6 +2749,140 @@ export interface components {
             reason: string;
         };
         /**
+         * Alert
+         * @description An alert. resolved_at: None while it fires. silence: the id of a silence in force that matches it.
+         *
+         *     node_id, policy_id: what it is about, None for the backend. value: the latest known, in the unit.
+         */
+        Alert: {
+            /** Id */
+            id: number;
+            /** Rule Id */
+            rule_id: number;
+            /** Rule */
+            rule: string;
+            severity: components["schemas"]["Severity"];
+            /** Label */
+            label: string;
+            /** Unit */
+            unit: string;
+            /** Threshold */
+            threshold: number;
+            /** Node Id */
+            node_id: number | null;
+            /** Policy Id */
+            policy_id: number | null;
+            /** Name */
+            name: string;
+            /** Value */
+            value: number | null;
+            /**
+             * Fired At
+             * Format: date-time
+             */
+            fired_at: string;
+            /** Resolved At */
+            resolved_at: string | null;
+            /** Silence */
+            silence: number | null;
+        };
+        /**
+         * AlertList
+         * @description Alerts, those that fire first, the newest first. firing: how many fire in total, silenced ones included.
+         */
+        AlertList: {
+            /** Firing */
+            firing: number;
+            /** Alerts */
+            alerts: components["schemas"]["Alert"][];
+        };
+        /**
+         * AlertRule
+         * @description A rule with the label, the unit and the meaning of its signal. firing: number of alerts that fire.
+         */
+        AlertRule: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Signal */
+            signal: string;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Threshold */
+            threshold: number;
+            /** Clear */
+            clear: number;
+            /** For S */
+            for_s: number;
+            /** Keep S */
+            keep_s: number;
+            severity: components["schemas"]["Severity"];
+            /** Enabled */
+            enabled: boolean;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Updated By */
+            updated_by: string;
+            /** Label */
+            label: string;
+            /** Unit */
+            unit: string;
+            /** Meaning */
+            meaning: string;
+            /** Firing */
+            firing: number;
+        };
+        /**
+         * AlertRuleBody
+         * @description A rule: an alert fires when the signal has been ≥ threshold for for_s seconds.
+         *
+         *     It is resolved when the signal has been < clear for keep_s seconds. labels: of the nodes that it watches, with shell
+         *     patterns; empty for every node.
+         */
+        AlertRuleBody: {
+            /** Name */
+            name: string;
+            /**
+             * Signal
+             * @enum {string}
+             */
+            signal: "disconnected" | "rollbacks" | "drifts" | "harmful" | "disk_used_percent" | "rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "interrupts_per_s" | "busiest_cpu_percent" | "softirq_cpu_percent" | "rtt_p99_us" | "softnet_dropped_per_s" | "squeezed_per_s" | "wrong_node_percent" | "agent_cpu_percent" | "agent_rss_bytes";
+            /**
+             * Labels
+             * @default {}
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /** Threshold */
+            threshold: number;
+            /** Clear */
+            clear: number;
+            /**
+             * For S
+             * @default 0
+             */
+            for_s: number;
+            /**
+             * Keep S
+             * @default 0
+             */
+            keep_s: number;
+            /** @default warning */
+            severity: components["schemas"]["Severity"];
+            /**
+             * Enabled
+             * @default true
+             */
+            enabled: boolean;
+        };
+        /**
          * ApiToken
          * @description An API token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created.
          */
@@ -2204,6 +2892,10 @@ export interface components {
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /** Role Labels */
+            role_labels: {
+                [key: string]: string;
+            };
             /** Created By */
             created_by: string;
             /**
@@ -2221,9 +2913,16 @@ export interface components {
          * @description A new API token, with at most its creator's rights.
          */
         ApiTokenCreate: {
+            role: components["schemas"]["Role"];
+            /**
+             * Role Labels
+             * @default {}
+             */
+            role_labels: {
+                [key: string]: string;
+            };
             /** Name */
             name: string;
-            role: components["schemas"]["Role"];
             /** Expires In Days */
             expires_in_days?: number | null;
         };
@@ -2237,6 +2936,10 @@ export interface components {
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /** Role Labels */
+            role_labels: {
+                [key: string]: string;
+            };
             /** Created By */
             created_by: string;
             /**
@@ -2336,6 +3039,60 @@ export interface components {
             to_time: string;
         };
         /**
+         * Approval
+         * @description A request for the approval of another operator. what: the action in words; sentence: its state in words.
+         *
+         *     nodes: how many it concerned when it was requested, more than above. decided_by: None for one that expired.
+         */
+        Approval: {
+            /** Id */
+            id: number;
+            /** Policy Id */
+            policy_id: number;
+            /** Policy Name */
+            policy_name: string;
+            action: components["schemas"]["PolicyAction"];
+            /** What */
+            what: string;
+            /** Nodes */
+            nodes: number;
+            /** Above */
+            above: number;
+            state: components["schemas"]["ApprovalState"];
+            /** Sentence */
+            sentence: string;
+            /**
+             * Requested At
+             * Format: date-time
+             */
+            requested_at: string;
+            /** Requested By */
+            requested_by: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /** Decided At */
+            decided_at: string | null;
+            /** Decided By */
+            decided_by: string | null;
+        };
+        /**
+         * ApprovalState
+         * @description State of a request. approved: and carried out; outdated: no longer what was requested, so not carried out.
+         * @enum {string}
+         */
+        ApprovalState: "waiting" | "approved" | "rejected" | "withdrawn" | "expired" | "outdated";
+        /**
+         * ApprovalThreshold
+         * @description Actions on policies that concern more nodes than this wait for the approval of another operator; 0 for never.
+         */
+        ApprovalThreshold: {
+            /** Above */
+            above: number;
+        };
+        /**
          * ArmPreview
          * @description Changes of one arm on the node, in a sentence and as the equivalent shell commands.
          */
@@ -2365,7 +3122,7 @@ export interface components {
              * Action
              * @enum {string}
              */
-            action: "application-metric.create" | "application-metric.delete" | "audit.anonymize" | "change.applying" | "change.apply" | "change.confirm" | "change.confirmed" | "change.extend" | "change.failed" | "change.roll_back" | "change.rolled_back" | "change.unconfirmed" | "enforcement.lift" | "enforcement.restore" | "enforcement.stop" | "enrolment-token.create" | "enrolment-token.revoke" | "experiment.cancel" | "experiment.end" | "experiment.start" | "fleet-view.create" | "fleet-view.delete" | "login" | "logout" | "node.delete" | "node.enrol" | "node.re-enrol" | "node.readmit" | "node.revoke_key" | "node.rotate_key" | "node.set_labels" | "policy.create" | "policy.create_version" | "policy.delete" | "policy.disable" | "policy.enable" | "policy.find_effect" | "policy.roll_back" | "proof.pause" | "proof.resume" | "quota.exceed" | "report.share" | "report.unshare" | "retention.drop" | "rollout.advance" | "rollout.finish" | "rollout.roll_back" | "rollout.start" | "rollout.stop" | "session.end" | "setup" | "simulated-nodes.remove" | "simulated-nodes.start" | "simulation-trace.delete" | "simulation-trace.store" | "simulation.cancel" | "simulation.start" | "token.create" | "token.delete" | "user.change_password" | "user.create" | "user.delete" | "user.update";
+            action: "alert-receiver.change" | "alert-receiver.create" | "alert-receiver.delete" | "alert-receiver.test" | "alert-rule.change" | "alert-rule.create" | "alert-rule.delete" | "alert-silence.create" | "alert-silence.end" | "application-metric.create" | "application-metric.delete" | "approval.approve" | "approval.close" | "approval.reject" | "approval.request" | "approval.set_threshold" | "approval.withdraw" | "audit.anonymize" | "change.applying" | "change.apply" | "change.confirm" | "change.confirmed" | "change.extend" | "change.failed" | "change.roll_back" | "change.rolled_back" | "change.unconfirmed" | "change-window.create" | "change-window.delete" | "enforcement.lift" | "enforcement.restore" | "enforcement.stop" | "enrolment-token.create" | "enrolment-token.revoke" | "experiment.cancel" | "experiment.end" | "experiment.start" | "fleet-view.create" | "fleet-view.delete" | "login" | "logout" | "managed-set.replace" | "node.delete" | "node.enrol" | "node.re-enrol" | "node.readmit" | "node.revoke_key" | "node.rotate_key" | "node.set_labels" | "policy.create" | "policy.create_version" | "policy.delete" | "policy.disable" | "policy.enable" | "policy.find_effect" | "policy.roll_back" | "policy.set_pace" | "proof.pause" | "proof.resume" | "quota.exceed" | "report.share" | "report.unshare" | "retention.drop" | "rollout.advance" | "rollout.finish" | "rollout.roll_back" | "rollout.start" | "rollout.stop" | "session.end" | "session.end_by_issuer" | "setup" | "simulated-nodes.remove" | "simulated-nodes.start" | "simulation-trace.delete" | "simulation-trace.store" | "simulation.cancel" | "simulation.start" | "token.create" | "token.delete" | "user.change_password" | "user.create" | "user.delete" | "user.update" | "user.update_by_issuer";
             /** Target */
             target: string;
             /** Node Id */
@@ -2772,6 +3529,71 @@ export interface components {
             sentence: string;
         };
         /**
+         * ChangeWindow
+         * @description A change window. open: now. changes_at: when it closes or opens next. nodes: how many its labels select.
+         *
+         *     held: on how many of these policies may not write now, because no window of theirs is open.
+         */
+        ChangeWindow: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Zone */
+            zone: string;
+            /** Weekdays */
+            weekdays: number[];
+            /** Start */
+            start: string;
+            /** End */
+            end: string;
+            /** Open */
+            open: boolean;
+            /** Changes At */
+            changes_at: string | null;
+            /** Nodes */
+            nodes: number;
+            /** Held */
+            held: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+        };
+        /**
+         * ChangeWindowBody
+         * @description A change window: a time of the week at which policies may write on the nodes of labels.
+         *
+         *     labels: with shell patterns; empty for every node. zone: IANA name. weekdays: on which it begins, 0 is Monday.
+         *     end: on the next day if it is not after start; 24 hours if they are equal.
+         */
+        ChangeWindowBody: {
+            /** Name */
+            name: string;
+            /**
+             * Labels
+             * @default {}
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /** Zone */
+            zone: string;
+            /** Weekdays */
+            weekdays: number[];
+            /** Start */
+            start: string;
+            /** End */
+            end: string;
+        };
+        /**
          * ClassFigure
          * @description Figures of a service class: attainment (f) now; requests and longest wait of the window; times in µs.
          * @enum {string}
@@ -3004,6 +3826,39 @@ export interface components {
             moves: number;
             /** Nodes */
             nodes: number;
+        };
+        /**
+         * Delivery
+         * @description A notification to a receiver. state: waiting, delivered or failed; outcome: of its last attempt.
+         */
+        Delivery: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Receiver Id */
+            receiver_id: number;
+            /** Rule */
+            rule: string;
+            /** Sentence */
+            sentence: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** State */
+            state: string;
+            /** Attempts */
+            attempts: number;
+            /**
+             * Due At
+             * Format: date-time
+             */
+            due_at: string;
+            /** Outcome */
+            outcome: string;
         };
         /**
          * DesiredValueIn
@@ -4814,6 +5669,12 @@ export interface components {
             };
         };
         /**
+         * FormatName
+         * @description The name of a format in the API.
+         * @enum {string}
+         */
+        FormatName: "sysctl" | "link" | "udev" | "tuned" | "networkmanager" | "ansible";
+        /**
          * Group
          * @description The nodes of a group that match.
          */
@@ -4896,6 +5757,14 @@ export interface components {
             reasons: components["schemas"]["Reason"][];
         };
         /**
+         * IssuerAddress
+         * @description An address of the issuer to open in the browser; None if the issuer has no page to sign out.
+         */
+        IssuerAddress: {
+            /** Url */
+            url: string | null;
+        };
+        /**
          * Labels
          * @description Labels that nodes have. names: those of most nodes; common: as NAME=VALUE, those of most nodes first.
          */
@@ -4952,6 +5821,39 @@ export interface components {
             username: string;
             /** Password */
             password: string;
+        };
+        /**
+         * ManagedKind
+         * @description Kinds of resources that files may manage.
+         * @enum {string}
+         */
+        ManagedKind: "Policy" | "AlertRule";
+        /**
+         * ManagedResource
+         * @description A resource that files manage.
+         */
+        ManagedResource: {
+            kind: components["schemas"]["ManagedKind"];
+            /** Id */
+            id: number;
+        };
+        /**
+         * ManagedSet
+         * @description Resources that were applied from the same set of files, `coresteer apply --managed-by NAME`.
+         */
+        ManagedSet: {
+            /** Name */
+            name: string;
+            /** Resources */
+            resources: components["schemas"]["ManagedResource"][];
+        };
+        /**
+         * ManagedSetBody
+         * @description All resources of a set; empty to release them.
+         */
+        ManagedSetBody: {
+            /** Resources */
+            resources: components["schemas"]["ManagedResource"][];
         };
         /**
          * MatchRequest
@@ -5188,13 +6090,22 @@ export interface components {
         /**
          * Me
          * @description The signed-in user, by session or API token. csrf_token: for the X-CSRF-Token header of every unsafe request.
+         *
+         *     limits: an operator's, patterns that the labels of a node must all match; elsewhere, the user is a viewer.
+         *     issuer: the address of the issuer that has the user's password, None of a local user.
          */
         Me: {
             /** Username */
             username: string;
             role: components["schemas"]["Role"];
+            /** Limits */
+            limits: {
+                [key: string]: string;
+            }[];
             /** Csrf Token */
             csrf_token: string | null;
+            /** Issuer */
+            issuer: string | null;
         };
         /**
          * MeasuredPoint
@@ -5891,6 +6802,12 @@ export interface components {
             contention: number | null;
         };
         /**
+         * Of
+         * @description What a signal has values of: each node, each policy, or the backend as one.
+         * @enum {string}
+         */
+        Of: "node" | "policy" | "backend";
+        /**
          * Origin
          * @description What started a change: a person, a policy or an experiment.
          * @enum {string}
@@ -6057,7 +6974,8 @@ export interface components {
          * @description A policy with its current version. versions: their number; nodes: number of nodes that the selector matches.
          *
          *     in_force: the versions that nodes have now, several during a rollout. rollout: the one in progress or stopped, None
-         *     if there is none.
+         *     if there is none. rolled_back: the last version that a violation or a person's rollback took out of force. pace: of
+         *     the latest rollout, or the one that was set since.
          */
         Policy: {
             /** Id */
@@ -6083,7 +7001,15 @@ export interface components {
             /** Created By */
             created_by: string;
             rollout: components["schemas"]["Rollout"] | null;
+            rolled_back: components["schemas"]["RolledBack"] | null;
+            pace: components["schemas"]["RolloutPace"];
         };
+        /**
+         * PolicyAction
+         * @description An action on a policy that may wait for approval.
+         * @enum {string}
+         */
+        PolicyAction: "enable" | "disable" | "delete" | "roll_out";
         /**
          * PolicyBody
          * @description Content of one version of a policy. rank: of two policies that set the same setting, the lower rank wins.
@@ -7440,6 +8366,88 @@ export interface components {
             detail: string;
         };
         /**
+         * Receiver
+         * @description A receiver without its secret. has_secret: whether one is stored. url: of Slack, only the host's.
+         */
+        Receiver: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            kind: components["schemas"]["ReceiverKind"];
+            /** Url */
+            url: string;
+            /** Has Secret */
+            has_secret: boolean;
+            /** Username */
+            username: string;
+            /** Sender */
+            sender: string | null;
+            /** Recipients */
+            recipients: string[];
+            severity: components["schemas"]["Severity"];
+            /** Enabled */
+            enabled: boolean;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+        };
+        /**
+         * ReceiverBody
+         * @description A receiver. secret: a webhook's signing key, SMTP's password, or Alertmanager's bearer token; never returned.
+         *
+         *     It is None to keep the present one. Slack's address is a secret by itself: only its host is returned, and it is kept
+         *     if that is sent back. username: of SMTP. sender, recipients: of e-mail. severity: the least that it is told of.
+         */
+        ReceiverBody: {
+            /** Name */
+            name: string;
+            kind: components["schemas"]["ReceiverKind"];
+            /** Url */
+            url: string;
+            /** Secret */
+            secret?: string | null;
+            /**
+             * Username
+             * @default
+             */
+            username: string;
+            /** Sender */
+            sender?: string | null;
+            /**
+             * Recipients
+             * @default []
+             */
+            recipients: string[];
+            /** @default warning */
+            severity: components["schemas"]["Severity"];
+            /**
+             * Enabled
+             * @default true
+             */
+            enabled: boolean;
+        };
+        /**
+         * ReceiverKind
+         * @description How a receiver is told: JSON with a signature, Slack's JSON, e-mail by SMTP, or Alertmanager's API v2.
+         * @enum {string}
+         */
+        ReceiverKind: "webhook" | "slack" | "email" | "alertmanager";
+        /**
+         * ReceiverTest
+         * @description Outcome of a test of a receiver, in a sentence.
+         */
+        ReceiverTest: {
+            /** Delivered */
+            delivered: boolean;
+            /** Outcome */
+            outcome: string;
+        };
+        /**
          * Recommended
          * @description A change that the policy proposes on a node now, in mode recommend.
          */
@@ -7455,6 +8463,17 @@ export interface components {
             /** Becomes */
             becomes: string;
             /** Reason */
+            reason: string;
+        };
+        /**
+         * Rejection
+         * @description Why a request is rejected.
+         */
+        Rejection: {
+            /**
+             * Reason
+             * @default
+             */
             reason: string;
         };
         /**
@@ -7475,6 +8494,16 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
+        /**
+         * RolledBack
+         * @description A version that was taken out of force. why: a sentence.
+         */
+        RolledBack: {
+            /** Version */
+            version: number;
+            /** Why */
+            why: string;
+        };
         /**
          * Rollout
          * @description A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
@@ -7523,17 +8552,9 @@ export interface components {
         };
         /**
          * RolloutCreate
-         * @description A rollout to start.
-         *
-         *     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
-         *
-         *     guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
-         *
-         *     leave_pages: nodes that stop enforcing the policy leave memory where it has moved it.
+         * @description A rollout to start. guardrails: a violation on a node of the rollout rolls it back; None: the version's own.
          */
         RolloutCreate: {
-            /** Version */
-            version: number;
             /**
              * Canary
              * @description Number of nodes in the first stage.
@@ -7552,8 +8573,44 @@ export interface components {
              * @default 60
              */
             wait_s: number;
+            /**
+             * Leave pages where they are
+             * @description Memory that the policy has moved stays on its NUMA node; affinities are restored.
+             * @default false
+             */
+            leave_pages: boolean;
+            /** Version */
+            version: number;
             /** Guardrails */
             guardrails?: components["schemas"]["GuardrailIn"][] | null;
+        };
+        /**
+         * RolloutPace
+         * @description How a version spreads.
+         *
+         *     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
+         *
+         *     leave_pages: nodes that stop enforcing the policy leave memory where it has moved it.
+         */
+        RolloutPace: {
+            /**
+             * Canary
+             * @description Number of nodes in the first stage.
+             * @default 1
+             */
+            canary: number;
+            /**
+             * Batch size
+             * @description Number of nodes in each later stage.
+             * @default 10
+             */
+            batch: number;
+            /**
+             * Wait
+             * @description Duration of each stage.
+             * @default 60
+             */
+            wait_s: number;
             /**
              * Leave pages where they are
              * @description Memory that the policy has moved stays on its NUMA node; affinities are restored.
@@ -7705,11 +8762,21 @@ export interface components {
         /**
          * SetupState
          * @description Whether the first administrator must still be created, with the printed set-up link (needs_setup).
+         *
+         *     issuer: host name of the issuer with which people can sign in, None without one.
          */
         SetupState: {
             /** Needs Setup */
             needs_setup: boolean;
+            /** Issuer */
+            issuer: string | null;
         };
+        /**
+         * Severity
+         * @description How urgent an alert is.
+         * @enum {string}
+         */
+        Severity: "warning" | "critical";
         /**
          * Share
          * @description The part of a CPU's time that a heat map shows.
@@ -7741,6 +8808,91 @@ export interface components {
              * Format: date-time
              */
             expires_at: string;
+        };
+        /**
+         * SignInAnswer
+         * @description What the issuer added to this site's address /signed-in; error, error_description: why it refused.
+         */
+        SignInAnswer: {
+            /** Code */
+            code?: string | null;
+            /** State */
+            state: string;
+            /** Error */
+            error?: string | null;
+            /** Error Description */
+            error_description?: string | null;
+        };
+        /**
+         * SignInStart
+         * @description Where to return after signing in: a path of this site.
+         */
+        SignInStart: {
+            /**
+             * Return To
+             * @default /fleet
+             */
+            return_to: string;
+        };
+        /**
+         * SignalInfo
+         * @description A signal that rules may watch.
+         */
+        SignalInfo: {
+            /** Name */
+            name: string;
+            /** Label */
+            label: string;
+            /** Unit */
+            unit: string;
+            of: components["schemas"]["Of"];
+            /** Meaning */
+            meaning: string;
+        };
+        /**
+         * Silence
+         * @description A silence. alerts: how many that fire match it now.
+         */
+        Silence: {
+            /** Id */
+            id: number;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Ends At
+             * Format: date-time
+             */
+            ends_at: string;
+            /** Comment */
+            comment: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            /** Alerts */
+            alerts: number;
+        };
+        /**
+         * SilenceBody
+         * @description A silence until ends_at. labels: patterns of ``rule``, ``node`` (names) or labels of nodes; all must match.
+         */
+        SilenceBody: {
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Ends At
+             * Format: date-time
+             */
+            ends_at: string;
+            /** Comment */
+            comment: string;
         };
         /**
          * SimulatedNodes
@@ -8589,6 +9741,25 @@ export interface components {
             runs_planned: number;
             /** Remaining S */
             remaining_s: number | null;
+        };
+        /**
+         * SsoSignedIn
+         * @description The signed-in user. return_to: the path of this site where the sign-in began.
+         */
+        SsoSignedIn: {
+            /** Username */
+            username: string;
+            role: components["schemas"]["Role"];
+            /** Limits */
+            limits: {
+                [key: string]: string;
+            }[];
+            /** Csrf Token */
+            csrf_token: string | null;
+            /** Issuer */
+            issuer: string | null;
+            /** Return To */
+            return_to: string;
         };
         /**
          * StageEvidence
@@ -9540,7 +10711,9 @@ export interface components {
         };
         /**
          * User
-         * @description A user, as administrators see it.
+         * @description A user, as administrators see it. role_labels: of the nodes of which it is operator; empty for every node.
+         *
+         *     issuer: with which the user signs in and from which the role comes; None of a local user.
          */
         User: {
             /** Id */
@@ -9548,6 +10721,12 @@ export interface components {
             /** Username */
             username: string;
             role: components["schemas"]["Role"];
+            /** Role Labels */
+            role_labels: {
+                [key: string]: string;
+            };
+            /** Issuer */
+            issuer: string | null;
             /** Disabled */
             disabled: boolean;
             /**
@@ -9560,21 +10739,32 @@ export interface components {
         };
         /**
          * UserCreate
-         * @description Name, role and password of a new user.
+         * @description Name, role and password of a new user. role_labels: of the nodes of which it is operator; empty for all nodes.
          */
         UserCreate: {
+            role: components["schemas"]["Role"];
+            /**
+             * Role Labels
+             * @default {}
+             */
+            role_labels: {
+                [key: string]: string;
+            };
             /** Username */
             username: string;
             /** Password */
             password: string;
-            role: components["schemas"]["Role"];
         };
         /**
          * UserUpdate
-         * @description Changes of a user, at least one; absent fields are unchanged.
+         * @description Changes of a user, at least one; absent fields are unchanged, but a new role begins without labels.
          */
         UserUpdate: {
             role?: components["schemas"]["Role"] | null;
+            /** Role Labels */
+            role_labels?: {
+                [key: string]: string;
+            } | null;
             /** Disabled */
             disabled?: boolean | null;
             /** Password */
@@ -10229,6 +11419,101 @@ export interface operations {
             };
         };
     };
+    begin_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInStart"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuerAddress"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    finish_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInAnswer"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SsoSignedIn"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_out_address: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuerAddress"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_audit: {
         parameters: {
             query?: {
@@ -10668,39 +11953,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnrolmentTokenCreated"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    enrol: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["EnrolRequest"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EnrolResponse"];
                 };
             };
             /** @description A problem */
@@ -11309,6 +12561,39 @@ export interface operations {
             };
         };
     };
+    export_change: {
+        parameters: {
+            query: {
+                format: components["schemas"]["FormatName"];
+            };
+            header?: never;
+            path: {
+                change_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_observation: {
         parameters: {
             query?: never;
@@ -11627,6 +12912,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description It waits for the approval of another operator; nothing is changed yet. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
             /** @description Successful Response */
             204: {
                 headers: {
@@ -11825,6 +13119,15 @@ export interface operations {
                     "application/json": components["schemas"]["Policy"];
                 };
             };
+            /** @description It waits for the approval of another operator; nothing is changed yet. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
             /** @description A problem */
             default: {
                 headers: {
@@ -11849,6 +13152,50 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            /** @description It waits for the approval of another operator; nothing is changed yet. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_policy_pace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RolloutPace"];
+            };
+        };
         responses: {
             /** @description Successful Response */
             200: {
@@ -11927,6 +13274,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description It waits for the approval of another operator; nothing is changed yet. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
                 };
             };
             /** @description A problem */
@@ -12173,6 +13529,70 @@ export interface operations {
             };
         };
     };
+    list_managed_sets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ManagedSet"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replace_managed_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ManagedSetBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ManagedSet"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_policy_proof: {
         parameters: {
             query?: {
@@ -12194,6 +13614,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PolicyProof"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_policy: {
+        parameters: {
+            query: {
+                node_id: number;
+                format: components["schemas"]["FormatName"];
+            };
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
             /** @description A problem */
@@ -13092,6 +14546,783 @@ export interface operations {
             };
         };
     };
+    list_alerts: {
+        parameters: {
+            query?: {
+                rule_id?: number | null;
+                firing?: boolean | null;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_alert_signals: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignalInfo"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_alert_rules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertRule"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_alert_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertRuleBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertRule"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_alert_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rule_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertRuleBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertRule"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_alert_rule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rule_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_alert_silences: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Silence"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_alert_silence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SilenceBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Silence"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_alert_silence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                silence_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_alert_receivers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Receiver"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_alert_receiver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReceiverBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Receiver"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_alert_receiver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                receiver_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReceiverBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Receiver"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_alert_receiver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                receiver_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    test_alert_receiver: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                receiver_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiverTest"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_alert_deliveries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                receiver_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_approvals: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_approval_threshold: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalThreshold"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_approval_threshold: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApprovalThreshold"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalThreshold"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_approval: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                approval_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                approval_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reject: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                approval_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Rejection"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    withdraw: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                approval_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Approval"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_change_windows: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeWindow"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_change_window: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeWindowBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeWindow"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_change_window: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                window_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_simulations: {
         parameters: {
             query?: {
@@ -13561,44 +15792,6 @@ export interface operations {
             };
         };
     };
-    get_shared_report: {
-        parameters: {
-            query?: {
-                format?: components["schemas"]["ReportFormat"];
-                language?: "en" | "ko";
-            };
-            header?: never;
-            path: {
-                token: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/html": string;
-                    "application/pdf": string;
-                    "text/csv": string;
-                    "application/json": string;
-                    "text/markdown": string;
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     form_schemas: {
         parameters: {
             query?: never;
@@ -13648,6 +15841,77 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Template"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    enrol: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnrolRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnrolResponse"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_shared_report: {
+        parameters: {
+            query?: {
+                format?: components["schemas"]["ReportFormat"];
+                language?: "en" | "ko";
+            };
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                    "application/pdf": string;
+                    "text/csv": string;
+                    "application/json": string;
+                    "text/markdown": string;
                 };
             };
             /** @description A problem */

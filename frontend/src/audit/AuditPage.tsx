@@ -37,7 +37,7 @@ export function AuditPage() {
     queryKey: ["audit", filters, older],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/audit", {
+        api.GET("/api/v1/audit", {
           params: {
             query: {
               node_id: node,

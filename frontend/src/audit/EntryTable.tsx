@@ -134,7 +134,7 @@ function OfChange({ id, entries }: { id: string; entries: [Entry, ...Entry[]] })
   const { data } = useQuery({
     queryKey: ["audit", "change", id, entries[0].id],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/audit", { params: { query: { text: id, action: "change", limit: 500 } }, signal })),
+      unwrap(api.GET("/api/v1/audit", { params: { query: { text: id, action: "change", limit: 500 } }, signal })),
   });
   return (
     <div className={styles.detail}>
@@ -161,7 +161,7 @@ function OfChange({ id, entries }: { id: string; entries: [Entry, ...Entry[]] })
 
 /** Links to the report on a change: the page, and Markdown for a ticket. */
 function ReportLinks({ change }: { change: string }) {
-  const address = (format: string) => `/api/changes/${change}/report?format=${format}&language=en`;
+  const address = (format: string) => `/api/v1/changes/${change}/report?format=${format}&language=en`;
   return (
     <>
       <a href={address("html")} target="_blank" rel="noreferrer" aria-label={`Report of change ${change}`}>

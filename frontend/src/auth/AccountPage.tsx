@@ -10,6 +10,7 @@ import { PageTop } from "../components/PageTop";
 import { RowsTable } from "../components/RowsTable";
 import styles from "../settings/settings.module.css";
 import { browserName } from "./browserName";
+import { useMe } from "./me";
 
 const KEY = ["own-sessions"];
 const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
@@ -19,7 +20,7 @@ function ChangePassword() {
   const [present, setPresent] = useState("");
   const [password, setPassword] = useState("");
   const change = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/auth/password", { body: { present, password } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/auth/password", { body: { present, password } })),
     onError: handleSignedOut,
     onSuccess: () => {
       setPresent("");
@@ -66,7 +67,7 @@ function ChangePassword() {
 function SessionRow({ session }: { session: Schemas["BrowserSession"] }) {
   const end = useMutation({
     mutationFn: () =>
-      unwrap(api.DELETE("/api/auth/sessions/{session_id}", { params: { path: { session_id: session.id } } })),
+      unwrap(api.DELETE("/api/v1/auth/sessions/{session_id}", { params: { path: { session_id: session.id } } })),
     onError: handleSignedOut,
     onSuccess: refetch,
   });
@@ -102,7 +103,8 @@ function SessionRow({ session }: { session: Schemas["BrowserSession"] }) {
 
 /** The user's own account: password and signed-in sessions. */
 export function AccountPage() {
-  const sessions = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/auth/sessions")), staleTime: 0 });
+  const me = useMe();
+  const sessions = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/v1/auth/sessions")), staleTime: 0 });
   return (
     <>
       <PageTop title="Account">
@@ -112,7 +114,7 @@ export function AccountPage() {
         <section className="card">
           <h2>Password</h2>
           <div className="body">
-            <ChangePassword />
+            {me?.issuer == null ? <ChangePassword /> : <p>You sign in with {me.issuer}; change your password there.</p>}
           </div>
         </section>
         <section className="card">

@@ -1,5 +1,5 @@
 import { Button, PasswordInput, TextInput } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useRouter, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { api, setCsrfToken, unwrap } from "../api/client";
@@ -18,7 +18,7 @@ export function LoginPage() {
   const [username, setUsername] = useState("");
   const [password, setPassword] = useState("");
   const login = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/auth/login", { body: { username, password } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/auth/login", { body: { username, password } })),
     onError: () => undefined, // a refused login is shown here; the default handler would redirect to this page
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);
@@ -30,12 +30,27 @@ export function LoginPage() {
     event.preventDefault();
     login.mutate();
   };
+  const issuer = useQuery({ queryKey: ["setup"], queryFn: () => unwrap(api.GET("/api/v1/auth/setup")) }).data?.issuer;
+  const sso = useMutation({
+    mutationFn: () => unwrap(api.POST("/api/v1/auth/sso/begin", { body: { return_to: destination } })),
+    onError: () => undefined, // as above
+    onSuccess: ({ url }) => url !== null && window.location.assign(url),
+  });
   return (
     <AuthFrame title="Sign in">
       {destination !== "/fleet" && (
         <p className="muted">
           Then you return to <code>{destination}</code>
         </p>
+      )}
+      {typeof issuer === "string" && (
+        <>
+          <Button variant="filled" size="sm" loading={sso.isPending || sso.isSuccess} onClick={() => sso.mutate()}>
+            Sign in with {issuer}
+          </Button>
+          <FormError error={sso.error} fields={[]} />
+          <p className="muted">or as a local user</p>
+        </>
       )}
       <form onSubmit={submit}>
         <TextInput

@@ -15,7 +15,7 @@ export function SetupPage() {
   const { token } = useSearch({ from: "/setup" });
   const link = useQuery({
     queryKey: ["set-up-link", token],
-    queryFn: () => unwrap(api.POST("/api/auth/setup/check", { body: { token: token ?? "" } })).then(() => true),
+    queryFn: () => unwrap(api.POST("/api/v1/auth/setup/check", { body: { token: token ?? "" } })).then(() => true),
     enabled: token !== undefined,
     staleTime: Number.POSITIVE_INFINITY,
   });
@@ -82,7 +82,7 @@ function FirstAdministrator({ token }: { token: string }) {
   const [tried, setTried] = useState(false);
   const differs = password !== repeated;
   const setup = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/auth/setup", { body: { token, username, password } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/auth/setup", { body: { token, username, password } })),
     onError: () => undefined, // a refused token is shown here; the default handler would redirect to the login page
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);

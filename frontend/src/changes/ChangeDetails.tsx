@@ -1,7 +1,7 @@
-import { Button } from "@mantine/core";
+import { Button, Menu } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { MIN_REPORT_MINUTES } from "../api/constants";
+import { HANDOVER_FORMATS, MIN_REPORT_MINUTES } from "../api/constants";
 import { settingName, settingValue } from "../lib/settingKeys";
 import { clock, dateTime } from "../lib/time";
 import styles from "./changes.module.css";
@@ -69,14 +69,37 @@ export function ChangeDetails({ change }: { change: Change }) {
           <Link to="/nodes/$nodeId" params={{ nodeId: node_id }}>
             Node
           </Link>
-          <a href={`/api/changes/${id}/report?format=html&language=en`} target="_blank" rel="noreferrer">
+          <a href={`/api/v1/changes/${id}/report?format=html&language=en`} target="_blank" rel="noreferrer">
             Report
           </a>
-          <span className="muted">needs {MIN_REPORT_MINUTES}&nbsp;min of data before and after the change</span>
+          {change.status === "confirmed" && <HandOver id={id} />}
+          <span className="muted">
+            the report needs {MIN_REPORT_MINUTES}&nbsp;min of data before and after the change
+          </span>
         </p>
       </div>
       <ObservedTable change={change} />
     </div>
+  );
+}
+
+/** Saves a change as files of another tool, which keep its values across reboots. */
+function HandOver({ id }: { id: string }) {
+  return (
+    <Menu position="bottom-start" withinPortal>
+      <Menu.Target>
+        <button type="button" className="link" title="Files of another tool that keep these values across reboots">
+          Hand over
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {Object.entries(HANDOVER_FORMATS).map(([format, title]) => (
+          <Menu.Item key={format} component="a" href={`/api/v1/changes/${id}/export?format=${format}`} download>
+            {title}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
   );
 }
 

@@ -36,7 +36,7 @@ function useLiveLog(): void {
 /** The address of an export as CSV of what a search selects. */
 function exportAddress(search: ChangesSearch): string {
   const query = Object.entries(logQuery(search, Date.now())).filter(([, value]) => value !== undefined);
-  return `/api/changes/log.csv?${new URLSearchParams(query.map(([name, value]) => [name, String(value)]))}`;
+  return `/api/v1/changes/log.csv?${new URLSearchParams(query.map(([name, value]) => [name, String(value)]))}`;
 }
 
 /** Every change and policy move of the fleet, with the undo of each. */

@@ -27,7 +27,9 @@ function useObservation(change: Change): { observation: Observation | undefined;
     enabled: change.observation === null && change.applied_at !== null,
     refetchInterval: ({ state }) => (state.data?.is_complete ? false : REFRESH_MS),
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/changes/{change_id}/observation", { params: { path: { change_id: change.id } }, signal })),
+      unwrap(
+        api.GET("/api/v1/changes/{change_id}/observation", { params: { path: { change_id: change.id } }, signal }),
+      ),
   });
   return { observation: change.observation ?? data, error };
 }

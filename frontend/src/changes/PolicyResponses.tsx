@@ -10,7 +10,13 @@ type Props = { nodeId: number; desired: Schemas["DesiredValueIn"][]; title: stri
 export function PolicyResponses({ nodeId, desired, title, rolledBack = false }: Props) {
   const found = useQuery(policyResponsesQuery(nodeId, desired, rolledBack)).data;
   if (found === undefined) return null;
-  if (found.stopped) return <p className="muted">Enforcement is stopped on this node: no policy sets a value again.</p>;
+  if (found.stopped)
+    return (
+      <p className="muted">
+        Policies set no value now: enforcement is stopped on this node, or its change window is closed. They may set
+        values again afterwards.
+      </p>
+    );
   return found.responses.map(({ policy_id, name, reaction, sentence }) =>
     reaction === "writes" ? (
       <div key={`${policy_id} ${reaction}`} className={nodeStyles.warnbox} role="note">

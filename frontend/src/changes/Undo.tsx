@@ -3,8 +3,8 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
-import { changeQuery, handleSignedOut, nodeQuery } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { changeQuery, handleSignedOut, nodeQuery, nodeSummaryQuery } from "../api/queries";
+import { useRefusal } from "../auth/me";
 import { NodeSelect } from "../components/NodePicker";
 import { formatCount } from "../lib/format";
 import { dateTime } from "../lib/time";
@@ -74,10 +74,10 @@ function UndoOf({ id, onClose }: { id: string; onClose: () => void }) {
 
 /** An unconfirmed change needs no new plan: the agent rolls it back. */
 function RollBack({ change }: { change: Change }) {
-  const isOperator = useHasRole("operator");
+  const refusal = useRefusal("Changing nodes", useQuery(nodeSummaryQuery(change.node_id)).data?.labels);
   const undo = useMutation({
     mutationFn: () =>
-      unwrap(api.POST("/api/changes/{change_id}/rollback", { params: { path: { change_id: change.id } } })),
+      unwrap(api.POST("/api/v1/changes/{change_id}/rollback", { params: { path: { change_id: change.id } } })),
     onSuccess: applyChangeUpdate,
     onError: handleSignedOut,
   });
@@ -87,10 +87,10 @@ function RollBack({ change }: { change: Change }) {
       {change.policy_id !== null && (
         <PolicyResponses nodeId={change.node_id} desired={valuesBefore(change)} title="Undo" rolledBack />
       )}
-      <Button variant="filled" disabled={!isOperator} loading={undo.isPending} onClick={() => undo.mutate()}>
+      <Button variant="filled" disabled={refusal !== null} loading={undo.isPending} onClick={() => undo.mutate()}>
         Undo now
       </Button>
-      {!isOperator && <p className="muted">Changing nodes requires the operator role.</p>}
+      {refusal !== null && <p className="muted">{refusal}</p>}
       {undo.isError && (
         <p className="bad" role="alert">
           {errorMessage(undo.error)}

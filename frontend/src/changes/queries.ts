@@ -15,7 +15,7 @@ export const logPages = (search: ChangesSearch) =>
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) =>
       unwrap(
-        api.GET("/api/changes/log", {
+        api.GET("/api/v1/changes/log", {
           params: { query: { ...logQuery(search, Date.now()), older_than: pageParam } },
           signal,
         }),
@@ -30,7 +30,7 @@ export const stopEvents = (search: ChangesSearch) =>
     queryKey: ["policies", "stops", "log", filtersOf(search)],
     queryFn: async ({ signal }) => {
       const query = stopLogQuery(search, Date.now());
-      return query === null ? [] : unwrap(api.GET("/api/stops/log", { params: { query }, signal }));
+      return query === null ? [] : unwrap(api.GET("/api/v1/stops/log", { params: { query }, signal }));
     },
     placeholderData: (before) => before,
   });
@@ -42,7 +42,7 @@ export const nodeLogQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["changes", "node", nodeId, "log"],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/changes/log", { params: { query: { node_id: nodeId, limit: NODE_ENTRIES } }, signal })),
+      unwrap(api.GET("/api/v1/changes/log", { params: { query: { node_id: nodeId, limit: NODE_ENTRIES } }, signal })),
   });
 
 const HOUR_MS = 3_600_000;
@@ -62,7 +62,7 @@ export const policyResponsesQuery = (nodeId: number, desired: Schemas["DesiredVa
     gcTime: 0,
     queryFn: ({ signal }) =>
       unwrap(
-        api.POST("/api/nodes/{node_id}/policy-responses", {
+        api.POST("/api/v1/nodes/{node_id}/policy-responses", {
           params: { path: { node_id: nodeId } },
           body: { desired, rolled_back: rolledBack },
           signal,
@@ -75,5 +75,5 @@ export const writtenSettingsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["changes", "node", nodeId, "written"],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/nodes/{node_id}/written-settings", { params: { path: { node_id: nodeId } }, signal })),
+      unwrap(api.GET("/api/v1/nodes/{node_id}/written-settings", { params: { path: { node_id: nodeId } }, signal })),
   });

@@ -1,6 +1,6 @@
 import type { Schemas } from "../api/client";
 import { formatCount } from "../lib/format";
-import { labelsText } from "../stops/words";
+import { labelsText } from "../lib/labels";
 import type { LogEntry } from "./queries";
 import type { Words } from "./state";
 

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { type ReactNode, useState } from "react";
-import { useHasRole } from "../auth/me";
+import { useIsSomeOperator } from "../auth/me";
 import { formatCount, remainingText } from "../lib/format";
 import { useRemaining } from "../shell/ChangeBanner";
 import { ConfirmDialog } from "./ConfirmDialog";
@@ -41,7 +41,7 @@ interface Props {
 export function RunProgress({ runs, state, tone, ended, activity, cancel, again }: Props) {
   const { runs_done, runs_planned, runs_discarded = 0 } = runs;
   const remaining = useRemaining(runs);
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   const [asking, setAsking] = useState(false);
   const [hasRun] = useState(!ended);
   return (

@@ -82,7 +82,7 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
         <ReportLinks
           label="this experiment"
           address={(format, language) =>
-            `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`
+            `/api/v1/experiments/${experiment.id}/report?format=${format}&language=${language}`
           }
         />
         <Progress experiment={experiment} />

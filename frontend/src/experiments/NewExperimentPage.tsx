@@ -4,7 +4,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, errorMessage, unwrap } from "../api/client";
 import { changeQuery, fleetQuery, handleSignedOut, nodeQuery, nodeSummaryQuery } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { useIsSomeOperator } from "../auth/me";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
 import { NodePicker } from "../components/NodePicker";
@@ -143,14 +143,14 @@ type ComposerProps = { nodeId: number; template: Template | undefined; initial: 
 
 function Composer({ nodeId, template, initial }: ComposerProps) {
   const navigate = route.useNavigate();
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   const node = useQuery(nodeQuery(nodeId)).data;
   const [draft, setDraft] = useState(initial);
   const [tried, setTried] = useState(false);
   const reading = useMemo(() => readSpec(draft, nodeId), [draft, nodeId]);
   const preview = useSpecPreview(reading.spec);
   const start = useMutation({
-    mutationFn: (spec: SpecIn) => unwrap(api.POST("/api/experiments", { body: { spec } })),
+    mutationFn: (spec: SpecIn) => unwrap(api.POST("/api/v1/experiments", { body: { spec } })),
     onError: handleSignedOut,
     onSuccess: async (experiment) => {
       applyExperimentUpdate(experiment);

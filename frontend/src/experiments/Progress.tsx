@@ -13,7 +13,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
   const { id, state } = experiment;
   const cancel = useMutation({
     mutationFn: () =>
-      unwrap(api.POST("/api/experiments/{experiment_id}/cancel", { params: { path: { experiment_id: id } } })),
+      unwrap(api.POST("/api/v1/experiments/{experiment_id}/cancel", { params: { path: { experiment_id: id } } })),
     onError: handleSignedOut,
     onSuccess: applyExperimentUpdate,
   });

@@ -16,7 +16,7 @@ export const experimentsQuery = ({ node, state, older }: ListSearch) =>
     queryKey: [...LISTS, node, state, older],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/experiments", {
+        api.GET("/api/v1/experiments", {
           params: { query: { node_id: node ?? null, state: state ?? null, older_than: older ?? null, limit: PAGE } },
           signal,
         }),
@@ -31,7 +31,7 @@ export const experimentQuery = (id: number) =>
   queryOptions({
     queryKey: ["experiments", "one", id],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })),
+      unwrap(api.GET("/api/v1/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })),
   });
 
 export const templatesQuery = (nodeId: number | undefined) =>
@@ -40,7 +40,7 @@ export const templatesQuery = (nodeId: number | undefined) =>
     enabled: nodeId !== undefined,
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/nodes/{node_id}/experiment-templates", { params: { path: { node_id: nodeId ?? 0 } }, signal }),
+        api.GET("/api/v1/nodes/{node_id}/experiment-templates", { params: { path: { node_id: nodeId ?? 0 } }, signal }),
       ),
   });
 

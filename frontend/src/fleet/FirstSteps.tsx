@@ -26,7 +26,7 @@ const RECENT = { queryKey: ["changes", "first-steps"] };
 export function useUndone(enabled: boolean): boolean | undefined {
   const recent = useQuery({
     ...RECENT,
-    queryFn: ({ signal }) => unwrap(api.GET("/api/changes", { params: { query: { limit: 100 } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/changes", { params: { query: { limit: 100 } }, signal })),
     enabled,
     staleTime: 0, // changes end while another page is open
   });

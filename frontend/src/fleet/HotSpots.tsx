@@ -24,7 +24,7 @@ function useSuggestions(nodes: readonly Node[]): Map<number, Suggestion> | undef
   const { data } = useQuery({
     queryKey: ["fleet-suggestions", ids],
     enabled: ids.length > 0,
-    queryFn: ({ signal }) => unwrap(api.GET("/api/suggestions", { params: { query: { node_id: ids } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/suggestions", { params: { query: { node_id: ids } }, signal })),
     refetchInterval: POLL_MS,
     placeholderData: keepPreviousData,
   });

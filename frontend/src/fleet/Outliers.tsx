@@ -24,7 +24,7 @@ export function Outliers({ search }: { search: FleetSearch }) {
         ...(group !== undefined && { group }),
         ...(within !== undefined && { within }),
       };
-      return unwrap(api.GET("/api/fleet/outliers", { params: { query }, signal }));
+      return unwrap(api.GET("/api/v1/fleet/outliers", { params: { query }, signal }));
     },
     refetchInterval: POLL_MS,
     placeholderData: keepPreviousData,

@@ -62,7 +62,7 @@ function DeleteView({ id, name, by }: { id: number; name: string; by: string }) 
   const isAdmin = useHasRole("admin");
   const me = useQuery(meQuery).data;
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/fleet-views/{view_id}", { params: { path: { view_id: id } } })),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/fleet-views/{view_id}", { params: { path: { view_id: id } } })),
     onSettled: () => client.invalidateQueries(fleetViewsQuery),
   });
   if (!isAdmin && me?.username !== by) return null;
@@ -86,7 +86,7 @@ function SaveView({ text }: { text: string }) {
   const [name, setName] = useState("");
   const [shared, setShared] = useState(false);
   const save = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/fleet-views", { body: { name: name.trim(), search: text, shared } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/fleet-views", { body: { name: name.trim(), search: text, shared } })),
     onSuccess: () => {
       setName("");
       return client.invalidateQueries(fleetViewsQuery);

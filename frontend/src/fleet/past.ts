@@ -21,7 +21,7 @@ export const fleetSeriesQuery = ({ from, to }: Range) =>
     staleTime: STALE_MS,
     queryFn: ({ signal }) => {
       const query = { from_time: new Date(from).toISOString(), to_time: new Date(to).toISOString() };
-      return unwrap(api.GET("/api/fleet/series", { params: { query }, signal }));
+      return unwrap(api.GET("/api/v1/fleet/series", { params: { query }, signal }));
     },
   });
 

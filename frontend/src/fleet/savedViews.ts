@@ -6,7 +6,7 @@ import { type FleetSearch, validateFleetSearch } from "./search";
 
 export const fleetViewsQuery = queryOptions({
   queryKey: ["fleet-views"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/fleet-views", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/fleet-views", { signal })),
 });
 
 /** The text that is saved of a page: how it shows nodes, not when. */

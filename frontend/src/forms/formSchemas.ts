@@ -24,7 +24,7 @@ export const formSchemasQuery = queryOptions({
   staleTime: Number.POSITIVE_INFINITY,
   gcTime: Number.POSITIVE_INFINITY,
   queryFn: async () => {
-    const schemas = (await unwrap(api.GET("/api/schemas"))) as FormSchemas;
+    const schemas = (await unwrap(api.GET("/api/v1/schemas"))) as FormSchemas;
     setFormSchemas(schemas);
     return schemas;
   },

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseLabels } from "./labels";
+import { covers, parseLabels } from "./labels";
 
 test.each([
   ["rack=r01 role=db", { rack: "r01", role: "db" }],
@@ -18,3 +18,17 @@ test.each([
 ])("%j is rejected with a message", (line, sentence) => {
   expect(parseLabels(line)).toMatch(sentence);
 });
+
+test.each([
+  [{ role: "db" }, { role: "db", rack: "r1" }, true],
+  [{ role: "db*" }, { role: "db-1" }, true],
+  [{ role: "db*" }, { role: "db*" }, true],
+  [{ role: "[!w]*" }, { role: "db" }, true],
+  [{ role: "d.b" }, { role: "dxb" }, false],
+  [{ role: "db" }, { role: "db*" }, false],
+  [{ role: "db" }, {}, false],
+  [{ role: "db", rack: "r0*" }, { role: "db" }, false],
+  [{ role: "[" }, { role: "x" }, false],
+])("patterns %o cover labels %o: %s", (patterns, labels, covered) =>
+  expect(covers(patterns as Record<string, string>, labels as Record<string, string>)).toBe(covered),
+);

@@ -11,3 +11,28 @@ export function parseLabels(line: string): Record<string, string> | string {
   }
   return labels;
 }
+
+/** `rack=r01 role=db`; empty without labels. */
+export const labelsText = (labels: Record<string, string>): string =>
+  Object.entries(labels)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(" ");
+
+const WILDCARDS = /[*?[]/;
+
+function globMatches(glob: string, text: string): boolean {
+  const brackets = glob.includes("]") ? /[.+^${}()|\\]/g : /[.+^${}()|\\[]/g;
+  const pattern = glob.replace(brackets, "\\$&").replaceAll("*", ".*").replaceAll("?", ".").replaceAll("[!", "[^");
+  return new RegExp(`^${pattern}$`, "s").test(text);
+}
+
+/**
+ * Whether shell patterns match labels, or all that a selector with these labels matches: as the backend decides it
+ * (coresteer/auth/role_labels.py).
+ */
+export function covers(patterns: Record<string, string>, labels: Record<string, string>): boolean {
+  return Object.entries(patterns).every(([name, glob]) => {
+    const value = labels[name];
+    return value !== undefined && (value === glob || (!WILDCARDS.test(value) && globMatches(glob, value)));
+  });
+}

@@ -51,7 +51,7 @@ function merge(change: Change, endMissed: boolean): void {
 /** Fetches a change that ended while the live connection was down. Rejects with ApiProblem. */
 export async function fetchMissedEnd(id: string): Promise<void> {
   if (ended.some((change) => change.id === id)) return;
-  merge(await unwrap(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })), true);
+  merge(await unwrap(api.GET("/api/v1/changes/{change_id}", { params: { path: { change_id: id } } })), true);
 }
 
 /** Changes that ended within the last 10 s, newest first. */

@@ -1,4 +1,4 @@
-/** The binary frames of /api/live: a JSON header, then little-endian columns, read without copying. */
+/** The binary frames of /api/v1/live: a JSON header, then little-endian columns, read without copying. */
 
 import type { Schemas } from "../api/client";
 import { FIRST_LABEL_ID } from "../api/constants";
@@ -30,7 +30,7 @@ export type RatesFrame = {
   irqs: { ids: Uint32Array; cpus: Uint16Array; counts: Uint32Array } | null;
 };
 
-/** Which nodes match, and by what they are grouped: as GET /api/fleet. */
+/** Which nodes match, and by what they are grouped: as GET /api/v1/fleet. */
 export type FleetSelection = { q: string; group: string | null; within: string | null };
 
 /** Figures of one second of the nodes that a page shows, one row a node. NaN and ABSENT_U32 are unknown. */

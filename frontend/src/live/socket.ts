@@ -53,7 +53,7 @@ type TextFrame =
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
 
-/** The connection to /api/live: reconnects with back-off and renews its subscriptions. */
+/** The connection to /api/v1/live: reconnects with back-off and renews its subscriptions. */
 export class LiveConnection {
   private socket: WebSocket | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -76,7 +76,7 @@ export class LiveConnection {
 
   start(): void {
     if (this.socket !== null) return;
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/live`);
+    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/live`);
     this.socket = socket;
     socket.binaryType = "arraybuffer";
     socket.onopen = () => {

@@ -14,14 +14,14 @@ const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to)
 /** Heatmap cells (CPU × time) of a range. Rejects with ApiProblem or HeatBlockError. */
 async function fetchHeat(nodeId: number, share: HeatShare, range: Range, columns: number, signal?: AbortSignal) {
   const query = new URLSearchParams({ share, ...times(range), columns: String(columns) });
-  return HeatBlock.parse(await fetchBinary(`/api/nodes/${nodeId}/heatmap?${query}`, signal));
+  return HeatBlock.parse(await fetchBinary(`/api/v1/nodes/${nodeId}/heatmap?${query}`, signal));
 }
 
 /** The lines of all charts over a range. Rejects with ApiProblem or HeatBlockError. */
 async function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal): Promise<SeriesAnswer> {
   const [series, softirq] = await Promise.all([
     unwrap(
-      api.GET("/api/nodes/{node_id}/series", {
+      api.GET("/api/v1/nodes/{node_id}/series", {
         params: {
           path: { node_id: nodeId },
           query: { metric: HISTORY_METRICS, ...times(range), points: CHART_POINTS },
@@ -42,12 +42,12 @@ async function fetchParts(nodeId: number, chart: ChartName, range: Range, of: Pa
   const query = { ...times(range), points: CHART_POINTS };
   const more = { signal: signal ?? null };
   if (chart === "interrupts")
-    return unwrap(api.GET("/api/nodes/{node_id}/interrupts", { params: { path, query }, ...more }));
+    return unwrap(api.GET("/api/v1/nodes/{node_id}/interrupts", { params: { path, query }, ...more }));
   if (chart === "softirq") return hottestCpus(await fetchHeat(nodeId, "softirq", range, CHART_POINTS, signal), of.cpu);
   const metric = [...(PARTS[chart]?.metrics ?? [])];
   const answers = of.nics.map(async (netdev) => {
     const params = { path, query: { ...query, metric, netdev } };
-    return { nic: netdev, ...(await unwrap(api.GET("/api/nodes/{node_id}/series", { params, ...more }))) };
+    return { nic: netdev, ...(await unwrap(api.GET("/api/v1/nodes/{node_id}/series", { params, ...more }))) };
   });
   return joinNics(await Promise.all(answers));
 }
@@ -78,7 +78,7 @@ export const matrixQuery = (nodeId: number, range: Range | null) =>
     enabled: range !== null,
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/nodes/{node_id}/matrix", {
+        api.GET("/api/v1/nodes/{node_id}/matrix", {
           params: { path: { node_id: nodeId }, query: times(range as Range) },
           signal,
         }),
@@ -109,7 +109,7 @@ export const classesHistoryQuery = (nodeId: number, past: Range | null, window: 
     queryKey: ["classes-history", nodeId, past ?? window.spanMs],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/nodes/{node_id}/classes/history", {
+        api.GET("/api/v1/nodes/{node_id}/classes/history", {
           params: {
             path: { node_id: nodeId },
             query: { figure: ["f", "p50_us", "p95_us", "p99_us"], ...times(past ?? window.range()) },
@@ -130,7 +130,7 @@ export const coalescingQuery = (nodeId: number, netdev: string, { pps, frame }: 
     queryKey: ["coalescing", nodeId, netdev, pps, frame],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/nodes/{node_id}/netdevs/{netdev}/coalescing", {
+        api.GET("/api/v1/nodes/{node_id}/netdevs/{netdev}/coalescing", {
           params: {
             path: { node_id: nodeId, netdev },
             query: { packets_per_s: pps ?? null, frame_bytes: frame ?? null },
@@ -152,7 +152,7 @@ export const suggestionsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["suggestions", nodeId],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/nodes/{node_id}/suggestions", { params: { path: { node_id: nodeId } }, signal })),
+      unwrap(api.GET("/api/v1/nodes/{node_id}/suggestions", { params: { path: { node_id: nodeId } }, signal })),
     refetchInterval: ({ state }) => (state.data?.measuring_s ? MEASURING_POLL_MS : SUGGESTIONS_POLL_MS),
   });
 
@@ -162,7 +162,7 @@ export const changesQuery = (nodeId: number, range: Range | null) =>
     queryKey: ["changes", "node", nodeId, range],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/changes", {
+        api.GET("/api/v1/changes", {
           params: { query: { node_id: nodeId, ...(range === null ? {} : times(range)) } },
           signal,
         }),
@@ -174,7 +174,7 @@ export const numaQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "numa"],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/nodes/{node_id}/numa", { params: { path: { node_id: nodeId } }, signal })),
+      unwrap(api.GET("/api/v1/nodes/{node_id}/numa", { params: { path: { node_id: nodeId } }, signal })),
   });
 
 /** What moving a process to each NUMA node is predicted to save and cost. */
@@ -183,6 +183,6 @@ export const numaOptionsQuery = (nodeId: number, pid: number) =>
     queryKey: ["node-policies", nodeId, "numa", pid],
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/nodes/{node_id}/numa/{pid}/options", { params: { path: { node_id: nodeId, pid } }, signal }),
+        api.GET("/api/v1/nodes/{node_id}/numa/{pid}/options", { params: { path: { node_id: nodeId, pid } }, signal }),
       ),
   });

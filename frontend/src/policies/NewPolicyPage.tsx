@@ -4,7 +4,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, unwrap } from "../api/client";
 import { handleSignedOut, queryClient } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { useRefusal } from "../auth/me";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
@@ -23,7 +23,6 @@ export function NewPolicyPage() {
   const search = route.useSearch();
   const { kind, nodes, hostname, exclude } = search;
   const navigate = route.useNavigate();
-  const isOperator = useHasRole("operator");
   const [draft, setDraft] = useState(() =>
     prefilled(newDraft(kindNames().find((name) => name === kind) ?? (kindNames()[0] as Kind)), {
       "selector.hostnames": hostname,
@@ -32,8 +31,9 @@ export function NewPolicyPage() {
   );
   const [tried, setTried] = useState(false);
   const reading = readBody(draft);
+  const refusal = useRefusal("Creating a policy", reading.body?.selector.labels);
   const create = useMutation({
-    mutationFn: (body: PolicyBody) => unwrap(api.POST("/api/policies", { body })),
+    mutationFn: (body: PolicyBody) => unwrap(api.POST("/api/v1/policies", { body })),
     onError: handleSignedOut,
     onSuccess: async (policy) => {
       await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
@@ -67,12 +67,12 @@ export function NewPolicyPage() {
           />
           <section className={`card ${styles.saving}`}>
             <div className={`body ${styles.save}`}>
-              <Button type="submit" variant="filled" disabled={!isOperator} loading={create.isPending}>
+              <Button type="submit" variant="filled" disabled={refusal !== null} loading={create.isPending}>
                 Create policy
               </Button>
               <span className="muted">
-                {!isOperator
-                  ? "Creating a policy requires the operator role."
+                {refusal !== null
+                  ? refusal
                   : draft.values.mode === "observe"
                     ? "It takes effect at once: nodes show its result, and nothing is changed."
                     : "It starts disabled: no node changes until it is enabled or rolled out."}

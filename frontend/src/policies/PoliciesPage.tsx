@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { errorMessage } from "../api/client";
-import { useHasRole } from "../auth/me";
+import { useIsSomeOperator } from "../auth/me";
 import { Moment } from "../components/Moment";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
 import { Unknown } from "../components/Unknown";
+import { Approvals } from "./approvals/Approvals";
 import { kindLabel, kindNames, kindSchema, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
 import { policyState, policyTone } from "./policyState";
@@ -20,7 +21,7 @@ export function PoliciesPage() {
   const policies = useQuery(policiesQuery);
   const proof = useQuery(fleetProofQuery); // its lines are above and in the list, which would move
   const listed = proof.isPending ? undefined : policies.data;
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   return (
     <>
       <PageTop title="Policies">
@@ -43,6 +44,7 @@ export function PoliciesPage() {
       )}
       {listed !== undefined && listed.length > 0 && (
         <>
+          <Approvals />
           <Holdouts />
           <List policies={listed} />
         </>

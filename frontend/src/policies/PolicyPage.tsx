@@ -5,14 +5,17 @@ import { useMemo, useState } from "react";
 import { ApiProblem, api, errorMessage, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
 import { handleSignedOut, queryClient } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { useRefusal } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError } from "../components/FormError";
 import { fieldErrors } from "../components/fieldErrors";
+import { Managed } from "../components/Managed";
 import { PageTop } from "../components/PageTop";
 import { Tabs } from "../components/Tabs";
 import { formSchemas } from "../forms/formSchemas";
 import { SchemaInput } from "../forms/SchemaField";
+import { Approvals } from "./approvals/Approvals";
+import { isWaiting as waitsForApproval } from "./approvals/shown";
 import { Backtest } from "./backtest/Backtest";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
@@ -63,7 +66,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
   const go = route.useNavigate();
   const navigate = (change: Partial<PolicySearch>) =>
     void go({ search: (before) => ({ ...before, ...change }), replace: !("tab" in change), resetScroll: false });
-  const isOperator = useHasRole("operator");
+  const isOperator = useRefusal("", policy.body.selector.labels) === null;
   const newest = versions[0]?.version ?? policy.version;
   const base = versions.find((one) => one.version === search.version) ?? versions[0];
   const saved = useMemo(() => draftOf(base?.body ?? policy.body), [base, policy.body]);
@@ -105,7 +108,9 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
             v{policy.version} of {policy.versions}
           </span>
         )}
+        <Managed kind="Policy" id={policy.id} />
       </PageTop>
+      <Approvals policyId={policy.id} />
       <State policy={policy}>
         <ProofLine policy={policy} label={search.label} />
       </State>
@@ -195,12 +200,13 @@ type SaveProps = {
 };
 
 function Save({ policy, next, draft, reading, changed, onChange, onSaved }: SaveProps) {
-  const isOperator = useHasRole("operator");
+  const ofPolicy = useRefusal("Saving", policy.body.selector.labels);
+  const refusal = useRefusal("Saving", reading.body?.selector.labels ?? policy.body.selector.labels) ?? ofPolicy;
   const [note, setNote] = useState("");
   const save = useMutation({
     mutationFn: (body: PolicyBody) =>
       unwrap(
-        api.POST("/api/policies/{policy_id}/versions", {
+        api.POST("/api/v1/policies/{policy_id}/versions", {
           params: { path: { policy_id: policy.id } },
           body: { body, note },
         }),
@@ -243,7 +249,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           <Button
             type="submit"
             variant="filled"
-            disabled={!isOperator || !changed || reading.body === null}
+            disabled={refusal !== null || !changed || reading.body === null}
             loading={save.isPending}
           >
             Save as version {next}
@@ -251,8 +257,8 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           <span className="muted" role="status">
             {!changed && isWaiting(policy, next - 1) ? (
               <NextStep version={next - 1} />
-            ) : !isOperator ? (
-              "Saving requires the operator role."
+            ) : refusal !== null ? (
+              refusal
             ) : policy.enabled ? (
               `Saving changes no node: version ${policy.version} stays in force until version ${next} is rolled out.`
             ) : (
@@ -274,12 +280,16 @@ function Deletion({ policy }: { policy: Policy }) {
   const remove = useMutation({
     mutationFn: () =>
       unwrap(
-        api.DELETE("/api/policies/{policy_id}", {
+        api.DELETE("/api/v1/policies/{policy_id}", {
           params: { path: { policy_id: policy.id }, query: { leave_pages: leavePages === "true" } },
         }),
       ),
     onError: handleSignedOut,
-    onSuccess: async () => {
+    onSuccess: async (outcome) => {
+      if (waitsForApproval(outcome)) {
+        setConfirming(false);
+        return queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
+      }
       await go({ to: "/policies" });
       queryClient.removeQueries({ queryKey: policyQuery(policy.id).queryKey });
       await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey, exact: true });

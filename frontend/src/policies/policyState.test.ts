@@ -18,6 +18,8 @@ const policy = (mode: Mode, over: Partial<Policy> = {}): Policy => ({
   created_at: "2026-11-21T08:00:00Z",
   created_by: "ada",
   rollout: null,
+  rolled_back: null,
+  pace: { canary: 1, batch: 10, wait_s: 60, leave_pages: false },
   ...over,
 });
 const rollout = { state: "batches", to_version: 4, stages: [[1], [2, 3]], done_nodes: [1] } as unknown as Rollout;

@@ -6,7 +6,13 @@ import type { Decision, Policy } from "./types";
 
 export const policiesQuery = queryOptions({
   queryKey: ["policies"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/policies", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/policies", { signal })),
+});
+
+/** Requests for approval; those that wait first. */
+export const approvalsQuery = queryOptions({
+  queryKey: ["policies", "approvals"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/approvals", { signal })),
 });
 
 const ROLLING_MS = 2_000;
@@ -19,7 +25,7 @@ export const policyQuery = (policyId: number) =>
   queryOptions({
     queryKey: ["policies", policyId],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/policies/{policy_id}", { params: { path: { policy_id: policyId } }, signal })),
+      unwrap(api.GET("/api/v1/policies/{policy_id}", { params: { path: { policy_id: policyId } }, signal })),
     refetchInterval: ({ state }) => (isRolling(state.data?.rollout ?? null) ? ROLLING_MS : false),
   });
 
@@ -32,7 +38,7 @@ export const proofQuery = (policyId: number, label: string | undefined) =>
     placeholderData: keepPreviousData,
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/policies/{policy_id}/proof", {
+        api.GET("/api/v1/policies/{policy_id}/proof", {
           params: { path: { policy_id: policyId }, query: { ...(label !== undefined && { label }) } },
           signal,
         }),
@@ -43,7 +49,7 @@ export const proofQuery = (policyId: number, label: string | undefined) =>
 /** What all policies in force together save. */
 export const fleetProofQuery = queryOptions({
   queryKey: ["policies", "proof"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/proof", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/proof", { signal })),
   refetchInterval: PROOF_MS,
 });
 
@@ -55,7 +61,7 @@ export const overviewQuery = (policyId: number, soon = false) =>
   queryOptions({
     queryKey: ["policies", policyId, "overview"],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/policies/{policy_id}/overview", { params: { path: { policy_id: policyId } }, signal })),
+      unwrap(api.GET("/api/v1/policies/{policy_id}/overview", { params: { path: { policy_id: policyId } }, signal })),
     refetchInterval: soon ? RESTORING_MS : OVERVIEW_MS,
   });
 
@@ -65,14 +71,14 @@ export const samplesSpanQuery = (nodeId: number | undefined) =>
     queryKey: ["samples-span", nodeId],
     enabled: nodeId !== undefined,
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/nodes/{node_id}/samples-span", { params: { path: { node_id: nodeId ?? 0 } }, signal })),
+      unwrap(api.GET("/api/v1/nodes/{node_id}/samples-span", { params: { path: { node_id: nodeId ?? 0 } }, signal })),
   });
 
 export const versionsQuery = (policyId: number) =>
   queryOptions({
     queryKey: ["policies", policyId, "versions"],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/policies/{policy_id}/versions", { params: { path: { policy_id: policyId } }, signal })),
+      unwrap(api.GET("/api/v1/policies/{policy_id}/versions", { params: { path: { policy_id: policyId } }, signal })),
   });
 
 export const diffQuery = (policyId: number, from: number, to: number) =>
@@ -82,7 +88,7 @@ export const diffQuery = (policyId: number, from: number, to: number) =>
     staleTime: Number.POSITIVE_INFINITY, // versions never change
     queryFn: ({ signal }) =>
       unwrap(
-        api.GET("/api/policies/{policy_id}/diff", {
+        api.GET("/api/v1/policies/{policy_id}/diff", {
           params: { path: { policy_id: policyId }, query: { from_version: from, to_version: to } },
           signal,
         }),
@@ -94,7 +100,7 @@ export const rolloutQuery = (rolloutId: number | null) =>
     queryKey: ["policies", "rollout", rolloutId],
     enabled: rolloutId !== null,
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/rollouts/{rollout_id}", { params: { path: { rollout_id: rolloutId ?? 0 } }, signal })),
+      unwrap(api.GET("/api/v1/rollouts/{rollout_id}", { params: { path: { rollout_id: rolloutId ?? 0 } }, signal })),
     refetchInterval: ({ state }) => (isRolling(state.data ?? null) ? ROLLING_MS : false),
   });
 
@@ -119,7 +125,7 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
       const known = queryClient.getQueryData<Decision[]>(queryKey) ?? [];
       const since = range === null ? known[0]?.at : new Date(range.from).toISOString();
       const received = await unwrap(
-        api.GET("/api/nodes/{node_id}/decisions", {
+        api.GET("/api/v1/nodes/{node_id}/decisions", {
           params: {
             ...path(nodeId),
             query: {
@@ -138,26 +144,27 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
 export const recommendationsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "recommendations"],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/recommendations", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/nodes/{node_id}/recommendations", { params: path(nodeId), signal })),
   });
 
 export const driftsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "drifts"],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/drifts", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/nodes/{node_id}/drifts", { params: path(nodeId), signal })),
   });
 
 export const flowsQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "flows"],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/flows", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/nodes/{node_id}/flows", { params: path(nodeId), signal })),
   });
 
 /** The service-class policies in force on a node with the last report; live frames update it. */
 export const classesQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "classes"],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/nodes/{node_id}/classes", { params: path(nodeId), signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/nodes/{node_id}/classes", { params: path(nodeId), signal })),
   });
 
 /** Applies a report of a policy's classes, if the policy is known to be in force. */

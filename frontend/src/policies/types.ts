@@ -3,6 +3,7 @@ import type { Schemas } from "../api/client";
 export type PolicyBody = Schemas["PolicyBody"];
 export type Policy = Schemas["Policy"];
 export type Rollout = Schemas["Rollout"];
+export type Approval = Schemas["Approval"];
 export type RolloutCreate = Schemas["RolloutCreate"];
 export type Spec = PolicyBody["spec"];
 export type Kind = Spec["type"];

@@ -18,7 +18,7 @@ export function AboutSection() {
           <dd>{health.isError ? "unreachable" : (health.data?.database ?? "–")}</dd>
           <dt>API</dt>
           <dd>
-            <a href="/api/openapi.json">/api/openapi.json</a>
+            <a href="/api/v1/openapi.json">/api/v1/openapi.json</a>
           </dd>
           <dt>Signed in as</dt>
           <dd>

@@ -31,7 +31,9 @@ function NewMetric() {
   const [body, setBody] = useState<Draft>(EMPTY);
   const create = useMutation({
     mutationFn: () =>
-      unwrap(api.POST("/api/application-metrics", { body: { ...body, floor: Number(body.floor.replace(",", ".")) } })),
+      unwrap(
+        api.POST("/api/v1/application-metrics", { body: { ...body, floor: Number(body.floor.replace(",", ".")) } }),
+      ),
     onError: handleSignedOut,
     onSuccess: () => {
       setBody(EMPTY);
@@ -106,7 +108,7 @@ function Try({ metric }: { metric: Metric }) {
   const read = useMutation({
     mutationFn: (node: number) =>
       unwrap(
-        api.POST("/api/application-metrics/{metric_id}/nodes/{node_id}/reading", {
+        api.POST("/api/v1/application-metrics/{metric_id}/nodes/{node_id}/reading", {
           params: { path: { metric_id: metric.id, node_id: node } },
         }),
       ),
@@ -136,7 +138,7 @@ function Try({ metric }: { metric: Metric }) {
 function Delete({ metric, onClose }: { metric: Metric; onClose: () => void }) {
   const remove = useMutation({
     mutationFn: () =>
-      unwrap(api.DELETE("/api/application-metrics/{metric_id}", { params: { path: { metric_id: metric.id } } })),
+      unwrap(api.DELETE("/api/v1/application-metrics/{metric_id}", { params: { path: { metric_id: metric.id } } })),
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();

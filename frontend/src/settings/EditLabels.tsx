@@ -19,7 +19,9 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
   const labels = parseLabels(line);
   const save = useMutation({
     mutationFn: (wanted: Record<string, string>) =>
-      unwrap(api.PATCH("/api/nodes/{node_id}", { params: { path: { node_id: node.id } }, body: { labels: wanted } })),
+      unwrap(
+        api.PATCH("/api/v1/nodes/{node_id}", { params: { path: { node_id: node.id } }, body: { labels: wanted } }),
+      ),
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();

@@ -130,7 +130,7 @@ export function AddNodes() {
 function Revoke({ token, onClose }: { token: Token; onClose: () => void }) {
   const revoke = useMutation({
     mutationFn: () =>
-      unwrap(api.DELETE("/api/enrolment-tokens/{token_id}", { params: { path: { token_id: token.id } } })),
+      unwrap(api.DELETE("/api/v1/enrolment-tokens/{token_id}", { params: { path: { token_id: token.id } } })),
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();
@@ -153,7 +153,7 @@ function Revoke({ token, onClose }: { token: Token; onClose: () => void }) {
 
 /** Table of the enrolment tokens that have not expired, for administrators. */
 export function EnrolmentTokens() {
-  const tokens = useQuery({ queryKey: ENROLMENT_TOKENS, queryFn: () => unwrap(api.GET("/api/enrolment-tokens")) });
+  const tokens = useQuery({ queryKey: ENROLMENT_TOKENS, queryFn: () => unwrap(api.GET("/api/v1/enrolment-tokens")) });
   const [revoking, setRevoking] = useState<Token | null>(null);
   return (
     <section className="card">

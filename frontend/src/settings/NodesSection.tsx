@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { fleetQuery, handleSignedOut, queryClient } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { refusalFor, useHasRole, useIsSomeOperator, useMe } from "../auth/me";
 import { ConfirmDialog } from "../components/ConfirmDialog";
 import { CopyField, Secret } from "../components/CopyField";
 import dialogStyles from "../components/dialog.module.css";
@@ -44,8 +44,8 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
   const act = useMutation({
     mutationFn: () =>
       kind === "revoke"
-        ? unwrap(api.POST("/api/nodes/{node_id}/revoke-key", { params }))
-        : unwrap(api.DELETE("/api/nodes/{node_id}", { params })),
+        ? unwrap(api.POST("/api/v1/nodes/{node_id}/revoke-key", { params }))
+        : unwrap(api.DELETE("/api/v1/nodes/{node_id}", { params })),
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();
@@ -72,7 +72,7 @@ function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revo
 /** Dialog that creates the command with which a node that was installed anew enrols again. */
 function Readmit({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
   const readmit = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/nodes/{node_id}/readmit", { params: { path: { node_id: node.id } } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/nodes/{node_id}/readmit", { params: { path: { node_id: node.id } } })),
     onError: handleSignedOut,
   });
   return (
@@ -113,7 +113,9 @@ export function NodesSection() {
   const [typed, setTyped] = useState("");
   const [q] = useDebouncedValue(typed.trim(), TYPING_MS);
   const isAdmin = useHasRole("admin");
-  const isOperator = useHasRole("operator");
+  const me = useMe();
+  const isOperator = useIsSomeOperator();
+  const isUnlimited = useHasRole("operator");
   const [action, setAction] = useState<NodeAction | null>(null);
   const [page, setPage] = useState(0);
   const nodes = useQuery({ ...fleetQuery({ q, offset: page * PAGE, limit: PAGE }), placeholderData: keepPreviousData });
@@ -199,7 +201,7 @@ export function NodesSection() {
                           {key}={value}
                         </span>
                       ))}
-                      {isOperator && (
+                      {isUnlimited && (
                         <Button
                           variant="subtle"
                           onClick={() => setAction({ kind: "labels", node })}
@@ -216,7 +218,11 @@ export function NodesSection() {
                             <Button
                               onClick={() => setAction({ kind: "readmit", node })}
                               aria-label={`Readmit ${node.name}`}
-                              title="For a machine that lost its key, such as one that was installed anew"
+                              disabled={refusalFor(me, "Readmitting", node.labels) !== null}
+                              title={
+                                refusalFor(me, "Readmitting", node.labels) ??
+                                "For a machine that lost its key, such as one that was installed anew"
+                              }
                             >
                               Readmit
                             </Button>

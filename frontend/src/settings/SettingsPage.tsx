@@ -7,6 +7,7 @@ const SECTIONS = [
   ["/settings/users", "Users"],
   ["/settings/tokens", "API tokens"],
   ["/settings/application-metrics", "Application metrics"],
+  ["/settings/change-control", "Change control"],
   ["/settings/about", "About"],
 ] as const;
 

@@ -10,6 +10,8 @@ import { CopyField, Secret } from "../components/CopyField";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import { RowsTable } from "../components/RowsTable";
+import { labelsText } from "../lib/labels";
+import { RoleLabels } from "./RoleLabels";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
@@ -25,10 +27,15 @@ const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
 function NewToken() {
   const [name, setName] = useState("");
   const [role, setRole] = useState<Schemas["Role"]>("viewer");
+  const [roleLabels, setRoleLabels] = useState<Record<string, string>>({});
   const [days, setDays] = useState("90");
   const create = useMutation({
     mutationFn: () =>
-      unwrap(api.POST("/api/tokens", { body: { name, role, expires_in_days: days === "" ? null : Number(days) } })),
+      unwrap(
+        api.POST("/api/v1/tokens", {
+          body: { name, role, role_labels: roleLabels, expires_in_days: days === "" ? null : Number(days) },
+        }),
+      ),
     onError: handleSignedOut,
     onSuccess: () => {
       setName("");
@@ -57,8 +64,12 @@ function NewToken() {
           data={ROLES}
           value={role}
           error={fieldError(create.error, "role")}
-          onChange={(event) => setRole(event.currentTarget.value as Schemas["Role"])}
+          onChange={(event) => {
+            setRole(event.currentTarget.value as Schemas["Role"]);
+            setRoleLabels({});
+          }}
         />
+        {role === "operator" && <RoleLabels value={roleLabels} onChange={setRoleLabels} />}
         <NativeSelect
           label="Valid for"
           data={LIFETIMES}
@@ -85,7 +96,7 @@ function NewToken() {
 
 function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () => void }) {
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();
@@ -109,13 +120,16 @@ function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () =>
 /** Settings section of API tokens for scripts. */
 export function TokensSection() {
   const isAdmin = useHasRole("admin");
-  const tokens = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/tokens")), enabled: isAdmin });
+  const tokens = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/v1/tokens")), enabled: isAdmin });
   const [deleting, setDeleting] = useState<Schemas["ApiToken"] | null>(null);
   return (
     <section className="card">
       <h2>
         API tokens <small>for scripts; a token's text is shown once</small>
       </h2>
+      <p className="body muted">
+        <a href="/docs">All operations of the API</a>, to read and to try out.
+      </p>
       {!isAdmin ? (
         <p className="body muted">Managing API tokens needs the admin role.</p>
       ) : (
@@ -131,7 +145,9 @@ export function TokensSection() {
             {(token) => (
               <tr>
                 <td>{token.name}</td>
-                <td>{token.role}</td>
+                <td>
+                  {token.role} <span className="muted">{labelsText(token.role_labels)}</span>
+                </td>
                 <td>{token.created_by}</td>
                 <td>
                   <Moment at={token.created_at} />

@@ -10,19 +10,21 @@ import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import { RowsTable } from "../components/RowsTable";
+import { RoleLabels } from "./RoleLabels";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
 const KEY = ["users"];
+const NEW: Schemas["UserCreate"] = { username: "", password: "", role: "viewer", role_labels: {} };
 const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
 
 function NewUser() {
-  const [form, setForm] = useState<Schemas["UserCreate"]>({ username: "", password: "", role: "viewer" });
+  const [form, setForm] = useState(NEW);
   const create = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/users", { body: form })),
+    mutationFn: () => unwrap(api.POST("/api/v1/users", { body: form })),
     onError: handleSignedOut,
     onSuccess: () => {
-      setForm({ username: "", password: "", role: "viewer" });
+      setForm(NEW);
       return refetch();
     },
   });
@@ -58,8 +60,11 @@ function NewUser() {
         label="Role"
         data={ROLES}
         value={form.role}
-        onChange={(event) => setForm({ ...form, role: event.currentTarget.value as Schemas["Role"] })}
+        onChange={(event) => setForm({ ...form, role: event.currentTarget.value as Schemas["Role"], role_labels: {} })}
       />
+      {form.role === "operator" && (
+        <RoleLabels value={form.role_labels} onChange={(role_labels) => setForm({ ...form, role_labels })} />
+      )}
       <Button type="submit" variant="filled" loading={create.isPending}>
         Add
       </Button>
@@ -70,7 +75,7 @@ function NewUser() {
 
 function Delete({ user, onClose }: { user: Schemas["User"]; onClose: () => void }) {
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/users/{user_id}", { params: { path: { user_id: user.id } } })),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/users/{user_id}", { params: { path: { user_id: user.id } } })),
     onError: handleSignedOut,
     onSuccess: () => {
       onClose();
@@ -99,23 +104,35 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
   const [isDeleting, setDeleting] = useState(false);
   const update = useMutation({
     mutationFn: (body: Schemas["UserUpdate"]) =>
-      unwrap(api.PATCH("/api/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
+      unwrap(api.PATCH("/api/v1/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
     onError: handleSignedOut,
     onSuccess: refetch,
   });
   return (
     <tr>
       <td>
-        {user.username} {self && <span className="muted">you</span>}
+        {user.username} {self && <span className="muted">you</span>}{" "}
+        {user.issuer !== null && <span className="tag">{new URL(user.issuer).host}</span>}
       </td>
       <td>
         <NativeSelect
           aria-label={`Role of ${user.username}`}
           data={ROLES}
           value={user.role}
-          disabled={update.isPending}
+          disabled={update.isPending || user.issuer !== null}
+          title={user.issuer === null ? undefined : "The role follows from the groups at the issuer."}
           onChange={(event) => update.mutate({ role: event.currentTarget.value as Schemas["Role"] })}
         />
+      </td>
+      <td>
+        {user.role === "operator" && (
+          <RoleLabels
+            of={user.username}
+            value={user.role_labels}
+            disabled={update.isPending || user.issuer !== null}
+            onChange={(role_labels) => update.mutate({ role_labels })}
+          />
+        )}
       </td>
       <td className={user.disabled ? "warn" : ""}>{user.disabled ? "disabled" : "enabled"}</td>
       <td>
@@ -150,11 +167,15 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
 export function UsersSection() {
   const isAdmin = useHasRole("admin");
   const me = useMe();
-  const users = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/users")), enabled: isAdmin });
+  const users = useQuery({ queryKey: KEY, queryFn: () => unwrap(api.GET("/api/v1/users")), enabled: isAdmin });
   return (
     <section className="card">
       <h2>
-        Users <small>viewers read; operators also change nodes; admins also manage users, tokens and agents</small>
+        Users{" "}
+        <small>
+          viewers read; operators also change nodes, all or those with labels; admins also manage users, tokens and
+          agents
+        </small>
       </h2>
       {!isAdmin ? (
         <p className="body muted">Managing users needs the admin role.</p>
@@ -163,7 +184,11 @@ export function UsersSection() {
           <div className="body">
             <NewUser />
           </div>
-          <RowsTable rows={users} label="users" columns={["name", "role", "state", "last signed in", "since"]}>
+          <RowsTable
+            rows={users}
+            label="users"
+            columns={["name", "role", "operator of", "state", "last signed in", "since"]}
+          >
             {(user) => <UserRow user={user} self={user.username === me?.username} />}
           </RowsTable>
         </>

@@ -19,7 +19,7 @@ const ONE_NODE: Schemas["EnrolmentTokenCreate"] = {
 /** Creates an enrolment token, for one node unless more is wanted. */
 export const useEnrolment = (): Enrolment =>
   useMutation({
-    mutationFn: (wanted: Wanted) => unwrap(api.POST("/api/enrolment-tokens", { body: { ...ONE_NODE, ...wanted } })),
+    mutationFn: (wanted: Wanted) => unwrap(api.POST("/api/v1/enrolment-tokens", { body: { ...ONE_NODE, ...wanted } })),
     onError: handleSignedOut,
     onSuccess: () => queryClient.invalidateQueries({ queryKey: ENROLMENT_TOKENS }),
   });

@@ -9,7 +9,7 @@ const POLL_MS = 5_000;
 /** The simulated fleet: whether it runs, and whether this backend can start it. */
 export const simulatedNodesQuery = queryOptions({
   queryKey: ["simulated-nodes"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/simulated-nodes", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/simulated-nodes", { signal })),
   refetchInterval: ({ state }) => (state.data?.running ? POLL_MS : false), // its process may end by itself
 });
 
@@ -19,7 +19,7 @@ const change = (data: Partial<SimulatedNodes>) =>
 /** Starts the simulated fleet; its nodes appear in the fleet as they connect. */
 export const useStartSimulation = () =>
   useMutation({
-    mutationFn: () => unwrap(api.POST("/api/simulated-nodes")),
+    mutationFn: () => unwrap(api.POST("/api/v1/simulated-nodes")),
     onError: handleSignedOut,
     onSuccess: change,
   });
@@ -27,7 +27,7 @@ export const useStartSimulation = () =>
 /** Ends the simulation and deletes all simulated nodes. */
 export const useRemoveSimulation = () =>
   useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/simulated-nodes")),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/simulated-nodes")),
     onError: handleSignedOut,
     onSuccess: () => {
       change({ nodes: 0, running: false, failure: null });

@@ -1,11 +1,11 @@
 import { Button } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
-import { handleSignedOut } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { handleSignedOut, nodeSummaryQuery } from "../api/queries";
+import { useRefusal } from "../auth/me";
 import { ObservedInBrief, ObservedSoFar, TestLink } from "../changes/Observed";
 import { changeWords } from "../changes/words";
 import { SimulatedTagOf } from "../components/NodeTags";
@@ -56,9 +56,9 @@ function Ring({ share }: { share: number }) {
 
 function send(command: Command, changeId: string) {
   const params = { path: { change_id: changeId } };
-  if (command === "confirm") return unwrap(api.POST("/api/changes/{change_id}/confirm", { params }));
-  if (command === "rollback") return unwrap(api.POST("/api/changes/{change_id}/rollback", { params }));
-  return unwrap(api.POST("/api/changes/{change_id}/extend", { params, body: { seconds: EXTEND_S } }));
+  if (command === "confirm") return unwrap(api.POST("/api/v1/changes/{change_id}/confirm", { params }));
+  if (command === "rollback") return unwrap(api.POST("/api/v1/changes/{change_id}/rollback", { params }));
+  return unwrap(api.POST("/api/v1/changes/{change_id}/extend", { params, body: { seconds: EXTEND_S } }));
 }
 
 const REQUESTED = {
@@ -114,7 +114,8 @@ function What({ change }: { change: Change }) {
 
 /** An open change: the time until it rolls back, what it is, the effect measured so far, and Confirm, Undo, Extend. */
 export function ChangeBanner({ change, more }: { change: Change; more?: ReactNode }) {
-  const isOperator = useHasRole("operator");
+  const labels = useQuery(nodeSummaryQuery(change.node_id)).data?.labels;
+  const refusal = useRefusal("Confirming or undoing", labels);
   const command = useMutation({
     mutationFn: (wanted: Command) => send(wanted, change.id),
     onSuccess: applyChangeUpdate,
@@ -126,8 +127,8 @@ export function ChangeBanner({ change, more }: { change: Change; more?: ReactNod
     <Button
       className={className}
       variant={wanted === "confirm" ? "filled" : "default"}
-      disabled={!isOperator || command.isPending}
-      title={isOperator ? undefined : "Operators can confirm or undo."}
+      disabled={refusal !== null || command.isPending}
+      title={refusal ?? undefined}
       loading={command.isPending && command.variables === wanted}
       onClick={() => command.mutate(wanted)}
     >
@@ -152,7 +153,7 @@ export function ChangeBanner({ change, more }: { change: Change; more?: ReactNod
       </div>
       {isUnconfirmed && (
         <div className={styles.buttons}>
-          {!isOperator && <span className={`muted ${styles.long}`}>Operators can confirm or undo.</span>}
+          {refusal !== null && <span className={`muted ${styles.long}`}>{refusal}</span>}
           {button("confirm", "Confirm", styles.confirm)}
           {button("rollback", "Undo")}
           {button("extend", `+${duration(EXTEND_S)}`, styles.long)}

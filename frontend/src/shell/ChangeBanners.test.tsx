@@ -52,7 +52,7 @@ const backend = vi.hoisted(() => {
 });
 
 async function show(role: Schemas["Role"], ...changes: Change[]) {
-  queryClient.setQueryData(meQuery.queryKey, { username: "ann", role, csrf_token: "token" });
+  queryClient.setQueryData(meQuery.queryKey, { username: "ann", role, limits: [], csrf_token: "token", issuer: null });
   for (const { node_id } of changes) queryClient.setQueryData(nodeSummaryQuery(node_id).queryKey, null);
   queryClient.setQueryData(openChangesQuery.queryKey, { changes, older: null });
   const router = createRouter({
@@ -131,7 +131,7 @@ test("a viewer sees why the buttons are disabled", async () => {
   await show("viewer", change());
   for (const name of ["Confirm", "Undo", "+2\u00a0min"])
     expect(screen.getByRole("button", { name }).hasAttribute("disabled")).toBe(true);
-  expect(screen.getByText("Operators can confirm or undo.")).toBeTruthy();
+  expect(screen.getByText("Confirming or undoing requires the operator role.")).toBeTruthy();
 });
 
 test("a confirmation is shown only after the backend's response", async () => {
@@ -139,7 +139,7 @@ test("a confirmation is shown only after the backend's response", async () => {
   backend.answers["/confirm"] = () => new Promise((resolve) => (answer = resolve));
   await show("operator", change());
   await press("Confirm");
-  expect(backend.requests).toContain("POST /api/changes/a/confirm");
+  expect(backend.requests).toContain("POST /api/v1/changes/a/confirm");
   expect(screen.queryByText("Confirmed.")).toBeNull();
   expect(screen.getByRole("button", { name: "Undo" }).hasAttribute("disabled")).toBe(true);
   answer(json(change({ state: "confirmed", ended_by: "user", remaining_s: null })));
@@ -191,7 +191,7 @@ test("an outcome missed while disconnected is fetched and shown", async () => {
   await show("operator", change());
   act(() => queryClient.setQueryData(openChangesQuery.queryKey, { changes: [], older: null }));
   await pass(0);
-  expect(backend.requests).toContain("GET /api/changes/a");
+  expect(backend.requests).toContain("GET /api/v1/changes/a");
   expect(screen.getByText("Rolled back: the node lost the backend before confirmation.")).toBeTruthy();
 });
 

@@ -1,7 +1,7 @@
 import { Button, Menu, useMantineColorScheme } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
-import { errorMessage } from "../api/client";
-import { useMe } from "../auth/me";
+import { errorMessage, type Schemas } from "../api/client";
+import { limitsText, useMe } from "../auth/me";
 import styles from "./shell.module.css";
 import { useSignOut } from "./signOut";
 
@@ -10,6 +10,9 @@ const SCHEMES = [
   ["light", "Light"],
   ["dark", "Dark"],
 ] as const;
+
+/** `operator of role=db`. */
+const roleText = (me: Schemas["Me"]) => (me.limits.length === 0 ? me.role : `${me.role} of ${limitsText(me)}`);
 
 /** Menu with the user's name and role, the color scheme, the account and Sign out. */
 export function UserMenu() {
@@ -20,9 +23,9 @@ export function UserMenu() {
   return (
     <Menu position="bottom-end" width={190}>
       <Menu.Target>
-        <Button aria-label={me && `${me.username} · ${me.role}`} className={styles.user}>
+        <Button aria-label={me && `${me.username} · ${roleText(me)}`} className={styles.user}>
           {me?.username ?? "…"}
-          {me && <span className={styles.wide}>&nbsp;· {me.role}</span>}
+          {me && <span className={styles.wide}>&nbsp;· {roleText(me)}</span>}
         </Button>
       </Menu.Target>
       <Menu.Dropdown>

@@ -55,6 +55,11 @@ export const ChangesIcon = () => (
     <path d="M3 6h11M11.5 3.5 14 6l-2.5 2.5M15 12H4M6.5 9.5 4 12l2.5 2.5" />
   </Icon>
 );
+export const AlertsIcon = () => (
+  <Icon>
+    <path d="M4 13V8a5 5 0 0 1 10 0v5l1.5 1.5h-13ZM7.5 14.5a1.5 1.5 0 0 0 3 0" />
+  </Icon>
+);
 export const SettingsIcon = () => (
   <Icon>
     <path d="M2 5h8M14 5h2M2 13h2M8 13h8" />

@@ -5,7 +5,7 @@ import { useMatch, useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { api, type Schemas, unwrap } from "../api/client";
 import { fleetQuery, nodeQuery } from "../api/queries";
-import { useHasRole } from "../auth/me";
+import { useHasRole, useIsSomeOperator } from "../auth/me";
 import { entryStatusWords } from "../changes/state";
 import { titleWords } from "../changes/words";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
@@ -35,7 +35,7 @@ const MAX_TERMS = 10;
 
 const changesQuery = {
   queryKey: ["changes", "palette"],
-  queryFn: () => unwrap(api.GET("/api/changes/log", { params: { query: { limit: 50 } } })),
+  queryFn: () => unwrap(api.GET("/api/v1/changes/log", { params: { query: { limit: 50 } } })),
 };
 
 /** The node whose CPUs and interrupts are offered: that of the page, else the one named in the query, else the only one. */
@@ -51,7 +51,7 @@ function useNodeInQuestion(typed: string): Schemas["Node"] | undefined {
 /** The actions of the palette that the user's role and the open page allow. */
 function useActions(): Entry[] {
   const navigate = useNavigate();
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   const isAdmin = useHasRole("admin");
   const node = useMatch({ from: "/shell/nodes/$nodeId", shouldThrow: false });
   const { setColorScheme } = useMantineColorScheme();

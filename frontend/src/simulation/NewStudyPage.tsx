@@ -67,7 +67,7 @@ function StudyForm({ spec }: { spec: Spec | undefined }) {
   const [settled] = useDebouncedValue(reading.spec, TYPING_MS);
   const estimate = useQuery(estimateQuery(settled));
   const start = useMutation({
-    mutationFn: (wanted: Spec) => unwrap(api.POST("/api/simulations", { body: { spec: wanted } })),
+    mutationFn: (wanted: Spec) => unwrap(api.POST("/api/v1/simulations", { body: { spec: wanted } })),
     onError: handleSignedOut,
     onSuccess: async (study) => {
       applyStudy(study);

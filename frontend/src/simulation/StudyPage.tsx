@@ -62,7 +62,9 @@ function LoadedStudy({ study }: { study: Study }) {
         {cells.length > 0 && !runs && (
           <ReportLinks
             label="this study"
-            address={(format, language) => `/api/simulations/${study.id}/report?format=${format}&language=${language}`}
+            address={(format, language) =>
+              `/api/v1/simulations/${study.id}/report?format=${format}&language=${language}`
+            }
           />
         )}
         <StudyProgress study={study} />

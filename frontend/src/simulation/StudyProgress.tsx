@@ -13,7 +13,7 @@ export function StudyProgress({ study }: { study: Study }) {
   const { id, state, sentence } = study;
   const cancel = useMutation({
     mutationFn: () =>
-      unwrap(api.POST("/api/simulations/{simulation_id}/cancel", { params: { path: { simulation_id: id } } })),
+      unwrap(api.POST("/api/v1/simulations/{simulation_id}/cancel", { params: { path: { simulation_id: id } } })),
     onError: handleSignedOut,
     onSuccess: applyStudy,
   });

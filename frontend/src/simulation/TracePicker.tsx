@@ -22,7 +22,7 @@ export function TracePicker({ value, error, onChange }: Props) {
   const upload = useMutation({
     mutationFn: (file: File) =>
       unwrap(
-        api.PUT("/api/simulation-traces/{name}", {
+        api.PUT("/api/v1/simulation-traces/{name}", {
           params: { path: { name: traceName(file.name) } },
           body: file as unknown as string,
           bodySerializer: (body) => body,
@@ -37,7 +37,7 @@ export function TracePicker({ value, error, onChange }: Props) {
   });
   const [asking, setAsking] = useState(false);
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/simulation-traces/{name}", { params: { path: { name: value } } })),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/simulation-traces/{name}", { params: { path: { name: value } } })),
     onError: handleSignedOut,
     onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: tracesQuery.queryKey });

@@ -14,7 +14,7 @@ export const studiesQuery = (older?: number) =>
   queryOptions({
     queryKey: [...LISTS, older],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/simulations", { params: { query: { older_than: older ?? null, limit: PAGE } }, signal })),
+      unwrap(api.GET("/api/v1/simulations", { params: { query: { older_than: older ?? null, limit: PAGE } }, signal })),
     placeholderData: (before) => before,
     refetchInterval: ({ state }) =>
       state.data?.simulations.some((one) => one.state === "running") ? PROGRESS_MS : false,
@@ -24,7 +24,7 @@ export const studyQuery = (id: number) =>
   queryOptions({
     queryKey: ["studies", "one", id],
     queryFn: ({ signal }) =>
-      unwrap(api.GET("/api/simulations/{simulation_id}", { params: { path: { simulation_id: id } }, signal })),
+      unwrap(api.GET("/api/v1/simulations/{simulation_id}", { params: { path: { simulation_id: id } }, signal })),
     refetchInterval: ({ state }) => (state.data?.state === "running" ? PROGRESS_MS : false),
   });
 
@@ -35,7 +35,7 @@ export const estimateQuery = (spec: Spec | null) =>
     queryFn: ({ signal }) =>
       spec === null
         ? Promise.reject(new Error("There is no valid study."))
-        : unwrap(api.POST("/api/simulations/estimate", { body: { spec }, signal })),
+        : unwrap(api.POST("/api/v1/simulations/estimate", { body: { spec }, signal })),
     enabled: spec !== null,
     retry: false,
   });
@@ -49,5 +49,5 @@ export function applyStudy(study: Study): void {
 /** The stored traces by name. */
 export const tracesQuery = queryOptions({
   queryKey: ["studies", "traces"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/simulation-traces", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/simulation-traces", { signal })),
 });

@@ -63,8 +63,8 @@ function Confirm({ stop, action, onClose }: { stop: Stop; action: "lift" | "rest
   const command = useMutation({
     mutationFn: async () => {
       const params = { path: { stop_id: stop.id } };
-      if (action === "lift") await unwrap(api.POST("/api/stops/{stop_id}/lift", { params }));
-      else await unwrap(api.POST("/api/stops/{stop_id}/restore", { params }));
+      if (action === "lift") await unwrap(api.POST("/api/v1/stops/{stop_id}/lift", { params }));
+      else await unwrap(api.POST("/api/v1/stops/{stop_id}/restore", { params }));
     },
     onSettled: () => queryClient.invalidateQueries({ queryKey: stopsQuery.queryKey }),
     onSuccess: onClose,

@@ -50,7 +50,7 @@ function StopDialog({ onClose }: { onClose: () => void }) {
     placeholderData: keepPreviousData,
   });
   const begin = useMutation({
-    mutationFn: (body: Schemas["StopCreate"]) => unwrap(api.POST("/api/stops", { body })),
+    mutationFn: (body: Schemas["StopCreate"]) => unwrap(api.POST("/api/v1/stops", { body })),
     onSettled: () => queryClient.invalidateQueries({ queryKey: stopsQuery.queryKey }),
     onSuccess: onClose,
   });

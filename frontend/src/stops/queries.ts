@@ -10,7 +10,7 @@ const POLL_MS = 10_000;
 /** The stops of enforcement in force. Polled while there is one: agents answer, and nodes connect. */
 export const stopsQuery = queryOptions({
   queryKey: ["policies", "stops"],
-  queryFn: ({ signal }) => unwrap(api.GET("/api/stops", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/stops", { signal })),
   refetchInterval: ({ state }) => {
     if (!state.data?.length) return false;
     return state.data.some((stop) => stop.unanswered > 0) ? UNANSWERED_POLL_MS : POLL_MS;
@@ -21,6 +21,6 @@ export const stopsQuery = queryOptions({
 export const stopEffectQuery = (labels: Record<string, string>) =>
   queryOptions({
     queryKey: ["policies", "stops", "effect", labels],
-    queryFn: ({ signal }) => unwrap(api.POST("/api/stops/preview", { body: { labels }, signal })),
+    queryFn: ({ signal }) => unwrap(api.POST("/api/v1/stops/preview", { body: { labels }, signal })),
     staleTime: 0,
   });

@@ -1,4 +1,5 @@
 import { duration, formatCount } from "../lib/format";
+import { labelsText } from "../lib/labels";
 import type { Stop, StopEffect } from "./queries";
 
 const policyCount = (count: number): string => (count === 1 ? "1 policy writes" : `${count} policies write`);
@@ -6,12 +7,6 @@ const policyCount = (count: number): string => (count === 1 ? "1 policy writes" 
 export const nodesOf = ({ connected, disconnected }: StopEffect): number => connected.nodes + disconnected.nodes;
 export const settingsOf = ({ connected, disconnected }: StopEffect): number =>
   connected.settings + disconnected.settings;
-
-/** `rack=r01 role=db`; empty for all nodes. */
-export const labelsText = (labels: Record<string, string>): string =>
-  Object.entries(labels)
-    .map(([name, value]) => `${name}=${value}`)
-    .join(" ");
 
 /** `on all 1,024 nodes`, `on 12 nodes of rack=r01`. */
 export function where({ labels, effect }: Pick<Stop, "labels" | "effect">): string {

@@ -24,7 +24,7 @@ export function useSpecPreview(spec: SpecIn | null): SpecPreview {
     staleTime: 0,
     gcTime: 0,
     queryFn: ({ signal }) =>
-      unwrap(api.POST("/api/experiments/preview", { body: { spec: JSON.parse(settled) }, signal })),
+      unwrap(api.POST("/api/v1/experiments/preview", { body: { spec: JSON.parse(settled) }, signal })),
   });
   return { data: preview.data, error: preview.error, old: settled !== request || preview.isPlaceholderData };
 }

@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
 import { handleSignedOut } from "../../api/queries";
-import { useHasRole } from "../../auth/me";
+import { useIsSomeOperator } from "../../auth/me";
 import { CopyField } from "../../components/CopyField";
 import { Moment } from "../../components/Moment";
 import { Segments } from "../../components/Segments";
@@ -80,7 +80,7 @@ function Compare({ experiment }: { experiment: Experiment }) {
         <ReportLinks
           label="both experiments"
           address={(format, language) =>
-            `/api/reports/compare?a=${experiment.id}&b=${other}&format=${format}&language=${language}`
+            `/api/v1/reports/compare?a=${experiment.id}&b=${other}&format=${format}&language=${language}`
           }
         />
       )}
@@ -92,15 +92,15 @@ const DAYS = [1, 7, 30, 365];
 
 /** A public link to the report. */
 function Share({ id }: { id: number }) {
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   const [days, setDays] = useState(30);
   const params = { path: { experiment_id: id } };
   const share = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/experiments/{experiment_id}/share", { params, body: { days } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/experiments/{experiment_id}/share", { params, body: { days } })),
     onError: handleSignedOut,
   });
   const end = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/experiments/{experiment_id}/share", { params })),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/experiments/{experiment_id}/share", { params })),
     onError: handleSignedOut,
     onSuccess: () => share.reset(),
   });

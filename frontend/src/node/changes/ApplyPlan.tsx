@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
-import { useHasRole } from "../../auth/me";
+import { useMe } from "../../auth/me";
 import { duration } from "../../lib/format";
 import styles from "../node.module.css";
 import {
@@ -39,11 +39,11 @@ export function ApplyPlan(props: Props) {
   const { node, desired, reason, action, undoes, restores = false } = props;
   const { allowIsolated = false, canConfirmAtOnce = false, onApplied } = props;
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
-  const isOperator = useHasRole("operator");
+  const me = useMe();
   const preview = usePreview(node.id, { desired, allow_isolated: allowIsolated });
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason, undoes, restores });
   const confirmed = useConfirmed(apply);
-  const why = reasonNotToApply(node, isOperator) ?? refusalOf(preview.data);
+  const why = reasonNotToApply(node, me) ?? refusalOf(preview.data);
   const canApply = preview.data?.can_apply === true && why === null && !apply.isSuccess;
   return (
     <div className={styles.editor}>

@@ -2,6 +2,7 @@ import { NativeSelect } from "@mantine/core";
 import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
 import { api, errorMessage, type Schemas, unwrap } from "../../api/client";
 import { BOUNDS } from "../../api/constants";
+import { refusalFor } from "../../auth/me";
 import { duration } from "../../lib/format";
 import { applyChangeUpdate } from "../../live/changes";
 
@@ -10,8 +11,9 @@ export const DEFAULT_CONFIRM_S: number = timeout.default;
 const CONFIRM_S = [minimum, 60, DEFAULT_CONFIRM_S, 300, maximum];
 
 /** The reason why this user cannot change the node now; null when it can be changed. */
-export function reasonNotToApply(node: Schemas["Node"], isOperator: boolean): string | null {
-  if (!isOperator) return "Changing nodes requires the operator role.";
+export function reasonNotToApply(node: Schemas["Node"], me: Schemas["Me"] | undefined): string | null {
+  const refusal = refusalFor(me, "Changing nodes", node.labels);
+  if (refusal !== null) return refusal;
   if (node.mode === "observe") return `This node is observe-only. ${node.observe_reason ?? ""}`;
   if (node.health !== "live" && node.health !== "stale") return "The node is not connected.";
   return null;
@@ -31,7 +33,7 @@ export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enab
     staleTime: 0,
     gcTime: 0,
     queryFn: ({ signal }) =>
-      unwrap(api.POST("/api/nodes/{node_id}/previews", { params: { path: { node_id: nodeId } }, body, signal })),
+      unwrap(api.POST("/api/v1/nodes/{node_id}/previews", { params: { path: { node_id: nodeId } }, body, signal })),
   });
 }
 
@@ -43,7 +45,7 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
     mutationFn: () => {
       if (preview.data === undefined) throw new Error("There is no preview to apply yet.");
       return unwrap(
-        api.POST("/api/nodes/{node_id}/changes", {
+        api.POST("/api/v1/nodes/{node_id}/changes", {
           params: { path: { node_id: nodeId } },
           body: { restores: false, ...terms, plan: preview.data.plan },
         }),
@@ -63,10 +65,10 @@ export function useConfirmed(apply: ReturnType<typeof useApply>) {
       const params = { path: { change_id: change.id } };
       while (change.state === "applying") {
         await new Promise((resolve) => setTimeout(resolve, REPORT_MS));
-        change = await unwrap(api.GET("/api/changes/{change_id}", { params }));
+        change = await unwrap(api.GET("/api/v1/changes/{change_id}", { params }));
       }
       if (change.state !== "unconfirmed") throw new Error(change.steps.at(-1)?.sentence ?? "It was not applied.");
-      return unwrap(api.POST("/api/changes/{change_id}/confirm", { params }));
+      return unwrap(api.POST("/api/v1/changes/{change_id}/confirm", { params }));
     },
     onSuccess: applyChangeUpdate,
   });

@@ -3,7 +3,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { errorMessage } from "../../api/client";
-import { useHasRole } from "../../auth/me";
+import { useMe } from "../../auth/me";
 import { duration } from "../../lib/format";
 import { tunableName } from "../../lib/settingKeys";
 import {
@@ -41,7 +41,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
     setDraft((before) => ({ ...before, ...pointDraft(point, netdev.params) }));
   }
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
-  const isOperator = useHasRole("operator");
+  const me = useMe();
   const known = useQuery(coalescingQuery(view.node.id, netdev.name, { pps, frame }));
   const queues = netdev.queues.filter(({ params }) => Object.keys(params).length > 0);
   const params = queues.find(({ name }) => name === queue)?.params ?? netdev.params;
@@ -56,7 +56,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
   const preview = usePreview(view.node.id, { desired: debounced, allow_isolated: false }, ready);
   const apply = useApply(view.node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason: "" });
   const settled = ready && preview.data !== undefined && !preview.isFetching;
-  const why = reasonNotToApply(view.node, isOperator) ?? (settled ? refusalOf(preview.data) : null);
+  const why = reasonNotToApply(view.node, me) ?? (settled ? refusalOf(preview.data) : null);
   const end = useScrollToPreview(point, settled);
   const edit = (name: string, value: string) => {
     setDraft((before) => ({ ...before, [name]: value }));

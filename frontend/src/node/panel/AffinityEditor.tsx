@@ -2,7 +2,7 @@ import { Button, Checkbox, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useMemo, useState } from "react";
 import { ApiProblem } from "../../api/client";
-import { useHasRole } from "../../auth/me";
+import { useMe } from "../../auth/me";
 import { CpuListError, formatCpuList, parseCpuList } from "../../lib/cpulist";
 import { duration } from "../../lib/format";
 import {
@@ -47,7 +47,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const [allowIsolated, setAllowIsolated] = useState(false);
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
   const [limit, setLimit] = useState("");
-  const isOperator = useHasRole("operator");
+  const me = useMe();
   const { cpus, wrong } = useMemo(() => readCpus(text), [text]);
   const chosen = useMemo(() => new Set(cpus), [cpus]);
   const was = useMemo(() => new Set(parseCpuList(irq.requested ?? "")), [irq.requested]);
@@ -69,7 +69,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
 
   const settled = changed && preview.data !== undefined && debounced === value && !preview.isFetching;
   const why =
-    reasonNotToApply(node, isOperator) ??
+    reasonNotToApply(node, me) ??
     (wrong !== null || limitWrong !== null
       ? null
       : !changed

@@ -46,7 +46,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: ({ signal }) =>
       unwrap(
-        api.POST("/api/policies/{policy_id}/backtest", {
+        api.POST("/api/v1/policies/{policy_id}/backtest", {
           params: { path: { policy_id: policy.id } },
           body: {
             ...(body === null ? { version } : { body }),

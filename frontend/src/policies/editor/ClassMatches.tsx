@@ -25,7 +25,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
     refetchInterval: AGAIN_MS,
     queryFn: ({ signal }) =>
       unwrap(
-        api.POST("/api/nodes/{node_id}/classes/match", {
+        api.POST("/api/v1/nodes/{node_id}/classes/match", {
           params: { path: { node_id: nodeId } },
           body: JSON.parse(request),
           signal,

@@ -26,7 +26,7 @@ export function CoalescingOutcomes({ nodeIds, spec, scope }: Props) {
     staleTime: 0,
     gcTime: 0,
     refetchInterval: AGAIN_MS,
-    queryFn: ({ signal }) => unwrap(api.POST("/api/coalescing/outcomes", { body: JSON.parse(request), signal })),
+    queryFn: ({ signal }) => unwrap(api.POST("/api/v1/coalescing/outcomes", { body: JSON.parse(request), signal })),
   });
   if (found.isError)
     return (

@@ -18,7 +18,7 @@ export function useMatches(selector: PolicyBody["selector"] | null, chosen?: str
     refetchInterval: AGAIN_MS,
     queryFn: ({ signal }) => {
       const query = chosen === undefined ? {} : { node_id: chosenNodes(chosen) };
-      return unwrap(api.POST("/api/policies/matches", { params: { query }, body: JSON.parse(settled), signal }));
+      return unwrap(api.POST("/api/v1/policies/matches", { params: { query }, body: JSON.parse(settled), signal }));
     },
   });
 }

@@ -36,7 +36,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
     staleTime: 0,
     gcTime: 0,
     refetchInterval: AGAIN_MS,
-    queryFn: ({ signal }) => unwrap(api.POST("/api/policies/preview", { body: JSON.parse(settled), signal })),
+    queryFn: ({ signal }) => unwrap(api.POST("/api/v1/policies/preview", { body: JSON.parse(settled), signal })),
   });
   const set = (next: number[]) => onChoose(next.length === 0 ? undefined : next.join(","));
   const old = settled !== request || preview.isPlaceholderData;

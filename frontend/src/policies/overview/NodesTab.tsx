@@ -29,7 +29,7 @@ export function NodesTab({ policyId }: { policyId: number }) {
       <h2>
         Nodes <small>moves and drift of the last 24 h</small>
         <span className="grow" />
-        <a href={`/api/policies/${policyId}/overview.csv`} download>
+        <a href={`/api/v1/policies/${policyId}/overview.csv`} download>
           Export as CSV
         </a>
       </h2>

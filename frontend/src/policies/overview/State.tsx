@@ -5,11 +5,12 @@ import { type ReactNode, useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
 import { ROUND_PERIOD_S } from "../../api/constants";
 import { handleSignedOut, queryClient } from "../../api/queries";
-import { useHasRole } from "../../auth/me";
+import { useRefusal } from "../../auth/me";
 import { ConfirmDialog } from "../../components/ConfirmDialog";
 import { formSchemas } from "../../forms/formSchemas";
 import { SchemaInput } from "../../forms/SchemaField";
 import { formatCount } from "../../lib/format";
+import { isWaiting } from "../approvals/shown";
 import { describeDisabling, describeEnabling, movesMemory, policyState, policyTone } from "../policyState";
 import { overviewQuery, policiesQuery } from "../queries";
 import type { Overview, Policy } from "../types";
@@ -22,7 +23,7 @@ type Watched =
 
 /** The policy's effect, its state, and how to enable or disable it: with numbers first, and progress after. */
 export function State({ policy, children }: { policy: Policy; children: ReactNode }) {
-  const isOperator = useHasRole("operator");
+  const isOperator = useRefusal("", policy.body.selector.labels) === null;
   const [asking, setAsking] = useState(false);
   const [watched, setWatched] = useState<Watched | null>(null);
   const [leavePages, setLeavePages] = useState("");
@@ -32,11 +33,11 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
     mutationFn: () =>
       policy.enabled
         ? unwrap(
-            api.POST("/api/policies/{policy_id}/disable", {
+            api.POST("/api/v1/policies/{policy_id}/disable", {
               params: { path, query: { leave_pages: leavePages === "true" } },
             }),
           )
-        : unwrap(api.POST("/api/policies/{policy_id}/enable", { params: { path } })),
+        : unwrap(api.POST("/api/v1/policies/{policy_id}/enable", { params: { path } })),
     onMutate: () => {
       const nodes = overview?.nodes ?? [];
       const ending = endingOf({ nodes });
@@ -52,7 +53,8 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
       setWatched(null);
       handleSignedOut(error);
     },
-    onSuccess: () => {
+    onSuccess: (outcome) => {
+      if (isWaiting(outcome)) setWatched(null);
       setAsking(false);
       return queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
     },

@@ -15,7 +15,7 @@ export function Holdouts() {
   const isOperator = useHasRole("operator");
   const paused = proof.data?.paused_at != null;
   const toggle = useMutation({
-    mutationFn: () => unwrap(paused ? api.POST("/api/proof/resume") : api.POST("/api/proof/pause")),
+    mutationFn: () => unwrap(paused ? api.POST("/api/v1/proof/resume") : api.POST("/api/v1/proof/pause")),
     onError: handleSignedOut,
     onSettled: () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey }),
   });

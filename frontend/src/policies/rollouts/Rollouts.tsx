@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
 import { handleSignedOut, queryClient } from "../../api/queries";
-import { useHasRole } from "../../auth/me";
+import { useIsSomeOperator, useRefusal } from "../../auth/me";
 import { FormError } from "../../components/FormError";
 import { fieldErrors } from "../../components/fieldErrors";
 import { Moment } from "../../components/Moment";
@@ -11,6 +11,7 @@ import { formSchemas } from "../../forms/formSchemas";
 import { SchemaFields } from "../../forms/SchemaField";
 import { type Errors, readObject, valuesOf } from "../../forms/values";
 import { countdown, formatCount } from "../../lib/format";
+import { isWaiting } from "../approvals/shown";
 import { guardrailText, kindLabel } from "../kinds";
 import styles from "../policies.module.css";
 import { movesMemory } from "../policyState";
@@ -62,13 +63,13 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
 }
 
 function Progress({ rollout }: { rollout: Rollout }) {
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   const rolling = isRolling(rollout);
   const now = useSeconds(rolling);
   const stop = useMutation({
     mutationFn: (rollBack: boolean) =>
       unwrap(
-        api.POST("/api/rollouts/{rollout_id}/stop", {
+        api.POST("/api/v1/rollouts/{rollout_id}/stop", {
           params: { path: { rollout_id: rollout.id } },
           body: { roll_back: rollBack },
         }),
@@ -157,9 +158,9 @@ const hiddenFields = (policy: Policy, mode: PolicyBody["mode"]): string[] =>
   movesMemory(policy) && mode !== "enforce" ? HIDDEN_FIELDS : [...HIDDEN_FIELDS, "leave_pages"];
 
 function Start({ policy, versions, search, navigate, onStart }: StartProps) {
-  const isOperator = useHasRole("operator");
+  const refusal = useRefusal("Starting a rollout", policy.body.selector.labels);
   const schema = formSchemas().rollout;
-  const [values, setValues] = useState(() => valuesOf(schema, undefined));
+  const [values, setValues] = useState(() => valuesOf(schema, policy.pace));
   const version = search.version ?? versions[0]?.version ?? policy.version;
   const body = versions.find((one) => one.version === version)?.body ?? policy.body;
   const errors: Errors = {};
@@ -168,14 +169,14 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
   const start = useMutation({
     mutationFn: () =>
       unwrap(
-        api.POST("/api/policies/{policy_id}/rollouts", {
+        api.POST("/api/v1/policies/{policy_id}/rollouts", {
           params: { path: { policy_id: policy.id } },
           body: { ...(typed as Omit<RolloutCreate, "version" | "guardrails">), version },
         }),
       ),
     onError: handleSignedOut,
-    onSuccess: (rollout) => {
-      onStart(rollout.id);
+    onSuccess: (outcome) => {
+      if (!isWaiting(outcome)) onStart(outcome.id);
       return refetch();
     },
   });
@@ -221,12 +222,12 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           </p>
         )}
         <div className={styles.save}>
-          <Button type="submit" variant="filled" disabled={!isOperator || !fits} loading={start.isPending}>
+          <Button type="submit" variant="filled" disabled={refusal !== null || !fits} loading={start.isPending}>
             Start the rollout
           </Button>
           <span className="muted">
-            {!isOperator
-              ? "Starting a rollout requires the operator role."
+            {refusal !== null
+              ? refusal
               : `Rolls out version ${version} to ${formatCount(policy.nodes, "node")}, as far as they are connected, ${values.canary} first${
                   body.guardrails.length > 0
                     ? "; a guardrail violation rolls it back on all of them."

@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { api, unwrap } from "../../../api/client";
 import { handleSignedOut, queryClient } from "../../../api/queries";
-import { useHasRole } from "../../../auth/me";
+import { useIsSomeOperator } from "../../../auth/me";
 import { FormError } from "../../../components/FormError";
 import { Scroll } from "../../../components/Scroll";
 import { formatCount } from "../../../lib/format";
@@ -55,11 +55,11 @@ const UNCONFIRMED =
 /** Confirms the best combination in a new experiment, and makes it a policy. */
 function Actions({ experiment }: { experiment: Experiment }) {
   const navigate = useNavigate();
-  const isOperator = useHasRole("operator");
+  const isOperator = useIsSomeOperator();
   const policy = policyOf(experiment);
   const unconfirmed = whyNotConfirmed(experiment);
   const create = useMutation({
-    mutationFn: (body: NonNullable<typeof policy.body>) => unwrap(api.POST("/api/policies", { body })),
+    mutationFn: (body: NonNullable<typeof policy.body>) => unwrap(api.POST("/api/v1/policies", { body })),
     onError: handleSignedOut,
     onSuccess: async (made) => {
       await queryClient.invalidateQueries({ queryKey: ["policies"] });

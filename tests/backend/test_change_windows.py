@@ -1,0 +1,131 @@
+"""Change windows: outside of them agents hold policies, rollouts wait; also an agent without its backend holds."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import select, update
+from tests.backend.conftest import Backend, Client
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+
+from coresteer.audit.tables import AuditRow
+from coresteer.policies import windows
+from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer.policies.tables import RolloutRow
+from coresteer_core.policies.base import Mode
+from coresteer_core.policies.engine_state import EnforcementStop
+from coresteer_core.protocol import Policies, decode_to_agent
+
+
+@pytest_asyncio.fixture
+async def admin(backend: Backend) -> AsyncIterator[Client]:
+    client = await backend.client("admin")
+    yield client
+    for window in (await client.get("/api/v1/change-windows")).json():
+        await client.delete(f"/api/v1/change-windows/{window['id']}")
+
+
+@pytest_asyncio.fixture
+async def node(backend: Backend) -> AsyncIterator[tuple[str, PolicyNode]]:
+    label = uuid4().hex[:8]
+    async with policy_node(backend, obeys_stops=True) as one:
+        await one.operator.patch(one.path, {"labels": {"pool": label}})
+        yield label, one
+
+
+def body(label: str, *, opens_in: timedelta) -> dict[str, object]:
+    """A window of an hour every day that opens in a time from now."""
+    opens = datetime.now(UTC) + opens_in
+    ends = opens + timedelta(hours=1)
+    times = {"start": f"{opens:%H:%M}", "end": f"{ends:%H:%M}", "zone": "UTC", "weekdays": list(range(7))}
+    return {"name": uuid4().hex, "labels": {"pool": label}, **times}
+
+
+async def next_policies(node: PolicyNode, *, held: bool) -> Policies:
+    while True:
+        message = decode_to_agent(await node.agent.receive())
+        if isinstance(message, Policies) and message.policies and bool(message.stops) is held:
+            return message
+
+
+async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_closes(
+    admin: Client, node: tuple[str, PolicyNode]
+) -> None:
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    await asked(one.operator, f"/api/v1/policies/{policy['id']}/enable")
+    assert (await next_policies(one, held=False)).hold_from_ms is None
+    closed = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    assert (closed["open"], closed["nodes"], closed["held"]) == (False, 1, 1)
+    held = await next_policies(one, held=True)
+    assert held.stops == [EnforcementStop(windows.CLOSED)], "as a stop that keeps what is set"
+    assert [each.mode for each in held.policies] == [Mode.ENFORCE]
+    opened = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(minutes=-10)), 201)
+    message = await next_policies(one, held=False)
+    assert message.hold_from_ms == datetime.fromisoformat(opened["changes_at"]).timestamp() * 1000
+    found = {each["id"]: each["held"] for each in (await admin.get("/api/v1/change-windows")).json()}
+    assert found == {closed["id"]: 0, opened["id"]: 0}, "any open window is enough"
+
+
+async def test_a_rollout_waits_for_the_window_of_its_stage(
+    backend: Backend, admin: Client, node: tuple[str, PolicyNode]
+) -> None:
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    window = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    request = {"version": 1, "canary": 1, "batch": 1, "wait_s": 600}
+    rollout = await asked(one.operator, f"/api/v1/policies/{policy['id']}/rollouts", request, 201)
+    monitor = RolloutMonitor(backend.app.state.policies)
+    await monitor.check(datetime.now(UTC))
+    path = f"/api/v1/rollouts/{rollout['id']}"
+    sentence = (await one.operator.get(path)).json()["sentence"]
+    assert sentence == "Waits in stage 1: no change window is open for 1 of its nodes."
+    await admin.delete(f"/api/v1/change-windows/{window['id']}")
+    await monitor.check(datetime.now(UTC))
+    assert "Waits" not in (await one.operator.get(path)).json()["sentence"]
+
+
+async def test_a_violation_rolls_back_a_rollout_that_waits_for_a_window(
+    backend: Backend, admin: Client, node: tuple[str, PolicyNode]
+) -> None:
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    request = {"version": 1, "canary": 1, "batch": 1, "wait_s": 600}
+    rollout = await asked(one.operator, f"/api/v1/policies/{policy['id']}/rollouts", request, 201)
+    monitor = RolloutMonitor(backend.app.state.policies)
+    await monitor.check(datetime.now(UTC))
+    async with backend.database.session() as session:
+        violated = update(RolloutRow).where(RolloutRow.id == rollout["id"])
+        await session.execute(violated.values(violation="On web-1 the p99 is too high."))
+    await monitor.check(datetime.now(UTC))
+    found = (await one.operator.get(f"/api/v1/rollouts/{rollout['id']}")).json()
+    assert (found["state"], "p99 is too high" in found["sentence"]) == ("rolled_back", True)
+
+
+async def test_nodes_without_a_window_are_always_open(admin: Client, node: tuple[str, PolicyNode]) -> None:
+    label, one = node
+    await asked(admin, "/api/v1/change-windows", body("another", opens_in=timedelta(hours=3)), 201)
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}))
+    assert policy["enabled"] is False or policy["body"]["mode"] == "observe"
+    async with one.backend.database.session() as session:
+        assert one.agent.node_id not in await windows.closed_nodes(session)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("zone", "Mars/Olympus"), ("start", "24:00"), ("weekdays", []), ("weekdays", [7])]
+)
+async def test_a_window_that_no_calendar_has_is_refused(admin: Client, field: str, value: object) -> None:
+    answer = await admin.post("/api/v1/change-windows", body("x", opens_in=timedelta()) | {field: value})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"].startswith(f"{field}")
+
+
+async def test_windows_are_in_the_audit_log(backend: Backend, admin: Client) -> None:
+    made = await asked(admin, "/api/v1/change-windows", body("x", opens_in=timedelta()), 201)
+    await admin.delete(f"/api/v1/change-windows/{made['id']}")
+    async with backend.database.session() as session:
+        entries = (await session.scalars(select(AuditRow).where(AuditRow.target == made["name"]))).all()
+    assert [entry.action for entry in entries] == ["change-window.create", "change-window.delete"]
