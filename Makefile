@@ -8,10 +8,10 @@ UV_VERSION = 0.13.8
 BIN = .venv/bin
 DIST = build/dist
 NODE_MODULES = frontend/node_modules/.installed
-FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
+FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html frontend/docs.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages dist types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages dist packages test-packages test-first-hour docs types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -27,8 +27,9 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 	cd frontend && npm run --silent check
-	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api || \
-	  { echo "frontend/src/api is not what the backend's API, the settings, the metrics and the constants say: run 'make types' and commit it."; exit 1; }
+	@$(MAKE) --silent docs
+	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api backend/coresteer/cli/operations.json || \
+	  { echo "frontend/src/api or cli/operations.json is not what the backend's API, the settings, the metrics and the constants say: run 'make types' and commit it."; exit 1; }
 
 test-python: .venv/.installed  ## in two halves at once: the backend's wait for a database, the others compute
 	@$(MAKE) --silent --jobs 2 --output-sync=target test-backend test-agent
@@ -104,11 +105,26 @@ dist: .venv/.installed frontend/dist/.built  ## the wheels of all distributions;
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 	  $(BIN)/uv build --quiet --all-packages --wheel --no-build-isolation --python $(BIN)/python --out-dir $(DIST)
 
-types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, from the backend's OpenAPI and the core
+docs: .venv/.installed  ## the documentation as a site in build/site; a broken link is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs . build/site
+
+packages: dist  ## deb and rpm of agent and backend, beside the wheels; RELEASE=2 for others of the same version
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+	  $(BIN)/python packaging/packages/build.py $(DIST) build/packages --release $(or $(RELEASE),1)
+
+test-first-hour: packages  ## every command of docs/FIRST_HOUR.md on four clean Debian systems; as root, about 10 minutes
+	@tests/packaging/run first_hour.py
+
+test-packages: packages  ## install, upgrade, remove and purge them in a clean Debian 12, and boot it; as root, about 10 minutes
+	@tests/packaging/run cycle.py
+
+types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings, metrics, constants and bounds, and the commands of the API, from the backend's OpenAPI and the core
 	@mkdir -p build
 	@$(BIN)/python -m coresteer.telemetry.metrics_ts > build/metrics.ts
 	@$(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
 	@$(BIN)/python -m coresteer.cli.constants_ts build/openapi.json > build/constants.ts
+	@$(BIN)/python -m coresteer.cli.operations build/openapi.json > build/operations.json
+	@mv build/operations.json backend/coresteer/cli/
 	@$(BIN)/python -c 'from coresteer_core.settings import schema; print(schema.kinds_as_json())' > build/settings.json
 	@mv build/metrics.ts build/constants.ts build/settings.json frontend/src/api/
 
@@ -119,7 +135,7 @@ format: .venv/.installed $(NODE_MODULES)
 
 lock: .venv/.installed  ## newer versions of the Python packages
 	$(BIN)/uv pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
-	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev --extra embedded --extra pdf --extra simulation \
+	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev --extra embedded --extra otlp --extra pdf --extra simulation \
 	  agent/coresteer-core/pyproject.toml agent/pyproject.toml backend/pyproject.toml --output-file requirements.lock
 
 clean:  ## what make made, but not the state of a running installation
