@@ -19,8 +19,9 @@ from tests.agent.test_loop import plant
 from tests.backend.conftest import PASSWORD, Client
 from tests.backend.fake_agent import stored_seqs
 from tests.support.polling import poll_async
-from tests.upgrade.releases import Tree
+from tests.upgrade.releases import TODAY, Tree
 
+from coresteer.paths import API
 from coresteer.postgres import EmbeddedPostgres
 
 FOUND = "0-1"
@@ -85,6 +86,11 @@ class BackendProcess(Process):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def api(self) -> str:
+        """Where its API is; the paths below are the same in both versions."""
+        return f"{self.url}{API if self.tree is TODAY else '/api'}"
 
     async def start(self) -> None:
         """Start it; returns when it answers."""
@@ -183,19 +189,19 @@ class Installation:
         """Create the first administrator as a person does; return one who is signed in on all backends."""
         link = await self.command(backend.tree, "set-up-link")
         (token,) = parse_qs(urlsplit(link.strip()).query)["token"]
-        client = Client(backend.url)
+        client = Client(backend.api)
         who = {"token": token, "username": "administrator", "password": PASSWORD}
-        answer = await success(client, "POST", "/api/auth/setup", who)
+        answer = await success(client, "POST", "/auth/setup", who)
         client.session.headers["X-CSRF-Token"] = answer["csrf_token"]
         return client
 
     async def operator(self, client: Client, agent: AgentProcess, backend: BackendProcess | None = None) -> "Operator":
         """Return who operates an agent's node, once the backend that it is connected to has its samples."""
-        there = client if backend is None else Client(backend.url, client.session)
+        there = client if backend is None else Client(backend.api, client.session)
         found: list[int] = []
 
         async def streams() -> bool:
-            nodes = await success(there, "GET", "/api/nodes")
+            nodes = await success(there, "GET", "/nodes")
             found[:] = [node["id"] for node in nodes if node["name"] == agent.name and node["health"] == "live"]
             return bool(found)
 
@@ -272,7 +278,7 @@ class Operator:
 
     def at(self, backend: BackendProcess) -> "Operator":
         """Return the same person at another backend."""
-        return replace(self, client=Client(backend.url, self.client.session))
+        return replace(self, client=Client(backend.api, self.client.session))
 
     async def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
         """Return an answer, as success()."""
@@ -284,7 +290,7 @@ class Operator:
 
     async def node(self) -> Any:  # noqa: ANN401 - JSON
         """Return what the backend says of the node."""
-        return await self.get(f"/api/nodes/{self.node_id}")
+        return await self.get(f"/nodes/{self.node_id}")
 
     async def move(self, irq: int, cpus: str = "1") -> str:
         """Preview and apply the move of an interrupt; return the change's id once it waits to be confirmed."""
@@ -295,11 +301,11 @@ class Operator:
             """The agent is connected, and has reported the present affinity since."""
             if (await self.node())["health"] != "live":
                 return False
-            plans[:] = [(await self.post(f"/api/nodes/{self.node_id}/previews", {"desired": desired}))["plan"]]
+            plans[:] = [(await self.post(f"/nodes/{self.node_id}/previews", {"desired": desired}))["plan"]]
             return bool(plans[0]["actions"])
 
         await poll_async(differs, interval_s=0.1)
-        change_id = (await self.post(f"/api/nodes/{self.node_id}/changes", {"plan": plans[0]}))["id"]
+        change_id = (await self.post(f"/nodes/{self.node_id}/changes", {"plan": plans[0]}))["id"]
         await self.until(change_id, "unconfirmed")
         return str(change_id)
 
@@ -308,7 +314,7 @@ class Operator:
         seen: list[Any] = []
 
         async def is_there() -> bool:
-            seen[:] = [await self.get(f"/api/changes/{change_id}")]
+            seen[:] = [await self.get(f"/changes/{change_id}")]
             return bool(seen[0]["state"] == state)
 
         await poll_async(is_there)

@@ -19,20 +19,20 @@ async def use(made: Installation, operator: Operator, backend: BackendProcess, *
     await made.until_acknowledged(operator.node_id, 5)
     for cpus in ("1", FOUND):
         change_id = await operator.move(41, cpus)
-        await operator.post(f"/api/changes/{change_id}/confirm")
+        await operator.post(f"/changes/{change_id}/confirm")
         await operator.until(change_id, "confirmed")
     undone = await operator.move(42)
-    await operator.post(f"/api/changes/{undone}/rollback")
+    await operator.post(f"/changes/{undone}/rollback")
     await operator.until(undone, "rolled_back")
     body = {"name": f"spread {step}", "spec": {"type": "irq-spread"}, "mode": "observe"}
-    policy = await operator.post("/api/policies", body)
-    path = f"/api/policies/{policy['id']}"
+    policy = await operator.post("/policies", body)
+    path = f"/policies/{policy['id']}"
     await operator.post(f"{path}/enable")
     await operator.post(f"{path}/versions", {"body": body | {"rank": 50}, "note": step})
-    await operator.post("/api/users", {"username": f"viewer-{step}", "password": PASSWORD, "role": "viewer"})
-    await operator.post("/api/enrolment-tokens", {})
+    await operator.post("/users", {"username": f"viewer-{step}", "password": PASSWORD, "role": "viewer"})
+    await operator.post("/enrolment-tokens", {})
     for name in ("nodes", "policies", "changes", "audit", "users", "experiments"):
-        await operator.get(f"/api/{name}")
+        await operator.get(f"/{name}")
     await poll_async(lambda: has_history(operator))
 
 
@@ -40,7 +40,7 @@ async def has_history(operator: Operator) -> bool:
     """Whether the backend reads stored samples of the node."""
     now = datetime.now(UTC)
     query = {"from_time": (now - timedelta(minutes=10)).isoformat(), "to_time": now.isoformat(), "points": 60}
-    path = f"/api/nodes/{operator.node_id}/series?{urlencode(query | {'metric': 'interrupts_per_s'})}"
+    path = f"/nodes/{operator.node_id}/series?{urlencode(query | {'metric': 'interrupts_per_s'})}"
     values = (await operator.get(path))["values"]["interrupts_per_s"]
     return any(value is not None for value in values)
 
@@ -71,7 +71,7 @@ async def test_the_previous_backend_works_on_a_schema_of_today_and_beside_a_back
         for node in nodes:
             for backend in (old, new):
                 assert await has_history(node.at(backend))
-        in_force = [await node.at(backend).get("/api/policies") for node in nodes[:1] for backend in (old, new)]
+        in_force = [await node.at(backend).get("/policies") for node in nodes[:1] for backend in (old, new)]
         assert [policy["name"] for policy in in_force[0]] == [policy["name"] for policy in in_force[1]]
 
         await old.end()
@@ -82,13 +82,13 @@ async def test_the_previous_backend_works_on_a_schema_of_today_and_beside_a_back
 
         operator = nodes[1].at(successor)
         kept = await operator.move(41)
-        await operator.post(f"/api/changes/{kept}/confirm")
+        await operator.post(f"/changes/{kept}/confirm")
         await operator.until(kept, "confirmed")
         agents[1] = await made.replaced(agents[1], TODAY, successor)
         await made.until_acknowledged(operator.node_id, 5)
         assert agents[1].affinity(41) == "1", "what was confirmed stays"
         undone = await operator.move(42)
-        await operator.post(f"/api/changes/{undone}/rollback")
+        await operator.post(f"/changes/{undone}/rollback")
         await operator.until(undone, "rolled_back")
         await agents[1].end()
         await agents[1].restore()

@@ -37,17 +37,17 @@ async def test_an_agent_streams_and_changes_with_a_backend_of_the_other_version(
         if of_backend is TODAY:
             assert (await operator.node())["lacks"] == lacking(features(of_agent))
         else:
-            assert (await operator.get("/api/health"))["version"] == PREVIOUS.version
+            assert (await operator.get("/health"))["version"] == PREVIOUS.version
             unknown = ", ".join(lacking(features(of_backend)))
             says = f"is older than this agent and does not know: {unknown}."
             assert (says in agent.log.read_text()) == bool(unknown)
 
         kept = await operator.move(41)
         assert agent.affinity(41) == "1"
-        await operator.post(f"/api/changes/{kept}/confirm")
+        await operator.post(f"/changes/{kept}/confirm")
         await operator.until(kept, "confirmed")
         undone = await operator.move(42)
-        await operator.post(f"/api/changes/{undone}/rollback")
+        await operator.post(f"/changes/{undone}/rollback")
         await operator.until(undone, "rolled_back")
         assert agent.affinity(42) == FOUND
 

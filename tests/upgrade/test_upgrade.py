@@ -28,7 +28,7 @@ class Reader:
         self.client = client
 
     async def get(self, path: str, **query: object) -> Json:
-        """What is answered. path: as 602788d had it."""
+        """What is answered. path: as 602788d had it, below the prefix of today."""
         path = now("path", path)
         answer = await self.client.get(f"{path}?{urlencode(query, doseq=True)}" if query else path)
         assert answer.status_code == 200, f"{path}: {answer.text}"
@@ -45,7 +45,7 @@ class Reader:
 
     async def node(self, name: str) -> Json:
         """The node with that name."""
-        (found,) = [node for node in await self.get("/api/nodes") if node[field("name")] == name]
+        (found,) = [node for node in await self.get("/api/v1/nodes") if node[field("name")] == name]
         return found
 
 
@@ -67,11 +67,11 @@ async def reader(postgres_server: EmbeddedPostgres) -> AsyncIterator[Reader]:
 
 
 async def test_people_and_their_tokens_are_still_there(reader: Reader) -> None:
-    users = {user[field("username")]: user for user in await reader.get("/api/users")}
+    users = {user[field("username")]: user for user in await reader.get("/api/v1/users")}
     roles = {name: then("role", user[field("role")]) for name, user in users.items()}
     assert roles == {"admin": "admin", "viewer": "viewer", "operator": "operator", "former": "operator"}
     assert [name for name, user in users.items() if user[field("disabled")]] == ["former"]
-    tokens = await reader.get("/api/tokens")
+    tokens = await reader.get("/api/v1/tokens")
     assert names("role", (token[field("role")] for token in tokens)) == dict.fromkeys(
         ("viewer", "operator", "admin"), 1
     )
@@ -80,12 +80,12 @@ async def test_people_and_their_tokens_are_still_there(reader: Reader) -> None:
 
 async def test_a_password_from_then_still_signs_in(reader: Reader) -> None:
     someone = Client(reader.client.url)
-    answer = await someone.post(now("path", "/api/auth/login"), {"username": "viewer", "password": PASSWORD})
+    answer = await someone.post(now("path", "/api/v1/auth/login"), {"username": "viewer", "password": PASSWORD})
     assert answer.status_code == 200, answer.text
 
 
 async def test_every_audit_entry_is_still_there(reader: Reader) -> None:
-    entries = await reader.pages("/api/audit", "entries")
+    entries = await reader.pages("/api/v1/audit", "entries")
     own = [entry for entry in entries if entry[field("id")] <= AUDIT_ENTRIES]
     assert len(own) == AUDIT_ENTRIES
     assert set(names("audit action", (entry[field("action")] for entry in own))) == AUDITED
@@ -94,9 +94,9 @@ async def test_every_audit_entry_is_still_there(reader: Reader) -> None:
 
 
 async def test_every_node_is_still_there_with_what_its_agent_told(reader: Reader) -> None:
-    nodes = await reader.get("/api/nodes")
+    nodes = await reader.get("/api/v1/nodes")
     assert len(nodes) == 9
-    known = [await reader.get(f"/api/nodes/{node[field('id')]}") for node in nodes]
+    known = [await reader.get(f"/api/v1/nodes/{node[field('id')]}") for node in nodes]
     assert sum(node[field("topology")] is not None for node in known) == 5
     assert sum(node[field("inventory")] is not None for node in known) == 5
     cpus = [len(node[field("topology")]["cpus"]) for node in known if node[field("topology")]]
@@ -106,11 +106,11 @@ async def test_every_node_is_still_there_with_what_its_agent_told(reader: Reader
     for node in nodes:
         for what in ("experiment-templates", "flows", "recommendations", "decisions", "drifts", "classes"):
             if node[field("cpus")] is not None:
-                await reader.get(f"/api/nodes/{node[field('id')]}/{what}")
+                await reader.get(f"/api/v1/nodes/{node[field('id')]}/{what}")
 
 
 async def test_every_change_is_still_there_with_its_plan_and_its_steps(reader: Reader) -> None:
-    changes = await reader.pages("/api/changes", "changes")
+    changes = await reader.pages("/api/v1/changes", "changes")
     found = Counter(
         (then("change state", each[field("state")]), None if by is None else then("ended by", by))
         for each in changes
@@ -120,7 +120,7 @@ async def test_every_change_is_still_there_with_its_plan_and_its_steps(reader: R
     ended = {how: count for how, count in CHANGES.items() if how[0] in ("rolled_back", "failed", "confirmed")}
     assert {how: found[how] for how in ended} == ended
     kept = next(each for each in changes if each[field("reason")] == "kept")
-    kept = await reader.get(f"/api/changes/{kept[field('id')]}")
+    kept = await reader.get(f"/api/v1/changes/{kept[field('id')]}")
     (action,) = kept[field("plan")]["actions"]
     assert (action["becomes"], action["reason"]) == ("1", "It is busy.")
     assert [then("change state", step[field("state")]) for step in kept[field("steps")]] == [
@@ -133,19 +133,19 @@ async def test_every_change_is_still_there_with_its_plan_and_its_steps(reader: R
     assert sum(each[field("policy_id")] is not None for each in changes) == 4
     assert sum(each[field("experiment_id")] is not None for each in changes) >= 60
     for form in ("html", "csv", "json"):
-        assert await reader.get(f"/api/changes/{kept[field('id')]}/report", format=form)
+        assert await reader.get(f"/api/v1/changes/{kept[field('id')]}/report", format=form)
 
 
 async def test_every_policy_is_still_there_with_its_versions(reader: Reader) -> None:
-    policies = await reader.get("/api/policies")
+    policies = await reader.get("/api/v1/policies")
     bodies = [policy[field("body")] for policy in policies]
     found = {(then("policy type", body["spec"]["type"]), then("mode", body["mode"])) for body in bodies}
     assert found == {(kind, mode) for kind in KINDS for mode in MODES}
     for policy in policies:
-        versions = await reader.get(f"/api/policies/{policy[field('id')]}/versions")
+        versions = await reader.get(f"/api/v1/policies/{policy[field('id')]}/versions")
         assert sorted(version[field("version")] for version in versions) == [1, 2]
         assert {version[field("note")] for version in versions} == {"", "the second"}
-        assert await reader.get(f"/api/policies/{policy[field('id')]}/diff", from_version=1, to_version=2)
+        assert await reader.get(f"/api/v1/policies/{policy[field('id')]}/diff", from_version=1, to_version=2)
         body = policy[field("body")]
         assert body["proof"]["holdout_percent"] == 0  # a version keeps what it does
         assert body["selector"]["labels"] == {"pool": "upgrade"}
@@ -156,8 +156,8 @@ async def test_every_policy_is_still_there_with_its_versions(reader: Reader) -> 
 
 async def test_every_value_of_a_policys_fields_is_still_understood(reader: Reader) -> None:
     found: dict[str, set[tuple[str, str]]] = {kind: set() for kind in KINDS}
-    for policy in await reader.get("/api/policies"):
-        for version in await reader.get(f"/api/policies/{policy[field('id')]}/versions"):
+    for policy in await reader.get("/api/v1/policies"):
+        for version in await reader.get(f"/api/v1/policies/{policy[field('id')]}/versions"):
             spec = version[field("body")]["spec"]
             kind = then("policy type", spec["type"])
             for name, _ in VALUES[kind]:
@@ -168,7 +168,7 @@ async def test_every_value_of_a_policys_fields_is_still_understood(reader: Reade
 
 
 async def test_every_rollout_is_still_there(reader: Reader) -> None:
-    rollouts = [await reader.get(f"/api/rollouts/{number}") for number in range(1, sum(ROLLOUTS.values()) + 1)]
+    rollouts = [await reader.get(f"/api/v1/rollouts/{number}") for number in range(1, sum(ROLLOUTS.values()) + 1)]
     found = names("rollout state", (rollout[field("state")] for rollout in rollouts))
     assert {state: found[state] for state in ("done", "stopped")} == {"done": 1, "stopped": 1}
     assert found["undone"] + found["canary"] + found["batches"] == 4
@@ -177,9 +177,9 @@ async def test_every_rollout_is_still_there(reader: Reader) -> None:
 
 async def test_every_decision_and_drift_is_still_there(reader: Reader) -> None:
     decisions, drifts = [], []
-    for node in await reader.get("/api/nodes"):
-        decisions += await reader.get(f"/api/nodes/{node[field('id')]}/decisions")
-        drifts += await reader.get(f"/api/nodes/{node[field('id')]}/drifts")
+    for node in await reader.get("/api/v1/nodes"):
+        decisions += await reader.get(f"/api/v1/nodes/{node[field('id')]}/decisions")
+        drifts += await reader.get(f"/api/v1/nodes/{node[field('id')]}/drifts")
     assert names("mode", (each[field("mode")] for each in decisions)) == dict.fromkeys(MODES, 4)
     outcomes = [each[field("outcome")] for each in decisions if each[field("outcome")] is not None]
     assert names("change state", outcomes) == {"confirmed": 4}
@@ -191,10 +191,10 @@ async def test_every_decision_and_drift_is_still_there(reader: Reader) -> None:
 
 
 async def test_every_experiment_is_still_there_with_its_runs_and_reports(reader: Reader) -> None:
-    found = {each[field("name")]: each for each in await reader.pages("/api/experiments", "experiments")}
+    found = {each[field("name")]: each for each in await reader.pages("/api/v1/experiments", "experiments")}
     assert found.keys() == EXPERIMENTS.keys()
     for name, (kind, state, runs) in EXPERIMENTS.items():
-        experiment = await reader.get(f"/api/experiments/{found[name][field('id')]}")
+        experiment = await reader.get(f"/api/v1/experiments/{found[name][field('id')]}")
         assert then("experiment kind", experiment[field("kind")]) == kind
         if state not in ("running", "queued"):
             assert then("experiment state", experiment[field("state")]) == state, name
@@ -210,9 +210,9 @@ async def test_every_experiment_is_still_there_with_its_runs_and_reports(reader:
             assert counted[0]["figures"]["cpu_busy_percent"] > 0
             assert experiment[field("analysis")][field("kept")] == runs
             for form in ("html", "csv", "json"):
-                assert await reader.get(f"/api/experiments/{experiment[field('id')]}/report", format=form)
+                assert await reader.get(f"/api/v1/experiments/{experiment[field('id')]}/report", format=form)
     pair = (found["two places"][field("id")], found["irqbalance"][field("id")])
-    assert await reader.get("/api/reports/compare", a=pair[0], b=pair[1])
+    assert await reader.get("/api/v1/reports/compare", a=pair[0], b=pair[1])
 
 
 @pytest.mark.parametrize(("hours", "resolution"), [(1, "sample"), (5, "minute"), (24 * 5, "hour")])
@@ -222,7 +222,7 @@ async def test_samples_and_rollups_are_still_read(reader: Reader, hours: int, re
     span = {"from_time": (end - timedelta(hours=hours)).isoformat(), "to_time": end.isoformat()}
     names = ("rx_bytes_per_s", "interrupts_per_s", "rtt_p99_us", "dropped_per_s")
     metrics = [now("series metric", name) for name in names]
-    path = f"/api/nodes/{node[field('id')]}"
+    path = f"/api/v1/nodes/{node[field('id')]}"
     series = await reader.get(f"{path}/series", metric=metrics, points=120, **span)
     assert series[field("resolution")] == resolution
     for name, metric in zip(names, metrics, strict=True):
@@ -239,13 +239,13 @@ async def test_samples_and_rollups_are_still_read(reader: Reader, hours: int, re
 
 async def test_how_service_classes_fared_is_still_read(reader: Reader) -> None:
     histories = []
-    for node in await reader.get("/api/nodes"):
+    for node in await reader.get("/api/v1/nodes"):
         if node[field("last_seen_at")] is None:
             continue
         end = datetime.fromisoformat(node[field("last_seen_at")])
         span = {"from_time": (end - timedelta(hours=1)).isoformat(), "to_time": end.isoformat()}
         told = await reader.get(
-            f"/api/nodes/{node[field('id')]}/classes/history", figure=["requests", "p99_us"], **span
+            f"/api/v1/nodes/{node[field('id')]}/classes/history", figure=["requests", "p99_us"], **span
         )
         histories += told[field("policies")]
     (history,) = histories
@@ -257,8 +257,8 @@ async def test_how_service_classes_fared_is_still_read(reader: Reader) -> None:
 async def test_what_was_learned_of_nics_is_still_told(reader: Reader) -> None:
     responses: list[Json] = []
     points: list[Json] = []
-    for node in await reader.get("/api/nodes"):
-        path = f"/api/nodes/{node[field('id')]}"
+    for node in await reader.get("/api/v1/nodes"):
+        path = f"/api/v1/nodes/{node[field('id')]}"
         inventory = (await reader.get(path))[field("inventory")]
         for netdev in inventory["netdevs"] if inventory else []:
             if netdev["driver"] is not None:
@@ -276,13 +276,15 @@ async def test_what_was_learned_of_nics_is_still_told(reader: Reader) -> None:
 
 
 async def test_a_policy_is_still_replayed_over_what_was_kept(reader: Reader) -> None:
-    policies = {policy[field("name")]: policy for policy in await reader.get("/api/policies")}
+    policies = {policy[field("name")]: policy for policy in await reader.get("/api/v1/policies")}
     policy = policies["irq-spread enforce"]
-    nodes = await reader.get("/api/nodes")
-    (node_id,) = {node[field("id")] for node in nodes if await reader.get(f"/api/nodes/{node[field('id')]}/decisions")}
+    nodes = await reader.get("/api/v1/nodes")
+    (node_id,) = {
+        node[field("id")] for node in nodes if await reader.get(f"/api/v1/nodes/{node[field('id')]}/decisions")
+    }
     (node,) = [node for node in nodes if node[field("id")] == node_id]
     end = datetime.fromisoformat(node[field("last_seen_at")]) + timedelta(minutes=5)
     asked = {"node_id": node_id, "from_time": (end - timedelta(minutes=50)).isoformat(), "to_time": end.isoformat()}
-    answer = await reader.client.post(now("path", f"/api/policies/{policy[field('id')]}/backtest"), asked)
+    answer = await reader.client.post(now("path", f"/api/v1/policies/{policy[field('id')]}/backtest"), asked)
     assert answer.status_code == 200, answer.text
     assert answer.json()[field("steps")][0][field("conclusion")]["sentence"]
