@@ -10,8 +10,7 @@ import pytest
 from tests.backend.conftest import Backend, Client
 from tests.backend.policy_node import asked
 
-from coresteer.cli import main
-from coresteer.cli.gitops import policies
+from coresteer.cli import api_client, main
 from coresteer.cli.gitops.yaml_files import write
 
 Json = dict[str, Any]  # Any: YAML
@@ -59,7 +58,7 @@ async def new_terminal(
     )
     monkeypatch.setenv("CORESTEER_URL", backend.url)
     monkeypatch.setenv("CORESTEER_TOKEN", made["token"])
-    monkeypatch.setattr(policies, "POLL_S", 0.05)
+    monkeypatch.setattr(api_client, "POLL_S", 0.05)
     return Terminal(folder, await backend.client("operator"), capsys, f"set-{uuid4().hex[:8]}")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from coresteer.cli import api_client, main
 from coresteer.cli import experiment as experiments
-from coresteer.cli import main
 from coresteer_core.metrics import EXPERIMENT_METRICS
 
 Json = dict[str, Any]  # Any: as the API answers
@@ -105,7 +105,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setenv("CORESTEER_URL", made.url)
     monkeypatch.setenv("CORESTEER_TOKEN", TOKEN)
-    monkeypatch.setattr(experiments, "POLL_S", 0)
+    monkeypatch.setattr(api_client, "POLL_S", 0)
     yield made
     server.shutdown()
     server.server_close()
@@ -269,7 +269,7 @@ def test_watching_continues_after_a_restart_of_the_backend(
     assert main.main(["experiments", "watch", "5"]) == 0
     assert "Retrying." in capsys.readouterr().err
     api.refuses = 503, b'{"detail": "The database does not answer."}'
-    monkeypatch.setattr(experiments, "MAX_OUTAGE_S", -1)
+    monkeypatch.setattr(api_client, "MAX_OUTAGE_S", -1)
     assert main.main(["experiments", "watch", "5"]) == 1
 
 

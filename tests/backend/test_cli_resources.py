@@ -21,7 +21,7 @@ from tests.backend.live_node import Live, connected_node
 from tests.support.polling import poll_async
 
 from coresteer.app import create_app, openapi
-from coresteer.cli import watch
+from coresteer.cli import api_client
 from coresteer.cli.main import _parser, main
 from coresteer.cli.operations import Argument, operations, stored
 from coresteer.cli.output import Format, rendered
@@ -185,7 +185,7 @@ async def shell(
     made = (await admin.post("/api/v1/tokens", {"name": "a command", "role": "admin"})).json()
     monkeypatch.setenv("CORESTEER_URL", backend.url)
     monkeypatch.setenv("CORESTEER_TOKEN", made["token"])
-    monkeypatch.setattr(watch, "POLL_S", 0.05)
+    monkeypatch.setattr(api_client, "POLL_S", 0.05)
     yield Shell(backend, monkeypatch, capfdbinary)
     await admin.delete(f"/api/v1/tokens/{made['id']}")
 
@@ -336,7 +336,7 @@ async def test_what_a_preview_printed_can_be_applied(shell: Shell, live: Live) -
     preview = await shell.run("changes", "preview", live.node.name, "--set", f"{live.key}=5")
     body = json.dumps({"plan": preview.json["plan"]})
     made = await shell.done("changes", "apply", live.node.name, "--body", "-", "--yes", stdin=body)
-    assert (await shell.done("changes", "roll-back", made["id"], "--watch"))["state"] == "rolled_back"
+    assert (await shell.done("changes", "roll-back", made["id"], "--yes", "--watch"))["state"] == "rolled_back"
     wrong = await shell.run("changes", "apply", live.node.name, "--body", "-", "--yes", stdin='{"plan": 3}')
     assert wrong.code == 2
     assert "changes preview" in wrong.err

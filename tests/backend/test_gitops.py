@@ -293,9 +293,10 @@ async def test_all_errors_of_all_files_are_told_and_wrong_usage_is_no_difference
     assert code == 1
     assert f"{terminal.folder / 'a.yml'}:1: name: this field is required." in said
     assert "Policy twice is given twice, first in" in said
-    with pytest.raises(SystemExit) as error:
-        main.main(["plan"])
-    assert error.value.code == 1
+    for usage in (["plan"], ["plan", str(terminal.folder), "--bogus"], ["apply", "x", "--wiat"], ["schema", "extra"]):
+        with pytest.raises(SystemExit) as error:
+            main.main(usage)
+        assert error.value.code == 1, usage
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=8)

@@ -3,10 +3,13 @@
 import json
 import os
 import secrets
+import sys
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http.client import HTTPException
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from coresteer.cli.supervisor import running_address
@@ -14,7 +17,16 @@ from coresteer.config import Config, is_loopback
 from coresteer.paths import API
 
 URL, TOKEN = "CORESTEER_URL", "CORESTEER_TOKEN"
+ENVIRONMENT = f"{URL} is the backend's address (default: this machine's), {TOKEN} an API token."
+"""The end of the help of each command that uses the API."""
+POLL_S = 1.0
+"""How often commands that wait for the end of something ask for its state."""
+MAX_OUTAGE_S = 600.0
+"""How long they wait for a backend that does not answer: it may be restarting."""
 _TIMEOUT_S = 60.0
+_PROXY_ERRORS = (502, 503, 504)
+"""What a proxy answers, without a problem document, while the backend behind it does not."""
+T = TypeVar("T")
 
 
 class ApiError(Exception):
@@ -125,6 +137,24 @@ class ApiClient:
             ) from None
 
 
+def through_outages(ask: Callable[[], T]) -> T:
+    """Return what ask returns; repeat it while no backend answers, and say so on stderr.
+
+    Raises UnreachableError after MAX_OUTAGE_S, and what else ask raises.
+    """
+    began, said = time.monotonic(), ""
+    while True:
+        try:
+            return ask()
+        except UnreachableError as error:
+            if time.monotonic() - began > MAX_OUTAGE_S:
+                raise
+            if str(error) != said:
+                said = str(error)
+                print(f"coresteer: {said} Retrying.", file=sys.stderr, flush=True)
+        time.sleep(POLL_S)
+
+
 def environment_client(config: Config) -> ApiClient:
     """Return a client for the backend and token that the environment names, by default this machine's backend.
 
@@ -160,5 +190,7 @@ def _refused(error: urllib.error.HTTPError, url: str) -> ApiError | UnreachableE
         problem = json.loads(error.read())
         detail = str(problem["detail"])
     except (OSError, ValueError, KeyError, TypeError):
+        if error.code in _PROXY_ERRORS:
+            return UnreachableError(f"No backend answers behind {url} ({error.code} {error.reason}).")
         return ApiError(f"{url} answered {error.code} {error.reason}, not a response of Coresteer.", error.code)
     return UnreachableError(detail) if error.code == 503 else ApiError(detail, error.code)

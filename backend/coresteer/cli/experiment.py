@@ -11,6 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from coresteer.cli.api_client import ENVIRONMENT
 from coresteer.cli.api_request import UsageError, find_node
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = dict[str, Any]  # Any: answers of the API
 
-POLL_S = 2.0
-MAX_OUTAGE_S = 600.0
-"""How long to watch an experiment while the backend does not answer; it resumes after a restart of the backend."""
 _OPEN = ("queued", "running")
 _HEAVY = ("spec", "runs", "analysis", "metrics", "machine", "settings")
 
@@ -35,14 +33,14 @@ class ExitCode(IntEnum):
     WORSE = 4
 
 
-EXIT_CODES = """exit codes:
+EXIT_CODES = f"""exit codes:
   0  done; a watched experiment was measured to its end
   1  failed, the backend does not answer, or watching was interrupted
   2  wrong usage, or the backend refuses the experiment
   3  stopped by a guardrail, or cancelled
   4  with --fail-if-worse: the primary metric is worse than the baseline's
 
-CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKEN an API token."""
+{ENVIRONMENT}"""
 
 
 def add_commands(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -194,39 +192,24 @@ def _watch(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: boo
 
 def _follow(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> Json:
     """Print progress until the experiment has ended; return it."""
+    from coresteer.cli import api_client
+
     printed: Json = {}
-    answered = time.monotonic()
     while True:
-        experiment = _fetch(client, experiment_id, answered)
-        if experiment is not None:
-            answered = time.monotonic()
-            if fail_if_worse:
-                _better(experiment["primary"], experiment)
-            if experiment["state"] not in _OPEN:
-                return experiment
-            step = {name: value for name, value in experiment.items() if name not in _HEAVY}
-            steady = {name: value for name, value in step.items() if name != "remaining_s"}
-            if steady != printed:
-                printed = steady
-                if lines:
-                    print(json.dumps(step), flush=True)
-                elif not as_json:
-                    print(_progress(step), flush=True)
-        time.sleep(POLL_S)
-
-
-def _fetch(client: "ApiClient", experiment_id: int, answered: float) -> Json | None:
-    """Return the experiment, None while the backend does not answer."""
-    from coresteer.cli.api_client import UnreachableError
-
-    try:
-        experiment: Json = client.get(f"/experiments/{experiment_id}")
-    except UnreachableError as error:
-        if time.monotonic() - answered > MAX_OUTAGE_S:
-            raise
-        print(f"coresteer: {error} Retrying.", file=sys.stderr, flush=True)
-        return None
-    return experiment
+        experiment: Json = api_client.through_outages(lambda: client.get(f"/experiments/{experiment_id}"))
+        if fail_if_worse:
+            _better(experiment["primary"], experiment)
+        if experiment["state"] not in _OPEN:
+            return experiment
+        step = {name: value for name, value in experiment.items() if name not in _HEAVY}
+        steady = {name: value for name, value in step.items() if name != "remaining_s"}
+        if steady != printed:
+            printed = steady
+            if lines:
+                print(json.dumps(step), flush=True)
+            elif not as_json:
+                print(_progress(step), flush=True)
+        time.sleep(api_client.POLL_S)
 
 
 def _application_metrics(client: "ApiClient") -> Json:

@@ -42,7 +42,13 @@ class CommandError(Exception):
 def main(argv: list[str] | None = None) -> int:
     """Run one command of `coresteer`; return its exit code."""
     given = sys.argv[1:] if argv is None else argv
-    arguments = _parser(given[0] if given else "").parse_args(given)
+    parser = _parser(given[0] if given else "")
+    arguments, unknown = parser.parse_known_args(given)
+    if unknown and arguments.command in gitops.COMMANDS:  # of which argparse informs the main parser only
+        print(f"coresteer {arguments.command}: error: unrecognized arguments: {' '.join(unknown)}", file=sys.stderr)
+        raise SystemExit(gitops.ExitCode.FAILED)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
 
     def work() -> int:
         options = ("port", "tls", "tls_cert", "tls_key", "tls_client_ca")
@@ -269,10 +275,19 @@ def _through_the_api(
     run: Callable[[argparse.Namespace, "ApiClient"], int], arguments: argparse.Namespace, config: Config
 ) -> int:
     """Run a command that uses the API; return its exit code."""
-    from coresteer.cli.api_client import ApiError, UnknownBackendError, UnreachableError, environment_client
+    from coresteer.cli.api_client import (
+        ApiError,
+        UnknownBackendError,
+        UnreachableError,
+        WaitingError,
+        environment_client,
+    )
 
     try:
         return run(arguments, environment_client(config))
+    except WaitingError as error:
+        print(f"coresteer: {error} Request {error.approval_id}.", file=sys.stderr)
+        return resources.WAITING
     except (UsageError, UnknownBackendError) as error:
         print(f"coresteer: {error}", file=sys.stderr)
         return experiments.ExitCode.USAGE

@@ -21,6 +21,7 @@ _EXCEPTIONS = {
 """Group and name of commands that the rule of _named() would give another one, by operation."""
 _RESERVED = {"body", "help", "output", "watch", "yes"}
 _SECRET = {"password", "present", "secret", "token"}
+_SECRET_OF = {"change_alert_receiver": {"url"}, "create_alert_receiver": {"url"}}  # who has Slack's may write there
 """Fields of bodies that no option takes: other users of the machine see a command's arguments."""
 _NODES = {"node_id": "node", "node_ids": "node", "peer_node_id": "peer-node"}
 """Names of options that take a node's name as well as its id."""
@@ -94,7 +95,7 @@ def _operation(document: dict[str, Any], path: str, method: str, described: dict
     arguments += [
         _argument(document, name, "body", each, is_required=False)  # a missing one may be in --body
         for name, each in schema.get("properties", {}).items()
-        if name not in taken | _SECRET
+        if name not in taken | _SECRET | _SECRET_OF.get(described["operationId"], set())
     ]
     sentence = described.get("description", described["summary"]).partition("\n\n")[0].replace("\n", " ")
     return Operation(

@@ -9,22 +9,36 @@ import sys
 from typing import Any  # Any: bodies and answers are JSON of any shape
 
 from coresteer.cli import experiment, report
-from coresteer.cli.api_client import ApiClient
+from coresteer.cli.api_client import ENVIRONMENT, ApiClient
 from coresteer.cli.api_request import UsageError, body_options, read_body, send
 from coresteer.cli.operations import Argument, Operation, stored
 from coresteer.cli.output import Format, rendered
 from coresteer.cli.watch import GOOD_ENDS, watched
 
-EXIT_CODES = """exit codes:
+EXIT_CODES = f"""exit codes:
   0  done; what --watch followed ended well
   1  failed: the backend refused or does not answer, or what --watch followed did not end well
   2  wrong usage, the request is not valid, or you did not agree
+  3  nothing is done yet: it waits for the approval of another operator
 
-CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKEN an API token."""
-DONE, FAILED = 0, 1
+{ENVIRONMENT}"""
+DONE, FAILED, WAITING = 0, 1, 3
 _PREVIEWS = {"apply_plan": "preview_plan", "begin_stop": "preview_stop", "start_experiment": "preview_experiment"}
 """Operations that are previewed before they ask, with the operation that previews them."""
-_ASKS = {"disable_policy", "enable_policy", "restore_stop", "revoke_key", "start_rollout"}
+_ASKS = {
+    "approve",
+    "create_change_window",
+    "disable_policy",
+    "enable_policy",
+    "lift_stop",
+    "pause_proof",
+    "restore_stop",
+    "resume_proof",
+    "revoke_key",
+    "roll_back_change",
+    "start_rollout",
+    "stop_rollout",
+}
 """Operations that ask besides those and deletions: they change what nodes do, and nothing previews them."""
 _WATCHED = {
     **dict.fromkeys(("apply_plan", "get_change", "roll_back_change"), "get_change"),

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, client: ApiClient) -> int:
 
 
 def _live(screen: curses.window, client: ApiClient, view: top.View) -> None:
-    """Draw until q. A backend that does not answer is said in the first line, and asked again."""
+    """Draw until q. A backend that does not answer is named in the last line, and asked again."""
     styles = {"plain": 0, "head": curses.A_BOLD, "hot": curses.A_REVERSE, "away": curses.A_DIM}
     with suppress(curses.error):  # of a terminal without colors
         curses.use_default_colors()
@@ -45,7 +45,11 @@ def _live(screen: curses.window, client: ApiClient, view: top.View) -> None:
         height, width = screen.getmaxyx()
         view = replace(view, rows=max(height - _OTHER_LINES, 1))
         try:
-            found = top.lines(*top.fetch(client, view), view, address=client.url, width=width - 1)
+            answer, suggestions = top.fetch(client, view)
+            if view.offset and not answer["rows"]:  # past the last node
+                view = replace(view, offset=max(view.offset - view.rows, 0))
+                continue
+            found = top.lines(answer, suggestions, view, address=client.url, width=width - 1)
             told = top.Line(_HELP, "away")
         except UnreachableError as error:
             told = top.Line(str(error), "hot")

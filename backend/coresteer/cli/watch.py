@@ -6,13 +6,11 @@ import sys
 import time
 from typing import Any  # Any: answers are JSON of any shape
 
-from coresteer.cli.api_client import ApiClient, UnreachableError
+from coresteer.cli import api_client
+from coresteer.cli.api_client import ApiClient
 from coresteer.cli.api_request import send
 from coresteer.cli.operations import Operation
 
-POLL_S = 1.0
-MAX_OUTAGE_S = 600.0
-"""How long to wait for a backend that does not answer: it may be started again."""
 GOOD_ENDS = ("confirmed", "done")
 
 
@@ -23,7 +21,7 @@ def watched(client: ApiClient, operation: Operation, answer: Any) -> Any:  # noq
     """
     (argument,) = operation.arguments
     arguments = argparse.Namespace(**{argument.name: answer["id"]})
-    said, answered = "", time.monotonic()
+    said = ""
     while True:
         line = _progress(answer)
         if line != said:
@@ -31,14 +29,8 @@ def watched(client: ApiClient, operation: Operation, answer: Any) -> Any:  # noq
         said = line
         if answer["ended_at"] is not None or answer["state"] in GOOD_ENDS:
             return answer
-        time.sleep(POLL_S)
-        try:
-            answer = json.loads(send(client, operation, arguments, None))
-            answered = time.monotonic()
-        except UnreachableError as error:
-            if time.monotonic() - answered > MAX_OUTAGE_S:
-                raise
-            print(f"coresteer: {error} Retrying.", file=sys.stderr, flush=True)
+        time.sleep(api_client.POLL_S)
+        answer = json.loads(api_client.through_outages(lambda: send(client, operation, arguments, None)))
 
 
 def _progress(answer: Any) -> str:  # noqa: ANN401 - JSON

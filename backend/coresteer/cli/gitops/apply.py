@@ -5,8 +5,8 @@ from collections.abc import Callable, Set
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from coresteer.cli import api_client
 from coresteer.cli.api_client import ApiError, WaitingError
-from coresteer.cli.gitops import policies
 from coresteer.cli.gitops.plan import Item, Key, Plan
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ def apply(client: "ApiClient", plan: Plan, say: Callable[[str], None], *, wait: 
 
 def _is_approved(client: "ApiClient", title: str, approval_id: int, say: Callable[[str], None]) -> bool:
     """Wait until a request is decided; return whether it was approved, and so carried out."""
-    while (approval := client.get(f"/approvals/{approval_id}"))["state"] == "waiting":
-        time.sleep(policies.POLL_S)
+    path = f"/approvals/{approval_id}"
+    while (approval := api_client.through_outages(lambda: client.get(path)))["state"] == "waiting":
+        time.sleep(api_client.POLL_S)
     say(f"{title}: {approval['sentence']}")
     return bool(approval["state"] == "approved")
 

@@ -9,6 +9,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from coresteer.cli.api_client import ENVIRONMENT
+
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
     from coresteer.config import Config
@@ -25,13 +27,13 @@ class ExitCode(IntEnum):
     WAITING = 3
 
 
-EXIT_CODES = """exit codes:
+EXIT_CODES = f"""exit codes:
   0  plan: no difference; other commands: done
   1  failed: a file is not valid, the backend refused or did not answer, a rollout did not succeed, or wrong usage
   2  plan: the backend differs from the files
   3  apply: some of it waits for the approval of another operator, all else is applied
 
-CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKEN an API token."""
+{ENVIRONMENT}"""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -130,7 +132,8 @@ def _confirms() -> bool:
     if not sys.stdin.isatty():
         print("coresteer: Nothing was changed; add --yes to apply without being asked.", file=sys.stderr)
         return False
-    if input("Apply? [y/N] ").strip().lower() in ("y", "yes"):
+    print("Apply? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
     print("Nothing was changed.")
     return False

@@ -81,9 +81,16 @@ class Plan:
         return f"Writing {name} needs a token with the role {kind.model.role}; this one has the role {self.role}."
 
 
+def _stdin() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise FileError(f"stdin: this is not text in UTF-8: {error.reason} at byte {error.start}.") from None
+
+
 def load(paths: Sequence[str]) -> list[Loaded]:
     """Return the documents of files, folders and stdin (-). Raises FileError with a line for each error."""
-    texts = [("stdin", sys.stdin.read())] if "-" in paths else []
+    texts = [("stdin", _stdin())] if "-" in paths else []
     texts += [(str(path), _text(path)) for path in files_in([Path(each) for each in paths if each != "-"])]
     found: dict[tuple[str, str], Loaded] = {}
     errors: list[str] = []

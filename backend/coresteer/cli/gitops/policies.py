@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
+from coresteer.cli import api_client
 from coresteer.cli.gitops.documents import Document, PolicyDocument
 from coresteer.cli.gitops.resources import Json, Kind, Live
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
 
-POLL_S = 2.0
 _SPREADING = ("canary", "batches")
 _MAX_REASONS = 5
 
@@ -93,11 +93,11 @@ class PolicyKind(Kind):
         wanted, said = cast("PolicyDocument", document), ""
         if not wanted.enabled:
             return True
-        while _is_spreading(policy := client.get(f"/policies/{resource_id}")):
+        while _is_spreading(policy := api_client.through_outages(lambda: client.get(f"/policies/{resource_id}"))):
             if policy["rollout"]["sentence"] != said:
                 said = policy["rollout"]["sentence"]
                 say(f"{document.title}: {said}")
-            time.sleep(POLL_S)
+            time.sleep(api_client.POLL_S)
         if policy["enabled"] and policy["rollout"] is None and policy["body"] == _body(wanted):
             if said:
                 say(f"{document.title}: version {policy['version']} is in force.")

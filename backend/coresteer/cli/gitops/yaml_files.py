@@ -54,7 +54,10 @@ def _is_hidden(path: Path, folder: Path) -> bool:
 
 def read(name: str, text: str) -> Iterator[RawDocument]:
     """Yield the documents of a YAML text, without empty ones. name: of the file, for messages. Raises FileError."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        raise FileError(f"{name}: this is not YAML: {error.reason}.") from None
     try:
         while loader.check_node():
             node = loader.get_node()
