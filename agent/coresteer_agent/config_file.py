@@ -12,7 +12,7 @@ CONFIG_FILE = Path("/etc/coresteer/agent.toml")
 
 
 class ConfigFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file may have; each name is that of an option of ``coresteer-agent run`` (docs/INSTALL.md).
+    """What the file may have; each name is that of an option of ``coresteer-agent run`` (docs/CONFIGURATION.md).
 
     backend: one address or several. interval: seconds between samples.
     """

@@ -60,7 +60,7 @@ BACKEND = Package(
     program="coresteer",
     module="coresteer",
     parser="coresteer.cli.main",
-    wheels={"coresteer": "[pdf]", "coresteer_core": ""},
+    wheels={"coresteer": "[otlp,pdf]", "coresteer_core": ""},
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 from coresteer.cli.main import _parser as backend_parser
 from coresteer.config import REPOSITORY, Config
 from coresteer_agent.__main__ import _parser as agent_parser
+from coresteer_agent.config_file import ConfigFile
 
 OTHERS = ("README.md", "CONTRIBUTING.md", "examples/gitops/README.md")
 DOCUMENTS = [*(REPOSITORY / name for name in OTHERS), *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -58,3 +59,8 @@ def test_every_setting_of_the_backend_is_documented() -> None:
     }
     expected = {names.get(name, f"CORESTEER_{name.upper()}") for name in Config.model_fields if name not in internal}
     assert {name for name in expected if f"`{name}`" not in text} == set()
+
+
+def test_every_setting_of_the_agents_file_is_documented() -> None:
+    table = Path(REPOSITORY / "docs/CONFIGURATION.md").read_text(encoding="utf-8").partition("## The agent")[2]
+    assert {name for name in ConfigFile.__struct_fields__ if f"| `{name}` |" not in table} == set()

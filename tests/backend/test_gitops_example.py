@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -37,7 +38,8 @@ def gitlab_jobs() -> dict[str, Json]:
 
 
 def github_script(name: str) -> str:
-    (script,) = (step["run"] for step in github_jobs()[name]["steps"] if "coresteer " in step.get("run", ""))
+    scripts = (step.get("run", "") for step in github_jobs()[name]["steps"])
+    (script,) = (each for each in scripts if re.search("^coresteer ", each, re.MULTILINE))
     return str(script)
 
 

@@ -7,7 +7,11 @@ if [ -d /run/systemd/system ]; then
 elif command -v systemctl >/dev/null; then
   systemctl --quiet disable coresteer-agent.service
 fi
+unrestored=/var/lib/coresteer/agent/unrestored
+rm -f "$unrestored"
 # while there is a program that can
-coresteer-agent restore ||
+if ! coresteer-agent restore; then
   echo "Not every setting was restored (above); a reboot restores them all. The journal stays in /var/lib/coresteer." >&2
+  [ ! -d "${unrestored%/*}" ] || touch "$unrestored"
+fi
 find /usr/lib/coresteer-agent -name __pycache__ -prune -exec rm -r {} +
