@@ -136,3 +136,37 @@ def test_no_text_leaves_its_comment(name: FormatName, text: str) -> None:
     for before, after in zip(plain, told, strict=True):
         assert content(after) == content(before)
         assert not [line for line in after.text.splitlines() if line.startswith("#") and line.endswith("\\")]
+
+
+@pytest.mark.parametrize(
+    ("netdev", "match"),
+    [
+        ("eno1", "Property=ID_NET_NAME_ONBOARD"),
+        ("end0", "Property=ID_NET_NAME_ONBOARD"),
+        ("ens3f0np0", "Property=ID_NET_NAME_SLOT"),
+        ("enP53091s1", "Property=ID_NET_NAME_SLOT"),
+        ("enX0", "Property=ID_NET_NAME_SLOT"),
+        ("enp3s0", "Property=ID_NET_NAME_PATH"),
+        ("enP2p1s0", "Property=ID_NET_NAME_PATH"),
+        ("ibp5s0", "Property=ID_NET_NAME_PATH"),
+        ("wlp2s0", "Property=ID_NET_NAME_PATH"),
+        ("enx525400123456", "Property=ID_NET_NAME_MAC"),
+        ("eth0", "OriginalName"),
+    ],
+)
+def test_a_link_file_finds_its_device_before_it_is_named(netdev: str, match: str) -> None:
+    (file,) = exported(FormatName.LINK, {f"netdev/{netdev}/ring/rx": "512"})
+    assert f"[Match]\n{match}={netdev}\n" in file.text
+
+
+def test_a_device_that_neither_kernel_nor_systemd_names_gets_no_link_file() -> None:
+    (file,) = exported(FormatName.LINK, {"netdev/lan0/ring/rx": "512"})
+    assert (file.path, "neither the kernel nor systemd names" in file.text) == ("", True)
+
+
+@pytest.mark.parametrize("name", [FormatName.TUNED, FormatName.ANSIBLE])
+@pytest.mark.parametrize("netdev", ["sysctl", "sysfs", "unit"])
+def test_a_device_may_be_called_as_a_section_is(name: FormatName, netdev: str) -> None:
+    (file,) = exported(name, {"kernel/busy_poll": "50", f"netdev/{netdev}/ring/rx": "512"})
+    assert "busy_poll" in content(file)
+    assert f"devices={netdev}\n" in file.text or f'KERNEL=="{netdev}"' in file.text

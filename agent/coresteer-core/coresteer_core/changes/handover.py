@@ -54,5 +54,6 @@ def _comments(lines: Sequence[str]) -> str:
 def _one_line(text: str) -> str:
     """Return a text that cannot leave its comment: no line breaks, no control characters, no line continuation."""
     indent = text[: len(text) - len(text.lstrip(" "))]
-    printable = "".join(each if each.isprintable() else " " for each in text.replace("\\", "/"))
-    return indent + " ".join(printable.split())
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    line = indent + " ".join(printable.split())
+    return f"{line} ." if line.endswith("\\") else line

@@ -58,6 +58,8 @@ def _link_options() -> dict[str, str]:
     return found
 
 
+SYSCTL, SYSFS, UNIT = "/sysctl", "/sysfs", "/unit"
+"""Sections that are no network device, whose name cannot have a slash."""
 LINK_OPTIONS: Mapping[str, str] = MappingProxyType(_link_options())
 """Options of systemd.link by parameter; NetworkManager and TuneD have the same parameters, by ethtool's names."""
 _UNIT_OPTIONS = {
@@ -69,7 +71,14 @@ _UNIT_OPTIONS = {
 _NAME = r"[A-Za-z0-9:_.@-]+"
 _UNIT = re.compile(rf"(?:{_NAME}\.slice/)*({_NAME}\.(?:slice|service))", re.ASCII)
 """Path of a unit of the system; one of a user's services is below user@1000.service."""
-_NAMED_BY_UDEV = {"eno": "ONBOARD", "ens": "SLOT", "enp": "PATH", "enP": "PATH", "enx": "MAC"}
+_MATCHES = (
+    (r"[a-z]{2}[od]\d.*", "Property=ID_NET_NAME_ONBOARD"),
+    (r"[a-z]{2}(X\d|(P\d+)?s\d).*", "Property=ID_NET_NAME_SLOT"),
+    (r"[a-z]{2}(P\d+)?p\d.*", "Property=ID_NET_NAME_PATH"),
+    (r"[a-z]{2}x[0-9a-f]{12}", "Property=ID_NET_NAME_MAC"),
+    (r"(eth|ib|usb|wlan|wwan)\d+", "OriginalName"),
+)
+"""What selects a device before udev has named it, by its name, after systemd.net-naming-scheme(7); the kernel's last."""
 
 
 def in_sysctl(setting: Setting, value: str) -> Line | None:
@@ -82,8 +91,10 @@ def in_udev(setting: Setting, value: str) -> Line | None:
     return Line(setting.netdev, "", setting.shell_command(value)) if isinstance(setting, NetdevSetting) else None
 
 
-def in_link(setting: Setting, value: str) -> Line | None:
-    """Return the option of systemd.link, None where there is none."""
+def in_link(setting: Setting, value: str) -> Line | str | None:
+    """Return the option of systemd.link, None where there is none, or why the device cannot have a file."""
+    if isinstance(setting, NetdevSetting) and _match(setting.netdev) is None:
+        return "neither the kernel nor systemd names a device so; a .link file must say by what it is found. Take udev."
     match setting:
         case NetdevParam() if setting.param in LINK_OPTIONS:
             unit = "us" if "usecs" in setting.param else ""
@@ -111,7 +122,7 @@ def in_tuned(setting: Setting, value: str) -> Line | None:
     """Return the option of a TuneD plugin (sysctl, sysfs, net), None where there is none."""
     match setting:
         case KernelParameter():
-            return Line("sysctl", setting.title, value)
+            return Line(SYSCTL, setting.title, value)
         case NetdevParam() if setting.param in LINK_OPTIONS:
             option, _, name = setting.param.rpartition("/")
             return Line(setting.netdev, option or "features", f"{name} {value}")
@@ -130,7 +141,7 @@ def _in_sysfs(setting: Setting, value: str) -> Line | None:
             path, text = setting.param, value
         case _:
             return None
-    return Line("sysfs", f"/sys/class/net/{setting.netdev}/{path}", text)
+    return Line(SYSFS, f"/sys/class/net/{setting.netdev}/{path}", text)
 
 
 def in_ansible(setting: Setting, value: str) -> Line | None:
@@ -138,9 +149,9 @@ def in_ansible(setting: Setting, value: str) -> Line | None:
     if isinstance(setting, CgroupWeight | CpusetCpus | CpusetMems):
         unit, option = _UNIT.fullmatch(setting.path), _UNIT_OPTIONS.get(setting.name)
         known = unit is not None and option is not None
-        return Line("unit", unit[1], f"{option}={'' if value == INHERITED else value}") if known and unit else None
+        return Line(UNIT, unit[1], f"{option}={'' if value == INHERITED else value}") if known and unit else None
     line = in_sysctl(setting, value)
-    return Line("sysctl", line.name, line.value) if line is not None else in_udev(setting, value)
+    return Line(SYSCTL, line.name, line.value) if line is not None else in_udev(setting, value)
 
 
 _CGROUP = "a cgroup is made anew at each start. Ansible's tasks set, of a slice or service of the system's systemd,"
@@ -192,7 +203,7 @@ def link_files(name: str, sections: Sections) -> dict[str, str]:
     return {
         f"/etc/systemd/network/{name}-{netdev}.link": "\n".join(
             [
-                *("[Match]", f"{_match(netdev)}\n", "[Link]"),
+                *("[Match]", f"{_match(netdev)}={netdev}\n", "[Link]"),
                 "NamePolicy=keep kernel database onboard slot path",
                 "AlternativeNamesPolicy=database onboard slot path",
                 *("MACAddressPolicy=persistent", *_options(lines), ""),
@@ -214,8 +225,8 @@ def tuned_files(name: str, sections: Sections) -> dict[str, str]:
     """Return a TuneD profile."""
     parts = ["[main]", "summary=Settings that Coresteer measured"]
     for section, lines in sections.items():
-        if section in ("sysctl", "sysfs"):
-            parts += ["", f"[{section}]", *(f"{line.name}={line.value}" for line in lines)]
+        if section in (SYSCTL, SYSFS):
+            parts += ["", f"[{section[1:]}]", *(f"{line.name}={line.value}" for line in lines)]
             continue
         options: dict[str, list[str]] = {}
         for line in lines:
@@ -228,18 +239,18 @@ def tuned_files(name: str, sections: Sections) -> dict[str, str]:
 def ansible_files(name: str, sections: Sections) -> dict[str, str]:
     """Return tasks that write the files of sysctl and udev and load them, and set properties of units."""
     parts = []
-    if "sysctl" in sections:
+    if SYSCTL in sections:
         path = f"/etc/sysctl.d/{name}.conf"
-        parts += _copy("kernel parameters", "coresteer_sysctl", path, _sysctl(sections["sysctl"]))
+        parts += _copy("kernel parameters", "coresteer_sysctl", path, _sysctl(sections[SYSCTL]))
         parts += _load("kernel parameters", "coresteer_sysctl", [f"sysctl --load {path}"])
-    devices = {section: lines for section, lines in sections.items() if section not in ("sysctl", "unit")}
+    devices = {section: lines for section, lines in sections.items() if section not in (SYSCTL, UNIT)}
     if devices:
         parts += _copy("network devices", "coresteer_udev", f"/etc/udev/rules.d/{name}.rules", _udev(devices))
         trigger = "udevadm trigger --action=add --subsystem-match=net --sysname-match="
         parts += _load(
             "network devices", "coresteer_udev", ["udevadm control --reload", *(trigger + each for each in devices)]
         )
-    for line in sections.get("unit", ()):
+    for line in sections.get(UNIT, ()):
         parts += [
             f"- name: Set {line.value.partition('=')[0]} of {line.name}",
             "  ansible.builtin.command:",
@@ -288,20 +299,19 @@ def _options(lines: Sequence[Line]) -> list[str]:
     return [f"{line.name}={line.value}" if line.name else line.value for line in lines]
 
 
-def _match(netdev: str) -> str:
-    """Return what selects a device before udev has named it: the name that udev is going to give, or the kernel's."""
-    policy = _NAMED_BY_UDEV.get(netdev[:3])
-    return f"OriginalName={netdev}" if policy is None else f"Property=ID_NET_NAME_{policy}={netdev}"
+def _match(netdev: str) -> str | None:
+    """Return which property of a device has its name already before udev names it, None if it is not known."""
+    return next((found for pattern, found in _MATCHES if re.fullmatch(pattern, netdev, re.ASCII)), None)
 
 
 class Format(Struct, frozen=True):
-    """A format. title: of the tool; express: a setting in it; files: texts by path; absent: why it lacks a setting.
+    """A format. title: of the tool; express: a setting in it, or why not; files: texts by path; absent: why it lacks a setting.
 
     use: what to do with the files, in a sentence.
     """
 
     title: str
-    express: Callable[[Setting, str], Line | None]
+    express: Callable[[Setting, str], Line | str | None]
     files: Callable[[str, Sections], dict[str, str]]
     absent: str
     use: str
@@ -328,7 +338,7 @@ FORMATS: Mapping[FormatName, Format] = MappingProxyType(
             in_link,
             link_files,
             "systemd.link has no option for it.",
-            "It replaces other .link files for this device: only the first that matches counts. It applies at boot.",
+            "The first file by name that matches counts; merge it with others for this device. It applies at boot.",
         ),
         FormatName.UDEV: Format(
             "udev rule",
