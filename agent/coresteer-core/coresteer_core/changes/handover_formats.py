@@ -78,7 +78,7 @@ _MATCHES = (
     (r"[a-z]{2}x[0-9a-f]{12}", "Property=ID_NET_NAME_MAC"),
     (r"(eth|ib|usb|wlan|wwan)\d+", "OriginalName"),
 )
-"""What selects a device before udev has named it, by its name, after systemd.net-naming-scheme(7); the kernel's last."""
+"""What selects a device before udev names it, by its name: systemd.net-naming-scheme(7), then the kernel's names."""
 
 
 def in_sysctl(setting: Setting, value: str) -> Line | None:
@@ -305,9 +305,9 @@ def _match(netdev: str) -> str | None:
 
 
 class Format(Struct, frozen=True):
-    """A format. title: of the tool; express: a setting in it, or why not; files: texts by path; absent: why it lacks a setting.
+    """A format. title: of the tool; express: a setting in it, or why it cannot; files: texts by path.
 
-    use: what to do with the files, in a sentence.
+    absent: why it lacks a setting for which express gives no reason. use: what to do with the files, in a sentence.
     """
 
     title: str
