@@ -1,3 +1,3 @@
 """The agent's version as a constant, because importlib.metadata would cost 1.6 MiB of memory."""
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
