@@ -33,6 +33,9 @@ test("a rule that is changed fires, and its alert is silenced", async () => {
   await page.goto(`${stack.url}/alerts?tab=rules`);
   await page.getByRole("button", { name: "Change Disk almost full" }).click();
   const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox").first().fill("");
+  await expect.poll(() => dialog.getByText("Enter a number.").count()).toBe(1);
+  expect(await dialog.getByRole("button", { name: "Save" }).isDisabled()).toBe(true);
   for (const [place, value] of ["0", "0", "0", "0"].entries()) await dialog.getByRole("textbox").nth(place).fill(value);
   await dialog.getByRole("button", { name: "Save" }).click();
   await expect.poll(() => page.getByText("fires at 0 %").count()).toBe(1);

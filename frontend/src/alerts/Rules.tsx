@@ -38,8 +38,14 @@ function useChange(onSuccess: () => void = () => undefined) {
   });
 }
 
+const NUMBERS = ["threshold", "for_s", "clear", "keep_s"] as const;
+
 function Edit({ rule, onClose }: { rule: Rule; onClose: () => void }) {
-  const [body, setBody] = useState(bodyOf(rule));
+  const body = bodyOf(rule);
+  const [entered, setEntered] = useState(() =>
+    Object.fromEntries(NUMBERS.map((name) => [name, String(body[name] ?? 0)])),
+  );
+  const numbers = Object.fromEntries(NUMBERS.map((name) => [name, Number(entered[name])]));
   const change = useChange(onClose);
   const fields = [
     { field: "threshold", label: "Fires at", unit: rule.unit },
@@ -54,7 +60,8 @@ function Edit({ rule, onClose }: { rule: Rule; onClose: () => void }) {
       harmless
       pending={change.isPending}
       error={change.error}
-      onConfirm={() => change.mutate({ id: rule.id, body })}
+      disabled={NUMBERS.some((name) => entered[name] === "")}
+      onConfirm={() => change.mutate({ id: rule.id, body: { ...body, ...numbers } })}
       onClose={onClose}
     >
       <p>
@@ -67,8 +74,9 @@ function Edit({ rule, onClose }: { rule: Rule; onClose: () => void }) {
             label={unit === "" ? label : `${label}, ${unit}`}
             min={0}
             required
-            value={body[field] ?? 0}
-            onChange={(value) => setBody({ ...body, [field]: Number(value) })}
+            value={entered[field] ?? ""}
+            error={entered[field] === "" && "Enter a number."}
+            onChange={(value) => setEntered({ ...entered, [field]: String(value) })}
           />
         ))}
       </div>
