@@ -32,7 +32,7 @@ log = logging.getLogger("coresteer.db")
 
 VERSION = metadata.version("coresteer")
 """The release of this program."""
-OLDEST_BACKEND = "0.2.0"
+OLDEST_BACKEND = "0.3.0"
 """The oldest release whose backends work on this program's schema: the previous one. `migrate` notes it there."""
 MIN_SERVER_VERSION = 15
 TIMEOUT_S = 3

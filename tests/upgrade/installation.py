@@ -19,7 +19,7 @@ from tests.agent.test_loop import plant
 from tests.backend.conftest import PASSWORD, Client
 from tests.backend.fake_agent import stored_seqs
 from tests.support.polling import poll_async
-from tests.upgrade.releases import TODAY, Tree
+from tests.upgrade.releases import Tree
 
 from coresteer.paths import API
 from coresteer.postgres import EmbeddedPostgres
@@ -90,7 +90,7 @@ class BackendProcess(Process):
     @property
     def api(self) -> str:
         """Where its API is; the paths below are the same in both versions."""
-        return f"{self.url}{API if self.tree is TODAY else '/api'}"
+        return f"{self.url}{API}"
 
     async def start(self) -> None:
         """Start it; returns when it answers."""

@@ -26,7 +26,7 @@ class Release:
     commit: str
 
 
-PREVIOUS = Release("0.2.0", "3e05a0eea1aaee4ec20e615309893940fc89f216")
+PREVIOUS = Release("0.3.0", "83534004f702dcb2d436336d82f56767d61a794e")
 """The pinned previous release; the commit after a release pins that one."""
 
 
