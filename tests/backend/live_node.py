@@ -43,6 +43,11 @@ class Live:
         found = (await self.operator.get(self.path)).json()
         return found["topology"] is not None and found["inventory"] is not None
 
+    async def is_stored(self, cpus: str) -> bool:
+        """Return whether the backend has stored that the interrupt of key is to be delivered to these CPUs."""
+        irqs = (await self.operator.get(self.path)).json()["inventory"]["irqs"]
+        return any(f"irq/{irq['irq']}/affinity" == self.key and irq["requested"] == cpus for irq in irqs)
+
     async def previewed(self, value: str = "5") -> dict[str, object]:
         answer = await self.operator.post(f"{self.path}/previews", {"desired": [{"key": self.key, "value": value}]})
         assert answer.status_code == 200, answer.text

@@ -311,6 +311,7 @@ async def test_a_change_is_previewed_asked_about_watched_and_confirmed(shell: Sh
     assert progress[0].startswith(("applying: ", "unconfirmed: "))
     assert progress[-1].startswith("confirmed: ")
 
+    await poll_async(lambda: live.is_stored("5"))  # the backend stores what it previews with after it confirms
     nothing = await shell.run(*wanted, "--yes")
     assert nothing.code == 2, "the interrupt is there already"
     shell.monkeypatch.setattr(Extra, "is_installed", False)
