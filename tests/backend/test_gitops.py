@@ -17,6 +17,7 @@ from tests.backend.conftest import Backend
 from tests.backend.fake_agent import now_ms
 from tests.backend.gitops_terminal import Json, Terminal, new_terminal, policy
 from tests.backend.policy_node import PolicyNode, asked, policy_node
+from tests.support.keyboard import Keyboard
 
 from coresteer.cli import main
 from coresteer.cli.gitops.documents import compact, json_schema, parse
@@ -147,6 +148,8 @@ async def test_what_needs_approval_is_told_and_waited_for(
     try:
         code, said = await terminal.apply()
         assert code == 3, said
+        sentence = "It waits for the approval of another operator, because it concerns more than 1 node."
+        assert said.count(sentence) == 1, said
         waits = (
             f"Policy {wanted['name']}: Waits for the approval of another operator: 2 nodes are more than 1. Request "
         )
@@ -162,6 +165,7 @@ async def test_what_needs_approval_is_told_and_waited_for(
         code, said = await waiting
         assert (code, "operator approved it." in said) == (0, True), said
         terminal.write(wanted | {"enabled": False}, free)
+        assert sentence in (await terminal.plan())[1]
         waiting = asyncio.create_task(terminal.apply("--wait"))
         await _decide(terminal, wanted["name"], "reject")
         code, said = await waiting
@@ -243,6 +247,24 @@ async def test_without_yes_and_a_terminal_nothing_is_changed(terminal: Terminal)
     assert not await terminal.policy(wanted["name"])
 
 
+@pytest.mark.parametrize("typed", ["", "n\n"])  # Ctrl-D, no
+async def test_who_does_not_agree_changes_nothing(
+    terminal: Terminal, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = policy()
+    terminal.write(wanted)
+    monkeypatch.setattr("sys.stdin", Keyboard(typed, is_terminal=True))
+    code, said = await terminal.run("apply", str(terminal.folder))
+    assert (code, "Nothing was changed." in said) == (1, True), said
+    assert not await terminal.policy(wanted["name"])
+
+
+async def test_standard_input_that_is_no_text_is_told(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Keyboard("é".encode("latin-1"), is_terminal=False))
+    code, said = await terminal.run("plan", "-")
+    assert (code, "stdin: this is not text in UTF-8" in said) == (1, True), said
+
+
 async def test_a_refusal_names_the_resource_and_the_rest_is_applied(terminal: Terminal) -> None:
     wrong = policy(proof={"metric": "app.none_such"})
     right = policy()
@@ -275,6 +297,7 @@ async def test_a_refusal_names_the_resource_and_the_rest_is_applied(terminal: Te
         ("a: &b [*b]", "f.yaml:1: aliases (*name) are not supported; write the value out."),
         ("a: 1\n<<: {}", 'f.yaml:2: the key << is not a text to YAML; write "<<".'),
         ("a:\n- [", "f.yaml:2: this is not YAML"),
+        ("a: \x07", "f.yaml: this is not YAML: special characters are not allowed."),
         ("a: !!python/object:os.system x", "f.yaml:1: this is not YAML"),
     ],
 )  # fmt: skip

@@ -51,6 +51,7 @@ class PolicyKind(Kind):
         if wanted is None or not wanted.enabled:
             has_it = 0 if live is None else sum(each["nodes"] for each in live.answer["in_force"])
             yield f"{_nodes(has_it)} would restore the settings that it changed, if any."
+            yield from _approval(client, live, 0)
             return
         if live is not None and live.document.model_copy(update={"rollout": wanted.rollout}) == wanted:
             yield "Nodes change nothing: it is how the policy's next version spreads."
@@ -65,6 +66,7 @@ class PolicyKind(Kind):
         if body["mode"] == "enforce" or (live is not None and live.answer["enabled"]):
             pace = wanted.rollout
             yield f"Its rollout: {_nodes(pace.canary)}, then {pace.batch} at a time, {pace.wait_s:g} s for each stage."
+            yield from _approval(client, live, found["nodes"] if body["mode"] == "enforce" else 0)
 
     def create(self, client: "ApiClient", document: Document) -> int:
         """Create the policy, which is in force only in mode observe."""
@@ -128,6 +130,21 @@ def _bring_about(client: "ApiClient", policy: Json, wanted: PolicyDocument, vers
             client.post(f"{path}/disable")
             client.post(f"{path}/versions", {"body": _body(wanted)})
     return f"version {client.post(f'{path}/enable')['version']} is in force"
+
+
+def _approval(client: "ApiClient", live: Live | None, brought: int) -> Iterator[str]:
+    """Yield that it waits for approval if it does for sure. brought: number of nodes that will enforce the policy.
+
+    The backend counts those and the nodes that enforce it now together; only their numbers are known here.
+    """
+    above = client.get("/approvals/threshold")["above"]
+    if above == 0:
+        return
+    bodies = {} if live is None else _bodies(client, live.id)
+    in_force = [] if live is None else live.answer["in_force"]
+    enforcing = sum(each["nodes"] for each in in_force if bodies[each["version"]]["mode"] == "enforce")
+    if max(brought, enforcing) > above:
+        yield f"It waits for the approval of another operator, because it concerns more than {_nodes(above)}."
 
 
 def _preview(client: "ApiClient", body: Json, node_ids: list[int]) -> Iterator[str]:
