@@ -246,6 +246,7 @@ def test_a_wrong_token_or_address_is_reported(
         ((302, b""), "302"),
         ((200, b"<html>"), "something other than JSON"),
         ((503, b'{"detail": "The database does not answer."}'), "The database does not answer."),
+        ((502, b"<html>"), "No backend answers behind http://127.0.0.1:"),
     ],
 )
 def test_an_invalid_answer_is_reported_and_redirects_do_not_get_the_token(
@@ -257,10 +258,14 @@ def test_an_invalid_answer_is_reported_and_redirects_do_not_get_the_token(
     assert len(api.asked) == 1
 
 
+@pytest.mark.parametrize(
+    "away",
+    [(503, b'{"detail": "The database does not answer."}'), *((status, b"<html>") for status in (502, 503, 504))],
+)
 def test_watching_continues_after_a_restart_of_the_backend(
-    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    api: Api, away: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    api.refuses = 503, b'{"detail": "The database does not answer."}'
+    api.refuses = away
 
     def sleep(_: float) -> None:
         api.refuses = None
@@ -268,7 +273,7 @@ def test_watching_continues_after_a_restart_of_the_backend(
     monkeypatch.setattr("time.sleep", sleep)
     assert main.main(["experiments", "watch", "5"]) == 0
     assert "Retrying." in capsys.readouterr().err
-    api.refuses = 503, b'{"detail": "The database does not answer."}'
+    api.refuses = away
     monkeypatch.setattr(api_client, "MAX_OUTAGE_S", -1)
     assert main.main(["experiments", "watch", "5"]) == 1
 

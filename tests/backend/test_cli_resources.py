@@ -18,6 +18,7 @@ import pytest_asyncio
 import yaml
 from tests.backend.conftest import Backend
 from tests.backend.live_node import Live, connected_node
+from tests.support.keyboard import Keyboard
 from tests.support.polling import poll_async
 
 from coresteer.app import create_app, openapi
@@ -68,6 +69,8 @@ def test_no_option_takes_a_secret() -> None:
     assert not {"password", "present", "secret", "token"} & {
         one.name for each in stored() for one in each.arguments if one.place != "path"
     }
+    receivers = [each for each in stored() if each.group == "alert-receivers"]
+    assert not [each.id for each in receivers for one in each.arguments if one.name == "url"], "Slack's is a secret"
 
 
 def test_a_command_starts_without_the_application() -> None:
@@ -122,17 +125,6 @@ def test_no_output_has_escape_sequences_of_names(form: Format) -> None:
     assert "한국어" in text
     if form == "json":
         assert json.loads(text) == [{"name": "\x1b[2J", "comm": "\x9b2J 한국어"}]
-
-
-class Keyboard(io.TextIOWrapper):
-    """Standard input with what a person types, or with a file's content."""
-
-    def __init__(self, typed: str, *, is_terminal: bool) -> None:
-        super().__init__(io.BytesIO(typed.encode()))
-        self._is_terminal = is_terminal
-
-    def isatty(self) -> bool:
-        return self._is_terminal
 
 
 @dataclass
@@ -217,6 +209,13 @@ CASES: list[tuple[str, str, int, str, str]] = [
     ("policies create --body /no/such/file", "", 1, "", "No such file"),
     ("policies delete 1", "", 2, "", "add --yes"),
     ("policies enable 1", "", 2, "", "add --yes"),
+    ("approvals approve 1", "", 2, "", "add --yes"),
+    ("changes roll-back 0b9d4f0a-3c3e-4e0e-9d0a-0c6f6c1f2b5d", "", 2, "", "add --yes"),
+    ("proof pause", "", 2, "", "add --yes"),
+    ("proof resume", "", 2, "", "add --yes"),
+    ("rollouts stop 1", "", 2, "", "add --yes"),
+    ("stops lift 1", "", 2, "", "add --yes"),
+    ("change-windows create", "", 2, "", "add --yes"),
     ("stops begin --labels rack", "", 2, "", "must be KEY=VALUE"),
     ("stops begin --labels rack=none", "", 2, "", "add --yes"),
     ("nodes revoke-key 2147483647 --yes", "", 1, "", "2147483647"),

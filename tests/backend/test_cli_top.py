@@ -1,6 +1,7 @@
 """`coresteer top`: the view as text, printed once, and live on a terminal."""
 
 import asyncio
+import curses
 import fcntl
 import os
 import pty
@@ -8,7 +9,7 @@ import struct
 import sys
 import termios
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -16,8 +17,10 @@ from tests.backend.conftest import Backend
 from tests.backend.live_node import connected_node
 from tests.support.polling import PATIENCE_S
 
-from coresteer.cli import top
+from coresteer.cli import top, top_screen
+from coresteer.cli.api_client import ApiClient
 from coresteer.cli.main import main
+from coresteer.fleet import query
 from coresteer.fleet.schemas import SORTS
 
 Json = dict[str, Any]  # Any: an answer of the API
@@ -79,6 +82,52 @@ def test_an_empty_fleet_a_wrong_filter_and_names_that_would_steer_the_terminal_a
 
 def test_every_figure_by_which_the_api_sorts_is_a_column() -> None:
     assert {column.sort: column.metric for column in top.COLUMNS} == dict(SORTS)
+
+
+def test_a_node_is_red_from_the_softirq_that_makes_it_a_hot_spot() -> None:
+    percent = query._SPOT_SOFTIRQ_PERCENT
+    found = shown(answer(*(node("web", softirq_cpu_percent=each) for each in (percent, percent - 0.1))))
+    assert [line.style for line in found[4:6]] == ["hot", "plain"]
+
+
+class Screen:
+    """A terminal on which keys are pressed, one after each drawing. drawn: the text of each."""
+
+    def __init__(self, *keys: int) -> None:
+        self._keys = list(keys)
+        self.drawn: list[str] = []
+
+    def getmaxyx(self) -> tuple[int, int]:
+        return 24, 120
+
+    def timeout(self, period_ms: int) -> None:
+        """Wait for no key: they are pressed already."""
+
+    def erase(self) -> None:
+        self.drawn.append("")
+
+    def addnstr(self, at: int, left: int, text: str, *_: int) -> None:
+        self.drawn[-1] += f"{text}\n"
+
+    def getch(self) -> int:
+        return self._keys.pop(0)
+
+
+class Fleet(ApiClient):
+    """A backend with 15 nodes."""
+
+    def get(self, path: str, **query: object) -> Json:
+        assert isinstance(query["offset"], int)
+        assert isinstance(query["limit"], int)
+        rows = [node(f"node-{number}") for number in range(15)][query["offset"] :][: query["limit"]]
+        return answer(*rows)
+
+
+def test_the_last_page_is_the_end() -> None:
+    screen = Screen(*[curses.KEY_DOWN] * 3, *[curses.KEY_UP] * 2, ord("q"))
+    top_screen._live(cast("curses.window", screen), Fleet("https://c.example", ""), top.View("", "softirq"))
+    assert ["node-0 " in each for each in screen.drawn] == [True, False, False, False, True, True]
+    assert ["node-14 " in each for each in screen.drawn] == [False, True, True, True, False, False]
 
 
 @pytest_asyncio.fixture

@@ -21,8 +21,9 @@ _EXCEPTIONS = {
 """Group and name of commands that the rule of _named() would give another one, by operation."""
 _RESERVED = {"body", "help", "output", "watch", "yes"}
 _SECRET = {"password", "present", "secret", "token"}
-_SECRET_OF = {"change_alert_receiver": {"url"}, "create_alert_receiver": {"url"}}  # who has Slack's may write there
 """Fields of bodies that no option takes: other users of the machine see a command's arguments."""
+_SECRET_OF = {"change_alert_receiver": {"url"}, "create_alert_receiver": {"url"}}
+"""The same of one operation: whoever has Slack's address may write there."""
 _NODES = {"node_id": "node", "node_ids": "node", "peer_node_id": "peer-node"}
 """Names of options that take a node's name as well as its id."""
 Kind = Literal["text", "integer", "number", "switch", "map", "node"]
