@@ -87,6 +87,18 @@ async def test_a_rollout_waits_for_the_window_of_its_stage(
     assert "Waits" not in (await one.operator.get(path)).json()["sentence"]
 
 
+async def test_a_rollout_that_no_window_is_long_enough_for_is_refused(
+    admin: Client, node: tuple[str, PolicyNode]
+) -> None:
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    path, request = f"/api/v1/policies/{policy['id']}/rollouts", {"version": 1, "canary": 1, "batch": 1}
+    refused = await asked(one.operator, path, request | {"wait_s": 3600}, 409)
+    assert "in stage 1 are open together for 3600 s at most, but the stage waits 3600 s." in refused["detail"]
+    await asked(one.operator, path, request | {"wait_s": 3599}, 201)
+
+
 async def test_a_violation_rolls_back_a_rollout_that_waits_for_a_window(
     backend: Backend, admin: Client, node: tuple[str, PolicyNode]
 ) -> None:

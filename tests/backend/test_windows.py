@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer.policies.window import Window, is_open, next_change
+from coresteer.policies.window import Window, is_open, longest_opening, next_change
 
 BERLIN, NEW_YORK, LORD_HOWE = (ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"))
 WEEK = frozenset(range(7))
@@ -50,6 +50,27 @@ def test_a_night_lasts_as_long_as_the_clock_says_when_it_changes() -> None:
         assert closes is not None
         lengths.append((closes - opens) / timedelta(hours=1))
     assert lengths == [7, 9, 8]
+
+
+MORNING = Window(WEEK, 5 * 60, 9 * 60, BERLIN)
+NOON = Window(WEEK, 12 * 60, 13 * 60, BERLIN)
+
+
+@pytest.mark.parametrize(
+    ("schedules", "hours"),
+    [
+        ([], 192),
+        ([[]], 192),
+        ([[NIGHT]], 8),
+        ([[NIGHT], [MORNING]], 1),
+        ([[NIGHT, MORNING]], 11),
+        ([[NIGHT], [NOON]], 0),
+        ([[NIGHT], [NOON], []], 0),
+        ([[NIGHT], [NOON, FRIDAY_NIGHT]], 8),
+    ],
+)
+def test_nodes_are_open_together_as_long_as_their_windows_overlap(schedules: list[list[Window]], hours: float) -> None:
+    assert longest_opening(schedules, datetime.fromisoformat("2026-11-24T12:00+01:00")) == timedelta(hours=hours)
 
 
 minutes = st.integers(0, 24 * 60 - 1)

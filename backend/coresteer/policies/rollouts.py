@@ -1,7 +1,7 @@
 """Rollouts: give a policy version to a canary, then in batches to the other nodes; roll it back on a violation."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -10,7 +10,7 @@ from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.changes.schemas import GuardrailIn
 from coresteer.errors import Conflict, NotFound
-from coresteer.policies import repository
+from coresteer.policies import repository, windows
 from coresteer.policies.approval_schemas import Approval, PolicyAction
 from coresteer.policies.approvals import Approved, waits
 from coresteer.policies.approvals import to_schema as to_approval
@@ -37,7 +37,8 @@ async def start(
 ) -> Rollout | Approval:
     """Start a rollout: give the version to the canary nodes; or return the request that waits for approval.
 
-    Raises NotFound, Conflict when one is in progress or no node matches.
+    Raises NotFound, and Conflict when one is in progress, no node matches, or the change windows of a stage are never
+    open together for as long as it waits.
     """
     async with context.database.session() as session:
         policy = await repository.find_policy(session, policy_id, lock=True)
@@ -65,6 +66,15 @@ async def start(
                 if nodes
                 else "The selector matches no node."
             )
+        now = datetime.now(UTC)
+        stages = split_into_stages(connected, request.canary, request.batch)
+        for place, opening in enumerate(await windows.openings(session, stages, now), 1):
+            if opening <= timedelta(seconds=request.wait_s):
+                raise Conflict(
+                    f"The change windows of the nodes in stage {place} are open together for "
+                    f"{opening.total_seconds():.0f} s at most, but the stage waits {request.wait_s:g} s. Shorten the "
+                    "wait, widen the windows, or make a policy for the nodes of each window."
+                )
         waiting = await waits(
             session,
             policy,
@@ -77,14 +87,13 @@ async def start(
         if waiting is not None:
             context.bus.publish(PoliciesEvent(None))
             return to_approval(waiting, policy.name)
-        now = datetime.now(UTC)
         guardrails = body.guardrails if request.guardrails is None else request.guardrails
         row = RolloutRow(
             policy_id=policy_id,
             from_version=policy.version if policy.enabled else None,
             to_version=request.version,
             stage=0,
-            stages=split_into_stages(connected, request.canary, request.batch),
+            stages=stages,
             wait_s=request.wait_s,
             guardrails=[guardrail.model_dump() for guardrail in guardrails],
             started_at=now,

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -44,6 +45,20 @@ def next_change(windows: Sequence[Window], at: datetime) -> datetime | None:
         return None
     now_open = is_open(windows, at)
     return next((each for each in _moments(windows, at) if is_open(windows, each) is not now_open), None)
+
+
+def longest_opening(schedules: Collection[Sequence[Window]], at: datetime) -> timedelta:
+    """Return the longest time within 8 days from at during which all schedules are open.
+
+    schedules: the windows of one node each, of which one has to be open; without windows it always is.
+    """
+    ends = at + _AHEAD
+    moments = {at, ends, *(each for windows in schedules for each in _moments(windows, at) if each < ends)}
+    longest = so_far = timedelta()
+    for begins, changes in pairwise(sorted(moments)):
+        so_far = so_far + (changes - begins) if all(is_open(each, begins) for each in schedules) else timedelta()
+        longest = max(longest, so_far)
+    return longest
 
 
 def _moments(windows: Sequence[Window], at: datetime) -> list[datetime]:

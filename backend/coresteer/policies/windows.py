@@ -1,8 +1,8 @@
 """Change windows: which apply to a node, and on which nodes policies may not write now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,7 +13,7 @@ from coresteer.policies import repository, stops
 from coresteer.policies.schemas import Selector
 from coresteer.policies.selector import NodeAttributes, matches
 from coresteer.policies.tables import WindowRow
-from coresteer.policies.window import Window, is_open, next_change
+from coresteer.policies.window import Window, is_open, longest_opening, next_change
 
 CLOSED = 2**31 - 1
 """The id of the stop that agents are told of outside the change windows; no row has it."""
@@ -61,7 +61,11 @@ class Calendar:
 
     def of(self, node: NodeAttributes) -> Times:
         """Return what the windows mean for a node. Nodes that no window's labels select are always open."""
-        return self._times(tuple(window for selector, window in self._windows if matches(selector, node)))
+        return self._times(self.windows_of(node))
+
+    def windows_of(self, node: NodeAttributes) -> tuple[Window, ...]:
+        """Return the windows whose labels select a node."""
+        return tuple(window for selector, window in self._windows if matches(selector, node))
 
     def _of(self, windows: tuple[Window, ...]) -> Times:
         return Times(is_open(windows, self._at), next_change(windows, self._at))
@@ -73,6 +77,13 @@ async def closed_nodes(session: AsyncSession) -> frozenset[int]:
         return frozenset()
     calendar = Calendar(rows, datetime.now(UTC))
     return frozenset(node.node_id for node in await repository.node_attributes(session) if not calendar.of(node).open)
+
+
+async def openings(session: AsyncSession, stages: Sequence[Sequence[int]], at: datetime) -> list[timedelta]:
+    """Return for each stage, nodes by id, how long all its nodes are open together at most, within 8 days from at."""
+    calendar = Calendar(await all_windows(session), at)
+    of = {node.node_id: calendar.windows_of(node) for node in await repository.node_attributes(session)}
+    return [longest_opening({of[node_id] for node_id in stage}, at) for stage in stages]
 
 
 async def held_nodes(session: AsyncSession) -> frozenset[int]:
