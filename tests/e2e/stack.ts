@@ -189,8 +189,8 @@ export async function openDetails(page: Page, tab: string): Promise<void> {
 export async function openNode(page: Page, name: string): Promise<void> {
   await page.getByRole("button", { name: /^⌘K/ }).click();
   await page.getByRole("combobox", { name: /^Search nodes/ }).fill(name);
-  await page.getByRole("listbox").getByRole("option", { name }).first().waitFor();
-  await page.keyboard.press("Enter");
+  // not Enter: nodes that arrive meanwhile would change which option it takes
+  await page.getByRole("listbox").getByRole("option", { name }).first().click();
   await page.waitForURL(/\/nodes\/\d+/);
 }
 
