@@ -19,6 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain, islice
 
+from msgspec import Struct
+
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, PolicyKind, Proposal, Scope
@@ -34,7 +36,7 @@ from coresteer_core.policies.flow_steering.rules import (
     why_no_rules,
 )
 from coresteer_core.policies.flow_steering.spec import FlowSteering
-from coresteer_core.policies.flow_steering.table import EntryFlow, Tables, decide_tables
+from coresteer_core.policies.flow_steering.table import HeavyEntries, Tables, decide_tables
 from coresteer_core.policies.flow_steering.traffic import MIN_GAIN, MOST_TRACKED, Consumer, Traffic, flow_key
 from coresteer_core.policies.flow_steering.xps import XpsRound, decide_xps
 from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate, name_tasks
@@ -66,7 +68,7 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
         for each in steerable.candidates
         if each.key not in rules.steered and (each.flow.netdev not in rules.open or each.key in rules.barred)
     ]
-    tables = decide_tables(traffic, memory, for_tables, steerable.by_entry)
+    tables = decide_tables(traffic, memory, for_tables, HeavyEntries(steerable.entries, steerable.held))
     rfs = decide_rfs(traffic, memory.rfs, memory.restoring)
     xps = decide_xps(traffic, scope, memory)
     wanted = {each.key for each in (*rules.desired, *tables.desired, *xps.desired)} | rfs.values.keys()
@@ -106,20 +108,25 @@ def decide(view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMem
     )
 
 
+class _WaitingFlow(Struct, frozen=True, gc=False):
+    """A heavy flow with a clearly nearer queue. gain: in distance."""
+
+    flow: HeavyFlow
+    consumer: Consumer
+    gain: float
+
+
 class _Steerable:
     """The heavy flows of processes that stay on their CPUs.
 
-    held: those that have rules, by key; candidates: others that are old enough, the greatest gain first; by_entry: all
-    without a rule, by netdev and RSS entry. first_seen: of the MOST_TRACKED others with the greatest gain.
+    held: those that have rules, by key; candidates: others that are old enough, the greatest gain first; entries: RSS
+    entries of all without a rule, by netdev. first_seen: of the MOST_TRACKED others with the greatest gain.
     """
 
     def __init__(self, traffic: Traffic, memory: FlowSteeringMemory) -> None:
         self.held: dict[str, SteerableFlow] = {}
-        self.by_entry: dict[str, dict[int, list[EntryFlow]]] = {
-            name: defaultdict(list) for name in _steerable_netdevs(traffic)
-        }
-        self._traffic = traffic
-        self._waiting: dict[int, list[EntryFlow]] = defaultdict(list)
+        self.entries: dict[str, set[int]] = {name: set() for name in _steerable_netdevs(traffic)}
+        self._waiting: dict[int, list[_WaitingFlow]] = defaultdict(list)
         """By a coarse rank of the gain, so that fluctuations do not change who waits."""
         held_keys = {rule.flow for rule in memory.rules.values()}
         holders = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
@@ -128,41 +135,44 @@ class _Steerable:
             if (consumer.task.pid, consumer.task.started_ticks) in holders:
                 flows = self._without_held(consumer, held_keys)
             if consumer.fixed:
-                self._add(consumer, flows)
+                self._add(traffic, consumer, flows)
         self.first_seen: dict[str, float] = {}
         self.candidates: list[SteerableFlow] = []
+        reordering_ns = REORDERING_NS / traffic.spec.dwell_s
         waiting = chain.from_iterable(self._waiting[rank] for rank in sorted(self._waiting, reverse=True))
-        for flow, consumer in islice(waiting, MOST_TRACKED):
-            key = flow_key(flow)
+        for each in islice(waiting, MOST_TRACKED):
+            key = flow_key(each.flow)
             since_s = self.first_seen[key] = memory.first_seen.get(key, traffic.now)
-            if consumer.settled and traffic.now - since_s >= traffic.spec.dwell_s:
-                self.candidates.append(SteerableFlow(key, flow, consumer, _gain_ns(traffic, flow, consumer)))
+            if each.consumer.settled and traffic.now - since_s >= traffic.spec.dwell_s:
+                gain_ns = traffic.costs.distance_ns(each.flow.rx_bytes_per_s, each.gain) - reordering_ns
+                self.candidates.append(SteerableFlow(key, each.flow, each.consumer, gain_ns))
         self.candidates.sort(key=lambda each: (-each.gain_ns, each.key))
 
     def _without_held(self, consumer: Consumer, held_keys: set[str]) -> list[HeavyFlow]:
         """Add the flows of a process that have rules to held; return the others."""
         others = []
         for flow in consumer.task.flows:
-            if flow.netdev in self.by_entry and (key := flow_key(flow)) in held_keys:
+            if flow.netdev in self.entries and (key := flow_key(flow)) in held_keys:
                 self.held[key] = SteerableFlow(key, flow, consumer, 0.0)
             else:
                 others.append(flow)
         return others
 
-    def _add(self, consumer: Consumer, flows: Iterable[HeavyFlow]) -> None:
-        """Add heavy flows to by_entry, and those with a clearly nearer queue to what waits."""
-        reach, nearest = consumer.reach, consumer.nearest
-        cpus_by_queue, least = self._traffic.cpus_by_queue, self._traffic.least_flow
+    def _add(self, traffic: Traffic, consumer: Consumer, flows: Iterable[HeavyFlow]) -> None:
+        """Add the entries of heavy flows, and those with a clearly nearer queue to what waits."""
+        reach, least, cpus_by_queue = consumer.reach, traffic.least_flow, traffic.cpus_by_queue
+        last = ""
         for flow in flows:
-            name, bytes_per_s, entry = flow.netdev, flow.rx_bytes_per_s, flow.rss_entry
-            if bytes_per_s < least or name not in self.by_entry:
+            name, bytes_per_s = flow.netdev, flow.rx_bytes_per_s
+            if bytes_per_s < least or name not in self.entries:
                 continue
-            found = flow, consumer
-            if entry is not None:
-                self.by_entry[name][entry].append(found)
-            cpu = cpus_by_queue[name].get(flow.queue, flow.cpu)
-            if cpu is not None and cpu < len(reach) and (gain := reach[cpu] - nearest[name]) >= MIN_GAIN:
-                self._waiting[int(gain * bytes_per_s).bit_length()].append(found)
+            if name != last:  # most processes receive by one netdev
+                entries, cpus, nearest, last = self.entries[name], cpus_by_queue[name], consumer.nearest[name], name
+            if (entry := flow.rss_entry) is not None:
+                entries.add(entry)
+            cpu = cpus.get(flow.queue, flow.cpu)
+            if cpu is not None and cpu < len(reach) and (gain := reach[cpu] - nearest) >= MIN_GAIN:
+                self._waiting[int(gain * bytes_per_s).bit_length()].append(_WaitingFlow(flow, consumer, gain))
 
 
 def _steerable_netdevs(traffic: Traffic) -> list[str]:
@@ -172,13 +182,6 @@ def _steerable_netdevs(traffic: Traffic) -> list[str]:
         for name, netdev in traffic.netdevs.items()
         if (spec.rss_table and netdev.rss and netdev.rss_entries) or why_no_rules(netdev, spec.max_rules) is None
     ]
-
-
-def _gain_ns(traffic: Traffic, flow: HeavyFlow, consumer: Consumer) -> float:
-    """Return the CPU time in ns per second that the nearest queue saves, less than a reordering costs in dwell_s."""
-    cpu = traffic.polled_on(flow)
-    gain = 0.0 if cpu is None else consumer.reach[cpu] - consumer.nearest[flow.netdev]
-    return traffic.costs.distance_ns(flow.rx_bytes_per_s, gain) - REORDERING_NS / traffic.spec.dwell_s
 
 
 def _subject(desired: DesiredValue) -> str:

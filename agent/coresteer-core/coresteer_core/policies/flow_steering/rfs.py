@@ -180,7 +180,7 @@ def _wanted_values(traffic: Traffic, was: RfsMemory, present: dict[str, str]) ->
     """Return the values that switch RFS on; a larger table stays, so that what is steered already is not lost."""
     if ENTRIES_KEY not in present:
         return {}
-    sockets = sum([each.sockets for consumer in traffic.consumers for each in consumer.task.rx_placements])
+    sockets = sum(consumer.sockets for consumer in traffic.consumers)
     least = max(_ENTRIES, min(_MOST_ENTRIES, _power_of_two(2 * sockets)))
     entries = max(int(was.values.get(ENTRIES_KEY, 0)), least, int(present[ENTRIES_KEY]))
     counts: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """The RSS table: entries with heavy flows go to the queue nearest to the processes of these; the others stay."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from math import inf
 from typing import TypeAlias
 
@@ -11,10 +12,32 @@ from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory, HeldEntry, HeldTable
 from coresteer_core.policies.flow_steering.rules import DesiredValue, SteerableFlow
-from coresteer_core.policies.flow_steering.traffic import MAX_MOVES, MIN_GAIN, Consumer, Traffic
+from coresteer_core.policies.flow_steering.traffic import MAX_MOVES, MIN_GAIN, Consumer, Traffic, flow_key
 from coresteer_core.settings.netdev import RssTable
 
 EntryFlow: TypeAlias = tuple[HeavyFlow, Consumer]
+
+
+class HeavyEntries(Struct, frozen=True):
+    """The RSS entries, by netdev, with heavy flows of processes that stay on their CPUs. with_rules: flows that have
+    rules, by key, which do not count.
+    """
+
+    entries: Mapping[str, AbstractSet[int]]
+    with_rules: Mapping[str, SteerableFlow]
+
+    def flows(self, traffic: Traffic, netdev: str, wanted: AbstractSet[int]) -> dict[int, list[EntryFlow]]:
+        """Return the heavy flows of a few entries, by entry: most entries stay, and nobody needs their flows."""
+        found: dict[int, list[EntryFlow]] = {entry: [] for entry in wanted}
+        for consumer in traffic.consumers if wanted else ():
+            for flow in consumer.task.flows if consumer.fixed else ():
+                entry = flow.rss_entry
+                if entry not in found or flow.netdev != netdev or flow.rx_bytes_per_s < traffic.least_flow:
+                    continue
+                with_rule = self.with_rules.get(flow_key(flow))
+                if with_rule is None or with_rule.consumer is not consumer:
+                    found[entry].append((flow, consumer))
+        return found
 
 
 class Tables(Struct):
@@ -30,9 +53,9 @@ def decide_tables(
     traffic: Traffic,
     memory: FlowSteeringMemory,
     flows: Iterable[SteerableFlow],
-    by_entry: Mapping[str, Mapping[int, list[EntryFlow]]],
+    heavy: HeavyEntries,
 ) -> Tables:
-    """Return the tables of this round. flows: those that are to be steered; by_entry: all heavy ones without a rule."""
+    """Return the tables of this round. flows: those that are to be steered."""
     found = Tables({}, [], [])
     gains: dict[str, dict[int, float]] = {}
     for each in flows:
@@ -52,18 +75,18 @@ def decide_tables(
         queues = set(was.original.split(","))
         if any(f"rx-{queue}" not in has for queue in queues) or not queues.issuperset(netdev.rss.split(",")):
             was = HeldTable(netdev.rss)  # its number of queues has changed, and its table with it
-        _decide_table(_TableRound(traffic, netdev, was, gains.get(name, {}), by_entry.get(name, {})), found)
+        _decide_table(_TableRound(traffic, netdev, was, gains.get(name, {}), heavy), found)
     return found
 
 
 class _TableRound(Struct):
-    """One table in one round. gains: CPU time in ns per second that entries may save; flows: heavy ones by entry."""
+    """One table in one round. gains: CPU time in ns per second that entries may save."""
 
     traffic: Traffic
     netdev: Netdev
     was: HeldTable
     gains: Mapping[int, float]
-    flows: Mapping[int, list[EntryFlow]]
+    heavy: HeavyEntries
 
 
 def _decide_table(one: _TableRound, found: Tables) -> None:
@@ -96,10 +119,11 @@ def _decide_table(one: _TableRound, found: Tables) -> None:
 def _kept(one: _TableRound, entries: int, cpus: Mapping[int, int]) -> dict[int, HeldEntry]:
     """Return the held entries whose queue is still there, except those without a heavy flow for dwell_s."""
     now, held = one.traffic.now, dict[int, HeldEntry]()
+    in_use = one.heavy.entries.get(one.netdev.name, frozenset[int]())
     for entry, each in one.was.entries.items():
         if entry >= entries or each.queue not in cpus:
             continue
-        if entry in one.flows:
+        if entry in in_use:
             held[entry] = each if each.gone_s is None else replace(each, gone_s=None)
         elif each.gone_s is None:
             held[entry] = replace(each, gone_s=now)
@@ -121,10 +145,12 @@ def _moves(
         if entry < len(original) and (entry not in held or now - held[entry].moved_s >= traffic.spec.dwell_s)
     )
     desired: list[DesiredValue] = []
-    for _, entry in traffic.turns(waiting):
+    tried = traffic.turns(waiting)
+    flows_by_entry = one.heavy.flows(traffic, name, {entry for _, entry in tried})
+    for _, entry in tried:
         if len(desired) == MAX_MOVES:
             break
-        flows = one.flows[entry]
+        flows = flows_by_entry[entry]
         queue = held[entry].queue if entry in held else original[entry]
         best = _best(traffic, flows, cpus, cpus.get(queue))
         if best is None:

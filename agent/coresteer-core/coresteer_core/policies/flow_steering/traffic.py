@@ -48,6 +48,8 @@ class _Nearest(dict[str, float]):
     Computed on first use because most processes receive by few netdevs. cpus: that poll queues, a CPU list by netdev.
     """
 
+    __slots__ = ("_cpus", "_reach")
+
     def __init__(self, reach: Sequence[float], cpus: Mapping[str, str]) -> None:
         self._reach, self._cpus = reach, cpus
 
@@ -60,9 +62,9 @@ class Consumer(Struct, gc=False):
     """A process that receives much. reach: the distance of each CPU from its CPUs; nearest: of queues, by netdev.
 
     near, moved: bytes/s that are polled next to it now, and by how much that changes; near_protocol: whose protocol
-    work is done next to it now. without_rfs: its bytes/s whose protocol work is on a known CPU without RFS, those of
-    them next to it, and the sum of bytes/s × distance. fixed: it may run on some CPUs only. settled: these have been
-    the same for dwell_s.
+    work is done next to it now; sockets: by which it receives. without_rfs: its bytes/s whose protocol work is on a
+    known CPU without RFS, those of them next to it, and the sum of bytes/s × distance. fixed: it may run on some CPUs
+    only. settled: these have been the same for dwell_s.
     """
 
     task: NetTask
@@ -74,6 +76,7 @@ class Consumer(Struct, gc=False):
     near: float = 0.0
     moved: float = 0.0
     near_protocol: float = 0.0
+    sockets: int = 0
     without_rfs: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property
@@ -92,6 +95,14 @@ class Consumer(Struct, gc=False):
         return (
             f"{self.name}: {max(0.0, now):.0f} % → {min(100.0, max(0.0, then)):.0f} % of its bytes polled within its L2"
         )
+
+
+class _Place(Struct, frozen=True, gc=False):
+    """What processes with the same affinity share, as in Consumer."""
+
+    reach: Sequence[float]
+    nearest: Mapping[str, float]
+    fixed: bool
 
 
 class CpuRoom:
@@ -154,26 +165,24 @@ class Traffic:
         self._cpus = {
             name: format_cpu_list(self.usable.intersection(cpus.values())) for name, cpus in self.queues.items()
         }
-        self._nearest: dict[int, _Nearest] = {}
+        self._places: dict[tuple[str, int, int], _Place] = {}
         bytes_at: dict[int, float] = defaultdict(float)
         held = {(rule.pid, rule.started_ticks) for rule in memory.rules.values()}
         self.consumers: list[Consumer] = []
         self.settled: dict[int, SettledConsumer] = {}
         unplaced: list[tuple[int, float]] = []
+        least, least_held = (max(1.0, spec.min_bytes_per_s * share) for share in (1.0, _HELD_RATE))
         for task in view.tasks:
-            per_s = unknown = 0.0
-            for each in task.rx_placements:
-                if each.cpu is not None:
-                    bytes_at[each.cpu] += each.rx_bytes_per_s
-                if each.netdev in self.netdevs:
-                    per_s += each.rx_bytes_per_s
-                elif not each.netdev:
-                    unknown += each.rx_bytes_per_s
-            if unknown >= max(spec.min_bytes_per_s, 1.0) and in_scope(scope, task.name, task.cgroup):
+            if not task.rx_placements:
+                continue
+            consumer, unknown = self._received(task, bytes_at)
+            per_s = consumer.rx_bytes_per_s
+            if unknown >= least and in_scope(scope, task.name, task.cgroup):
                 unplaced.append((task.cpu, unknown))
-            least = max(spec.min_bytes_per_s * (_HELD_RATE if (task.pid, task.started_ticks) in held else 1.0), 1.0)
-            if per_s >= least and in_scope(scope, task.name, task.cgroup):
-                self.consumers.append(self._consumer(task, per_s, memory.consumers.get(task.pid)))
+            enough = per_s >= least or (per_s >= least_held and (task.pid, task.started_ticks) in held)
+            if enough and in_scope(scope, task.name, task.cgroup):
+                consumer.settled = self._is_settled(task, memory.consumers.get(task.pid))
+                self.consumers.append(consumer)
         self.receiving = {
             each.netdev for consumer in self.consumers for each in consumer.task.rx_placements if each.rx_bytes_per_s
         }
@@ -232,48 +241,66 @@ class Traffic:
         flows = stay * max(0.0, unsteered) / (sum(by_cpu.values()) - consumer.near or 1.0)
         return str(Choice(stay, process, 0.0 if own is not None and own.movable else None, flows))
 
-    def _consumer(self, task: NetTask, per_s: float, was: SettledConsumer | None) -> Consumer:
-        online = self.view.topology.online()
-        affinity = parse_cpu_list(task.affinity) & online
-        fixed = bool(affinity) and not affinity >= self.usable
+    def _received(self, task: NetTask, bytes_at: dict[int, float]) -> tuple[Consumer, float]:
+        """Return a process as if it received much, and its bytes/s over sockets whose queue is unknown.
+
+        One pass over its RX placements. Adds what they receive to bytes_at, by CPU.
+        """
+        place = self._place(task)
+        reach, netdevs = place.reach, self.netdevs
+        cpu_count = len(reach)
+        sockets = 0
+        received = unknown = near = near_protocol = total = near_without = by_distance = 0.0
+        for each in task.rx_placements:
+            per_s, cpu, name = each.rx_bytes_per_s, each.cpu, each.netdev
+            if name in netdevs:
+                received += per_s
+            elif not name:
+                unknown += per_s
+            sockets += each.sockets
+            distance = inf
+            if cpu is not None:
+                bytes_at[cpu] += per_s
+                if cpu < cpu_count:
+                    distance = reach[cpu]
+                    if name not in _NOT_FOR_RFS:
+                        total += per_s
+                        by_distance += per_s * distance
+                        if distance <= NEAR:
+                            near_without += per_s
+            if distance <= NEAR or each.rfs:
+                near_protocol += per_s
+            if each.how == "rps":
+                polled_on = polling_cpu(each, self.view.inventory)
+                distance = reach[polled_on] if polled_on is not None and polled_on < cpu_count else inf
+            if distance <= NEAR:
+                near += per_s
+        without_rfs = total, near_without, by_distance
+        figures = received, near, 0.0, near_protocol, sockets, without_rfs
+        return Consumer(task, reach, place.nearest, place.fixed, False, *figures), unknown
+
+    def _place(self, task: NetTask) -> _Place:
+        """Return the place of a process, which those with the same affinity share."""
+        key = task.affinity, task.threads, task.cpu
+        place = self._places.get(key)
+        if place is None:
+            online = self.view.topology.online()
+            affinity = parse_cpu_list(task.affinity) & online
+            fixed = bool(affinity) and not affinity >= self.usable
+            if not fixed or len(affinity) == 1:
+                at = min(affinity) if fixed else task.cpu
+                reach: Sequence[float] = self.distances.rows[at] if at in online else _far(self.distances)
+            else:
+                reach = _reach(self.distances, affinity, nearest=len(affinity) <= task.threads)
+            place = self._places[key] = _Place(reach, _Nearest(reach, self._cpus), fixed)
+        return place
+
+    def _is_settled(self, task: NetTask, was: SettledConsumer | None) -> bool:
+        """Return whether a process that receives much has had its affinity for dwell_s; store since when it has."""
         if was is None or was.affinity != task.affinity or was.started_ticks != task.started_ticks:
             was = SettledConsumer(task.started_ticks, task.affinity, self.now)
         self.settled[task.pid] = was
-        if not fixed or len(affinity) == 1:
-            at = min(affinity) if fixed else task.cpu
-            reach: Sequence[float] = self.distances.rows[at] if at in online else _far(self.distances)
-        else:
-            reach = _reach(self.distances, affinity, nearest=len(affinity) <= task.threads)
-        nearest = self._nearest.get(id(reach))
-        if nearest is None:
-            nearest = self._nearest[id(reach)] = _Nearest(reach, self._cpus)
-        settled = self.now - was.since_s >= self.spec.dwell_s
-        consumer = Consumer(task, reach, nearest, fixed, settled, per_s)
-        self._count(consumer)
-        return consumer
-
-    def _count(self, consumer: Consumer) -> None:
-        """Sum the bytes/s of a process by what the CPUs that handle them share with it."""
-        reach, inventory = consumer.reach, self.view.inventory
-        near = near_protocol = total = near_without = by_distance = 0.0
-        for each in consumer.task.rx_placements:
-            per_s, cpu = each.rx_bytes_per_s, each.cpu
-            distance = reach[cpu] if cpu is not None and cpu < len(reach) else inf
-            polling = distance
-            if each.how == "rps":
-                polled_on = polling_cpu(each, inventory)
-                polling = reach[polled_on] if polled_on is not None and polled_on < len(reach) else inf
-            if polling <= NEAR:
-                near += per_s
-            if distance <= NEAR or each.rfs:
-                near_protocol += per_s
-            if distance < inf and each.netdev not in _NOT_FOR_RFS:
-                total += per_s
-                by_distance += per_s * distance
-                if distance <= NEAR:
-                    near_without += per_s
-        consumer.near, consumer.near_protocol = near, near_protocol
-        consumer.without_rfs = total, near_without, by_distance
+        return self.now - was.since_s >= self.spec.dwell_s
 
     def _queue_cpus(self, netdev: Netdev) -> dict[int, int]:
         found: dict[int, int] = {}
