@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import select
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,10 +20,12 @@ from alembic.script import ScriptDirectory
 from fastapi import Depends
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
-from sqlalchemy import MetaData, create_engine, text
+from sqlalchemy import MetaData, create_engine, event, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from starlette.requests import HTTPConnection
 
 from coresteer import privileges
@@ -131,19 +134,22 @@ class Database:
             pool_size=10,
             max_overflow=5,
             pool_timeout=TIMEOUT_S,
-            pool_pre_ping=True,
         )
+        event.listen(self.engine.sync_engine, "checkout", _refuse_ended)
         self._question: asyncio.Task[ServerStatus | None] | None = None
         self._newest_schema: str | None = None
         self._disk_full_at: float | None = None
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
+        self._autocommitting = async_sessionmaker(
+            self.engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False
+        )
         self.pool = AsyncConnectionPool(
             self._conninfo,
             min_size=1,
             max_size=10,
             timeout=TIMEOUT_S,
             reconnect_timeout=0,
-            check=AsyncConnectionPool.check_connection,
+            check=_check_unless_silent,
             open=False,
         )
 
@@ -184,6 +190,27 @@ class Database:
             if (fence := FENCE.get()) is not None:
                 cursor = await connection.execute(fence.query, fence.parameters)
                 _check(fence, *(await cursor.fetchone() or (False,)))
+
+    @asynccontextmanager
+    async def autocommitting(self) -> AsyncIterator[AsyncSession]:
+        """Open a session each statement of which commits by itself: one round trip to the server instead of three."""
+        async with self._autocommitting() as session:
+            yield session
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """Lend a connection of the pool that takes one round trip to the server for all that is asked at once.
+
+        Statements do not wait for each other's results, and each of them is a transaction of its own.
+        """
+        async with self.pool.connection() as connection:
+            await connection.set_autocommit(True)
+            try:
+                async with connection.pipeline():
+                    yield connection
+            finally:
+                if not connection.broken:
+                    await connection.set_autocommit(False)
 
     async def is_reachable(self) -> bool:
         """Return whether the database server answers within TIMEOUT_S."""
@@ -277,6 +304,30 @@ class Database:
                 )
             else:
                 privileges.grant(connection, backend_url)
+
+
+def _is_silent(connection: psycopg.AsyncConnection) -> bool:
+    """Return whether nothing has arrived on an idle connection, such as its end.
+
+    A round trip would only find as well that a server hangs or cannot be reached, as the next statement does.
+    """
+    if connection.closed:
+        return False
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return not poller.poll(0)
+
+
+async def _check_unless_silent(connection: psycopg.AsyncConnection) -> None:
+    if not _is_silent(connection):
+        await AsyncConnectionPool.check_connection(connection)
+
+
+def _refuse_ended(connection: DBAPIConnection, record: ConnectionPoolEntry, _: object) -> None:
+    """Replace the engine's connections when one of them has ended, because the server then has ended all of them."""
+    driver = record.driver_connection
+    if isinstance(driver, psycopg.AsyncConnection) and not _is_silent(driver):
+        raise InvalidatePoolError
 
 
 def _check(fence: Fence, holds: bool) -> None:

@@ -75,10 +75,10 @@ def _bearer_token(connection: HTTPConnection) -> str | None:
 
 
 async def _identify(connection: HTTPConnection) -> Identity:
-    """Authenticate. Raises Unauthenticated. A transaction of its own, so that no request locks its session's row."""
+    """Authenticate. Raises Unauthenticated. Transactions of its own, so that no request locks its session's row."""
     database: Database = connection.app.state.database
     if (token := _bearer_token(connection)) is not None:
-        async with database.session() as session:
+        async with database.autocommitting() as session:
             api_token = await repository.use_api_token(session, token_hash(token))
         if api_token is None:
             raise Unauthenticated(
@@ -89,7 +89,7 @@ async def _identify(connection: HTTPConnection) -> Identity:
         limits = limits_of(role, api_token.user.role_labels, api_token.role_labels)
         return Identity(api_token.user.username, role, "token", limits=limits, issuer=api_token.user.issuer)
     if cookie := connection.cookies.get(SESSION_COOKIE):
-        async with database.session() as session:
+        async with database.autocommitting() as session:
             row = await repository.use_session(session, token_hash(cookie))
         if row is not None and row.renew_at is not None and row.renew_at <= datetime.now(UTC):
             renew: RenewSession = connection.app.state.renew_session
