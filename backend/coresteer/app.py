@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from fastapi import FastAPI, Response
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
 from coresteer import errors
 from coresteer.alerts.context import AlertContext
@@ -429,7 +429,13 @@ def create_app(
 
     app.router.default = FrontEnd(config.frontend_dir)
     app.add_middleware(ObservedRequests)
-    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
+    app.add_middleware(
+        GZipMiddleware,
+        minimum_size=1024,
+        compresslevel=5,
+        # cells of a heat map become half as many bytes, which takes longer than a local network needs for the others
+        exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream"),
+    )
 
     async def is_database_reachable() -> bool:
         return bool(await app.state.database.is_reachable())

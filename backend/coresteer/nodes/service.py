@@ -18,6 +18,9 @@ from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import NicKnowledge
 from coresteer_core.node.topology import Topology
 
+DEFAULT_INTERVAL_S = 1.0
+"""Between the samples of a node whose agent has not said it yet."""
+
 
 def hash_key(key: str) -> bytes:
     """Return the stored hash of an agent's key. Keys are random, so one round of SHA-256 is enough."""
@@ -82,8 +85,22 @@ async def find_node(session: AsyncSession, node_id: int) -> NodeRow:
     """Return the node with all columns. Raises NotFound."""
     row = await repository.find_node(session, node_id)
     if row is None:
-        raise NotFound(f"There is no node {node_id}; it may have been deleted.")
+        raise _no_node(node_id)
     return row
+
+
+def _no_node(node_id: int) -> NotFound:
+    return NotFound(f"There is no node {node_id}; it may have been deleted.")
+
+
+async def find_interval_s(database: Database, node_id: int) -> float:
+    """Return the seconds between a node's samples, without reading what else its agent reported. Raises NotFound."""
+    async with database.reading() as connection:
+        cursor = await connection.execute("SELECT (hello->>'interval_s')::float8 FROM node WHERE id = %s", (node_id,))
+        row = await cursor.fetchone()
+    if row is None:
+        raise _no_node(node_id)
+    return DEFAULT_INTERVAL_S if row[0] is None else float(row[0])
 
 
 async def find_node_by_name(session: AsyncSession, name: str) -> NodeRow:

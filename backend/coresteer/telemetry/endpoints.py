@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import AwareDatetime, BeforeValidator
 
 from coresteer.auth.dependencies import Viewer
@@ -38,8 +38,19 @@ NetdevName = Annotated[str | None, Query(min_length=1, max_length=256)]
 
 
 def _source(request: Request, node: NodeRow) -> TelemetrySource:
-    interval_s = (node.hello or {}).get("interval_s", 1.0)
+    interval_s = (node.hello or {}).get("interval_s", nodes.DEFAULT_INTERVAL_S)
     return TelemetrySource(request.app.state.database, request.app.state.ingest, node.id, interval_s)
+
+
+async def _source_of(request: Request, node_id: RowId, _: Viewer) -> TelemetrySource:
+    """Return the source of the node of the path, without reading what its agent reported. Raises NotFound."""
+    database = request.app.state.database
+    interval_s = await nodes.find_interval_s(database, node_id)
+    return TelemetrySource(database, request.app.state.ingest, node_id, interval_s)
+
+
+Source = Annotated[TelemetrySource, Depends(_source_of)]
+"""Of a viewer's request."""
 
 
 @router.get(
@@ -48,10 +59,7 @@ def _source(request: Request, node: NodeRow) -> TelemetrySource:
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def heatmap(
-    request: Request,
-    session: Session,
-    _: Viewer,
-    node_id: RowId,
+    source: Source,
     *,
     share: Share,
     from_time: AwareDatetime,
@@ -65,15 +73,14 @@ async def heatmap(
     samples in a column the maximum.
     """
     span = TimeRange.validated(from_time, to_time, _LONGEST)
-    source = _source(request, await nodes.find_node(session, node_id))
     block = await read_heatmap(source, share.value, span, columns)
     return Response(block, media_type="application/octet-stream")
 
 
 @router.get("/samples-span")
-async def samples_span(request: Request, session: Session, _: Viewer, node_id: RowId) -> SampleSpan:
+async def samples_span(source: Source) -> SampleSpan:
     """Return from when until when there are samples of a node, for example for a backtest."""
-    span = await read_span(_source(request, await nodes.find_node(session, node_id)))
+    span = await read_span(source)
     if span is None:
         return SampleSpan(from_time=None, to_time=None)
     return SampleSpan(from_time=from_unix_ms(span.start), to_time=from_unix_ms(span.end))
@@ -102,10 +109,7 @@ async def series(
 
 @router.get("/interrupts")
 async def interrupts(
-    request: Request,
-    session: Session,
-    _: Viewer,
-    node_id: RowId,
+    source: Source,
     *,
     from_time: AwareDatetime,
     to_time: AwareDatetime,
@@ -113,7 +117,7 @@ async def interrupts(
 ) -> Series:
     """Return interrupts per second of a node's 16 busiest IRQs over time, by IRQ number, over at most a day."""
     span = TimeRange.validated(from_time, to_time, _LONGEST_MATRIX)
-    return await read_irq_series(_source(request, await nodes.find_node(session, node_id)), span, points)
+    return await read_irq_series(source, span, points)
 
 
 @router.get("/matrix")

@@ -6,7 +6,9 @@ import numpy as np
 
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64, U8
-from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_rollups
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_shares
+from coresteer.telemetry.repository import to_unix_ms
+from coresteer.telemetry.rollup import unpack_shares
 from coresteer.telemetry.schemas import Resolution
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
 
@@ -56,13 +58,15 @@ async def _share_of_samples(source: TelemetrySource, share: str, span: TimeRange
 
 
 async def _share_of_rollups(source: TelemetrySource, share: str, span: TimeRange) -> tuple[F64, F64, U8]:
-    found = await read_rollups(source, span)
+    rows, unstored = await read_shares(source, span)
     row = CPU_SHARES.index(share)
-    values = np.full((max((r.cpus for r in found), default=0), len(found)), ABSENT_SHARE, np.uint8)
-    for position, r in enumerate(found):
-        values[: r.cpus, position] = r.peaks[row]
-    starts = np.array([r.start_ms for r in found], np.float64)
-    return starts, np.array([r.end_ms for r in found], np.float64), values
+    peaks = [unpack_shares(shares, cpus)[0, row] for _, _, cpus, shares in rows] + [r.peaks[row] for r in unstored]
+    values = np.full((max(map(len, peaks), default=0), len(peaks)), ABSENT_SHARE, np.uint8)
+    for position, of_minute in enumerate(peaks):
+        values[: len(of_minute), position] = of_minute
+    starts = [int(to_unix_ms(t0)) for t0, *_ in rows] + [r.start_ms for r in unstored]
+    ends = [int(to_unix_ms(t1)) for _, t1, *_ in rows] + [r.end_ms for r in unstored]
+    return np.array(starts, np.float64), np.array(ends, np.float64), values
 
 
 def max_pool(values: U8, starts: F64, ends: F64, columns: int) -> U8:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import LiteralString, TypeAlias, TypeVar
 
 from psycopg.rows import TupleRow
 
@@ -14,13 +14,15 @@ from coresteer.db import Database
 from coresteer.errors import Invalid
 from coresteer.telemetry import repository, rollup
 from coresteer.telemetry.chunk_decoding import decode_columns
-from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
+from coresteer.telemetry.repository import Connection, from_unix_ms, to_unix_ms
 from coresteer.telemetry.rollup import Rollup
 from coresteer.telemetry.schemas import Resolution
 from coresteer.telemetry.service import Ingest
 from coresteer_core.node.rates import Rates
 
 T = TypeVar("T")
+ReadRows: TypeAlias = Callable[[Connection, LiteralString, int, datetime, datetime], Awaitable[list[T]]]
+"""Reads a node's roll-ups in a table that begin in a range."""
 
 MAX_SPAN_OF_SAMPLES_S = 2 * 3600 + 60
 MAX_SPAN_OF_MINUTES_S = 3 * 86400 + 3600
@@ -106,7 +108,7 @@ async def read_chunks(
     """Return chunk rows (see repository.read_chunks) that reach into the range, and the samples not stored yet."""
 
     async def read() -> list[TupleRow]:
-        async with source.database.pool.connection() as connection:
+        async with source.database.reading() as connection:
             return await repository.read_chunks(
                 connection, source.node_id, from_unix_ms(span.start), from_unix_ms(span.end), columns
             )
@@ -118,7 +120,7 @@ async def read_span(source: TelemetrySource) -> TimeRange | None:
     """Return from when until when there are samples of the node, stored or not yet; None without any."""
 
     async def read() -> tuple[datetime, datetime] | None:
-        async with source.database.pool.connection() as connection:
+        async with source.database.reading() as connection:
             return await repository.stored_span(connection, source.node_id)
 
     stored, unstored = await _consistent(source, read)
@@ -130,30 +132,33 @@ async def read_span(source: TelemetrySource) -> TimeRange | None:
 
 async def read_rollups(source: TelemetrySource, span: TimeRange) -> list[Rollup]:
     """Return roll-ups of minutes, or of hours with minutes where telemetry_hour is not complete yet."""
+    stored, unstored = await _rolled_up(source, span, repository.read_rollups)
+    return stored + unstored
+
+
+async def read_shares(source: TelemetrySource, span: TimeRange) -> tuple[list[TupleRow], list[Rollup]]:
+    """Return rows (see repository.read_shares) of the roll-ups of read_rollups, and those that are not stored yet."""
+    return await _rolled_up(source, span, repository.read_shares)
+
+
+async def _rolled_up(source: TelemetrySource, span: TimeRange, read_rows: ReadRows[T]) -> tuple[list[T], list[Rollup]]:
     by_hour = span.resolution is Resolution.HOUR
     margin = _RESOLUTION_MS[span.resolution]
     hours_end = min(span.end, source.ingest.hours_complete_until_ms) if by_hour else span.start - margin
+    start, end = from_unix_ms(span.start - margin), from_unix_ms(span.end)
+    middle = from_unix_ms(max(hours_end, span.start - margin))
 
-    async def read() -> list[Rollup]:
-        found: list[Rollup] = []
-        async with source.database.pool.connection() as connection:
+    async def read() -> list[T]:
+        found: list[T] = []
+        async with source.database.reading() as connection:
             if by_hour:
-                found += await repository.read_rollups(
-                    connection,
-                    "telemetry_hour",
-                    source.node_id,
-                    from_unix_ms(span.start - margin),
-                    from_unix_ms(hours_end),
-                )
+                found += await read_rows(connection, "telemetry_hour", source.node_id, start, from_unix_ms(hours_end))
             if hours_end < span.end:
-                start = max(hours_end, span.start - margin)
-                found += await repository.read_rollups(
-                    connection, "telemetry_minute", source.node_id, from_unix_ms(start), from_unix_ms(span.end)
-                )
+                found += await read_rows(connection, "telemetry_minute", source.node_id, middle, end)
         return found
 
     stored, unstored = await _consistent(source, read)
-    return stored + [r for r in _minutes_of(unstored) if r.start_ms < span.end]
+    return stored, [r for r in _minutes_of(unstored) if r.start_ms < span.end]
 
 
 def _minutes_of(unstored: Sequence[Rates]) -> list[Rollup]:

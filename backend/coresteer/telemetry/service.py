@@ -38,7 +38,8 @@ NODE_LIMIT_BYTES = 32 * 1024**2
 _ENCODE_IN_THREAD_BYTES = 1024**2
 _BATCHES_AT_ONCE = 200
 _BATCHES_A_TRANSACTION = 50
-_ENCODE_AT_ONCE_S = 0.01
+_ENCODE_AT_ONCE_S = 0.003
+"""What else the event loop does waits that long, and a request waits as often as it asks the database."""
 _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
 _STOP_TIMEOUT_S = 8.0
