@@ -11,7 +11,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html frontend/docs.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages dist packages test-packages test-first-hour docs types lock format clean
+.PHONY: up papers test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-history bench-fleet bench-policies bench-experiments bench-proof bench-simulation bench-steering bench-tune bench-attacks bench-crash bench-faults bench-upgrade bench-fuzz bench-pages dist packages test-packages test-first-hour docs types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -57,6 +57,10 @@ bench-agent: .venv/.installed  ## the agent's CPU and memory, here and on a larg
 
 bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one backend
 	$(BIN)/python -m tests.bench.bench_ingest
+
+bench-history: .venv/.installed  ## a heat map while idle and beside ingest, and bytes of samples beside their entropy
+	$(BIN)/python -m tests.bench.bench_history
+	$(BIN)/python -m tests.bench.bench_entropy
 
 bench-fleet: .venv/.installed  ## 1, 2 and 4 backends with NATS: CPU a sample, latency of samples and commands across; ARGUMENTS="--nodes 100"
 	$(BIN)/python -m tests.bench.bench_fleet $(ARGUMENTS)

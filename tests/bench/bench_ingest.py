@@ -170,7 +170,7 @@ async def simulate(url: str, nodes: int, seconds: int, state_dir: Path, *, cpus:
     return figures
 
 
-async def _hour(database: Database) -> int:
+async def store_hour(database: Database) -> int:
     """Store a node with an hour of samples, encoded by the codec; return its id."""
     async with database.session() as session:
         (node,) = await create_nodes(session, ["heatmap-bench"], simulated=False)
@@ -189,7 +189,7 @@ async def _hour(database: Database) -> int:
 
 
 async def _heatmap_ms(url: str, database: Database) -> list[float]:
-    node_id = await _hour(database)
+    node_id = await store_hour(database)
     now = time.time()
     query = {"share": "busy", "columns": "900"}
     for name, at in (("from_time", now - 3600), ("to_time", now)):
