@@ -165,7 +165,12 @@ async def simulate(url: str, nodes: int, seconds: int, state_dir: Path, *, cpus:
         ),
         stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await simulation.communicate()
+    try:
+        output, _ = await simulation.communicate()
+    finally:
+        if simulation.returncode is None:
+            simulation.terminate()
+            await simulation.wait()
     figures: dict[str, float] = json.loads(output)
     return figures
 
