@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 NETLINK_ROUTE = 0
@@ -17,6 +17,7 @@ NLMSG_ERROR = 2
 """Type of a message with an error number; 0 is an acknowledgement."""
 NLMSG_DONE = 3
 """Type of the last message of a dump."""
+_REQUEST = 0x001
 _REQUEST_DUMP = 0x001 | 0x300
 _REQUEST_ACK = 0x001 | 0x004
 _CREATE = 0x200 | 0x400
@@ -68,6 +69,22 @@ class Netlink:
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
+
+    def query(self, kind: int, payloads: Sequence[bytes]) -> Iterator[memoryview]:
+        """Send requests for one object each; yield the replies, valid until the next one, without those refused.
+
+        All replies must fit into the socket's buffer.
+        """
+        if not payloads:
+            return
+        self._sequence += 1
+        headers = (_HEADER.pack(_HEADER.size + len(each), kind, _REQUEST, self._sequence, 0) for each in payloads)
+        self._socket.send(b"".join(map(bytes.__add__, headers, payloads)))
+        for _ in payloads:
+            view = self.receive()
+            length, found, *_ = _HEADER.unpack_from(view)
+            if found != NLMSG_ERROR:
+                yield view[_HEADER.size : length]
 
     def exchange(self, kind: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S, create: bool = False) -> bytes:
         """Send a request that is not a dump and return the reply's payload; empty for an acknowledgement.

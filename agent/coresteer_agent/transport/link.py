@@ -174,7 +174,9 @@ class Link:
                     "The backend is away, and the buffer is full: the oldest samples are dropped, %d are buffered.",
                     len(self._samples),
                 )
-        self._wakeup.wake()
+            has_frame = self._samples.has_frame
+        if has_frame:
+            self._wakeup.wake()
 
     def send_state(self, state: Topology | Inventory | NicKnowledge) -> None:
         """Send a state now and after each reconnect; only the latest of its type is buffered."""

@@ -116,6 +116,11 @@ class OutgoingSamples:
         return self._columns and self._detail is Detail.BLOCKS
 
     @property
+    def has_frame(self) -> bool:
+        """Return whether next_frame() has something to send."""
+        return self._summary is not None or self._live is not None or self._buffer.unsent > 0
+
+    @property
     def first_seq(self) -> int:
         """Return the number of the oldest sample that is not acknowledged, or of the next one."""
         return self._buffer.first_seq

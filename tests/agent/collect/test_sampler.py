@@ -16,11 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fixtures.large_tree import LargeTree
 
-from coresteer_agent.collect import tasks
+from coresteer_agent.collect import sock_diag, tasks
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import MAX_CAPTURED_BYTES, HotFile, names, read_bytes, real_path
 from coresteer_agent.collect.interrupts import read_descriptions
-from coresteer_agent.collect.sock_diag import TcpLatencyReader, parse_message, summarize
+from coresteer_agent.collect.sock_diag import (
+    TCPDIAG_GETSOCK,
+    TcpLatencyReader,
+    parse_message,
+    parse_opens,
+    socket_request,
+    summarize,
+    tcp_request,
+)
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.linux.hotplug import SUBSYSTEMS, HotplugMonitor
@@ -237,11 +245,13 @@ def test_a_process_that_reuses_a_number_counts_from_zero(tree: LargeTree, monkey
 # Sockets
 
 
-def inet_diag(peer: str, *, rtt_us: int = 500, sent_ms: int = 5, received_ms: int = 5, info_bytes: int = 104) -> bytes:
+def inet_diag(
+    peer: str, *, rtt_us: int = 500, sent_ms: int = 5, received_ms: int = 5, info_bytes: int = 104, state: int = 1
+) -> bytes:
     family = socket.AF_INET6 if ":" in peer else socket.AF_INET
     address = socket.inet_pton(family, peer).ljust(16, b"\0")
     own = socket.inet_pton(family, "fe80::1" if ":" in peer else "10.0.0.1").ljust(16, b"\0")
-    message = struct.pack("=BBBB4s16s16s12s20s", family, 1, 0, 0, b"", own, address, b"", b"")
+    message = struct.pack("=BBBB4s16s16s12s20s", family, state, 0, 0, b"", own, address, b"", b"")
     info = bytearray(104)
     struct.pack_into("=I", info, 44, sent_ms)
     struct.pack_into("=I", info, 52, received_ms)
@@ -328,6 +338,75 @@ def test_a_large_dump_is_not_repeated_each_second(monkeypatch: pytest.MonkeyPatc
     assert first == TcpLatency(3000, 500, 500, 500)
     assert reader.read() is None
     assert len(dumps) == 1
+
+
+REMOTE, LOCAL, SYN_SENT = inet_diag("10.0.0.2"), inet_diag("127.0.0.53"), inet_diag("10.0.0.3", state=2)
+
+
+@pytest.mark.parametrize(
+    ("sockets", "opened", "lists", "asked_for"),
+    [
+        ([REMOTE, LOCAL], 0, 1, 1),
+        ([LOCAL], 0, 1, 0),
+        ([REMOTE], 1, 2, 0),
+        ([REMOTE, SYN_SENT], 0, 2, 0),
+        ([REMOTE] * 32, 0, 1, 32),
+        ([REMOTE] * 33, 0, 2, 0),
+    ],
+    ids=["remote and local", "only local", "opened since", "being opened", "few", "many"],
+)
+def test_sockets_are_listed_again_only_if_others_may_be_established(
+    monkeypatch: pytest.MonkeyPatch, sockets: list[bytes], opened: int, lists: int, asked_for: int
+) -> None:
+    listed, requests = [], list[bytes]()
+    opens = iter([[b"7", b"1"], [b"7", b"%d" % (1 + opened)]])
+
+    def dump(self: Netlink, kind: int, payload: bytes) -> list[memoryview]:
+        listed.append(payload)
+        return [memoryview(each) for each in sockets]
+
+    def query(self: Netlink, kind: int, payloads: list[bytes]) -> list[memoryview]:
+        requests.extend(payloads)
+        return [memoryview(inet_diag("10.0.0.2", rtt_us=9)) for _ in payloads]
+
+    monkeypatch.setattr(Netlink, "dump", dump)
+    monkeypatch.setattr(Netlink, "query", query)
+    monkeypatch.setattr(sock_diag, "parse_opens", lambda _: next(opens))
+    reader = TcpLatencyReader()
+    remote = sockets.count(REMOTE)
+    assert reader.read() == (TcpLatency(remote, 500, 500, 500) if remote else None)
+    rtt_us = 500 if lists == 2 else 9
+    assert reader.read() == (TcpLatency(remote, rtt_us, rtt_us, rtt_us) if remote else None)
+    assert (len(listed), len(requests)) == (lists, asked_for)
+    assert all(request[4:52] == REMOTE[4:52] for request in requests)
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_the_kernel_answers_for_one_socket_as_in_its_list(*, closed: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ports = struct.pack("!HH", client.getsockname()[1], server.getsockname()[1])
+        netlink = Netlink(NETLINK_SOCK_DIAG)
+        (ours,) = [bytes(m) for m in netlink.dump(TCPDIAG_GETSOCK, tcp_request(1 << 1)) if bytes(m[4:8]) == ports]
+        if closed:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # without TIME_WAIT
+            client.close()
+        replies = [bytes(m[:52]) for m in netlink.query(TCPDIAG_GETSOCK, [socket_request(memoryview(ours))])]
+        netlink.close()
+    assert replies == ([] if closed else [ours[:52]])
+
+
+@pytest.mark.parametrize(
+    ("text", "opens"),
+    [
+        (b"Ip: A\nIp: 1\nTcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails\n"
+         b"Tcp: 1 200 120000 -1 12 34 5\nUdp: B\nUdp: 2\n", [b"12", b"34"]),
+        (b"Tcp: RtoAlgorithm RtoMin\n", None),
+        (b"Ip: A\nIp: 1\nTcp: RtoAlgorithm\nTcp: 1 200 120000 -1 12", None),
+        (b"", None),
+    ],
+)  # fmt: skip
+def test_opened_connections_are_parsed_from_the_counters_of_tcp(text: bytes, opens: list[bytes] | None) -> None:
+    assert parse_opens(text) == opens
 
 
 def test_after_a_passing_error_the_sockets_are_asked_for_again(
