@@ -1,6 +1,5 @@
 """Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload, …"""
 
-import argparse
 import logging
 import os
 import signal
@@ -22,7 +21,12 @@ from coresteer_agent.config import (
     parse_ports,
 )
 from coresteer_agent.config_file import CONFIG_FILE, read_config_file
+from coresteer_agent.replaced_modules import replaced_modules
 from coresteer_agent.version import VERSION
+
+# gettext, of which argparse would look for translations, costs 0.2 MiB
+with replaced_modules({"gettext": {"gettext": str, "ngettext": lambda one, many, n: one if n == 1 else many}}):
+    import argparse
 
 EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
@@ -34,6 +38,16 @@ log = logging.getLogger("coresteer")
 
 _M_ARENA_MAX = -8
 """glibc, malloc.h: maximum number of malloc arenas."""
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Finds the terminal's width itself: argparse, which makes one per option, imports shutil for that, 0.5 MiB."""
+
+    def __init__(self, prog: str) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        with suppress(OSError):  # no terminal
+            columns = columns if columns.isdecimal() else str(os.get_terminal_size().columns)
+        super().__init__(prog, width=(int(columns) if columns.isdecimal() else 80) - 2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +75,7 @@ def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.Argu
         prog="coresteer-agent",
         description="Observes this machine's interrupts and network queues for Coresteer, and changes them on request.",
         epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -148,7 +162,7 @@ def _command(
         help=what,
         description=what[0].upper() + what[1:] + ".",
         epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     parser.set_defaults(command=command)
     return parser

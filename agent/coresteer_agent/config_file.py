@@ -1,6 +1,5 @@
 """Reads the agent's configuration file, /etc/coresteer/agent.toml. Arguments and the environment go before it."""
 
-import tomllib
 from pathlib import Path
 
 import msgspec
@@ -34,10 +33,10 @@ class ConfigFile(Struct, frozen=True, forbid_unknown_fields=True):
 def read_config_file(path: Path) -> ConfigFile:
     """Return the content of the file, nothing if there is none. Raises ConfigError."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text()), ConfigFile)
+        return msgspec.toml.decode(path.read_text(), type=ConfigFile)
     except FileNotFoundError:
         return ConfigFile()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}.") from error

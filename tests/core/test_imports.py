@@ -86,3 +86,16 @@ def test_the_command_line_loads_only_what_a_subcommand_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_running_agent_loads_no_modules_that_it_can_do_without() -> None:
+    program = (
+        "import sys, coresteer_agent.__main__, coresteer_agent.runtime.loop\n"
+        "from coresteer_agent.linux.hotplug import HotplugMonitor\n"
+        "try: HotplugMonitor()\n"
+        "except OSError: pass\n"
+        "unused = {'ast', 'gettext', 'importlib.metadata', 'inspect', 'shutil', 'subprocess', 'tomllib'}\n"
+        "print(sorted(unused & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

@@ -4,12 +4,15 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
+from coresteer_agent.replaced_modules import replaced_modules
+
 if TYPE_CHECKING:
     import pyudev
 
 _log = logging.getLogger(__name__)
 
 SUBSYSTEMS = frozenset({"cpu", "net", "pci"})
+_LIBRARIES = {"udev": "libudev.so.1"}
 _BUFFER_BYTES = 8 * 1024 * 1024
 
 
@@ -24,7 +27,10 @@ class HotplugMonitor:
 
     @staticmethod
     def _listen() -> "pyudev.Monitor":
-        import pyudev  # noqa: PLC0415 - 2 MiB that an agent on a captured tree need not spend
+        # otherwise ctypes searches for libudev by running ldconfig or a compiler
+        unused = {"ctypes.util": {"find_library": _LIBRARIES.get}, "subprocess": {"check_output": None}}
+        with replaced_modules(unused):
+            import pyudev  # noqa: PLC0415 - memory that an agent on a captured tree need not spend
 
         # from the kernel itself: containers and small systems have no udev daemon
         try:

@@ -7,7 +7,6 @@ until it is right: an administrator who wrote limits must not get the defaults i
 import logging
 import os
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any, TypeAlias  # Any: TOML
 
@@ -53,7 +52,7 @@ class LimitsFile:
             return Limits()
         except OSError as error:
             reason = f"{self._path} cannot be read: {error.strerror}."
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             reason = f"{self._path} cannot be parsed: {error}."
         except _LimitsError as error:
             reason = f"{self._path}: {error}"
@@ -77,8 +76,8 @@ class LimitsFile:
 
 
 def _parse(text: str) -> Limits:
-    """Return the limits in a file. Raises TOMLDecodeError, ValidationError or _LimitsError."""
-    tables = tomllib.loads(text)
+    """Return the limits in a file. Raises DecodeError or _LimitsError."""
+    tables = msgspec.toml.decode(text)  # loads tomllib only for a file that exists
     _check_names(tables, {"settings": SettingLimits, "loads": LoadLimits})
     limits = msgspec.convert(tables, Limits)
     if (wrong := limits.invalid()) is not None:

@@ -10,6 +10,7 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any  # Any: typeshed knows no host in bytes
 
 from msgspec import Struct
 
@@ -89,7 +90,8 @@ def connect(uri: WebSocketURI, timeout_s: float, ca: str = "", client_cert: Path
 
     ca, client_cert: see tls.tls_context.
     """
-    plain = socket.create_connection((uri.host, uri.port), timeout_s)
+    host: Any = uri.host.encode()  # bytes, as the codec for a str, idna, costs 0.3 MiB; parse_uri() has applied it
+    plain = socket.create_connection((host, uri.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not uri.secure:
