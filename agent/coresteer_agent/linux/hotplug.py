@@ -28,7 +28,10 @@ class HotplugMonitor:
     @staticmethod
     def _listen() -> "pyudev.Monitor":
         # otherwise ctypes searches for libudev by running ldconfig or a compiler
-        unused = {"ctypes.util": {"find_library": _LIBRARIES.get}, "subprocess": {"check_output": None}}
+        unused: dict[str, dict[str, object]] = {
+            "ctypes.util": {"find_library": _LIBRARIES.get},
+            "subprocess": {"check_output": None},
+        }
         with replaced_modules(unused):
             import pyudev  # noqa: PLC0415 - memory that an agent on a captured tree need not spend
 
