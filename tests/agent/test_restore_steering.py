@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support import fake_contexts
+from tests.support.fake_contexts import FakeContexts
 from tests.support.fake_nic import FakeNic, install
 from tests.support.kills import Operation, count_operations, kill_at
 from tests.support.views import make_netdev, make_view
@@ -33,11 +35,21 @@ MOVES = [
     Action("netdev/eth0/rx-0/rps_flow_cnt", "0", "4096", "drill"),
     Action("netdev/eth0/flow-rule/2", "none", RULES[2], "drill"),
     Action("netdev/eth0/tx-0/xps", "none", "2", "drill"),
+    Action("netdev/eth0/rss-context/1", "none", "2,3", "drill"),
+    Action("netdev/eth0/flow-rule/3", "none", "flow-type tcp4 dst-port 443 context 1", "drill"),
 ]
 OTHERS = flow_rules.format_spec(parse_rule("flow-type udp4 dst-port 53 action 1"), 5)
+OTHER_TABLE = [3] * 8
 VIEW = make_view(
     8,
-    netdevs=[make_netdev(queues=[Queue(f"rx-{n}") for n in range(4)], flow_rules=FlowRuleTable(8), driver="mlx5_core")],
+    netdevs=[
+        make_netdev(
+            queues=[Queue(f"rx-{n}") for n in range(4)],
+            flow_rules=FlowRuleTable(8),
+            rss_contexts=[],
+            driver="mlx5_core",
+        )
+    ],
 )
 
 
@@ -57,6 +69,14 @@ def nic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNic:
     return nic
 
 
+@pytest.fixture(autouse=True)
+def contexts(tmp_path: Path, nic: FakeNic, monkeypatch: pytest.MonkeyPatch) -> FakeContexts:
+    contexts = FakeContexts(tmp_path / "contexts", nic)
+    fake_contexts.install(monkeypatch, contexts)
+    contexts.put(2, OTHER_TABLE)
+    return contexts
+
+
 def stands(root: Path) -> list[str]:
     return [(root / file).read_text().strip() for file in FILES]
 
@@ -70,23 +90,26 @@ def applying(path: Path, root: Path) -> Operation:
     return operation
 
 
-def test_a_kill_at_50_random_instants_leaves_rules_rfs_and_xps_restorable(
-    tmp_path: Path, root: Path, nic: FakeNic
+def test_a_kill_at_50_random_instants_leaves_rules_contexts_rfs_and_xps_restorable(
+    tmp_path: Path, root: Path, nic: FakeNic, contexts: FakeContexts
 ) -> None:
     calls = count_operations(applying(tmp_path / "whole/journal.jsonl", root))
-    assert (stands(root), sorted(nic.rules)) == (list(FILES.values()), [1, 2, 5])
+    assert (stands(root), sorted(nic.rules)) == (list(FILES.values()), [1, 2, 3, 5])
+    assert contexts.tables == {1: [2, 3] * 4, 2: OTHER_TABLE}
     instants = random.Random(18).choices(range(1, calls + 1), k=KILLS)  # noqa: S311 - no secret, a repeatable drill
     left = set()
     for kill, instant in enumerate(sorted(instants)):
-        nic.reset()
+        contexts.reset()
+        contexts.put(2, OTHER_TABLE)
         nic.put(5, OTHERS)
         for file in FILES:
             (root / file).write_text("0\n")
         path = tmp_path / f"{kill}/journal.jsonl"
         kill_at(instant, applying(path, root), torn=kill % 10)
-        left.add((*stands(root), *sorted(nic.rules)))
+        left.add((*stands(root), *sorted(nic.rules), *contexts.tables))
         results = restore(path, root)
         assert (stands(root), nic.rules) == (["0"] * len(FILES), {5: OTHERS}), f"killed at {instant}: {results}"
+        assert contexts.tables == {2: OTHER_TABLE}, f"killed at {instant}: {results}"
         assert not restore(path, root)
     assert len(left) > len(MOVES), "the kills have to hit between the writes as well"
 

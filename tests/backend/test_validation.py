@@ -12,7 +12,7 @@ from tests.support.views import make_netdev
 from coresteer.gateway.validation import RULES
 from coresteer.text_validation import control_characters
 from coresteer_core.node.cpusets import Cpuset
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Irq, Netdev, Queue, RssContext
 from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.numa import NumaState, NumaTask
@@ -234,6 +234,11 @@ def test_addresses_of_a_node_are_parsed(inventory: Inventory, reason: str) -> No
 def test_a_flow_rule_of_a_nic_is_a_rule(value: str) -> None:
     table = FlowRuleTable(16, [FlowRule(0, ""), FlowRule(3, value)])
     assert "write" in rejection(InventoryMessage(replace(INVENTORY, netdevs=[make_netdev(flow_rules=table)])))
+    for wrong in (
+        make_netdev(flow_rules=FlowRuleTable(16, [FlowRule(7, "", context_rule="flow-type tcp4 context x")])),
+        make_netdev(rss_contexts=[RssContext(1, "0,x")]),
+    ):
+        assert "write" in rejection(InventoryMessage(replace(INVENTORY, netdevs=[wrong])))
 
 
 @pytest.mark.parametrize(("entries", "is_valid"), [(0, False), (128, True), (65_537, False), (1 << 52, False)])

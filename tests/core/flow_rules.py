@@ -15,3 +15,7 @@ def _rule(flow_type: str) -> st.SearchStrategy[str]:
 
 RULES: st.SearchStrategy[str] = st.sampled_from(["tcp4", "udp4", "tcp6", "udp6"]).flatmap(_rule)
 """Canonical texts of rules that Coresteer may set, to the receive queues 0 to 3."""
+CONTEXT_RULES: st.SearchStrategy[str] = st.builds(
+    lambda value, context: f"{value.rpartition(' action')[0]} context {context}", RULES, st.integers(1, 65_535)
+)
+"""Canonical texts of rules that name an RSS context."""

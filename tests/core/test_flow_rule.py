@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.flow_rules import RULES
+from tests.core.flow_rules import CONTEXT_RULES, RULES
 from tests.support.views import make_netdev, make_view
 
 from coresteer_agent.linux.flow_rules import format_spec, parse_spec
 from coresteer_core.changes.plan import DesiredValue, inverse, preview
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Irq, Queue
+from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Irq, Queue, RssContext
 from coresteer_core.node.tasks import HeavyFlow, NetTask, RxPlacement
 from coresteer_core.node.view import View
 from coresteer_core.settings import FlowRuleSlot, SettingError, parse_setting
@@ -37,16 +37,16 @@ def node(*rules: FlowRule, complete: bool = True) -> View:
     return replace(view, inventory=replace(view.inventory, settings=settings))
 
 
-@given(RULES)
+@given(RULES | CONTEXT_RULES)
 def test_parsing_a_canonical_rule_and_formatting_it_returns_it(value: str) -> None:
     assert SLOT.canonical(value) == value
     assert str(parse_rule(value)) == value
 
 
-@given(RULES, st.integers(0, 65_535))
+@given(RULES | CONTEXT_RULES, st.integers(0, 65_535))
 def test_the_kernels_bytes_of_a_rule_state_the_rule(value: str, location: int) -> None:
     spec = format_spec(parse_rule(value), location)
-    rule = parse_spec(spec)
+    rule = parse_spec(spec, parse_rule(value).context or 0)
     assert rule is not None
     assert (str(rule), format_spec(rule, location)) == (value, spec)
 
@@ -55,6 +55,7 @@ def test_the_kernels_bytes_of_a_rule_state_the_rule(value: str, location: int) -
     ("value", "canonical"),
     [
         (" none ", "none"),
+        ("context 2 dst-port 80 flow-type tcp4", "flow-type tcp4 dst-port 80 context 2"),
         ("action 3 dst-port 080 flow-type tcp4", "flow-type tcp4 dst-port 80 action 3"),
         ("flow-type udp6 dst-ip 2001:DB8::0:1 action 0", "flow-type udp6 dst-ip 2001:db8::1 action 0"),
     ],
@@ -74,6 +75,11 @@ def test_a_rule_has_one_canonical_form(value: str, canonical: str) -> None:
         ("flow-type tcp4 dst-port 80 action 3 loc 7", "“loc” is no field of a flow rule"),
         ("flow-type tcp4 dst-port 80 dst-port 81 action 3", "A field repeats or has no value"),
         ("flow-type tcp4 dst-port 80 action", "A field repeats or has no value"),
+        ("flow-type tcp4 dst-port 80 action 0 context 1", "has an action or a context, not both"),
+        (
+            "flow-type tcp4 dst-port 80 context 0",
+            "context “0” is not the number of an RSS context; write a number from 1",
+        ),
         ("flow-type tcp6 dst-ip 10.0.0.1 dst-port 80 action 3", "“10.0.0.1” is not an IPv6 address, which tcp6 needs."),
         ("flow-type udp4 src-ip ::1 dst-port 80 action 3", "“::1” is not an IPv4 address, which udp4 needs."),
         ("flow-type tcp6 dst-ip fe80::1%eth0 dst-port 80 action 3", "is not an IPv6 address"),
@@ -145,3 +151,30 @@ def test_rfs_passes_packets_on_where_both_tables_have_entries(values: dict[str, 
     assert [placement.rfs for placement in after.tasks[0].rx_placements] == rfs
     originals = {key: parse_setting(key).current(view) or "" for key in values}
     assert overlay(after, originals) == view
+
+
+CONTEXTS = st.dictionaries(st.integers(1, 4), st.sampled_from(["0", "1,2", "3,3,0"]))
+
+
+@given(CONTEXTS, CONTEXTS, st.sets(st.integers(1, 4)))
+def test_a_plan_of_contexts_changes_only_coresteers_and_its_inverse_restores_all(
+    present: dict[int, str], desired: dict[int, str], theirs: set[int]
+) -> None:
+    view = node()
+    [netdev] = view.inventory.netdevs
+    contexts = [RssContext(number, rss, number not in theirs) for number, rss in sorted(present.items())]
+    view = replace(view, inventory=replace(view.inventory, netdevs=[replace(netdev, rss_contexts=contexts)]))
+    wanted = [DesiredValue(f"netdev/eth0/rss-context/{n}", desired.get(n, "none")) for n in range(1, 5)]
+    wanted.append(DesiredValue(SLOT.key, "flow-type tcp4 dst-port 80 context 1"))
+    planned = preview(view, wanted, reason="test")
+    refused = {refusal.key for refusal in planned.refused}
+    changed = {n for n in range(1, 5) if present.get(n) != desired.get(n)}
+    assert {f"netdev/eth0/rss-context/{n}" for n in changed & theirs & present.keys()} <= refused
+    assert (SLOT.key in refused) == (1 not in desired or (1 in theirs and 1 in present))
+    if not refused:
+        keys = [action.key for action in planned.plan.actions]
+        after_rule = planned.plan.actions[keys.index(SLOT.key) + 1 :]
+        assert all(action.becomes == "none" for action in after_rule), "contexts are created before the rule"
+        after = overlay(view, {action.key: action.becomes for action in planned.plan.actions})
+        assert {each.number: each.rss for each in after.inventory.netdevs[0].rss_contexts or []} == desired
+        assert overlay(after, {action.key: action.becomes for action in inverse(planned.plan).actions}) == view

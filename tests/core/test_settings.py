@@ -118,6 +118,7 @@ def test_parsing_the_key_of_any_setting_returns_the_setting(setting: Setting) ->
     ["netdev/../rss", "netdev/./rss", "netdev/eth0;reboot/rss", "netdev/-eth0/rss", "netdev/a/b/rss", "netdev//rss",
      "netdev/abcdefghijklmnop/rss", "netdev/eth0/tx-0/rps", "netdev/eth0/rx-0/xps", "netdev/eth0/rx-00/rps",
      "netdev/eth0/coalesce/rx-msecs", "netdev/eth0/rx-0/coalesce/tx-usecs", "netdev/eth0/rx-0/ring/rx",
+     "netdev/eth0/rss-context", "netdev/eth0/rss-context/0", "netdev/eth0/rss-context/01", "netdev/eth0/rss/1",
      "netdev/eth0/flow-rule", "netdev/eth0/flow-rule/", "netdev/eth0/flow-rule/07", "netdev/eth0/rx-0/flow-rule/7",
      "netdev/eth0/rps_flow_cnt", "netdev/eth0/tx-0/rps_flow_cnt", "netdev/eth0/rx-0/threaded", "kernel/somaxconn",
      "netdev/eth0/tx-0/gro_flush_timeout", "netdev/eth0/rx-00/coalesce/rx-usecs", "netdev/eth0/ring/rx\n",

@@ -3,7 +3,8 @@
 import errno
 import os
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from coresteer_agent.linux import features, flow_rules
 SPEC_BYTES = 168
 _AT = 16
 _COUNT_AT = _AT + SPEC_BYTES
-_SLOT_BYTES = 1 + SPEC_BYTES
+_SLOT_BYTES = 1 + SPEC_BYTES + 4
+_FLOW_RSS = 1 << 29
 
 
 class FakeNic:
@@ -22,7 +24,8 @@ class FakeNic:
 
     The table is a file, so that it outlives a killed process as the NIC's does. size: its slots. room: how many rules
     fit, below size where hardware has less. alter: what the driver makes of a rule. refuse: the error of
-    insertions. flags: of the data that the driver returns (RX_CLS_LOC_SPECIAL).
+    insertions. flags: of the data that the driver returns (RX_CLS_LOC_SPECIAL). contexts: returns the numbers of its
+    RSS contexts.
     """
 
     def __init__(self, path: Path, size: int, room: int | None = None) -> None:
@@ -33,17 +36,30 @@ class FakeNic:
         self.alter: Callable[[bytes], bytes] = lambda spec: spec
         self.refuse: int | None = None
         self.flags = 0
+        self.contexts: Callable[[], Collection[int]] = frozenset
 
     @property
     def rules(self) -> dict[int, bytes]:
         """The rules by slot, each as struct ethtool_rx_flow_spec."""
+        return {location: slot[1 : 1 + SPEC_BYTES] for location, slot in self._slots()}
+
+    @property
+    def contexts_of_rules(self) -> dict[int, int]:
+        """The RSS context by slot of each rule that names one."""
+        return {
+            location: int.from_bytes(slot[-4:], sys.byteorder)
+            for location, slot in self._slots()
+            if int.from_bytes(slot[1:5], sys.byteorder) & _FLOW_RSS
+        }
+
+    def _slots(self) -> list[tuple[int, bytes]]:
         table = os.pread(self._fd, self.size * _SLOT_BYTES, 0)
         slots = (table[at : at + _SLOT_BYTES] for at in range(0, len(table), _SLOT_BYTES))
-        return {location: slot[1:] for location, slot in enumerate(slots) if slot[0]}
+        return [(location, slot) for location, slot in enumerate(slots) if slot[0]]
 
-    def put(self, location: int, spec: bytes | None) -> None:
+    def put(self, location: int, spec: bytes | None, context: int = 0) -> None:
         """Place a rule in a slot, or remove it (None)."""
-        slot = bytes(_SLOT_BYTES) if spec is None else b"\1" + spec
+        slot = bytes(_SLOT_BYTES) if spec is None else b"\1" + spec + context.to_bytes(4, sys.byteorder)
         os.pwrite(self._fd, slot, location * _SLOT_BYTES)
 
     def reset(self) -> None:
@@ -67,7 +83,8 @@ class FakeNic:
             case 0x2F:
                 if location not in rules:
                     raise _error(errno.ENOENT)
-                return command[:_AT] + rules[location] + command[_COUNT_AT:]
+                context = struct.pack("=I", self.contexts_of_rules.get(location, 0))
+                return command[:_AT] + rules[location] + context + command[_COUNT_AT + 4 :]
             case 0x30:
                 if count < len(rules):
                     raise _error(errno.EMSGSIZE)
@@ -82,14 +99,19 @@ class FakeNic:
             case 0x32:
                 if self.refuse is not None:
                     raise _error(self.refuse)
-                if location >= self.size:
+                if location >= self.size or self._lacks_context(spec, count):
                     raise _error(errno.EINVAL)
                 if location not in rules and len(rules) >= self.room:
                     raise _error(errno.ENOSPC)
-                self.put(location, self.alter(spec))
+                self.put(location, self.alter(spec), count)
             case _:
                 raise _error(errno.EOPNOTSUPP)
         return command
+
+    def _lacks_context(self, spec: bytes, context: int) -> bool:
+        """Return whether a rule names an RSS context that does not exist, or a queue besides."""
+        rule_type, queue = struct.unpack_from("=I", spec)[0], struct.unpack_from("=Q", spec, 152)[0]
+        return bool(rule_type & _FLOW_RSS) and (queue != 0 or context not in self.contexts())
 
 
 def _error(code: int) -> OSError:

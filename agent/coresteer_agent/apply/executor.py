@@ -20,7 +20,7 @@ from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_agent.apply.task_common import own_and_ancestors
 from coresteer_core.changes.guard import Refusal, refusals
-from coresteer_core.changes.plan import Action
+from coresteer_core.changes.plan import Action, in_write_order
 from coresteer_core.changes.report import Outcome, Result
 from coresteer_core.node.view import View
 from coresteer_core.policies.coalescing.effective import WriteAttempt
@@ -218,7 +218,7 @@ class Executor:
     def original_actions(self) -> list[Action]:
         """Return actions that restore every original, moves of memory last. Raises OSError or JournalError."""
         actions = [Action(key, "", original, "") for key, original in reversed(self._journal.originals().items())]
-        return sorted(actions, key=lambda action: parse_setting(action.key).moves_pages)
+        return sorted(in_write_order(actions), key=lambda action: parse_setting(action.key).moves_pages)
 
     def restoring_actions(self, keys: Iterable[str]) -> list[Action]:
         """Return actions that restore the present values of settings, without those that cannot be read.
@@ -281,6 +281,7 @@ class Executor:
         if isinstance(found, Result):
             return found
         if (foreign := self._foreign(setting, found)) is None and value != setting.unowned:
+            value = self._attainable(setting, value)
             try:
                 self._journal.record_own(setting.key, [*({found} - {setting.unowned, value}), value])
             except OSError as error:
@@ -346,9 +347,12 @@ class Executor:
         return Refusal("unknown", setting.key, missing)
 
     def _has_value(self, setting: Setting, found: str, value: str) -> bool:
+        return setting.equal(found, self._attainable(setting, value))
+
+    def _attainable(self, setting: Setting, value: str) -> str:
         with suppress(OSError, SettingError):  # then the write says why
-            value = self._tunable(setting).attainable(value)
-        return setting.equal(found, value)
+            return self._tunable(setting).attainable(value)
+        return value
 
     def _tunable(self, setting: Setting) -> Tunable:
         return Tunable(self._root, setting, self._handler)

@@ -15,6 +15,7 @@ from coresteer_agent.apply.memory_nodes import MemoryNodesHandler
 from coresteer_agent.apply.netdev_params import NetdevParamHandler
 from coresteer_agent.apply.queue_cpus import QueueCpusHandler
 from coresteer_agent.apply.queue_params import QueueParamHandler
+from coresteer_agent.apply.rss_context import RssContextHandler
 from coresteer_agent.apply.rss_table import RssTableHandler
 from coresteer_agent.apply.task_affinity import TaskAffinityHandler
 from coresteer_agent.apply.task_nice import TaskNiceHandler
@@ -35,6 +36,7 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
     settings.RssTable: RssTableHandler(),
     settings.Channels: ChannelsHandler(),
     settings.FlowRuleSlot: FlowRuleHandler(),
+    settings.RssContextTable: RssContextHandler(),
     settings.NetdevParam: NetdevParamHandler(),
     settings.QueueParam: QueueParamHandler(),
     settings.KernelParameter: KernelParameterHandler(),

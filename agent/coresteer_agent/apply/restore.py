@@ -9,7 +9,6 @@ from coresteer_agent.apply.journal_copies import Copies
 from coresteer_agent.apply.journal_marker import marker_path
 from coresteer_core.changes.events import Changes, RecordChange, RestoredExternally
 from coresteer_core.changes.machine import advance
-from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
@@ -36,8 +35,7 @@ def restore(path: Path, root: Path) -> list[Result] | None:
     try:
         # undo does not consult the guard, so it needs no View
         executor = Executor(root, journal, lambda: View(Topology([], [], []), Inventory([], [])))
-        originals = reversed(journal.originals().items())
-        results = [executor.undo(Action(key, "", original, "Restore")) for key, original in originals]
+        results = [executor.undo(action) for action in executor.original_actions()]
         changes = {change.change_id: change for change in journal.changes()}
         # settings that are not stuck have their originals, also those restored just before an agent was killed
         stuck = {result.key for result in results if result.stuck}

@@ -122,8 +122,12 @@ def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict
 
 def exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
     """Return the attributes of the reply to an ethtool netlink request about a netdev. Raises OSError."""
-    header = encode_attribute(_HEADER | _NESTED, encode_attribute(_HEADER_NAME, netdev.encode() + b"\0"))
-    return request("ethtool", command, header + payload, timeout_s=timeout_s)
+    return request("ethtool", command, request_header(netdev) + payload, timeout_s=timeout_s)
+
+
+def request_header(netdev: str) -> bytes:
+    """Return the attribute by which a request of ethtool netlink names its netdev."""
+    return encode_attribute(_HEADER | _NESTED, encode_attribute(_HEADER_NAME, netdev.encode() + b"\0"))
 
 
 def _read_rss_by_ioctl(netdev: str) -> Rss | None:

@@ -35,6 +35,8 @@ _MATCH_4, _MATCH_6 = struct.Struct(">4s4sHH40x"), struct.Struct(">16s16sHH16x")
 _MATCHES = {"tcp4": _MATCH_4, "udp4": _MATCH_4, "tcp6": _MATCH_6, "udp6": _MATCH_6}
 """struct ethtool_tcpip4_spec and ethtool_tcpip6_spec: sender's and own address and port; the traffic class is 0."""
 _ALL_ONES = 0xFFFF
+_RSS = 1 << 29
+"""FLOW_RSS: the packets get the RSS context in place of the rule's number (rule_cnt), beginning at queue 0."""
 
 
 class Table(Struct, frozen=True):
@@ -73,7 +75,8 @@ def read_rule(netdev: str, location: int) -> Rule | None:
     """Return the rule in a slot that has one; None if Coresteer cannot express it."""
     command = bytearray(_request(_GET))
     _SPEC.pack_into(command, _HEAD.size, 0, b"", b"", b"", b"", 0, location)
-    return parse_spec(ioctl(netdev, bytes(command))[_HEAD.size : _COUNT_AT])
+    answer = ioctl(netdev, bytes(command))
+    return parse_spec(answer[_HEAD.size : _COUNT_AT], *struct.unpack_from("=I", answer, _COUNT_AT))
 
 
 def read_table(netdev: str) -> Table | None:
@@ -96,6 +99,7 @@ def insert_rule(netdev: str, location: int, rule: Rule) -> None:
     """Insert a rule into a slot. A rule that is in the slot is replaced, or the driver refuses."""
     command = bytearray(_request(_INSERT))
     command[_HEAD.size : _COUNT_AT] = format_spec(rule, location)
+    struct.pack_into("=I", command, _COUNT_AT, rule.context or 0)
     ioctl(netdev, bytes(command))
 
 
@@ -107,32 +111,38 @@ def delete_rule(netdev: str, location: int) -> None:
 
 
 def format_spec(rule: Rule, location: int) -> bytes:
-    """Return a rule as struct ethtool_rx_flow_spec: what is compared has a mask of ones."""
+    """Return a rule as struct ethtool_rx_flow_spec, which lacks the number of its RSS context.
+
+    What is compared has a mask of ones.
+    """
     match = _MATCHES[rule.flow_type]
     fields = (rule.src_ip, rule.dst_ip, rule.src_port, rule.dst_port)
     values = [b"" if each is None else each.packed for each in fields[:2]], [each or 0 for each in fields[2:]]
     masks = [b"" if each is None else b"\xff" * len(each.packed) for each in fields[:2]]
     ones = [0 if each is None else _ALL_ONES for each in fields[2:]]
     return _SPEC.pack(
-        FLOW_TYPES[rule.flow_type],
+        FLOW_TYPES[rule.flow_type] | (0 if rule.context is None else _RSS),
         match.pack(*values[0], *values[1]),
         b"",
         match.pack(*masks, *ones),
         b"",
-        rule.action,
+        rule.action or 0,
         location,
     )
 
 
-def parse_spec(spec: bytes) -> Rule | None:
-    """Return the rule of a struct ethtool_rx_flow_spec; None if Coresteer cannot express it.
+def parse_spec(spec: bytes, context: int = 0) -> Rule | None:
+    """Return the rule of a struct ethtool_rx_flow_spec and an RSS context; None if Coresteer cannot express it.
 
-    That is one of another protocol, of an RSS context or virtual function, with an extension or a traffic class, one
-    that compares parts of a field, and one that drops packets.
+    That is one of another protocol or of a virtual function, with an extension or a traffic class, one that compares
+    parts of a field, one that drops packets, and one that adds a queue to those of an RSS context, or names context 0.
     """
     flow_type, values, _, masks, extension_masks, action, _ = _SPEC.unpack(spec)
-    name = _NAMES.get(flow_type & ~_EXTENSIONS)
+    name = _NAMES.get(flow_type & ~(_EXTENSIONS | _RSS))
     if name is None or (flow_type & _EXTENSIONS and any(extension_masks)) or action > _ALL_ONES:
+        return None
+    spreads = bool(flow_type & _RSS)
+    if spreads and (action or not 0 < context <= _ALL_ONES):
         return None
     kind, match = ADDRESSES[name], _MATCHES[name]
     present: list[bool] = []
@@ -148,11 +158,12 @@ def parse_spec(spec: bytes) -> Rule | None:
     )
     return Rule(
         name,
-        action,
+        None if spreads else action,
         None if src_ip is None else kind(src_ip),
         None if dst_ip is None else kind(dst_ip),
         src_port,
         dst_port,
+        context if spreads else None,
     )
 
 

@@ -33,6 +33,8 @@ _CONTROL = 0x10
 _GET_FAMILY = 3
 _FAMILY_ID = 1
 _FAMILY_NAME = 2
+_FAMILY_OPERATIONS = 6
+_OPERATION_ID = 1
 _MAX_ERRNO = 4095
 _BUFFER_BYTES = 128 * 1024
 _TIMEOUT_S = 1.0
@@ -136,14 +138,36 @@ def request(family: str, command: int, payload: bytes, *, timeout_s: float = _TI
         netlink.close()
 
 
+def request_dump(family: str, command: int, payload: bytes) -> list[dict[int, bytes]]:
+    """Return the attributes of each reply to a dump request of a generic netlink family. Raises OSError."""
+    netlink = Netlink(NETLINK_GENERIC)
+    try:
+        replies = netlink.dump(family_id(family), GENERIC_HEADER.pack(command, 1, 0) + payload)
+        return [
+            {kind: bytes(value) for kind, value in parse_attributes(reply, GENERIC_HEADER.size)} for reply in replies
+        ]
+    finally:
+        netlink.close()
+
+
 @cache  # the kernel keeps a family's number
 def family_id(name: str) -> int:
     """Return the id of a generic netlink family by its name. Raises OSError, ENOENT if there is no such family."""
+    return int(struct.unpack("=H", _read_family(name)[_FAMILY_ID])[0])
+
+
+@cache  # and its commands, even if it is a module's
+def family_commands(name: str) -> frozenset[int]:
+    """Return the commands that the running kernel has in a generic netlink family. Raises OSError as family_id()."""
+    operations = parse_attributes(_read_family(name).get(_FAMILY_OPERATIONS, memoryview(b"")), 0)
+    return frozenset(parse_number(dict(parse_attributes(each, 0))[_OPERATION_ID]) for _, each in operations)
+
+
+def _read_family(name: str) -> dict[int, memoryview]:
     netlink = Netlink(NETLINK_GENERIC)
     try:
         query = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + encode_attribute(_FAMILY_NAME, name.encode() + b"\0")
-        received = dict(parse_attributes(memoryview(netlink.exchange(_CONTROL, query)), GENERIC_HEADER.size))
-        return int(struct.unpack("=H", received[_FAMILY_ID])[0])
+        return dict(parse_attributes(memoryview(netlink.exchange(_CONTROL, query)), GENERIC_HEADER.size))
     finally:
         netlink.close()
 

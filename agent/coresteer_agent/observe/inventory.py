@@ -17,10 +17,10 @@ from coresteer_agent.collect.rows import dropped_rows, value_or_none
 from coresteer_agent.linux.addresses import read_addresses_by_netdev
 from coresteer_agent.observe import netdev_settings, queues
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import MAX_ADDRESSES, FlowRuleTable, Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import MAX_ADDRESSES, FlowRuleTable, Inventory, Irq, Netdev, Queue, RssContext
 from coresteer_core.node.limits import Limits
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
-from coresteer_core.settings import MACHINE_SETTINGS, FlowRuleSlot, Setting, SettingError
+from coresteer_core.settings import MACHINE_SETTINGS, FlowRuleSlot, RssContextTable, Setting, SettingError
 from coresteer_core.settings.kernel import kernel_controllers
 from coresteer_core.settings.location import (
     FlowRuleLocation,
@@ -29,6 +29,7 @@ from coresteer_core.settings.location import (
     ParamsLocation,
     QueueCpusLocation,
     QueuesLocation,
+    RssContextLocation,
 )
 
 _SWEEP_CALLS = 28
@@ -57,7 +58,7 @@ class InventoryReader:
 
     management: set it to the netdevs that carry the agent's connection, none for a backend on the same machine; until
     then, the netdev of the default route stands in. limits, changed_settings: set them to those of the node.
-    own: set it to the flow rules that Coresteer added, values by key.
+    own: set it to the flow rules and RSS contexts that Coresteer added, values by key.
     """
 
     def __init__(self, root: Path) -> None:
@@ -110,7 +111,7 @@ class InventoryReader:
                 return self._reread_steering(name, queue)
             case QueuesLocation():
                 self._rescan = True  # queues and interrupts may have changed
-            case ParamsLocation(name) | FlowRuleLocation(name):
+            case ParamsLocation(name) | FlowRuleLocation(name) | RssContextLocation(name):
                 self._changed_params.add(name)
             case MachineLocation(key):
                 return self._reread_machine_setting(key)
@@ -341,15 +342,22 @@ class InventoryReader:
             firmware=scaling.firmware,
             rss_entries=scaling.rss_entries,
             flow_rules=None if scaling.flow_rules is None else self._with_owners(device.name, scaling.flow_rules),
+            rss_contexts=self._owned_contexts(device.name, scaling.rss_contexts),
         )
 
     def _with_owners(self, name: str, table: FlowRuleTable) -> FlowRuleTable:
         rules = [
-            replace(rule, ours=bool(rule.value) and rule.value in own) if own else rule
+            replace(rule, ours=bool(rule.text) and rule.text in own) if own else rule
             for rule in table.rules
             for own in (self.own.get(FlowRuleSlot(name, rule.location).key),)
         ]
         return replace(table, rules=rules)
+
+    def _owned_contexts(self, name: str, contexts: list[RssContext] | None) -> list[RssContext] | None:
+        if contexts is None:
+            return None
+        own = {each.number: self.own.get(RssContextTable(name, each.number).key, ()) for each in contexts}
+        return [replace(each, ours=each.rss in own[each.number]) for each in contexts]
 
 
 def _read_machine_setting(root: Path, setting: Setting) -> str | None:

@@ -13,10 +13,10 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes, real_path
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import NETDEV_FOLDER
-from coresteer_agent.linux import ethtool, ethtool_params, features, flow_rules
+from coresteer_agent.linux import ethtool, ethtool_params, features, flow_rules, rss_contexts
 from coresteer_agent.observe.queues import ParamValue, queue_names
 from coresteer_core.bounds import Name
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable
+from coresteer_core.node.inventory import MAX_RSS_CONTEXTS, FlowRule, FlowRuleTable, RssContext
 from coresteer_core.settings import Channels, RssTable
 from coresteer_core.settings.params import PARAMS
 
@@ -40,6 +40,7 @@ class EthtoolSettings(Struct, frozen=True):
     firmware: Name | None = None
     rss_entries: int | None = None
     flow_rules: FlowRuleTable | None = None
+    rss_contexts: list[RssContext] | None = None
 
 
 def read_ethtool_settings(
@@ -76,7 +77,16 @@ def _read_ethtool(root: Path, netdev: str, flow_rules_before: FlowRuleTable | No
         _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),
         len(rss.table) if rss is not None else None,
         _read_flow_rules(netdev, flow_rules_before),
+        _read_or_none(netdev, lambda: _read_rss_contexts(netdev)) if rss is not None else None,
     )
+
+
+def _read_rss_contexts(netdev: str) -> list[RssContext] | None:
+    tables = rss_contexts.read_contexts(netdev)
+    if tables is None:
+        return None
+    found = [RssContext(number, RssTable.pattern(table)) for number, table in sorted(tables.items()) if table]
+    return found[:MAX_RSS_CONTEXTS]
 
 
 def _read_flow_rules(netdev: str, before: FlowRuleTable | None = None) -> FlowRuleTable | None:
@@ -87,7 +97,7 @@ def _read_flow_rules(netdev: str, before: FlowRuleTable | None = None) -> FlowRu
         return None if before is None else replace(before, complete=False)
     if table is None:
         return None
-    rules = [FlowRule(location, "" if rule is None else str(rule)) for location, rule in table.rules.items()]
+    rules = [FlowRule(at, "") if rule is None else rule.row(at) for at, rule in table.rules.items()]
     return FlowRuleTable(table.size, rules, table.complete)
 
 

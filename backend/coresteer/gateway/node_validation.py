@@ -94,7 +94,10 @@ def invalid_netdev_settings(message: InventoryMessage) -> str | None:
             if value is not None and (wrong := invalid_value(f"netdev/eth0/{name}", value)):
                 return wrong
         for rule in netdev.flow_rules.rules if netdev.flow_rules is not None else []:
-            if rule.value and (wrong := _invalid_flow_rule(rule.value)):
+            if rule.text and (wrong := _invalid_flow_rule(rule.text)):
+                return wrong
+        for context in netdev.rss_contexts or []:
+            if wrong := invalid_value("netdev/eth0/rss", context.rss):
                 return wrong
     netdevs = message.inventory.netdevs
     queues = [queue for netdev in netdevs for queue in netdev.queues if queue.params]

@@ -19,7 +19,7 @@ class Refusal(Struct, frozen=True):
     """A reason why the guard refuses to write a setting.
 
     code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
-    bounds, learned, mems, memory, agent, limits, too_many, foreign, fields, rules.
+    bounds, learned, mems, memory, agent, limits, too_many, foreign, fields, rules, context.
     """
 
     code: str

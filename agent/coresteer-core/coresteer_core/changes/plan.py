@@ -1,5 +1,7 @@
 """Plans: ordered writes of settings with reasons, their previews, and the inverse plans that undo them."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from coresteer_core.changes.guard import PlanWarning, Refusal, refusals, warnings
@@ -52,6 +54,11 @@ def inverse(plan: Plan) -> Plan:
     )
 
 
+def in_write_order(actions: Iterable[Action]) -> list[Action]:
+    """Return actions in their order, except that what settings refer to is created first and deleted last."""
+    return sorted(actions, key=lambda action: parse_setting(action.key).write_order(action.becomes))
+
+
 def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isolated: bool = False) -> Preview:
     """Return the plan that sets the desired values on a node, with its refusals and warnings.
 
@@ -78,8 +85,15 @@ def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isola
         elif not setting.equal(was, value):
             actions.append(Action(setting.key, was, value, reason))
         seen.add(desired_value.key)
+    actions = in_write_order(actions)
     plan = Plan(actions, allow_isolated)
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
+    values = {action.key: action.becomes for action in actions}
+    refused += [
+        Refusal(code, key, sentence)
+        for key, value in values.items()
+        for code, sentence in parse_setting(key).combined_refusals(view, value, values)
+    ]
     return Preview(
         plan=plan,
         sentence=_refused(refused) if refused else summarize_plan(view, plan),

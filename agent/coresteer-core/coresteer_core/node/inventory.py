@@ -16,6 +16,8 @@ MAX_QUEUES = 65_536
 """Maximum number of queues of all network devices together."""
 MAX_FLOW_RULES = 4096
 """Maximum number of reported flow rules of one network device."""
+MAX_RSS_CONTEXTS = 1024
+"""Maximum number of reported RSS contexts of one network device; drivers have at most some dozens."""
 MAX_RSS_ENTRIES = 65_536
 """Maximum length of an RSS table; those of present NICs have at most 4,096 entries."""
 
@@ -42,11 +44,18 @@ class FlowRule(Struct, frozen=True):
 
     location: its slot, which is also its priority. value: in ethtool's words, ``flow-type tcp4 dst-ip 10.0.0.1 dst-port
     80 action 3``; empty where Coresteer cannot express it. ours: Coresteer added it, and it has not changed since.
+    context_rule: the rule where it names an RSS context; value is empty then, as backends of 0.3 refuse such a text.
     """
 
     location: KernelInteger
     value: Value
     ours: bool = False
+    context_rule: Value = ""
+
+    @property
+    def text(self) -> str:
+        """The rule in ethtool's words, whatever it names; empty where Coresteer cannot express it."""
+        return self.value or self.context_rule
 
 
 class FlowRuleTable(Struct, frozen=True):
@@ -58,6 +67,17 @@ class FlowRuleTable(Struct, frozen=True):
     complete: bool = True
 
 
+class RssContext(Struct, frozen=True):
+    """An additional RSS table of a NIC, for the packets of the flow rules that name its number (ethtool -x context N).
+
+    rss: its pattern of queues, as in Netdev. ours: Coresteer created it, and it has not changed since.
+    """
+
+    number: KernelInteger
+    rss: Value
+    ours: bool = False
+
+
 class Netdev(Struct, frozen=True):
     """One network device. management: it carries the agent's connection to the backend.
 
@@ -66,7 +86,8 @@ class Netdev(Struct, frozen=True):
     ``ring/rx`` or ``gro_flush_timeout``; those the driver does not have are missing. params_max: maxima that the
     device reports. addresses: its IP addresses. firmware: the version that the driver states, None where it states
     none. flow_rules: None where the driver has no flow rules, or they could not be read yet. rss_entries: the length of
-    the RSS table, in which the pattern rss repeats; None where unknown.
+    the RSS table, in which the pattern rss repeats; None where unknown. rss_contexts: None where kernel or driver has
+    none, or they could not be read.
     """
 
     name: Name
@@ -87,6 +108,7 @@ class Netdev(Struct, frozen=True):
     firmware: Name | None = None
     flow_rules: FlowRuleTable | None = None
     rss_entries: Annotated[int, Meta(ge=1, le=MAX_RSS_ENTRIES)] | None = None
+    rss_contexts: Annotated[list[RssContext], Meta(max_length=MAX_RSS_CONTEXTS)] | None = None
 
 
 class Irq(Struct, frozen=True):

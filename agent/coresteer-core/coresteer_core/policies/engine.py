@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, refusals
-from coresteer_core.changes.plan import Action
+from coresteer_core.changes.plan import Action, in_write_order
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, decide
 from coresteer_core.policies.base import Decision, Deferred, Drift, Evaluation, Mode, Ownership, Proposal
@@ -175,8 +175,8 @@ class _Round:
             else:
                 deferred.append(reason)
         evaluation = Evaluation(
-            policy.policy_id, policy.version, policy.mode, decision.sentence, actions, deferred, decision.skipped,
-            drifts, self._controllers(policy, actions),
+            policy.policy_id, policy.version, policy.mode, decision.sentence, in_write_order(actions), deferred,
+            decision.skipped, drifts, self._controllers(policy, actions),
         )  # fmt: skip
         return replace(evaluation, sentence=self._sentence(policy, evaluation))
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from coresteer_core.bounds import MAX_SENTENCE
 from coresteer_core.changes.guard import refusals
-from coresteer_core.changes.plan import Action
+from coresteer_core.changes.plan import Action, in_write_order
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import HoldoutReport, HoldoutState, Mode, Skipped
 from coresteer_core.policies.engine_state import EngineMemory, Holding, Holdout, PolicyInForce, forget_holding
@@ -76,7 +76,8 @@ def begin_holdout(
         for key, holding in reversed(restored.items())
         if holding.value != holding.original
     ]
-    return actions, replace(_with_holdout(memory, policy, holdout), holdings={**memory.holdings, **restored})
+    memory = replace(_with_holdout(memory, policy, holdout), holdings={**memory.holdings, **restored})
+    return in_write_order(actions), memory
 
 
 def record_restored(

@@ -100,6 +100,7 @@ def restore_actions(
             memory = forget_holding(memory, key)
             continue
         actions.append((holding.policy_id, Action(key, holding.value, holding.original, RESTORE_REASON)))
+    actions.sort(key=lambda each: parse_setting(each[1].key).write_order(each[1].becomes))
     holdouts = {policy_id: holdout for policy_id, holdout in memory.holdouts.items() if policy_id in enforcing}
     return actions, replace(memory, holdouts=holdouts)
 

@@ -17,6 +17,7 @@ from coresteer_core.settings.memory_nodes import TaskMemoryNodes
 from coresteer_core.settings.netdev import Channels, RssTable
 from coresteer_core.settings.params import NetdevParam, QueueParam
 from coresteer_core.settings.queue import Rps, Xps
+from coresteer_core.settings.rss_context import RssContextTable
 from coresteer_core.settings.task import TaskAffinity, TaskNice
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "NetdevParam",
     "QueueParam",
     "Rps",
+    "RssContextTable",
     "RssTable",
     "Setting",
     "SettingError",
@@ -55,6 +57,7 @@ KINDS: tuple[type[Setting], ...] = (
     RssTable,
     Channels,
     FlowRuleSlot,
+    RssContextTable,
     NetdevParam,
     QueueParam,
     KernelParameter,

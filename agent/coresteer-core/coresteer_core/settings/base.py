@@ -163,6 +163,17 @@ class Setting(Struct, frozen=True):
         """Return (code, sentence) pairs that say why this kind of setting must not get a value; empty if it may."""
         return []
 
+    def combined_refusals(self, view: View, value: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return (code, sentence) pairs: why a plan must not give the setting a value. values: the plan's, by key."""
+        return []
+
+    def write_order(self, value: str) -> int:
+        """Return the place of a write of this value in a plan: -1 before the others, 1 after them, 0 as the plan says.
+
+        What settings refer to, as flow rules to an RSS context, is created before them and deleted after them.
+        """
+        return 0
+
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return (code of PlanWarning, sentence) pairs: side effects and risks of setting a value."""
         return []

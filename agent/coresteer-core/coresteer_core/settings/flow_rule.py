@@ -1,6 +1,6 @@
 """Flow rules: one slot of a NIC's table of rules that select the receive queue of packets (ethtool -N, -n)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from coresteer_core.node import inventory
@@ -13,6 +13,8 @@ from coresteer_core.settings.netdev import NETDEV_PATTERN, QUEUE_PATTERN, Netdev
 
 EMPTY = "none"
 """The value of an empty slot."""
+NO_CONTEXTS = "has no RSS contexts: the kernel (before Linux 6.17) or the driver cannot create them by number"
+"""The end of a sentence about a netdev."""
 OTHER = "other"
 """The value of a slot whose rule Coresteer cannot express; never written."""
 
@@ -77,7 +79,8 @@ class FlowRuleSlot(NetdevSetting, frozen=True):
     @property
     def schema(self) -> dict[str, object]:
         """JSON Schema of the rule's text."""
-        return {"type": "string", "description": f"The packets and their receive queue (action): {EXAMPLE}; or none."}
+        what = f"The packets and their receive queue (action) or RSS context: {EXAMPLE}; or none."
+        return {"type": "string", "description": what}
 
     def canonical(self, value: str) -> str:
         """Return a rule with its fields in ethtool's order, ``none`` or ``other``. Raises SettingError."""
@@ -110,26 +113,47 @@ class FlowRuleSlot(NetdevSetting, frozen=True):
         rule = self._rule_in(table)
         if rule is None:
             return EMPTY if table.complete else None
-        return rule.value or OTHER
+        return rule.text or OTHER
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return (code, sentence) pairs: ``foreign`` rule in the slot, missing ``fields``, no such ``queue``."""
+        """Return (code, sentence) pairs: ``foreign`` rule in the slot or context, missing ``fields``, no ``queue``."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None:
             return []
         rule = self._rule_in(netdev.flow_rules) if netdev.flow_rules is not None else None
         found = []
         if rule is not None and not rule.ours:
-            found.append(("foreign", self.foreign_sentence(rule.value or OTHER)))
+            found.append(("foreign", self.foreign_sentence(rule.text or OTHER)))
         if value == OTHER:
             found.append(("fields", f"“{OTHER}” stands for rules that Coresteer cannot express; it cannot be set."))
         elif value != EMPTY:
             wanted = parse_rule(value)
             if not wanted.dst_port:
                 found.append(("fields", f"{self.describe()} has to name the destination port (dst-port)."))
-            if not any(queue.name == f"rx-{wanted.action}" for queue in netdev.queues):
+            if wanted.context is not None:
+                found += self._context_refusals(netdev, wanted.context)
+            elif not any(queue.name == f"rx-{wanted.action}" for queue in netdev.queues):
                 found.append(("queue", f"{self.netdev} has no receive queue {wanted.action}."))
         return found
+
+    def _context_refusals(self, netdev: inventory.Netdev, number: int) -> list[tuple[str, str]]:
+        """Return why a rule must not name a context; that one does not exist yet is no reason, as a plan creates it."""
+        if netdev.rss_contexts is None:
+            return [("context", f"{netdev.name} {NO_CONTEXTS}.")]
+        if any(each.number == number and not each.ours for each in netdev.rss_contexts):
+            sentence = f"RSS context {number} of {netdev.name} was created by another program; create another one."
+            return [("foreign", sentence)]
+        return []
+
+    def combined_refusals(self, view: View, value: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return code ``context`` and a sentence for an RSS context that neither exists nor is created by the plan."""
+        number = None if value in (EMPTY, OTHER) else parse_rule(value).context
+        if number is None:
+            return []
+        netdev = view.inventory.netdev(self.netdev)
+        present = {each.number for each in (netdev.rss_contexts if netdev is not None else None) or []}
+        after = values.get(f"netdev/{self.netdev}/rss-context/{number}", "" if number in present else EMPTY)
+        return [("context", f"{self.netdev} has no RSS context {number}; create it first.")] if after == EMPTY else []
 
     def foreign_sentence(self, value: str) -> str:
         """Return a sentence that says that the slot has a rule (its value) that Coresteer did not add."""

@@ -8,6 +8,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from msgspec import Struct
 
+from coresteer_core.node.inventory import FlowRule
+
 
 class FlowRuleError(ValueError):
     """Raised for text that is no flow rule; the message is a sentence for the person who entered it."""
@@ -20,29 +22,35 @@ ADDRESSES: dict[str, type[IPv4Address | IPv6Address]] = {
     "udp6": IPv6Address,
 }
 """The type of the addresses of a rule, by ethtool's flow-type."""
-_FIELDS = ("flow-type", "src-ip", "dst-ip", "src-port", "dst-port", "action")
+_FIELDS = ("flow-type", "src-ip", "dst-ip", "src-port", "dst-port", "action", "context")
 _PORT = re.compile(r"\d{1,5}\Z", re.ASCII)
 EXAMPLE = "flow-type tcp4 dst-port 80 action 3"
 """A rule, for sentences."""
 
 
 class Rule(Struct, frozen=True):
-    """One flow rule: the packets that it matches and the receive queue (action) that they get.
+    """One flow rule: the packets that it matches, and the receive queue (action) or the RSS context that they get.
 
-    flow_type: a key of ADDRESSES. src: their sender. None: any.
+    flow_type: a key of ADDRESSES. src: their sender. None: any. Either action or context is None.
     """
 
     flow_type: str
-    action: int
+    action: int | None
     src_ip: IPv4Address | IPv6Address | None = None
     dst_ip: IPv4Address | IPv6Address | None = None
     src_port: int | None = None
     dst_port: int | None = None
+    context: int | None = None
 
     def __str__(self) -> str:
         """Return the rule in ethtool's words: ``flow-type tcp4 dst-ip 10.0.0.1 dst-port 80 action 3``."""
-        values = (self.flow_type, self.src_ip, self.dst_ip, self.src_port, self.dst_port, self.action)
+        values = (self.flow_type, self.src_ip, self.dst_ip, self.src_port, self.dst_port, self.action, self.context)
         return " ".join(f"{name} {value}" for name, value in zip(_FIELDS, values, strict=True) if value is not None)
+
+    def row(self, location: int, *, ours: bool = False) -> FlowRule:
+        """Return the row of an Inventory for the rule in a slot."""
+        names_queue = self.context is None
+        return FlowRule(location, str(self) if names_queue else "", ours, "" if names_queue else str(self))
 
 
 def parse_rule(value: str) -> Rule:
@@ -56,12 +64,15 @@ def parse_rule(value: str) -> Rule:
     flow_type = fields.get("flow-type", "")
     if flow_type not in ADDRESSES:
         raise FlowRuleError(f"A flow rule has a flow-type, one of {', '.join(ADDRESSES)}; write for example {EXAMPLE}.")
-    action = _number("action", fields.get("action", ""), "the number of a receive queue")
+    if "action" in fields and "context" in fields:
+        raise FlowRuleError(f"A flow rule has an action or a context, not both; write for example {EXAMPLE}.")
+    context = _number("context", fields["context"], "the number of an RSS context", 1) if "context" in fields else None
+    action = _number("action", fields.get("action", ""), "the number of a receive queue") if context is None else None
     src_ip, dst_ip = (_address(flow_type, name, fields.get(name)) for name in ("src-ip", "dst-ip"))
     src_port, dst_port = (
         _number(name, fields[name], "a port") if name in fields else None for name in ("src-port", "dst-port")
     )
-    return Rule(flow_type, action, src_ip, dst_ip, src_port, dst_port)
+    return Rule(flow_type, action, src_ip, dst_ip, src_port, dst_port, context)
 
 
 def _address(flow_type: str, name: str, text: str | None) -> IPv4Address | IPv6Address | None:
@@ -77,7 +88,7 @@ def _address(flow_type: str, name: str, text: str | None) -> IPv4Address | IPv6A
         raise FlowRuleError(f"{name} “{text[:45]}” is not an IPv{version} address, which {flow_type} needs.") from None
 
 
-def _number(name: str, text: str, what: str) -> int:
-    if _PORT.match(text) and int(text) < 1 << 16:
+def _number(name: str, text: str, what: str, least: int = 0) -> int:
+    if _PORT.match(text) and least <= int(text) < 1 << 16:
         return int(text)
-    raise FlowRuleError(f"{name} “{text[:40]}” is not {what}; write a number from 0 to 65535.")
+    raise FlowRuleError(f"{name} “{text[:40]}” is not {what}; write a number from {least} to 65535.")

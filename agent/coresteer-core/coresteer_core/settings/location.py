@@ -39,6 +39,13 @@ class FlowRuleLocation(Struct, frozen=True):
     location: int
 
 
+class RssContextLocation(Struct, frozen=True):
+    """Place of an RSS context's table in a View: ``Netdev.rss_contexts``."""
+
+    netdev: str
+    number: int
+
+
 class TaskLocation(Struct, frozen=True):
     """Place of a process's affinity or nice value in a View: ``View.tasks``."""
 
@@ -66,6 +73,7 @@ Location: TypeAlias = (
     | ParamsLocation
     | QueuesLocation
     | FlowRuleLocation
+    | RssContextLocation
     | TaskLocation
     | CgroupLocation
     | MachineLocation

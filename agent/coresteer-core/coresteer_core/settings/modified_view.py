@@ -11,7 +11,7 @@ from coresteer_core.node.numa import NumaState, NumaTask
 from coresteer_core.node.receive import predict_received, receive_irqs, received_traffic, timer_params
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
-from coresteer_core.settings.steered_flows import RFS_TABLE, steer_flows, with_rules
+from coresteer_core.settings.steered_flows import RFS_TABLE, steer_flows, with_contexts, with_rules
 
 _PACKETS = 300
 """Packets to simulate for a ratio of interrupt rates; few, as a backtest simulates once for each view."""
@@ -35,6 +35,7 @@ class ModifiedView:
         self._memory: dict[int, Mapping[int, float]] = {}
         self._rules: dict[str, dict[int, str]] = {}
         self._tables: dict[str, str] = {}
+        self._contexts: dict[str, dict[int, str]] = {}
         self._xps: dict[tuple[str, str], str] = {}
 
     def set_irq_affinity(self, irq: int, cpus: str) -> None:
@@ -64,6 +65,10 @@ class ModifiedView:
     def set_rss(self, netdev: str, value: str) -> None:
         """Set the RSS table of a netdev. value: its pattern of queues."""
         self._tables[netdev] = value
+
+    def set_rss_context(self, netdev: str, number: int, value: str) -> None:
+        """Set the table of an RSS context of a netdev, or delete the context (an empty value)."""
+        self._contexts.setdefault(netdev, {})[number] = value
 
     def set_xps(self, netdev: str, queue_name: str, cpus: str) -> None:
         """Set the CPUs that send by a transmit queue (``tx-3``). cpus: a CPU list."""
@@ -107,7 +112,8 @@ class ModifiedView:
         return {n.name: n for n in inventory.netdevs if RFS_TABLE in self._machine or n.name in names}
 
     def _netdevs(self, inventory: Inventory) -> list[Netdev]:
-        names = {name for name, _ in (*self._params, *self._xps)} | self._rules.keys() | self._tables.keys()
+        names = {name for name, _ in (*self._params, *self._xps)}
+        names |= self._rules.keys() | self._tables.keys() | self._contexts.keys()
         return [self._netdev(netdev) if netdev.name in names else netdev for netdev in inventory.netdevs]
 
     def _netdev(self, netdev: Netdev) -> Netdev:
@@ -125,6 +131,7 @@ class ModifiedView:
             queues=queues,
             rss=self._tables.get(netdev.name, netdev.rss),
             flow_rules=with_rules(netdev.flow_rules, self._rules.get(netdev.name, {})),
+            rss_contexts=with_contexts(netdev.rss_contexts, self._contexts.get(netdev.name, {})),
         )
 
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Netdev, Queue
+from coresteer_core.node.inventory import FlowRuleTable, Inventory, Netdev, Queue, RssContext
 from coresteer_core.node.tasks import HeavyFlow, NetTask, RxPlacement
 from coresteer_core.settings.flow_rule_index import FlowRuleIndex
 from coresteer_core.settings.flow_rule_text import parse_rule
@@ -26,8 +26,17 @@ def with_rules(table: FlowRuleTable | None, values: Mapping[int, str]) -> FlowRu
     if table is None or not values:
         return table
     rules = [rule for rule in table.rules if rule.location not in values]
-    rules += [FlowRule(location, value, ours=True) for location, value in values.items() if value]
+    rules += [parse_rule(value).row(location, ours=True) for location, value in values.items() if value]
     return replace(table, rules=sorted(rules, key=lambda rule: rule.location))
+
+
+def with_contexts(contexts: list[RssContext] | None, values: Mapping[int, str]) -> list[RssContext] | None:
+    """Return a NIC's RSS contexts after Coresteer has set these patterns (by number, empty: deleted)."""
+    if contexts is None or not values:
+        return contexts
+    after = [each for each in contexts if each.number not in values]
+    after += [RssContext(number, value, ours=True) for number, value in values.items() if value]
+    return sorted(after, key=lambda each: each.number)
 
 
 def steer_flows(tasks: list[NetTask], inventory: Inventory, netdevs: Mapping[str, Netdev]) -> list[NetTask]:
@@ -42,12 +51,13 @@ def steer_flows(tasks: list[NetTask], inventory: Inventory, netdevs: Mapping[str
 
 
 def _rules(netdev: Netdev) -> FlowRuleIndex[int]:
-    """Return the receive queues of flows by their rules, without rules that Coresteer cannot express."""
+    """Return the receive queues of flows by the rules that name one; those of an RSS context depend on its hash."""
     found = FlowRuleIndex[int]()
     for each in netdev.flow_rules.rules if netdev.flow_rules is not None else []:
         if each.value:
             rule = parse_rule(each.value)
-            found.add(each.location, rule, rule.action)
+            if rule.action is not None:
+                found.add(each.location, rule, rule.action)
     return found
 
 
