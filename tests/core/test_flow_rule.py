@@ -78,7 +78,7 @@ def test_a_rule_has_one_canonical_form(value: str, canonical: str) -> None:
         ("flow-type tcp4 dst-port 80 action 0 context 1", "has an action or a context, not both"),
         (
             "flow-type tcp4 dst-port 80 context 0",
-            "context “0” is not the number of an RSS context; write a number from 1",
+            "context “0” is not the number of an RSS context",
         ),
         ("flow-type tcp6 dst-ip 10.0.0.1 dst-port 80 action 3", "“10.0.0.1” is not an IPv6 address, which tcp6 needs."),
         ("flow-type udp4 src-ip ::1 dst-port 80 action 3", "“::1” is not an IPv4 address, which udp4 needs."),

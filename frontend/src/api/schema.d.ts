@@ -6304,11 +6304,19 @@ export interface components {
                             value: string;
                             /** @default false */
                             ours: boolean;
+                            /** @default  */
+                            context_rule: string;
                         }[];
                         /** @default true */
                         complete: boolean;
                     } | null;
                     rss_entries: number | null;
+                    rss_contexts: {
+                        number: number;
+                        rss: string;
+                        /** @default false */
+                        ours: boolean;
+                    }[] | null;
                 }[];
                 irqs: {
                     irq: number;

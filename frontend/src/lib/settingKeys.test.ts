@@ -20,6 +20,7 @@ test.each([
   ["netdev/eth0/gro_flush_timeout", "eth0 gro_flush_timeout", "nic:eth0"],
   ["netdev/eth0/rx-0/napi_defer_hard_irqs", "eth0 rx-0 napi_defer_hard_irqs", "nic:eth0"],
   ["netdev/eth0/flow-rule/7", "eth0 flow rule 7", "nic:eth0"],
+  ["netdev/eth0/rss-context/1", "eth0 RSS context 1", "nic:eth0"],
   ["netdev/eth0/ntuple", "eth0 ntuple", "nic:eth0"],
   ["netdev/eth0/threaded", "eth0 threaded", "nic:eth0"],
   ["netdev/eth0/rx-3/rps_flow_cnt", "eth0 rx-3 rps_flow_cnt", "nic:eth0"],

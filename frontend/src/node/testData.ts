@@ -78,6 +78,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     management: false,
     ...{ channels: null, channels_max: null, rss: null, params: {}, params_max: {}, addresses: [], firmware: null },
     flow_rules: null,
+    rss_contexts: null,
     rss_entries: null,
     queues,
   };

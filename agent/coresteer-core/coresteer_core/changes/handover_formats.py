@@ -168,7 +168,6 @@ REASONS: Mapping[type[Setting], str] = MappingProxyType(
         CpusetMems: f"{_CGROUP} AllowedMemoryNodes=.",
         RssTable: _ETHTOOL,
         FlowRuleSlot: _ETHTOOL,
-        RssContextTable: _ETHTOOL,
     }
 )
 """Why a kind of setting cannot be written, where the reason is not the format's own."""
@@ -178,8 +177,10 @@ def general_reason(setting: Setting, value: str) -> str | None:
     """Return why no format can have a value of a setting, None where one may."""
     if isinstance(setting, QueueParam) and setting.param in NAPI_PARAMS:
         return "only netlink sets it for one queue, by an id that changes at each start. Set it for the whole device."
-    if isinstance(setting, FlowRuleSlot | RssContextTable) and value == EMPTY:
-        return f"after a reboot there is no {'rule' if isinstance(setting, FlowRuleSlot) else 'context'}."
+    if isinstance(setting, FlowRuleSlot) and value == EMPTY:
+        return "after a reboot there is no rule."
+    if isinstance(setting, RssContextTable):
+        return "ethtool numbers a new context itself, and flow rules name the number."
     return None
 
 

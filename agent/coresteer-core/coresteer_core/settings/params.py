@@ -72,7 +72,10 @@ _THREADED = (
 )
 NO_NTUPLE = "cannot be changed: its driver has it fixed, so it has no flow rules and no accelerated RFS"
 _STEERING = "Flow steering"
-_NTUPLE = "On: the NIC follows flow rules, and the kernel's own (accelerated RFS)."
+_NTUPLE = (
+    "On: the NIC follows flow rules. While RFS is on, too, the kernel may add rules of its own (accelerated RFS), "
+    "which most drivers list nowhere, so that queues of flows are unknown. Some drivers restart their device for it."
+)
 _FLOW_CNT = (
     "Number of flows of this queue that follow their sockets (RFS), a power of two; 0: none. "
     "It also needs rps_sock_flow_entries."

@@ -35,11 +35,11 @@ export function FlowRules({ view, netdev }: { view: NodeView; netdev: Netdev }) 
               </tr>
             </thead>
             <tbody>
-              {table.rules.map(({ location, value, ours }) => (
+              {table.rules.map(({ location, value, context_rule, ours }) => (
                 <tr key={location}>
                   <td>{location}</td>
                   <td className="mono">
-                    {value || <span className="muted">of a kind that Coresteer does not set</span>}
+                    {value || context_rule || <span className="muted">of a kind that Coresteer does not set</span>}
                   </td>
                   <td>{ours ? "added by Coresteer" : "added by another program, never changed"}</td>
                   <td>

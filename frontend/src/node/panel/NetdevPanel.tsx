@@ -38,6 +38,17 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
       <ParamsEditor view={view} netdev={netdev} />
       <h3>Flow rules</h3>
       <FlowRules view={view} netdev={netdev} />
+      {netdev.rss_contexts !== null && netdev.rss_contexts.length > 0 && (
+        <>
+          <h3>RSS contexts</h3>
+          <PropertyList
+            of={netdev.rss_contexts.map(({ number, rss, ours }) => [
+              `context ${number}`,
+              `queues ${rss}, ${ours ? "created by Coresteer" : "created by another program, never changed"}`,
+            ])}
+          />
+        </>
+      )}
       <h3>Queues</h3>
       <Queues view={view} netdev={netdev} />
     </PanelFrame>

@@ -8,6 +8,6 @@ test.each([
   [4, [], false, null],
   [0, [], true, null],
 ])("of %d slots with rules in %j, the free one is chosen", (size, locations, complete, slot) => {
-  const rules = locations.map((location) => ({ location, value: "", ours: false }));
+  const rules = locations.map((location) => ({ location, value: "", ours: false, context_rule: "" }));
   expect(freeSlot({ size, rules, complete })).toBe(slot);
 });

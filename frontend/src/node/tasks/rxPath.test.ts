@@ -115,9 +115,9 @@ const WITH_RULES = {
       size: 8,
       complete: true,
       rules: [
-        { location: 2, value: "flow-type tcp4 dst-port 443 action 41", ours: false },
-        { location: 3, value: "flow-type tcp4 src-ip 10.0.0.2 dst-port 80 action 41", ours: true },
-        { location: 4, value: "", ours: false },
+        { location: 2, value: "flow-type tcp4 dst-port 443 action 41", ours: false, context_rule: "" },
+        { location: 3, value: "flow-type tcp4 src-ip 10.0.0.2 dst-port 80 action 41", ours: true, context_rule: "" },
+        { location: 4, value: "", ours: false, context_rule: "" },
       ],
     },
   })),
@@ -135,6 +135,16 @@ test.each([
   [placement({ how: null, cpu: null }), [], ""],
 ])("what brought packets to %o is named", (where, flows, mechanism) => {
   expect(rxPathsOf([{ ...task(5, where), flows }], PLACES, WITH_RULES)[0]?.mechanism).toBe(mechanism);
+});
+
+test.each([
+  [{ params: { ntuple: "on" } }, true, /accelerated RFS/],
+  [{ params: { ntuple: "on" } }, false, /a flow rule of the NIC selects an RSS context/],
+  [{ flow_rules: null }, true, /RSS key or indirection table could not be read/],
+])("with %o and RFS %s the reason for an unknown queue is %s", (of, rfs, why) => {
+  const inventory = { ...WITH_RULES, netdevs: WITH_RULES.netdevs.map((netdev) => ({ ...netdev, ...of })) };
+  const where = placement({ queue: null, irq: null, cpu: null, how: null, rfs });
+  expect(rxPathsOf([task(0, where)], PLACES, inventory)[0]?.why.queue).toMatch(why);
 });
 
 test("with RFS the protocol work is where the task runs, while the polling CPU is off the NIC's node", () => {

@@ -1,6 +1,6 @@
 import type { Schemas } from "../../api/client";
 import { parseCpuList } from "../../lib/cpulist";
-import type { Inventory, Topology } from "../types";
+import type { Inventory, Netdev, Topology } from "../types";
 
 export type NetTask = Schemas["NodeFlows"]["tasks"][number];
 export type RxPlacement = NetTask["rx_placements"][number];
@@ -110,6 +110,14 @@ function mechanismOf(task: NetTask, placement: RxPlacement, inventory: Inventory
   return [by, rfs && `RFS: CPU ${task.cpu}, where ${task.name} reads it`].filter(Boolean).join(" · ");
 }
 
+function whyNoQueue({ rfs }: RxPlacement, netdev: Netdev | undefined): string {
+  if (rfs && netdev?.params.ntuple === "on")
+    return "with RFS and ntuple on, the kernel may add rules to the NIC (accelerated RFS), which most drivers list nowhere.";
+  if (netdev?.flow_rules?.rules.some(({ value }) => value === ""))
+    return "a flow rule of the NIC selects an RSS context, or is of a kind that Coresteer does not know.";
+  return "the NIC's RSS key or indirection table could not be read.";
+}
+
 function whyUnknown(placement: RxPlacement, inventory: Inventory | null): RxPath["why"] {
   const netdev = inventory?.netdevs.find((candidate) => candidate.name === placement.netdev);
   const virtual = netdev?.virtual === true;
@@ -118,7 +126,7 @@ function whyUnknown(placement: RxPlacement, inventory: Inventory | null): RxPath
   else if (placement.queue === null)
     why.queue = virtual
       ? "A virtual device has no hardware queue."
-      : "The queue is unknown: the NIC's RSS key or indirection table could not be read.";
+      : `The queue is unknown: ${whyNoQueue(placement, netdev)}`;
   if (placement.irq === null)
     why.irq = virtual
       ? "A virtual device has no interrupt."
