@@ -15,7 +15,7 @@ import pytest
 from tests.support.fake_nic import FakeNic
 
 from coresteer_agent.apply import rss_context
-from coresteer_agent.linux import netlink
+from coresteer_agent.linux import netlink, rss_contexts
 from coresteer_agent.linux.netlink import encode_attribute, parse_attributes
 
 _FAMILY = 21
@@ -221,7 +221,7 @@ def install(monkeypatch: pytest.MonkeyPatch, kernel: FakeContexts) -> None:
     monkeypatch.setattr(netlink, "socket", fake)
     for lookup in ("family_id", "family_commands"):
         uncached = getattr(netlink, lookup).__wrapped__
-        for module in (netlink, rss_context.rss_contexts):
+        for module in (netlink, rss_contexts):
             if hasattr(module, lookup):
                 monkeypatch.setattr(module, lookup, uncached)
     monkeypatch.setattr(rss_context, "is_running_kernel", lambda _: True)
