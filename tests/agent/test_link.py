@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from logging.handlers import QueueHandler
 from pathlib import Path
 from queue import SimpleQueue
@@ -60,6 +61,7 @@ from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     MAX_POLICIES_IN_FORCE,
     PROTOCOL_VERSION,
+    SUMMARY_S,
     Ack,
     Apply,
     ChangeAck,
@@ -235,7 +237,7 @@ def samples_of(message: object) -> list[Rates]:
     return unpack_block(decompress_block(message.packed)[0])
 
 
-def test_a_backend_that_knows_blocks_gets_each_sample_once_and_a_summary_with_each_block(
+def test_a_backend_that_knows_blocks_gets_each_sample_once_in_blocks_as_long_as_it_says(
     backend: Backend, node: Node
 ) -> None:
     connection = watched(backend, node)
@@ -255,9 +257,28 @@ def test_a_backend_that_knows_blocks_gets_each_sample_once_and_a_summary_with_ea
             assert message.summary == summarize(sent[message.summary.seq - 1], None)
             summarized.add(message.summary.seq)
     assert [rates for block in blocks for rates in block] == sent
-    assert summarized <= {1, *(block[-1].seq for block in blocks)}, "of the first sample, and with each block"
-    assert summarized - {1}
+    assert summarized
     assert [len(block) for block in blocks[1:-1]] == [10] * (len(blocks) - 2)
+
+
+@pytest.mark.parametrize(("interval_s", "block_s"), [(1, 10.0), (1, 30.0), (4, 30.0), (15, 30.0)])
+def test_a_summary_is_sent_of_the_first_sample_with_each_block_and_every_10_s(interval_s: int, block_s: float) -> None:
+    outgoing = OutgoingSamples(1000, 1 << 30)
+    outgoing.begin(0, columns=True, block_s=block_s)
+    summarized, ended, sent = [], [], 300 // interval_s
+    for seq in range(1, sent + 1):
+        outgoing.add(make_rates(seq=seq, time_ms=1000 * interval_s * seq, duration_s=interval_s), None)
+        while frame := outgoing.next_frame():
+            message = decode_to_backend(frame)
+            if isinstance(message, SummaryMessage):
+                summarized.append(message.summary.seq)
+            else:
+                ended.append(samples_of(message)[-1].seq)
+    assert {1, *ended} <= {*summarized}
+    for before, after in pairwise(summarized):
+        assert (after - before) * interval_s <= max(SUMMARY_S + interval_s / 2, interval_s)
+        assert after in ended or (after - before) * interval_s >= SUMMARY_S - interval_s / 2
+    assert {(after - before) * interval_s for before, after in pairwise(ended)} <= {block_s, 28.0, 32.0}
 
 
 def test_a_block_that_is_full_before_its_time_brings_a_summary_too() -> None:
@@ -607,14 +628,14 @@ def test_a_full_buffer_drops_the_oldest_samples_and_counts_them(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node("http://127.0.0.1:1", max_count=10)
-    for seq in range(1, 31):
+    for seq in range(1, 91):
         node.link.send_rates(make_rates(seq=seq))
     node.link.stop()
     assert [r.message for r in caplog.records if "oldest samples are dropped" in r.message] != []
     assert caplog.text.count("oldest samples are dropped") == 1
 
     node = Node(backend.address, max_count=10)
-    for seq in range(1, 31):
+    for seq in range(1, 91):
         node.link.send_rates(make_rates(seq=seq))
     connection = backend.next_connection()
     connection.hello()
@@ -623,7 +644,7 @@ def test_a_full_buffer_drops_the_oldest_samples_and_counts_them(
     node.link.stop()
     assert connection.closed.wait(PATIENCE_S)
     (last,) = connection.seqs(1)[-1:]
-    while last < 30:
+    while last < 90:
         (following, *_) = seqs = connection.seqs(1)
         assert following == last + 1
         last = seqs[-1]

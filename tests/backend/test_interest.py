@@ -18,7 +18,16 @@ from coresteer.presence.interest import Interest
 from coresteer.presence.registry import NodeRegistry, NodeState
 from coresteer.presence.schemas import Health
 from coresteer_agent.transport.samples import OutgoingSamples
-from coresteer_core.protocol import BLOCK_S, COLUMNS, Detail, SummaryMessage, ToAgent, Watch, decode_to_backend
+from coresteer_core.protocol import (
+    BLOCK_S,
+    COLUMNS,
+    SUMMARY_S,
+    Detail,
+    SummaryMessage,
+    ToAgent,
+    Watch,
+    decode_to_backend,
+)
 
 STEP_S = 0.25
 
@@ -119,8 +128,8 @@ async def test_the_most_that_somebody_needs_of_a_node_is_asked_for(clock: Clock)
 
 def test_a_node_is_stale_once_what_it_was_asked_for_is_overdue(clock: Clock) -> None:
     for detail, interval_s, overdue_s in (
-        (Detail.BLOCKS, 1.0, BLOCK_S + 3),
-        (Detail.BLOCKS, 5.0, BLOCK_S + 15),
+        (Detail.BLOCKS, 1.0, SUMMARY_S + 3),
+        (Detail.BLOCKS, 5.0, SUMMARY_S + 15),
         (Detail.SUMMARIES, 1.0, 3.0),
         (Detail.SAMPLES, 5.0, 15.0),
     ):
@@ -148,9 +157,10 @@ def test_an_agent_that_was_asked_for_more_and_does_not_answer_is_stale_after_thr
     interval_s=st.sampled_from([0.25, 1.0, 2.0, 5.0]),
     delays_s=st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 0.25, 1.0])),
     asked=st.lists(st.tuples(st.integers(0, 60), st.sampled_from(Detail)), max_size=12),
+    block_s=st.sampled_from([SUMMARY_S, BLOCK_S]),
 )
 def test_a_node_that_sends_what_it_is_asked_for_is_never_stale(
-    interval_s: float, delays_s: tuple[float, float], asked: list[tuple[int, Detail]]
+    interval_s: float, delays_s: tuple[float, float], asked: list[tuple[int, Detail]], block_s: float
 ) -> None:
     """Both ends of the protocol, with a delay in each direction."""
     clock = Clock()
@@ -158,7 +168,7 @@ def test_a_node_that_sends_what_it_is_asked_for_is_never_stale(
         patch.setattr(registry_module, "time", SimpleNamespace(monotonic=clock.monotonic))
         state, outgoing = NodeState(), OutgoingSamples(10_000, 2**22)
         state.begin(hello(features=[COLUMNS], interval_s=interval_s), 1)
-        outgoing.begin(0, columns=True)
+        outgoing.begin(0, columns=True, block_s=block_s)
         to_agent: deque[tuple[float, Detail]] = deque()
         to_backend: deque[tuple[float, bytes]] = deque()
         began_s, seq = clock.now_s, 0

@@ -33,7 +33,17 @@ from coresteer_core.metrics import FLEET_METRICS
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, Rates
 from coresteer_core.node.rates_block import RatesBlock, compress_block, pack_block, unpack_block
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import COLUMNS, Detail, Rejected, SummaryMessage, Watch, decode_to_agent
+from coresteer_core.protocol import (
+    BLOCK_S,
+    COLUMNS,
+    FEATURES,
+    SUMMARY_S,
+    Detail,
+    Rejected,
+    SummaryMessage,
+    Watch,
+    decode_to_agent,
+)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -207,7 +217,7 @@ async def test_blocks_are_stored_once_whatever_is_sent_again(quick: Backend, dat
     stream = [rates(seq, time_ms=now_ms() - 1000 * (20 - seq)) for seq in range(1, 21)]
     async with asyncio.timeout(PATIENCE_S):
         await agent.connect()
-        assert (await agent.greet(features=[COLUMNS])).features == [COLUMNS]
+        assert (await agent.greet(features=[COLUMNS])).features == [*FEATURES]
         await agent.send_block(stream[:7])
         await agent.until_acked(7)
         await agent.websocket.close()
@@ -257,7 +267,7 @@ async def test_an_invalid_live_sample_costs_no_sample_of_the_blocks(
 
 async def test_a_node_says_what_its_older_agent_lacks(quick: Backend) -> None:
     viewer = await quick.client("viewer")
-    for features, lacks in (([], ["samples in blocks of columns"]), ([COLUMNS], [])):
+    for features, lacks in (([COLUMNS], ["summaries between blocks"]), ([*FEATURES], [])):
         agent = await enrolled(quick.database, quick.url, f"lacks-{len(lacks)}")
         async with asyncio.timeout(PATIENCE_S):
             await agent.connect()
@@ -268,6 +278,15 @@ async def test_a_node_says_what_its_older_agent_lacks(quick: Backend) -> None:
 
             await poll_async(is_known)
             assert (await viewer.get(f"/api/v1/nodes/{agent.node_id}")).json()["lacks"] == lacks
+            await agent.websocket.close()
+
+
+async def test_an_agent_that_sends_summaries_only_with_blocks_is_asked_for_short_ones(database_url: str) -> None:
+    async with running_backend(database_url) as backend, asyncio.timeout(PATIENCE_S):
+        for features, block_s in (([COLUMNS], SUMMARY_S), ([*FEATURES], BLOCK_S)):
+            agent = await enrolled(backend.database, backend.url, f"blocks-of-{block_s:.0f}")
+            await agent.connect()
+            assert (await agent.greet(features=features)).block_s == block_s
             await agent.websocket.close()
 
 

@@ -9,9 +9,9 @@ to it are committed, and after a reconnect Welcome has the last one acknowledged
 nothing is stored twice. Samples that can never be stored are named by Rejected. Decoding enforces the bounds of fields
 (coresteer_core.bounds).
 
-With the feature columns, samples are stored from ColumnsMessage. A SummaryMessage is sent with each of them, and one of
-every sample only after Watch, as is RatesMessage. Both are for the present only and not stored. Without the feature,
-every sample is sent and stored as a RatesMessage.
+With the feature columns, samples are stored from ColumnsMessage. A SummaryMessage is sent with each of them and every
+SUMMARY_S, and one of every sample only after Watch, as is RatesMessage. Both are for the present only and not stored.
+Without the feature, every sample is sent and stored as a RatesMessage.
 """
 
 import re
@@ -55,11 +55,17 @@ COMPATIBLE_PROTOCOLS = range(6, PROTOCOL_VERSION + 2)
 
 COLUMNS = "columns"
 """The feature of ColumnsMessage, SummaryMessage and Watch."""
-FEATURES: Mapping[str, str] = MappingProxyType({COLUMNS: "samples in blocks of columns"})
+LONG_BLOCKS = "long_blocks"
+"""The feature of blocks that last longer than SUMMARY_S: without it, summaries are sent only with blocks."""
+FEATURES: Mapping[str, str] = MappingProxyType(
+    {COLUMNS: "samples in blocks of columns", LONG_BLOCKS: "summaries between blocks"}
+)
 """The features of this version, each with its name for a sentence."""
 
-BLOCK_S = 10.0
-"""How long the samples of a block last, unless the backend's chunks are shorter."""
+BLOCK_S = 30.0
+"""How long the samples of a block last, unless the backend's chunks are shorter or the agent lacks LONG_BLOCKS."""
+SUMMARY_S = 10.0
+"""How often a summary is sent while nobody needs more."""
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Maximum size of a WebSocket frame: more than the topology and inventory of 8,192 CPUs need."""
 
@@ -125,7 +131,7 @@ class RatesMessage(Struct, frozen=True, tag="rates"):
 
 
 class ColumnsMessage(Struct, frozen=True, tag="columns"):
-    """Message with the samples first_seq to last_seq as a block, about every 10 s.
+    """Message with the samples first_seq to last_seq as a block, about every BLOCK_S.
 
     packed: a RatesBlock, from coresteer_core.node.rates_block.compress_block.
     """
@@ -138,7 +144,8 @@ class ColumnsMessage(Struct, frozen=True, tag="columns"):
 class SummaryMessage(Struct, frozen=True, tag="summary"):
     """Message with the figures of one interval that the fleet page, guardrails and health need.
 
-    Sent of the first interval of a connection, of the newest one with each ColumnsMessage, and as Watch says.
+    Sent of the first interval of a connection, of the newest one with each ColumnsMessage and every SUMMARY_S, and as
+    Watch says.
     """
 
     summary: Summary
@@ -252,7 +259,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     acked_seq: int
     rejected: int = 0
     features: Features = []
-    block_s: Annotated[float, Meta(gt=0, le=60)] = BLOCK_S
+    block_s: Annotated[float, Meta(gt=0, le=60)] = SUMMARY_S
 
 
 class Ack(Struct, frozen=True, tag="ack"):
@@ -358,7 +365,7 @@ class NewKey(Struct, frozen=True, tag="new_key"):
 class Detail(StrEnum):
     """How much an agent sends of the present.
 
-    blocks: a summary with each block. summaries: one of every sample. samples: every sample as well, and tasks.
+    blocks: a summary every SUMMARY_S. summaries: one of every sample. samples: every sample as well, and tasks.
     """
 
     BLOCKS = "blocks"

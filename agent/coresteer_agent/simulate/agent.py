@@ -29,6 +29,7 @@ from coresteer_core.policies.base import ROUND_PERIOD_S
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     COLUMNS,
+    SUMMARY_S,
     Ack,
     BeginExperiment,
     ClassesMessage,
@@ -112,7 +113,8 @@ class SimulatedAgent:
         self._next_classes_s = 0.0
         self._class_policy: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
-        self._columns = self._is_summary_due = False
+        self._columns = False
+        self._next_summary_s = 0.0
         self._detail = Detail.BLOCKS
         self._skips_next_flows = False
         self._physical = node.inventory.physical_netdevs()
@@ -161,8 +163,8 @@ class SimulatedAgent:
         before = self._sent_seq
         self._send_pending()
         if self._columns:
-            if self._sent_seq > before or self._is_summary_due or self._detail is not Detail.BLOCKS:
-                self._is_summary_due = False
+            if self._sent_seq > before or now_s >= self._next_summary_s or self._detail is not Detail.BLOCKS:
+                self._next_summary_s = now_s + SUMMARY_S - self.node.interval_s / 2
                 self._send(SummaryMessage(summarize(rates, self._physical)))
             if self._detail is Detail.SAMPLES:
                 self._send(RatesMessage(rates))
@@ -245,7 +247,7 @@ class SimulatedAgent:
                 self._send(LearnedMessage(self.node.learned))
                 self.connected, self._lost_since_s = True, None
                 self._sent_seq = message.acked_seq
-                self._columns, self._detail, self._is_summary_due = COLUMNS in message.features, Detail.BLOCKS, True
+                self._columns, self._detail, self._next_summary_s = COLUMNS in message.features, Detail.BLOCKS, 0.0
                 self._skips_next_flows = False
                 self._block_samples = max(1, round(message.block_s / self.node.interval_s))
                 self._first_block = random.randint(1, self._block_samples)  # noqa: S311 - no secret

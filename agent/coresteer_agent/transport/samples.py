@@ -20,6 +20,7 @@ from coresteer_core.node.rates_block import (
 from coresteer_core.node.summary import summarize
 from coresteer_core.protocol import (
     BLOCK_S,
+    SUMMARY_S,
     ColumnsMessage,
     Detail,
     RatesMessage,
@@ -54,7 +55,7 @@ class BlockCollector:
         first, count = self.samples[0], len(self.samples) + 1
         return (
             rates.cpus == first.cpus
-            and 0 <= rates.time_ms - first.time_ms <= MAX_BLOCK_SPAN_MS / 2
+            and 0 <= rates.time_ms - first.time_ms <= MAX_BLOCK_SPAN_MS
             and count <= MAX_BLOCK_SAMPLES
             and count * max(rates.cpus, len(rates.netdevs or ())) <= MAX_BLOCK_ROWS
             and count * (self._cells + _cells(rates)) <= MAX_BLOCK_CELLS
@@ -96,7 +97,7 @@ class OutgoingSamples:
         self._buffer = UnacknowledgedBuffer(max_count, max_bytes)
         self._columns = True
         self._newest: tuple[Rates, frozenset[str] | None] | None = None
-        self._is_summary_due = False
+        self._summary_due_s = 0.0
         self._summary: bytes | None = None
         self._live: bytes | None = None
         self._is_connected = False
@@ -134,8 +135,14 @@ class OutgoingSamples:
         if is_complete or not self._columns:
             lost = self.seal() or lost
         if self._is_connected and self._columns:
-            if is_complete or is_full or self._is_summary_due or self._detail is not Detail.BLOCKS:
-                self._is_summary_due = False
+            self._summary_due_s -= rates.duration_s
+            if (
+                is_complete
+                or is_full
+                or self._summary_due_s < rates.duration_s / 2
+                or self._detail is not Detail.BLOCKS
+            ):
+                self._summary_due_s = SUMMARY_S
                 self._summary = encode(SummaryMessage(summarize(rates, physical)))
             self._live = encode(RatesMessage(rates)) if self._detail is Detail.SAMPLES else None
         return lost
@@ -164,7 +171,7 @@ class OutgoingSamples:
         """
         self.end()
         self._collector.block_s = block_s
-        self._is_connected, self._columns, self._is_summary_due = True, columns, True
+        self._is_connected, self._columns, self._summary_due_s = True, columns, 0.0
         self._buffer.acknowledge(acked_seq)
         self._buffer.rewind()
         if not columns:

@@ -223,7 +223,8 @@ class _AgentConnection:
                 s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(buffer.acked_seq + 1, hello.first_seq)
             position = (identity.node_id, buffer.acked_seq, buffer.rejected)
-            self.post(Welcome(PROTOCOL_VERSION, *position, features=list(FEATURES), block_s=s.ingest.block_s))
+            block_s = s.ingest.block_s(hello.features)
+            self.post(Welcome(PROTOCOL_VERSION, *position, features=list(FEATURES), block_s=block_s))
             self.post(self._ping())
             s.interest.tell(identity.node_id)
             for query in queries:

@@ -20,7 +20,7 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.summary import Summary, summarize
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.policies.base import ROUND_PERIOD_S
-from coresteer_core.protocol import BLOCK_S, COLUMNS, ClassesMessage, Detail, FlowsMessage, Hello, encode
+from coresteer_core.protocol import COLUMNS, SUMMARY_S, ClassesMessage, Detail, FlowsMessage, Hello, encode
 
 _STALE_INTERVALS = 3
 _MIN_STALE_AFTER_S = 3.0
@@ -96,7 +96,7 @@ class NodeState:
     def _stale_after_s(self) -> float:
         """Return the age at which the node's newest sample is not one of the present any more."""
         overdue_s = max(_STALE_INTERVALS * self.interval_s, _MIN_STALE_AFTER_S)
-        return BLOCK_S + overdue_s if self.detail is Detail.BLOCKS else overdue_s
+        return SUMMARY_S + overdue_s if self.detail is Detail.BLOCKS else overdue_s
 
     def _see(self) -> None:
         self.seen_at = time.monotonic()

@@ -1,5 +1,8 @@
 """Roll-ups: sums, maxima and means over a minute or an hour of samples. Pure."""
 
+import itertools
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,10 +67,12 @@ def minute_rollups(samples: Sequence[Rates]) -> list[Rollup]:
 
 def minutes_of_columns(samples: SampleColumns) -> list[Rollup]:
     """Return a roll-up for each minute in which samples began, in the order in which the minutes appear."""
-    minutes = samples.starts_ms // MINUTE_MS
-    if (minutes == minutes[0]).all():
-        return [_minute(samples, slice(None))]
-    return [_minute(samples, np.flatnonzero(minutes == minute)) for minute in dict.fromkeys(minutes.tolist())]
+    minutes = (samples.starts_ms // MINUTE_MS).tolist()
+    distinct = dict.fromkeys(minutes)
+    if sorted(minutes) == minutes:  # else a clock was set
+        runs = itertools.pairwise(bisect_left(minutes, minute) for minute in (*distinct, math.inf))
+        return [_minute(samples, slice(*run)) for run in runs]
+    return [_minute(samples, np.flatnonzero(np.equal(minutes, minute))) for minute in distinct]
 
 
 def _minute(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> Rollup:
@@ -119,8 +124,8 @@ def _amounts(samples: SampleColumns, chosen: slice | npt.NDArray[np.intp]) -> di
             case "irq":
                 found[field] = _sum_of_known(samples.interrupts[chosen])
             case _ if field == "agent_cpu_s":
-                seconds = samples.agent_cpu_s[chosen]
-                found[field] = None if np.isnan(seconds).all() else float(np.nansum(seconds))
+                seconds = [used_s for used_s in samples.agent_cpu_s[chosen].tolist() if not math.isnan(used_s)]
+                found[field] = sum(seconds) if seconds else None
             case _:
                 total, most = of_scalars.get(field, (None, None))
                 found[field] = most if source.level else total

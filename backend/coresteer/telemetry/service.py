@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
 from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch, unencoded
 from coresteer_core.node.rates import Rates
-from coresteer_core.protocol import BLOCK_S, Ack, CloseCode, Rejected
+from coresteer_core.protocol import BLOCK_S, LONG_BLOCKS, SUMMARY_S, Ack, CloseCode, Rejected
 
 log = logging.getLogger("coresteer.telemetry")
 
@@ -106,10 +106,9 @@ class Ingest:
         """Return the Unix time in ms before which telemetry_hour is complete."""
         return self.hourly.complete_until_ms
 
-    @property
-    def block_s(self) -> float:
-        """Return how long the samples of a block last: not longer than those of a chunk."""
-        return min(BLOCK_S, self._config.chunk_seconds)
+    def block_s(self, features: Collection[str]) -> float:
+        """Return how long the samples of a block of an agent with these features last: not longer than a chunk's."""
+        return min(BLOCK_S if LONG_BLOCKS in features else SUMMARY_S, self._config.chunk_seconds)
 
     def open_buffer(self, node_id: int, stream: str, position: StreamPosition) -> SampleBuffer:
         """Return the buffer for the stream of an agent's Hello, continued if it exists.
