@@ -229,7 +229,7 @@ async def test_samples_that_two_backends_store_at_once_are_stored_once(distribut
     config = Config.model_validate({"chunk_seconds": 1})
     samples = _samples(9, 0)
     message = block_message(samples[:20])
-    block = read_block(message.first_seq, message.last_seq, message.packed, 0)
+    block = read_block(message.first_seq, message.last_seq, message.packed, 0)[0]
     for parts in (samples, [block]):
         both = [
             Ingest(database, Connections(), config, lambda _: None, Quotas(database, quotas_of(config))) for _ in "12"

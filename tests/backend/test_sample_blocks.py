@@ -25,7 +25,7 @@ from coresteer.presence.registry import NodeState
 from coresteer.telemetry import sample_columns
 from coresteer.telemetry.chunk_decoding import decode
 from coresteer.telemetry.repository import StreamPosition
-from coresteer.telemetry.rollup import Rollup, merge_rollups, minute_rollups
+from coresteer.telemetry.rollup import Rollup, merge_rollups, minute_rollups, pack_shares
 from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch, read_block
 from coresteer.telemetry.sample_columns import BlockError
 from coresteer.telemetry.service import NODE_LIMIT_BYTES, Ingest
@@ -83,7 +83,7 @@ def _cut_streams(draw: st.DrawFn) -> tuple[list[Rates], list[int]]:
 
 def _received(samples: list[Rates]) -> SampleBlock:
     message = block_message(samples)
-    return read_block(message.first_seq, message.last_seq, message.packed, 0)
+    return read_block(message.first_seq, message.last_seq, message.packed, 0)[0]
 
 
 def _batch(parts: Sequence[Rates | SampleBlock]) -> Batch:
@@ -142,7 +142,7 @@ def test_a_block_is_cut_after_what_is_stored() -> None:
 
 def test_the_times_of_a_block_are_corrected() -> None:
     message = block_message(STREAM[:3])
-    block = read_block(message.first_seq, message.last_seq, message.packed, 5000)
+    block = read_block(message.first_seq, message.last_seq, message.packed, 5000)[0]
     assert [each.time_ms for each in block.rates()] == [each.time_ms + 5000 for each in STREAM[:3]]
     assert block.columns().times_ms.tolist() == [each.time_ms + 5000 for each in STREAM[:3]]
 
@@ -368,7 +368,7 @@ def test_mutated_blocks_are_refused_or_can_be_stored_and_read() -> None:
     for turn in range(400):
         mutated = (mutator.with_other_field if turn % 3 else mutator.with_other_bytes)(whole)
         try:
-            block = read_block(STREAM[0].seq, STREAM[3].seq, zlib.compress(mutated, 1), 0)
+            block, _ = read_block(STREAM[0].seq, STREAM[3].seq, zlib.compress(mutated, 1), 0)
         except BlockError:
             refused += 1
         else:
@@ -387,14 +387,34 @@ def _node() -> tuple[Ingest, SampleBuffer]:
     return ingest, ingest.open_buffer(7, "s", StreamPosition(None, 0))
 
 
-def test_blocks_become_one_chunk_a_minute() -> None:
+@pytest.mark.parametrize("block_s", [10, 30])
+@pytest.mark.parametrize("moved_ms", [0, 5000])
+def test_blocks_become_one_chunk_a_minute_which_is_encoded_with_the_last_of_them(block_s: int, moved_ms: int) -> None:
     ingest, buffer = _node()
     stream = machine(200, cpus=2, irqs=3)
-    for first in range(0, 200, 10):
-        block = _received(stream[first : first + 10])
-        ingest.add(buffer, block, block.size)
+    for first in range(0, 200, block_s):
+        message = block_message(stream[first : first + block_s])
+        block, columns = read_block(message.first_seq, message.last_seq, message.packed, moved_ms)
+        ingest.add(buffer, block, block.size, columns)
     assert [batch.samples for batch in buffer.waiting] == [60, 60, 60]
     assert [rates.seq for rates in ingest.unstored(7)] == list(range(1, 201))
+    for batch in buffer.waiting:
+        again = encode_batch(7, batch)
+        assert batch.encoded is not None and batch.encoded.chunk == again.chunk
+        assert list(map(pack_shares, batch.encoded.minutes)) == list(map(pack_shares, again.minutes))
+    assert ingest.waiting_bytes == buffer.size
+
+
+def test_a_block_that_repeats_buffered_samples_is_encoded_without_them() -> None:
+    ingest, buffer = _node()
+    stream = machine(90, cpus=2, irqs=3)
+    for first, last in ((0, 30), (20, 50), (40, 70)):
+        message = block_message(stream[first:last])
+        block, columns = read_block(message.first_seq, message.last_seq, message.packed, 0)
+        ingest.add(buffer, block, block.size, columns)
+    (batch,) = buffer.waiting
+    assert batch.encoded is None or batch.encoded.chunk == encode_batch(7, batch).chunk
+    assert [rates.seq for rates in ingest.unstored(7)] == list(range(1, 71))
 
 
 def test_blocks_that_wait_are_bounded_in_memory() -> None:
@@ -415,7 +435,7 @@ def test_blocks_are_bounded_by_the_arrays_that_they_become() -> None:
         "cell_cpus": b"",
     }
     bare = replace(GOOD, cpus=8192, cell_lengths=b"", cell_places=b"", cell_counts=b"", absent={}, **empty)
-    block = read_block(STREAM[0].seq, STREAM[3].seq, compress_block(bare), 0)
+    block, _ = read_block(STREAM[0].seq, STREAM[3].seq, compress_block(bare), 0)
     assert block.size < 2000
     assert block.unpacked >= 4 * 8192 * (len(CPU_SHARES) + 4 * len(CPU_COUNTS))
     assert not _batch([block] * 3).accepts(block, 60_000)

@@ -384,7 +384,7 @@ class _AgentConnection:
     async def _ingest_block(self, state: NodeState, buffer: SampleBuffer, message: ColumnsMessage) -> None:
         first, last = message.first_seq, message.last_seq
         try:
-            block = read_block(first, last, message.packed, self._correction_ms)
+            block, columns = read_block(first, last, message.packed, self._correction_ms)
             if max(abs(time_ms - now_ms()) for time_ms in (block.start_ms, block.end_ms)) > MAX_CLOCK_ERROR_MS:
                 raise BlockError("its times are more than 24 hours from the backend's; set the node's clock.")
         except BlockError as error:
@@ -393,7 +393,7 @@ class _AgentConnection:
         if (pause_s := self._throttle.pause_s(time.monotonic(), block.unpacked)) > 0:
             await asyncio.sleep(pause_s)
         self._advance(first, last)
-        self._services.ingest.add(buffer, block, block.size)
+        self._services.ingest.add(buffer, block, block.size, columns)
         if is_present(state, block.end_ms):
             state.add_block(block)
 

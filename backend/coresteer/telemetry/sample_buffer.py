@@ -77,11 +77,11 @@ class SampleBlock:
     def after(self, seq: int) -> "SampleBlock":
         """Return the block without its samples up to a number, which are already stored."""
         rest = [rates for rates in self.rates() if rates.seq > seq]
-        return read_block(rest[0].seq, self.last_seq, compress_block(pack_block(rest)), 0)
+        return read_block(rest[0].seq, self.last_seq, compress_block(pack_block(rest)), 0)[0]
 
 
-def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> SampleBlock:
-    """Return a block that an agent sent, after validation.
+def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> tuple[SampleBlock, SampleColumns]:
+    """Return a block that an agent sent, after validation, and its columns, which take ten times its memory.
 
     first_seq, last_seq: of its samples. moved_ms: what is added to its times. Raises BlockError.
     """
@@ -101,7 +101,7 @@ def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> S
     start, end = int(columns.times_ms.min()), int(columns.times_ms.max())
     if end - start > MAX_BLOCK_SPAN_MS:
         raise BlockError(f"its times span {(end - start) / 1000:g} s, more than {MAX_BLOCK_SPAN_MS / 1000:g} s.")
-    return SampleBlock(
+    read = SampleBlock(
         first_seq,
         last_seq,
         block.cpus,
@@ -113,6 +113,7 @@ def read_block(first_seq: int, last_seq: int, packed: bytes, moved_ms: int) -> S
         max(unpacked, columns.nbytes),
         moved_ms,
     )
+    return read, _moved(columns, moved_ms)
 
 
 def _moved(columns: SampleColumns, by_ms: int) -> SampleColumns:
@@ -129,7 +130,7 @@ class Batch:
     parts: blocks, or samples that arrived one by one. samples: their number. size: in bytes in memory; unpacked: as
     in SampleBlock. netdevs: a bound of how many different ones the samples have; last_netdevs: those of the last part.
     rejected: invalid samples before or between them. is_admitted: whether the node's quota has room for
-    the chunk, None before it is asked.
+    the chunk, None before it is asked. encoded: the chunk, of a batch that was encoded when it was complete.
     """
 
     stream: str
@@ -144,6 +145,7 @@ class Batch:
     end_ms: int = 0
     rejected: int = 0
     is_admitted: bool | None = None
+    encoded: EncodedChunk | None = field(default=None, compare=False)
 
     def accepts(self, part: Part, span_ms: int) -> bool:
         """Return whether a sample or block fits into the batch.
@@ -182,11 +184,11 @@ class Batch:
     def _new_netdevs(self, names: tuple[str, ...]) -> int:
         return 0 if names == self.last_netdevs else len(names)
 
-    def columns(self) -> SampleColumns:
-        """Return the samples as arrays."""
-        return sample_columns.join(
-            [columns for is_block, parts in groupby(self.parts, _is_block) for columns in _columns(is_block, [*parts])]
-        )
+    def columns(self, last: SampleColumns | None = None) -> SampleColumns:
+        """Return the samples as arrays. last: those of the last part, if they are decoded."""
+        parts = self.parts if last is None else self.parts[:-1]
+        decoded = [each for is_block, some in groupby(parts, _is_block) for each in _columns(is_block, [*some])]
+        return sample_columns.join(decoded if last is None else [*decoded, last])
 
     def rates(self) -> list[Rates]:
         """Return the samples, oldest first."""
@@ -271,9 +273,9 @@ class SampleBuffer:
         return self.open.size + sum(batch.size for batch in self.waiting)
 
 
-def encode_batch(node_id: int, batch: Batch) -> EncodedChunk:
-    """Return a sealed batch as a chunk with its roll-ups."""
-    samples = batch.columns()
+def encode_batch(node_id: int, batch: Batch, last: SampleColumns | None = None) -> EncodedChunk:
+    """Return a complete batch as a chunk with its roll-ups. last: the columns of its last part, if they are decoded."""
+    samples = batch.columns(last)
     chunk, minutes = encode_columns(samples), minutes_of_columns(samples)
     return EncodedChunk(node_id, batch.stream, chunk, minutes, batch.rejected, microsecond=chunk.first_seq % 1000)
 

@@ -21,6 +21,7 @@ from coresteer.telemetry.connections import AgentConnections
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.repository import EncodedChunk, StreamPosition
 from coresteer.telemetry.sample_buffer import Batch, SampleBlock, SampleBuffer, encode_batch, unencoded
+from coresteer.telemetry.sample_columns import SampleColumns
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import BLOCK_S, LONG_BLOCKS, SUMMARY_S, Ack, CloseCode, Rejected
 
@@ -138,8 +139,10 @@ class Ingest:
                 async with asyncio.timeout(_LONGEST_PAUSE_S):
                     await self._room.wait()
 
-    def add(self, buffer: SampleBuffer, part: Rates | SampleBlock, size: int) -> None:
-        """Buffer a validated sample or block of size bytes.
+    def add(
+        self, buffer: SampleBuffer, part: Rates | SampleBlock, size: int, columns: SampleColumns | None = None
+    ) -> None:
+        """Buffer a validated sample or block of size bytes. columns: the block's, while they are decoded.
 
         Duplicates are ignored, and everything while the buffer rejects samples.
         """
@@ -151,7 +154,7 @@ class Ingest:
             log.warning("Samples of node %d are rejected: too many bytes wait for the database.", buffer.node_id)
             return
         if isinstance(part, SampleBlock) and first <= buffer.last_seq:
-            part = part.after(buffer.last_seq)
+            part, columns = part.after(buffer.last_seq), None
         span_ms = self._config.chunk_seconds * 1000
         if not buffer.open.accepts(part, span_ms):
             buffer.seal()
@@ -159,8 +162,18 @@ class Ingest:
         buffer.last_seq = last
         self._count(size)
         if isinstance(part, SampleBlock) and buffer.open.is_complete(part, span_ms):
+            if columns is not None and not self._is_away and buffer.open.unpacked <= _ENCODE_IN_THREAD_BYTES:
+                self._encode_early(buffer.node_id, buffer.open, columns)
             buffer.seal()
             buffer.seal_at = time.monotonic() + self._config.chunk_seconds + _LATE_S
+
+    def _encode_early(self, node_id: int, batch: Batch, last: SampleColumns) -> None:
+        """Encode a complete batch while its last block is decoded."""
+        with suppress(Exception):  # it is encoded once more before it is stored, which handles what is wrong
+            batch.encoded = encode_batch(node_id, batch, last)
+            size = batch.encoded.size()
+            batch.size += size
+            self._count(size)
 
     def add_live(self, buffer: SampleBuffer, rates: Rates, size: int) -> None:
         """Keep a sample for the present until a block brings it."""
@@ -269,7 +282,9 @@ class Ingest:
     async def _encode_one(self, node_id: int, batch: Batch) -> EncodedChunk:
         """Encode a batch; one that cannot be encoded is rejected, so that it does not stop the others."""
         try:
-            if batch.unpacked > _ENCODE_IN_THREAD_BYTES:
+            if batch.encoded is not None:
+                item = batch.encoded
+            elif batch.unpacked > _ENCODE_IN_THREAD_BYTES:
                 item = await asyncio.to_thread(encode_batch, node_id, batch)
             else:
                 item = encode_batch(node_id, batch)
