@@ -43,7 +43,7 @@ from coresteer.telemetry.repository import EncodedChunk
 from coresteer.telemetry.rollup import minute_rollups
 from coresteer_core.node.rates_block import compress_block, pack_block
 from coresteer_core.node.summary import summarize
-from coresteer_core.protocol import ColumnsMessage, RatesMessage, SummaryMessage, encode
+from coresteer_core.protocol import BLOCK_S, ColumnsMessage, RatesMessage, SummaryMessage, encode
 
 _SETTLE_S = 10.0
 """After the last node has connected, until its topology and inventory are stored."""
@@ -303,11 +303,11 @@ asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 def _messages(number: int) -> list[list[bytes]]:
-    """Return what one watched node sends in each of 10 seconds."""
-    samples = machine(10, seed=number)
+    """Return what one watched node sends in each second of a block."""
+    samples = machine(round(BLOCK_S), seed=number)
     seconds = [[encode(SummaryMessage(summarize(one, None))), encode(RatesMessage(one))] for one in samples]
     packed = compress_block(pack_block(samples))
-    seconds[number % 10].append(encode(ColumnsMessage(samples[0].seq, samples[-1].seq, packed)))
+    seconds[number % len(seconds)].append(encode(ColumnsMessage(samples[0].seq, samples[-1].seq, packed)))
     return seconds
 
 
@@ -324,7 +324,7 @@ async def measure_floor(nodes: int, seconds: float) -> float:
         async with connect(url, compression=None, proxy=None) as websocket:
             await asyncio.sleep(number / nodes)
             for second in itertools.count():
-                for frame in variants[number % 10][second % 10]:
+                for frame in variants[number % 10][second % round(BLOCK_S)]:
                     await websocket.send(frame)
                 await asyncio.sleep(1)
 

@@ -1,4 +1,4 @@
-"""Interest: how much is needed now of the present of nodes, beyond a block and a summary every 10 s."""
+"""Interest: how much is needed now of the present of nodes, beyond a summary every 10 s."""
 
 import asyncio
 import logging
