@@ -1,12 +1,15 @@
 """Figures of a rollout's stages: before, after, and next to the nodes that wait."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from coresteer.policies.proof_settings import ProofSettings
 from coresteer.policies.rollout_schemas import EvidenceBasis, StageVerdict
 from coresteer.policies.stage_evidence import ALPHA, NodeFigures, StageOfRollout, stage_evidence, worsened
+from coresteer.policies.stage_windows import _WindowReader
 from coresteer.telemetry.block_figures import BlockFigures, Sums
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -84,6 +87,25 @@ def test_without_figures_the_evidence_says_so() -> None:
 )
 def test_a_node_needs_samples_and_traffic_in_both_windows(figures: NodeFigures, usable: bool) -> None:
     assert figures.is_usable(60, min_bit_per_s=1e6) is usable
+
+
+async def test_agents_send_the_newest_samples_of_a_stage_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[tuple[str, int]] = []
+
+    async def refresh(node_id: int) -> None:
+        happened.append(("asked", node_id))
+
+    async def window(_: _WindowReader, node_id: int, __: datetime, ___: datetime) -> BlockFigures:
+        happened.append(("read", node_id))
+        return block(0.1)
+
+    monkeypatch.setattr(_WindowReader, "_window", window)
+    context = SimpleNamespace(interest=SimpleNamespace(refresh=refresh))
+    reader = _WindowReader(context, ProofSettings(), {}, {1: "a", 2: "b"})  # type: ignore[arg-type]  # has what is used
+    minute = timedelta(minutes=1)
+    assert len(await reader.read([1, 2, 3], (AT - 2 * minute, AT - minute), (AT - minute, AT))) == 2
+    assert sorted(happened[:2]) == [("asked", 1), ("asked", 2)]
+    assert {what for what, _ in happened[2:]} == {"read"}
 
 
 def test_a_rollout_without_effect_is_seldom_stopped_and_a_harmful_one_is() -> None:

@@ -79,8 +79,11 @@ class _WindowReader:
         """Return the figures of at most _MAX_NODES nodes, evenly chosen, without those that are not usable."""
         known = [node_id for node_id in node_ids if node_id in self._names]
         count = min(_MAX_NODES, len(known))
+        chosen = [known[place * len(known) // count] for place in range(count)]
+        # whose agents then send what they have collected, which is half of a short window
+        await asyncio.gather(*map(self._context.interest.refresh, chosen))
         found = []
-        for node_id in (known[place * len(known) // count] for place in range(count)):
+        for node_id in chosen:
             figures = NodeFigures(await self._window(node_id, *before), await self._window(node_id, *after))
             if figures.is_usable((after[1] - after[0]).total_seconds(), self._settings.min_bit_per_s):
                 found.append(figures)
