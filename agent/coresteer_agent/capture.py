@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from coresteer_agent.collect import controllers, files, irq, netdev
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
-from coresteer_agent.observe import netdev_settings, queues
+from coresteer_agent.observe import netdev_settings, queue_users, queues
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.identity import make_hello
@@ -44,8 +44,8 @@ _MANIFEST = """\
 What coresteer-agent {version} read below /proc and /sys of one machine, for example for
     coresteer-agent topology --root .
 Files have the kernel's own text and mode; empty files and folders were only listed.
-An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} has the answers of netlink,
-{ethtool} those of ethtool.
+An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} and {xdp} have the answers of
+netlink, {ethtool} those of ethtool.
 
 """
 
@@ -82,7 +82,9 @@ def capture(root: Path, folder: Path) -> Captured:
         inventory = _guarded(InventoryReader(root).read)
     # the kernel's refusal is in no file, so the tree shows it as newer kernels do: by the file's mode
     irqs = inventory.irqs if inventory is not None and irq.is_running_kernel(root) else []
-    tree = _Tree(root, folder, {found.irq for found in irqs if found.movable is False})
+    users = inventory.queue_users if inventory is not None else []
+    fixed = {each.irq for each in irqs if each.movable is False and not any(user.uses(each) for user in users)}
+    tree = _Tree(root, folder, fixed)
     for path in sorted(requested.found - _LEFT_OUT):
         tree.place(path)
     for path in sorted(requested.listed):
@@ -97,13 +99,21 @@ def capture(root: Path, folder: Path) -> Captured:
             unread[path] = str(error)
     if netlink := _guarded(lambda: queues.read_netlink_queues(root)):
         (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(netlink))
+    if (state := _guarded(queue_users.QueueUserReader(root).read_xdp)) and state != queue_users.XdpState():
+        nameless = {ifindex: dict.fromkeys(found, "") for ifindex, found in state.sockets.items()}
+        (folder / queue_users.NETLINK_PATH).write_bytes(msgspec.json.encode(replace(state, sockets=nameless)))
     if scaling := _guarded(lambda: netdev_settings.read_ethtool_settings(root, netdev.netdev_names(root))):
         private = {name: replace(each, flow_rules=None) for name, each in scaling.items()}  # rules name addresses
         (folder / netdev_settings.ETHTOOL_PATH).write_bytes(msgspec.json.encode(private))
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
         manifest.write(
-            _MANIFEST.format(version=VERSION, netlink=queues.NETLINK_PATH, ethtool=netdev_settings.ETHTOOL_PATH)
+            _MANIFEST.format(
+                version=VERSION,
+                netlink=queues.NETLINK_PATH,
+                xdp=queue_users.NETLINK_PATH,
+                ethtool=netdev_settings.ETHTOOL_PATH,
+            )
             + PRIVACY_NOTE
         )
         if unread:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 from tests.support.polling import PATIENCE_S, poll
 from tests.support.views import make_view
 
@@ -20,7 +21,7 @@ from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_core.changes.events import AgentStopping, BackendLost
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
-from coresteer_core.node.inventory import Irq
+from coresteer_core.node.inventory import Irq, QueueUser
 from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, Confirm, Rollback
 
@@ -136,6 +137,21 @@ def test_irqbalance_ignores_settings_of_open_changes(
     assert [affinity(root, irq) for irq in (41, 42)] == ["1", "0-3"]
     changes.handle(Rollback("c"))
     assert affinity(root, 41) == "0-3"
+
+
+def test_irqbalance_ignores_interrupts_of_queue_users(
+    root: Path, changes: NodeChanges, install: Callable[[], None]
+) -> None:
+    install()
+    inventory = view(root).inventory
+    locked = [replace(irq, movable=False) if irq.irq == 41 else irq for irq in inventory.irqs]
+    user = QueueUser("vfio-pci", "0000:03:00.0", irqs=[41])
+    irqbalance = Irqbalance(changes, replace(inventory, irqs=locked, queue_users=[user]))
+    assert irqbalance.delegated == {"irq/42/affinity"}
+    poll(lambda: moved(root))
+    assert (root / "moved").read_text().split() == ["--foreground", "--banirq=41"]
+    irqbalance.end()
+    assert [affinity(root, irq) for irq in (41, 42)] == ["0-3", "0-3"]
 
 
 def test_a_confirmed_change_is_restored_after_irqbalance(

@@ -4,7 +4,7 @@ from tests.support.views import EMPTY, make_netdev
 
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, preview
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue, QueueUser
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, NumaNode, Topology
 from coresteer_core.node.view import View
@@ -217,3 +217,47 @@ def test_offline_cpus_of_a_task_do_not_count_as_its_affinity(wide: View) -> None
     view = replace(wide, tasks=[replace(TASK, affinity="0-127", allowed="")])
     answer = preview(view, [DesiredValue("task/812/affinity", "0-6")], reason="test", allow_isolated=True)
     assert (answer.plan.actions, answer.refused) == ([], [])
+
+
+USERS = [
+    QueueUser("XDP", "eth1", name="xdp_lb"),
+    QueueUser("AF_XDP", "eth0", ["rx-1", "tx-1"], "suricata"),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "user"),
+    [
+        ("netdev/eth0/rx-1/rps", "1", 1),
+        ("netdev/eth0/rx-0/rps", "1", None),
+        ("netdev/eth0/rss", "0,2", 1),
+        ("netdev/eth0/channels", "combined 4", 1),
+        ("netdev/eth0/threaded", "1", 1),
+        ("netdev/eth0/coalesce/rx-usecs", "20", None),
+        ("netdev/eth1/rx-0/rps", "1", 0),
+        ("netdev/eth1/rss", "0", 0),
+        ("netdev/eth1/flow-rule/3", "flow-type tcp4 dst-port 80 action 0", 0),
+    ],
+)
+def test_what_moves_a_queue_of_another_program_is_refused(wide: View, key: str, value: str, user: int | None) -> None:
+    other = make_netdev("eth1", queues=[Queue("rx-0", 60, rps="")])
+    inventory = replace(wide.inventory, netdevs=[*wide.inventory.netdevs, other], queue_users=USERS)
+    found = refusals(replace(wide, inventory=inventory), [(key, value)], allow_isolated=False)
+    expected = [] if user is None else [USERS[user].sentence]
+    assert [each.sentence.partition("cannot be changed. ")[2] for each in found if each.code == "in_use"] == expected
+
+
+def test_each_user_of_queues_is_described_by_a_sentence() -> None:
+    users = [
+        *USERS,
+        QueueUser("XDP", "eth2"),
+        QueueUser("AF_XDP", "eth3", ["rx-0"]),
+        QueueUser("vfio-pci", "0000:03:00.0"),
+    ]
+    assert [user.sentence for user in users] == [
+        "The XDP program xdp_lb runs on eth1.",
+        "An AF_XDP socket of suricata uses rx-1, tx-1 of eth0.",
+        "The XDP program of another process runs on eth2.",
+        "An AF_XDP socket uses rx-0 of eth3.",
+        "0000:03:00.0 belongs to a program in user space, such as DPDK or a virtual machine (vfio-pci).",
+    ]

@@ -36,6 +36,7 @@ from coresteer_agent.collect.tasks import TaskScanner, parse_scheduling, parse_t
 from coresteer_agent.collect.tcp_sockets import SocketDump
 from coresteer_agent.collect.topology import parse_size, read_topology
 from coresteer_agent.linux.addresses import parse_address
+from coresteer_agent.linux.xdp import parse_link, parse_socket
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.queues import parse_irq_name
 from coresteer_agent.observe.sampler import Sampler
@@ -76,6 +77,8 @@ _DUMP = [
     for message in _MESSAGES
 ]
 _ADDRESS = struct.pack("=BBBBI", 2, 24, 0, 0, 3) + struct.pack("=HH4s", 8, 2, b"\x0a\0\0\1")
+_LINK = struct.pack("=BxHiII", 0, 1, 2, 0, 0) + struct.pack("=HH8sHHHHI", 12, 3, b"eth0", 12, 43, 8, 4, 17)
+_XDP_SOCKET = struct.pack("=BB2xIQ", 44, 3, 4711, 0) + struct.pack("=HHII", 12, 1, 2, 5)
 _TASK = b"812 (a (b) c) S 1 812 812 0 -1 4194560 0 0 0 0 30 12 0 0 20 0 1 0 777 1 5" + b" 0" * 13 + b" 17 3 0 0\n"
 _STATUS = b"Name:\ta\nUid:\t0\t1000\t0\t0\nRssAnon:\t 10 kB\nvoluntary_ctxt_switches:\t19\n"
 _ROUTE = b"Iface\tDestination\n" + b"eth0\t00000000\t0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n" * 2
@@ -166,6 +169,8 @@ def text_parsers(root: Path) -> dict[str, tuple[Parser, list[bytes]]]:
         "inet_diag, queue": (parse_pending, _MESSAGES),
         "socket list": (_view(lambda view: SocketDump({}).parse(view)), _DUMP),
         "address": (_view(parse_address), [_ADDRESS]),
+        "link": (_view(parse_link), [_LINK]),
+        "xdp_diag": (_view(parse_socket), [_XDP_SOCKET]),
     }  # fmt: skip
 
 

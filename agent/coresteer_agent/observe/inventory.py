@@ -16,8 +16,9 @@ from coresteer_agent.collect.files import read_text
 from coresteer_agent.collect.rows import dropped_rows, value_or_none
 from coresteer_agent.linux.addresses import read_addresses_by_netdev
 from coresteer_agent.observe import netdev_settings, queues
+from coresteer_agent.observe.queue_users import QueueUserReader, XdpState, find_queue_users, read_user_space_devices
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import MAX_ADDRESSES, FlowRuleTable, Inventory, Irq, Netdev, Queue, RssContext
+from coresteer_core.node.inventory import MAX_ADDRESSES, FlowRuleTable, Inventory, Irq, Netdev, Queue, QueueUser, RssContext
 from coresteer_core.node.limits import Limits
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
 from coresteer_core.settings import MACHINE_SETTINGS, FlowRuleSlot, RssContextTable, Setting, SettingError
@@ -75,6 +76,8 @@ class InventoryReader:
         self._sweep: deque[Callable[[], bool]] = deque()
         self._dropped_rows: dict[str, str] = {}
         self._controllers: list[str] = []
+        self._queue_user_reader = QueueUserReader(root)
+        self._queue_users: list[QueueUser] = []
         self._default_routes: frozenset[str] = frozenset()
         self._addresses: dict[str, list[str]] = {}
         self._descriptions: dict[int, interrupts.Description] = {}
@@ -181,6 +184,9 @@ class InventoryReader:
         self._default_routes = value_or_none(netdev.read_default_routes, root) or frozenset()
         self._addresses = read_addresses_by_netdev() if irq.is_running_kernel(root) else {}
         self._read_devices()
+        ifindexes = {name: (value_or_none(netdev.read_ifindex, root, name), self._maps[name]) for name in self._maps}
+        state = value_or_none(self._queue_user_reader.read_xdp) or XdpState()
+        self._queue_users = find_queue_users(state, ifindexes, read_user_space_devices(root, descriptions))
         for key in MACHINE_SETTINGS:
             self._reread_machine_setting(key)
         self._sweep = deque(
@@ -287,17 +293,19 @@ class InventoryReader:
         return Inventory(
             netdevs=[self._netdev(device) for device in self._devices.values()],
             irqs=[
-                Irq(
-                    irq=number,
-                    name=description.name,
-                    chip=description.chip,
-                    requested=self._affinities[number].requested,
-                    effective=self._affinities[number].effective,
-                    numa_node=self._numa_nodes[number],
-                    movable=self._movable[number].movable,
-                    locked_reason=self._movable[number].reason,
-                    netdev=owner.get(number),
-                    queues=served.get(number, []),
+                self._with_user(
+                    Irq(
+                        irq=number,
+                        name=description.name,
+                        chip=description.chip,
+                        requested=self._affinities[number].requested,
+                        effective=self._affinities[number].effective,
+                        numa_node=self._numa_nodes[number],
+                        movable=self._movable[number].movable,
+                        locked_reason=self._movable[number].reason,
+                        netdev=owner.get(number),
+                        queues=served.get(number, []),
+                    )
                 )
                 for number, description in sorted(self._descriptions.items())
             ],
@@ -307,7 +315,15 @@ class InventoryReader:
             limits=self.limits,
             dropped_rows=self._dropped_rows,
             changed_settings=self.changed_settings,
+            queue_users=self._queue_users,
         )
+
+    def _with_user(self, found: Irq) -> Irq:
+        """Lock an interrupt that a queue user has; one that cannot be moved anyway keeps that reason."""
+        user = next((user for user in self._queue_users if user.uses(found)), None)
+        if user is None or found.movable is False:
+            return found
+        return replace(found, movable=False, locked_reason=user.sentence)
 
     def _netdev(self, device: netdev.Device) -> Netdev:
         scaling = self._scaling.get(device.name, netdev_settings.EthtoolSettings())

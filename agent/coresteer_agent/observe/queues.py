@@ -49,12 +49,16 @@ ParamValue = Annotated[str, Meta(pattern=r"^(on|off|[0-9]{1,20})\Z")]
 
 
 class QueueIrq(Struct, frozen=True):
-    """Interrupt and NAPI of a queue, and where that was read from. params: of its NAPI, by name."""
+    """Interrupt and NAPI of a queue, and where that was read from. params: of its NAPI, by name.
+
+    xsk: an AF_XDP socket uses the queue; False where the kernel does not report that.
+    """
 
     irq: U32 | None
     source: Source | None
     napi_id: U32 | None = None
     params: dict[str, ParamValue] = {}
+    xsk: bool = False
 
 
 class DeviceIrqs(Struct, frozen=True):
@@ -168,6 +172,7 @@ def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
 
 _QUEUE_GET = 10
 _NAPI_GET = 11
+_QUEUE_XSK = 7  # NETDEV_A_QUEUE_XSK (Linux 6.14), empty
 _KINDS = {0: "rx", 1: "tx"}
 
 
@@ -202,21 +207,26 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
     for queue in _dump(netlink, family, _QUEUE_GET):
         # NETDEV_A_QUEUE_ID, _IFINDEX, _TYPE, _NAPI_ID
         of_kind, ifindex, kind, napi_id = queue.get(1), queue.get(2), _KINDS.get(queue.get(3, -1)), queue.get(4)
-        if of_kind is None or ifindex is None or kind is None or napi_id is None:
+        xsk = _QUEUE_XSK in queue
+        if of_kind is None or ifindex is None or kind is None or (napi_id is None and not xsk):
             continue
-        napi = napis.get(napi_id, {})
+        napi = napis.get(napi_id, {}) if napi_id is not None else {}
         irq = napi.get(3)  # NETDEV_A_NAPI_IRQ
         params = (
             {name: str(napi[each]) for name, each in NAPI_ATTRIBUTES.items() if each in napi} if kind == "rx" else {}
         )
-        queue_irqs = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
+        queue_irqs = QueueIrq(irq, None if irq is None else "netlink", napi_id, params, xsk)
         found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = queue_irqs
     return found
 
 
 def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
-    """Return the numeric attributes of every message in a netlink dump."""
+    """Return the numeric attributes of every message in a netlink dump; an empty one is 0."""
     return [
-        {kind: parse_number(value) for kind, value in parse_attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
+        {
+            kind: parse_number(value)
+            for kind, value in parse_attributes(m, GENERIC_HEADER.size)
+            if len(value) in (0, 4, 8)
+        }
         for m in netlink.dump(family, GENERIC_HEADER.pack(command, 1, 0))
     ]

@@ -28,8 +28,9 @@ class Irqbalance:
     """irqbalance as a child process; all IRQ affinities are restored by stop() or end(). Raises IrqbalanceError.
 
     cpus: to which alone it may move interrupts; empty for its own choice, which excludes isolated ones. If the agent is
-    killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open changes, and those off
-    limits, are not delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child).
+    killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open changes, those off
+    limits, and interrupts of queue users are not delegated; irqbalance ignores these. Construct it in the main thread
+    (see Child).
     """
 
     def __init__(self, changes: NodeChanges, inventory: Inventory, cpus: frozenset[int] = frozenset()) -> None:
@@ -53,7 +54,8 @@ class Irqbalance:
         except (OSError, JournalError) as error:
             why = f"The journal cannot be written ({journal_error_text(error)}), so irqbalance was not started."
             raise IrqbalanceError(why) from None
-        banned = [irq for irq in movable if IrqAffinity(irq).key not in self.delegated]
+        used = [irq.irq for irq in inventory.irqs if any(user.uses(irq) for user in inventory.queue_users)]
+        banned = [*used, *(irq for irq in movable if IrqAffinity(irq).key not in self.delegated)]
         try:
             self._child = _start(program, banned, cpus)
         except OSError as error:

@@ -6383,6 +6383,16 @@ export interface components {
                     [key: string]: string;
                 };
                 changed_settings: number | null;
+                /** @default [] */
+                queue_users: {
+                    kind: string;
+                    device: string;
+                    /** @default [] */
+                    queues: string[];
+                    name: string | null;
+                    /** @default [] */
+                    irqs: number[];
+                }[];
             } | null;
             /** Tasks */
             tasks: {

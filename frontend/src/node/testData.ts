@@ -96,6 +96,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     limits,
     dropped_rows: {},
     changed_settings: null,
+    queue_users: [],
   };
 }
 

@@ -15,12 +15,17 @@ test("what limits changes comes first, then what limits the figures", () => {
   const found = warningsOf(
     node({
       ...{ mode: "observe", observe_reason: "It runs in a container.", rejected_samples: 2, clock_skew_ms: -5000 },
-      inventory: { ...inventory([]), controllers: ["irqbalance"] },
+      inventory: {
+        ...inventory([]),
+        controllers: ["irqbalance"],
+        queue_users: [{ kind: "vfio-pci", device: "0000:03:00.0", queues: [], name: null, irqs: [60] }],
+      },
     }),
   );
   expect(found.map(({ text, kind }) => `${kind}: ${text}`)).toEqual([
     "warn: observe only",
     "warn: irqbalance runs",
+    "warn: 0000:03:00.0: vfio-pci",
     "warn: clock 5\u00a0s behind",
     "bad: 2 samples rejected",
   ]);

@@ -2,6 +2,7 @@ import type { Schemas } from "../api/client";
 import { clockOffsetMs } from "../lib/clock";
 import { duration, formatCount } from "../lib/format";
 import { movedBy } from "./controllers";
+import { userOf } from "./queueUsers";
 
 /** A fact that limits what can be changed, or what the figures say. why: its explanation. */
 export type Warning = { text: string; why: string; kind: "warn" | "bad" };
@@ -16,6 +17,7 @@ export function warningsOf(node: Schemas["Node"]): Warning[] {
   if (node.mode === "observe") add("observe only", node.observe_reason ?? "Its settings cannot be changed.");
   for (const controller of inventory?.controllers ?? [])
     add(`${controller} runs`, `Moves ${movedBy(controller)}; may overwrite a change`);
+  for (const user of inventory?.queue_users ?? []) add(`${user.device}: ${userOf(user)}`, "Its interrupts never move");
   if (inventory?.limits.unusable) add("limits unreadable: changes nothing", inventory.limits.unusable);
   for (const [path, sentence] of Object.entries(inventory?.dropped_rows ?? {}))
     add(`${path}: rows dropped`, `The agent cannot parse a part of ${path}. ${sentence}`);

@@ -10,6 +10,7 @@ from coresteer_core.node.limits import LIMITS_FILE
 from coresteer_core.node.view import View
 from coresteer_core.settings import Setting, parse_setting
 from coresteer_core.settings.base import format_cpus
+from coresteer_core.settings.location import FlowRuleLocation, ParamsLocation, QueueCpusLocation, QueuesLocation
 
 MAX_PLAN_ACTIONS = 64
 """Maximum number of actions in a plan: enough for every queue of a large NIC, too few for a runaway program."""
@@ -18,8 +19,8 @@ MAX_PLAN_ACTIONS = 64
 class Refusal(Struct, frozen=True):
     """A reason why the guard refuses to write a setting.
 
-    code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
-    bounds, learned, mems, memory, agent, limits, too_many, foreign, fields, rules, context.
+    code: invalid, unknown, unsupported, offline, isolated, reserved, managed, cpuset, bound, kernel, realtime, queue,
+    channels, bounds, learned, mems, memory, agent, limits, too_many, foreign, fields, rules, context, in_use.
     """
 
     code: str
@@ -58,6 +59,8 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
         if (limited := limits_refusal(view.inventory, setting, cpus)) is not None:
             found.append(Refusal("limits", key, limited))
         found += [Refusal(code, key, sentence) for code, sentence in setting.refusals(view, value)]
+        if (used := use_refusal(view.inventory, setting)) is not None:
+            found.append(Refusal("in_use", key, used))
         if away := cpus - online:
             found.append(
                 Refusal(
@@ -100,6 +103,22 @@ def limits_refusal(inventory: Inventory, setting: Setting, cpus: frozenset[int] 
     if pattern is None:
         return None
     return f"{setting.subject} is off limits on this node: see “{pattern}” in interrupts_off_limits of {LIMITS_FILE}."
+
+
+def use_refusal(inventory: Inventory, setting: Setting) -> str | None:
+    """Return why a setting must not change because a program uses the queues that it is about; None without one.
+
+    Which queues a device has, which packets they get and which CPUs handle them stays as their user found it; an
+    interrupt of theirs is locked (Irq.movable). Parameters that move nothing, such as coalescing, may change.
+    """
+    match setting.location:
+        case QueueCpusLocation(netdev, queue):
+            user = inventory.user_of(netdev, queue)
+        case QueuesLocation(netdev) | FlowRuleLocation(netdev) | ParamsLocation(netdev, None, "threaded" | "ntuple"):
+            user = inventory.user_of(netdev)
+        case _:
+            return None
+    return None if user is None else f"{setting.describe()} cannot be changed. {user.sentence}"
 
 
 def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[PlanWarning]:

@@ -115,8 +115,8 @@ class Irq(Struct, frozen=True):
     """One numbered interrupt.
 
     requested: smp_affinity_list; effective: effective_affinity_list, which stays stale until the
-    next interrupt. movable: False where only the kernel sets the affinity (a managed interrupt), with the reason in
-    locked_reason; None where unknown. netdev, queues: served by it.
+    next interrupt. movable: False where only the kernel sets the affinity (a managed interrupt) or a queue user has
+    the interrupt, with the reason in locked_reason; None where unknown. netdev, queues: served by it.
     """
 
     irq: KernelInteger
@@ -131,6 +131,41 @@ class Irq(Struct, frozen=True):
     queues: Annotated[list[Name], Meta(max_length=4096)] = []
 
 
+class QueueUser(Struct, frozen=True):
+    """A program that takes a device's packets before the network stack or past it; Coresteer leaves its queues alone.
+
+    kind: ``XDP``, ``AF_XDP``, or the driver that hands a PCI device to a program, such as ``vfio-pci``. device: the
+    netdev, or the PCI address of a device that is no netdev. queues: ``rx-3``; empty for all of the device. name: of
+    the XDP program or of the socket's process; None where unknown. irqs: of a device that is no netdev.
+    """
+
+    kind: Name
+    device: Name
+    queues: Annotated[list[Name], Meta(max_length=MAX_QUEUES)] = []
+    name: Name | None = None
+    irqs: Annotated[list[KernelInteger], Meta(max_length=MAX_IRQS)] = []
+
+    @property
+    def sentence(self) -> str:
+        """Return a sentence that says who uses what: ``The XDP program xdp_lb runs on eth0.``."""
+        if self.kind == XDP:
+            return f"The XDP program {self.name or 'of another process'} runs on {self.device}."
+        if self.kind == AF_XDP:
+            of = f"of {self.name} uses" if self.name else "uses"
+            return f"An AF_XDP socket {of} {', '.join(self.queues)} of {self.device}."
+        return f"{self.device} belongs to a program in user space, such as DPDK or a virtual machine ({self.kind})."
+
+    def uses(self, irq: Irq) -> bool:
+        """Return whether an interrupt serves a queue of this user."""
+        if irq.netdev is None or irq.netdev != self.device:
+            return irq.irq in self.irqs
+        return not self.queues or not set(self.queues).isdisjoint(irq.queues)
+
+
+XDP, AF_XDP = "XDP", "AF_XDP"
+"""Kinds of QueueUser."""
+
+
 class Inventory(Struct, frozen=True, dict=True):
     """Network devices, queues, interrupts and controllers of a node; may change at any time, but rarely does.
 
@@ -140,6 +175,7 @@ class Inventory(Struct, frozen=True, dict=True):
     such as governor, SMT and mitigations, by name. limits: what the node's administrator lets any backend do.
     changed_settings: how many settings Coresteer has changed and not restored; None from an agent that does not count.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
+    queue_users: programs whose queues and interrupts Coresteer leaves alone.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
@@ -150,6 +186,7 @@ class Inventory(Struct, frozen=True, dict=True):
     limits: Limits = Limits()
     dropped_rows: Annotated[dict[Name, Sentence], Meta(max_length=64)] = {}
     changed_settings: KernelInteger | None = None
+    queue_users: Annotated[list[QueueUser], Meta(max_length=MAX_NETDEVS)] = []
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device of this name; None where the node has none."""
@@ -172,6 +209,11 @@ class Inventory(Struct, frozen=True, dict=True):
     def irq(self, number: int) -> Irq | None:
         """Return the interrupt of this number; None where the node has none."""
         return self._by_number.get(number)
+
+    def user_of(self, netdev: str, queue: str | None = None) -> QueueUser | None:
+        """Return a program that uses a queue of a netdev, or any queue where none is named; None without one."""
+        users = (user for user in self.queue_users if user.device == netdev)
+        return next((user for user in users if queue is None or not user.queues or queue in user.queues), None)
 
     @cached_property
     def _by_number(self) -> dict[int, Irq]:

@@ -3,6 +3,7 @@ import { bitRate, formatFigure, linkSpeed, packetRate, perSecond } from "../../l
 import { ParamsEditor } from "../coalescing/ParamsEditor";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { type NodeView, useFrames } from "../nodeView";
+import { userOf, usersOf } from "../queueUsers";
 import type { Netdev } from "../types";
 import { FlowRules } from "./FlowRules";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
@@ -17,6 +18,7 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
         <p className="muted">This node has no network device {name} now.</p>
       </PanelFrame>
     );
+  const users = usersOf(name, view.inventory);
   return (
     <PanelFrame
       view={view}
@@ -31,6 +33,7 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
           ["NUMA node", netdev.numa_node === null ? "unknown" : String(netdev.numa_node)],
           ["link", netdev.up === null ? "unknown" : netdev.up ? "up" : "down"],
           netdev.management ? ["management", "carries the agent's connection to the backend"] : null,
+          users.length > 0 ? ["used by", `${users.map(userOf).join("; ")}: never moved`] : null,
         ]}
       />
       <Rates view={view} name={name} />
