@@ -122,6 +122,28 @@ def test_a_skipped_interrupt_has_its_reason(at: list[tuple[int, float]], other: 
     assert whys(decision)["40"] == why
 
 
+def stolen(made: Machine, **percent: float) -> View:
+    """The machine's view with steal time in addition, in percent of cpu0, cpu1 …"""
+    steal = [percent.get(f"cpu{cpu}", 0.0) / 100 for cpu in range(len(made.view.load.busy))]
+    busy = [(share or 0.0) + more for share, more in zip(made.view.load.busy, steal, strict=True)]
+    return replace(made.view, load=replace(made.view.load, busy=busy, steal=steal))
+
+
+def test_steal_time_is_no_load_that_a_move_relieves() -> None:
+    made = machine(FLAT, (0, 30), (0, 20), names="eth{}")
+    decision = decide(stolen(made, cpu0=40), IrqSpread(), Scope(), IrqSpreadMemory())
+    assert decision.proposals == []
+    assert whys(decision)["40"] == (
+        "They arrive on CPU 0, 90 % busy, of which 40 percentage points are steal time, which no move relieves."
+    )
+
+
+def test_a_cpu_that_is_busy_without_steal_time_is_relieved_to_one_that_has_little_of_both() -> None:
+    made = machine(FLAT, (0, 40), (0, 30), names="eth{}", other={2: 10, 3: 10})
+    decision = decide(stolen(made, cpu0=10, cpu1=40), IrqSpread(), Scope(), IrqSpreadMemory())
+    assert targets(decision) == {40: "2"}
+
+
 def test_interrupts_skipped_for_one_reason_are_grouped() -> None:
     decision = decided(machine(FLAT, *((n % 3, 0.01 + n % 7 / 100) for n in range(600))))
     (skipped,) = decision.skipped

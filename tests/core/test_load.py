@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.support.rates import make_rates
 
 from coresteer_core.node.load import NetdevLoad, mean_load
-from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
+from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLatency
 
 
 def interval(netdevs: list[NetdevCounts] | None, *, seconds: float = 1.0, tcp: TcpLatency | None = None) -> Rates:
@@ -50,3 +50,11 @@ def test_the_system_share_of_a_cpu_does_not_include_its_softirq_share() -> None:
     rates = make_rates(busy=[50, 90], softirq=[20, None])
     rates = replace(rates, shares=rates.shares | {"system": bytes([40, 255])})
     assert (mean_load([rates]).softirq, mean_load([rates]).system) == ([0.2, None], [0.2, None])
+
+
+def test_busy_includes_steal_time_which_is_also_known_by_itself() -> None:
+    absent = bytes([ABSENT_SHARE])
+    first = make_rates(cpus=2, shares={"busy": bytes([150, 20]), "steal": bytes([50, 0])})
+    second = make_rates(cpus=2, shares={"busy": bytes([50]) + absent, "steal": bytes([10]) + absent})
+    load = mean_load([first, second])
+    assert (load.busy, load.steal) == ([0.5, 0.1], [0.15, 0.0])

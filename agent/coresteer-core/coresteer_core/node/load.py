@@ -30,8 +30,9 @@ class NetdevLoad(Struct, frozen=True, array_like=True):
 class Load(Struct, frozen=True):
     """Load of a node: CPU shares, interrupts, drops, round-trip time and traffic, as means over the last seconds.
 
-    busy, softirq, system: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts,
-    system does not. None where not known. irqs: numbered interrupts that occurred. rtt_p99_us, dropped_per_s and
+    busy, softirq, system, steal: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in
+    interrupts, system does not. busy includes steal, the time that the host took: a CPU has so much less room, but no
+    work to move away. None where not known. irqs: numbered interrupts that occurred. rtt_p99_us, dropped_per_s and
     busiest_cpu_percent are the metrics of guardrails. netdevs: those that are in every interval.
     """
 
@@ -45,6 +46,7 @@ class Load(Struct, frozen=True):
     rtt_p50_us: int | None = None
     netdevs: list[NetdevLoad] = []
     system: list[float | None] = []
+    steal: list[float | None] = []
 
 
 def mean_load(rates: Sequence[Rates]) -> Load:
@@ -76,6 +78,7 @@ def mean_load(rates: Sequence[Rates]) -> Load:
         rtt_p50_us=round(sum(weight * rtt for weight, rtt in medians) / timed_s) if timed_s > 0 else None,
         netdevs=_netdevs(rates),
         system=_shares(rates, "system"),
+        steal=_shares(rates, "steal"),
     )
 
 

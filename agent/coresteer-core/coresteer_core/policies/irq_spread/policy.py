@@ -6,9 +6,9 @@ counts in the load that the next one considers. Processes bound to the CPU of th
 count as part of the move, so that this policy and network-process do not chase each other:
 
 1. It arrives on an isolated or excluded CPU.
-2. Its CPU is at act_percent or more. It moves to a CPU that is gap_points less loaded and would, with it, still be half
-   of that gap below. Each move lowers the sum of the squared loads, so moves end. Where all interrupts that may move
-   use less than half of gap_points, the CPU is busy with something else, and they stay.
+2. Its CPU is at act_percent or more without steal time. It moves to a CPU that is gap_points less loaded and would,
+   with it, still be half of that gap below. Each move lowers the sum of the squared loads, so moves end. Where all
+   interrupts that may move use less than half of gap_points, the CPU is busy with something else, and they stay.
 3. It is busy and on another NUMA node than its device.
 4. It is busy and shares a CPU (or a core, unless smt is any) with another busy queue of its netdev while another CPU
    has none. This applies below act_percent too, because bursts fill a CPU sooner than its mean shows, but only once: no
@@ -117,6 +117,7 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
         found,
         forbidden,
         load,
+        {cpu: 100 * share for cpu, share in enumerate(view.load.steal) if share},
         act_percent=spec.act_percent,
         gap_points=spec.gap_points,
         any_thread=spec.smt == "any",

@@ -31,6 +31,10 @@ _OTHER_WORK = ReasonText(
     "{0:cpus} is {1:.0f} % busy, but interrupts that may move are only {3} percentage points of that.",
     "They arrive on {0:cpus}, {1:.0f} % busy, of which interrupts that may move are only {3} percentage points.",
 )
+_STOLEN = ReasonText(
+    "{0:cpus} is {1:.0f} % busy, but {3} percentage points of that are steal time, which no move relieves.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, of which {3} percentage points are steal time, which no move relieves.",
+)
 _NO_GAP = ReasonText(
     "{0:cpus} is {1:.0f} % busy{6}: {3:cpus}, {7}, is {4:.0f} % busy, not {8} percentage points less.",
     "They arrive on {0:cpus}, {1:.0f} % busy,{6}: {7} is {4:.0f} % busy, not {8} percentage points less.",
@@ -74,7 +78,8 @@ class _QueueCounts(Struct):
 class SpreadRound:
     """Interrupts of a node and the load of its CPUs while one round moves interrupts.
 
-    found: most expensive first. load: of the CPUs, in percent. forbidden: CPUs that must not handle interrupts.
+    found: most expensive first. load: of the CPUs, in percent. stolen: how much of it is steal time, which counts on a
+    destination, but is no reason to move an interrupt away. forbidden: CPUs that must not handle interrupts.
     any_thread: the threads of a core count as separate CPUs.
     """
 
@@ -84,6 +89,7 @@ class SpreadRound:
         found: list[ActiveIrq],
         forbidden: frozenset[int],
         load: dict[int, float],
+        stolen: dict[int, float],
         *,
         act_percent: float,
         gap_points: float,
@@ -94,6 +100,7 @@ class SpreadRound:
         self._forbidden = forbidden
         self._before = load
         self._load = dict(load)
+        self._stolen = stolen
         self._node = view.topology.nodes
         self._several_nodes = len(view.topology.numa_nodes) > 1
         itself = {cpu: frozenset((cpu,)) for cpu in view.topology.cores}
@@ -121,6 +128,10 @@ class SpreadRound:
         """Maximum load in percent of a destination CPU for moves for NUMA locality or queue separation."""
         return self._act_percent - self._gap_points
 
+    def _work(self, cpu: int) -> float:
+        """Return the load of a CPU in percent without steal time."""
+        return self._load.get(cpu, 0.0) - self._stolen.get(cpu, 0.0)
+
     def moved(self, each: ActiveIrq) -> bool:
         """Return whether this round moves an interrupt."""
         return each.irq.irq in self.moving
@@ -133,14 +144,14 @@ class SpreadRound:
 
     def relieve(self) -> None:
         """Move interrupts away from CPUs at or above the load threshold, busiest CPU and costliest interrupt first."""
-        hot = [cpu for cpu in self._on if self._load.get(cpu, 0.0) >= self._act_percent]
+        hot = [cpu for cpu in self._on if self._work(cpu) >= self._act_percent]
         for cpu in sorted(hot, key=lambda cpu: (-self._load[cpu], cpu)):
             movable = list(self._movable(self._on[cpu]))
             if self._together(movable) < self._gap_points / 2:
                 continue
             for each in movable:
                 load = self._load[cpu]
-                if load < self._act_percent:
+                if self._work(cpu) < self._act_percent:
                     break
                 if each.busy and (target := self._best(each, self._relief(each))) is not None:
                     part = f"{each.cost:.0f} percentage points by this interrupt ({each.per_s:,.0f}/s)"
@@ -176,7 +187,9 @@ class SpreadRound:
             text, common = _FORBIDDEN, (self._cpus(each.allowed),)
         elif not each.busy:
             return Reason(_QUIET, ((each.cpu,), load, each.cost))
-        elif load >= act and self._load[each.cpu] < act:
+        elif load >= act > load - self._stolen.get(each.cpu, 0.0):
+            text, common = _STOLEN, (f"{self._stolen[each.cpu]:.0f}",)
+        elif load >= act and self._work(each.cpu) < act:
             text, common = _RELIEVED, ()
         elif load >= act:
             return self._why_not_relieved(each)
