@@ -261,3 +261,31 @@ def test_each_user_of_queues_is_described_by_a_sentence() -> None:
         "An AF_XDP socket uses rx-0 of eth3.",
         "0000:03:00.0 belongs to a program in user space, such as DPDK or a virtual machine (vfio-pci).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "warned"),
+    [
+        pytest.param({}, [(41, "1")], [], id="not shown by the kernel"),
+        pytest.param({1: 1}, [(41, "1")], [], id="one is free"),
+        pytest.param({1: 0}, [(41, "1")], [41], id="none is free"),
+        pytest.param({0: 0, 1: 0}, [(41, "0-1")], [], id="it keeps its own"),
+        pytest.param({1: 0, 3: 1}, [(41, "1,3")], [], id="one of two CPUs has one"),
+        pytest.param({1: 1}, [(41, "1"), (42, "1")], [42], id="the first of two takes the last one"),
+        pytest.param({1: 0}, [(41, "1,3")], [], id="one CPU is not shown"),
+    ],
+)
+def test_moves_to_cpus_without_a_free_vector_are_warned_of(
+    view: View, free: dict[int, int], wanted: list[tuple[int, str]], warned: list[int]
+) -> None:
+    full = replace(view, inventory=replace(view.inventory, free_vectors=free))
+    found = warnings(full, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
+    assert [warning.key for warning in found if warning.code == "vectors"] == [key(irq) for irq in warned]
+
+
+def test_the_warning_of_no_free_vector_names_the_cpu_and_the_interrupt(view: View) -> None:
+    full = replace(view, inventory=replace(view.inventory, free_vectors={1: 0}))
+    sentences = [w.sentence for w in warnings(full, [(key(41), "1")], allow_isolated=False) if w.code == "vectors"]
+    assert sentences == [
+        "CPU 1 has no free interrupt vector for IRQ 41: the kernel will refuse the move unless one becomes free."
+    ]

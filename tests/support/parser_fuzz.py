@@ -35,6 +35,7 @@ from coresteer_agent.collect.stat import parse_stat
 from coresteer_agent.collect.tasks import TaskScanner, parse_scheduling, parse_task_stat
 from coresteer_agent.collect.tcp_sockets import SocketDump
 from coresteer_agent.collect.topology import parse_size, read_topology
+from coresteer_agent.collect.vectors import parse_free_vectors
 from coresteer_agent.linux.addresses import parse_address
 from coresteer_agent.linux.xdp import parse_link, parse_socket
 from coresteer_agent.observe.inventory import InventoryReader
@@ -170,6 +171,7 @@ def text_parsers(root: Path) -> dict[str, tuple[Parser, list[bytes]]]:
         "socket list": (_view(lambda view: SocketDump({}).parse(view)), _DUMP),
         "address": (_view(parse_address), [_ADDRESS]),
         "link": (_view(parse_link), [_LINK]),
+        "free vectors": (parse_free_vectors, [b" flags: 0x103\n | CPU | avl |\n     0   180     1\n     1     0\n"]),
         "xdp_diag": (_view(parse_socket), [_XDP_SOCKET]),
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_text
 from coresteer_agent.collect.rows import dropped_rows, value_or_none
+from coresteer_agent.collect.vectors import read_free_vectors
 from coresteer_agent.linux.addresses import read_addresses_by_netdev
 from coresteer_agent.observe import netdev_settings, queues
 from coresteer_agent.observe.queue_users import QueueUserReader, XdpState, find_queue_users, read_user_space_devices
@@ -78,6 +79,7 @@ class InventoryReader:
         self._controllers: list[str] = []
         self._queue_user_reader = QueueUserReader(root)
         self._queue_users: list[QueueUser] = []
+        self._free_vectors: dict[int, int] = {}
         self._default_routes: frozenset[str] = frozenset()
         self._addresses: dict[str, list[str]] = {}
         self._descriptions: dict[int, interrupts.Description] = {}
@@ -181,6 +183,7 @@ class InventoryReader:
             self._reread_irq(number)
         self._controllers = find_controllers(root)
         self._conditions = read_conditions(root)
+        self._free_vectors = read_free_vectors(root)
         self._default_routes = value_or_none(netdev.read_default_routes, root) or frozenset()
         self._addresses = read_addresses_by_netdev() if irq.is_running_kernel(root) else {}
         self._read_devices()
@@ -316,6 +319,7 @@ class InventoryReader:
             dropped_rows=self._dropped_rows,
             changed_settings=self.changed_settings,
             queue_users=self._queue_users,
+            free_vectors=self._free_vectors,
         )
 
     def _with_user(self, found: Irq) -> Irq:

@@ -6393,6 +6393,10 @@ export interface components {
                     /** @default [] */
                     irqs: number[];
                 }[];
+                /** @default {} */
+                free_vectors: {
+                    [key: string]: number;
+                };
             } | null;
             /** Tasks */
             tasks: {

@@ -32,7 +32,7 @@ class PlanWarning(Struct, frozen=True):
     """A side effect or risk that a person should know before a plan is applied.
 
     code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, pages, inherited,
-    controller.
+    controller, vectors.
     """
 
     code: str
@@ -134,6 +134,7 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
             found.append(PlanWarning("isolated", setting.key, sentence))
         found += _placement(view, setting, cpus, after)
         found += [PlanWarning(code, setting.key, sentence) for code, sentence in setting.warnings(view, value)]
+    found += _vectors(view, known)
     found += _combined(view, known)
     seen: set[str] = set()
     for setting, _ in known:
@@ -144,6 +145,31 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
     interrupts = [setting for setting, _ in known if setting.interrupt is not None]
     processes = [setting for setting, _ in known if setting.process is not None]
     return found + _controllers(view, interrupts, "interrupt") + _controllers(view, processes, "process")
+
+
+def _vectors(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:
+    """Return for which interrupts none of the new CPUs has a free vector; none where the kernel does not show them.
+
+    An interrupt that is on one of its new CPUs keeps its vector. A vector that a move frees is free only after the next
+    interrupt, so it does not count.
+    """
+    found: list[PlanWarning] = []
+    free = dict(view.inventory.free_vectors)
+    for setting, value in desired:
+        irq = view.inventory.irq(setting.interrupt) if setting.interrupt is not None else None
+        cpus = setting.cpus(value) & view.topology.online()
+        if irq is None or not cpus <= free.keys() or parse_cpu_list(irq.effective or "") & cpus or not cpus:
+            continue
+        target = max(sorted(cpus), key=lambda cpu: free[cpu])
+        if free[target] > 0:
+            free[target] -= 1
+        else:
+            sentence = (
+                f"{format_cpus(cpus)} {'has' if len(cpus) == 1 else 'have'} no free interrupt vector for "
+                f"{setting.describe()}: the kernel will refuse the move unless one becomes free."
+            )
+            found.append(PlanWarning("vectors", setting.key, sentence))
+    return found
 
 
 def _combined(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:

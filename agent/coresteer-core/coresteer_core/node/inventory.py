@@ -5,7 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from coresteer_core.bounds import CpuList, KernelInteger, Name, Sentence, Value
+from coresteer_core.bounds import CpuList, CpuNumber, KernelInteger, Name, Sentence, Value
+from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.limits import Limits
 
 MAX_NETDEVS = 4096
@@ -170,12 +171,14 @@ class Inventory(Struct, frozen=True, dict=True):
     """Network devices, queues, interrupts and controllers of a node; may change at any time, but rarely does.
 
     controllers: what else moves interrupts, processes or their memory: running programs (``irqbalance``, ``tuned``,
-    ``numad``), and the kernel's automatic NUMA balancing while it is on. settings: values of the machine's own settings
-    by key; those that the node does not have are not in it. conditions: what else determines how fast the machine is,
-    such as governor, SMT and mitigations, by name. limits: what the node's administrator lets any backend do.
+    ``numad``, ``kubelet`` with static CPUs), and the kernel's automatic NUMA balancing while it is on. settings: values
+    of the machine's own settings by key; those that the node does not have are not in it. conditions: what else
+    determines how fast the machine is, such as governor, SMT and mitigations, by name. limits: what the node's
+    administrator lets any backend do.
     changed_settings: how many settings Coresteer has changed and not restored; None from an agent that does not count.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
-    queue_users: programs whose queues and interrupts Coresteer leaves alone.
+    queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: by CPU, how many interrupts
+    more it can take; empty where the kernel does not show that.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
@@ -187,6 +190,7 @@ class Inventory(Struct, frozen=True, dict=True):
     dropped_rows: Annotated[dict[Name, Sentence], Meta(max_length=64)] = {}
     changed_settings: KernelInteger | None = None
     queue_users: Annotated[list[QueueUser], Meta(max_length=MAX_NETDEVS)] = []
+    free_vectors: Annotated[dict[CpuNumber, KernelInteger], Meta(max_length=MAX_CPUS)] = {}
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device of this name; None where the node has none."""
