@@ -35,9 +35,9 @@ MANIFEST = "MANIFEST"
 
 PRIVACY_NOTE = """\
 Left out: command lines, environments, the host's name, the machine's and the boot's identity, addresses (MAC, IP)
-and sockets, mounts, serial numbers, the kernel's command line.
-Changed: processes are named task-PID, except kernel threads, irqbalance and tuned, and have no memory addresses; of
-the routes only the default ones are there, without their gateways.
+and sockets, mounts, serial numbers, the kernel's command line, kubelet's pods.
+Changed: processes are named task-PID, except kernel threads, irqbalance, tuned, numad and kubelet, and have no memory
+addresses; of the routes only the default ones are there, without their gateways.
 Kept: the names of devices and interrupts, also of a device that is named after its MAC address (enx…).
 """
 _MANIFEST = """\
@@ -49,7 +49,7 @@ netlink, {ethtool} those of ethtool.
 
 """
 
-_LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname"})
+_LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname", controllers.CPU_MANAGER_STATE})
 _OF_TASK = re.compile(r"proc/(\d+)/(stat|comm)\Z", re.ASCII)
 _AFFINITY = re.compile(rf"{irq.IRQ_FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
 _WITH_ADDRESS = re.compile(rb"(?!irq/).*(\d\.\d+\.\d|:.*:)", re.DOTALL)

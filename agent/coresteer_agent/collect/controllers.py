@@ -1,18 +1,59 @@
-"""Detects other programs that move interrupts or processes, such as irqbalance and numad."""
+"""Detects other programs that move interrupts or processes, such as irqbalance and kubelet, and who set ksoftirqd."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from coresteer_agent.collect.files import names, read_bytes
+import msgspec
 
-KNOWN_CONTROLLERS = {b"irqbalance\n": "irqbalance", b"tuned\n": "tuned", b"numad\n": "numad"}
+from coresteer_agent.collect.files import names, read_bytes
+from coresteer_agent.collect.rows import value_or_none
+from coresteer_agent.collect.tasks import parse_scheduling
+from coresteer_core.cpuset import format_cpu_list
+
+KNOWN_CONTROLLERS = {
+    b"irqbalance\n": "irqbalance",
+    b"tuned\n": "tuned",
+    b"numad\n": "numad",
+    b"kubelet\n": "kubelet",
+}
 """By /proc/PID/comm."""
 
+CPU_MANAGER_STATE = "var/lib/kubelet/cpu_manager_state"
+_KSOFTIRQD = b"ksoftirqd/"
 
-def find_controllers(root: Path) -> list[str]:
-    """Return the names of running programs that move interrupts or processes. Reads every process: milliseconds."""
-    found = {
-        KNOWN_CONTROLLERS.get(read_bytes(root, f"proc/{pid}/comm") or b"")
-        for pid in names(root, "proc")
-        if pid.isdecimal()
-    }
-    return sorted(name for name in found if name is not None)
+
+def find_processes(root: Path) -> dict[bytes, int]:
+    """Return the PIDs of known controllers and of each CPU's ksoftirqd by comm. Reads every process: milliseconds."""
+    found = {read_bytes(root, f"proc/{pid}/comm") or b"": int(pid) for pid in names(root, "proc") if pid.isdecimal()}
+    return {comm: pid for comm, pid in found.items() if comm in KNOWN_CONTROLLERS or comm.startswith(_KSOFTIRQD)}
+
+
+def find_controllers(root: Path, processes: Mapping[bytes, int]) -> list[str]:
+    """Return the names of running programs that move interrupts or processes. processes: of find_processes().
+
+    kubelet moves processes only where its CPU manager has the policy static.
+    """
+    running = {KNOWN_CONTROLLERS[comm] for comm in processes if comm in KNOWN_CONTROLLERS}
+    return sorted(running if _is_static(read_bytes(root, CPU_MANAGER_STATE) or b"{}") else running - {"kubelet"})
+
+
+def _is_static(state: bytes) -> bool:
+    try:
+        found = msgspec.json.decode(state, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return found.get("policyName") == "static"
+
+
+def changed_ksoftirqd(root: Path, processes: Mapping[bytes, int]) -> str | None:
+    """Return the nice values of ksoftirqd that are not the kernel's 0, ``nice -10 on CPUs 0-3``; None without one."""
+    by_nice: dict[int, list[int]] = {}
+    for comm, pid in processes.items():
+        cpu = comm.removeprefix(_KSOFTIRQD).strip()
+        path = f"proc/{pid}/stat"
+        if not comm.startswith(_KSOFTIRQD) or not cpu.isdigit() or (text := read_bytes(root, path)) is None:
+            continue
+        found = value_or_none(parse_scheduling, text, path)
+        if found is not None and found.kernel and found.nice != 0:
+            by_nice.setdefault(found.nice, []).append(int(cpu))
+    return ", ".join(f"nice {nice} on CPUs {format_cpu_list(cpus)}" for nice, cpus in sorted(by_nice.items())) or None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.collect import interrupts, irq, netdev
 from coresteer_agent.collect.conditions import read_conditions
-from coresteer_agent.collect.controllers import find_controllers
+from coresteer_agent.collect.controllers import changed_ksoftirqd, find_controllers, find_processes
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_text
 from coresteer_agent.collect.rows import dropped_rows, value_or_none
@@ -181,8 +181,11 @@ class InventoryReader:
             self._movable[number] = irq.read_movable(root, number)
             self._numa_nodes[number] = value_or_none(irq.read_numa_node, root, number)
             self._reread_irq(number)
-        self._controllers = find_controllers(root)
+        processes = find_processes(root)
+        self._controllers = find_controllers(root, processes)
         self._conditions = read_conditions(root)
+        if (nice := changed_ksoftirqd(root, processes)) is not None:
+            self._conditions["ksoftirqd"] = nice
         self._free_vectors = read_free_vectors(root)
         self._default_routes = value_or_none(netdev.read_default_routes, root) or frozenset()
         self._addresses = read_addresses_by_netdev() if irq.is_running_kernel(root) else {}

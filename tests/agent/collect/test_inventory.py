@@ -355,3 +355,35 @@ def test_controllers_are_found_by_name(tree: LargeTree) -> None:
     write(tree.root, "proc/77/comm", "irqbalance\n")
     write(tree.root, "proc/78/comm", "tuned-ppd\n")
     assert InventoryReader(tree.root).read().controllers == ["irqbalance"]
+
+
+@pytest.mark.parametrize(
+    ("state", "named"),
+    [
+        (None, []),
+        ('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}', []),
+        ('{"policyName":"static","defaultCpuSet":"0-1","entries":{"a":{"b":"2-3"}},"checksum":1}', ["kubelet"]),
+        ('{"policyName":', []),
+        ("[]", []),
+    ],
+)
+def test_kubelet_is_a_controller_where_its_cpu_manager_is_static(
+    state: str | None, named: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, "proc/77/comm", "kubelet\n")
+    if state is not None:
+        write(tmp_path, "var/lib/kubelet/cpu_manager_state", state)
+    assert InventoryReader(tmp_path).read().controllers == named
+
+
+def test_a_changed_nice_value_of_ksoftirqd_is_a_condition_of_the_machine(tmp_path: Path) -> None:
+    stat = "{} (ksoftirqd/{}) S 2 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 {} 1 0 9 0 0" + " 0" * 30 + "\n"
+    for pid, (cpu, flags, nice) in enumerate(
+        [(0, 0x208040, -10), (1, 0x208040, 0), (2, 0x208040, -10), (3, 0x40, 5)], 16
+    ):
+        write(tmp_path, f"proc/{pid}/comm", f"ksoftirqd/{cpu}\n")
+        write(tmp_path, f"proc/{pid}/stat", stat.format(pid, cpu, flags, nice))
+    assert InventoryReader(tmp_path).read().conditions == {"ksoftirqd": "nice -10 on CPUs 0,2"}
+    for pid in (16, 18):
+        write(tmp_path, f"proc/{pid}/stat", stat.format(pid, pid - 16, 0x208040, 0))
+    assert InventoryReader(tmp_path).read().conditions == {}

@@ -26,6 +26,7 @@ NUMA_BALANCING = "automatic NUMA balancing"
 CONTROLLED = {
     "irqbalance": r"irq/",
     "numad": r"task/\d+/(affinity|memory-nodes)$",
+    "kubelet": r"task/\d+/affinity$|cgroup/.*/cpuset\.cpus$",
     NUMA_BALANCING: r"task/\d+/memory-nodes$",
 }
 """Pattern of the keys of the settings that a controller changes, by its name; TuneD changes any."""
