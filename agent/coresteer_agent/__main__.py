@@ -1,4 +1,4 @@
-"""Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload, …"""
+"""Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, persist, simulate, …"""
 
 import logging
 import os
@@ -127,6 +127,14 @@ def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.Argu
     _add_root(restore)
     _add_state_dir(restore)
     restore.add_argument("-o", "--output", choices=["text", "json"], default="text", help="default: %(default)s")
+
+    persist = _command(commands, "persist", "apply the confirmed values of settings again after each reboot", _persist)
+    persist.add_argument("keys", nargs="*", metavar="KEY", help="a setting, for example irq/41/affinity")
+    instead = persist.add_mutually_exclusive_group()
+    instead.add_argument("--list", action="store_true", help="print the persisted settings")
+    instead.add_argument("--remove", action="store_true", help="persist these settings no longer; their values stay")
+    _add_root(persist)
+    _add_state_dir(persist)
 
     accept = _command(
         commands,
@@ -337,10 +345,12 @@ def _restore(args: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415 - only this subcommand needs it
 
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.persisted_file import forget_persisted  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - only this subcommand needs it
 
     path = _journal_path(args)
     try:
+        forgotten = forget_persisted(path)
         results = restore(path, _root(args))
     except (JournalError, OSError) as error:
         log.error("%s", error)
@@ -355,7 +365,30 @@ def _restore(args: argparse.Namespace) -> int:
     else:
         for result in results:
             print(result.sentence)
+    if forgotten and args.output == "text":
+        print("No setting is persisted any more.")
     return 1 if any(result.stuck for result in results or []) else 0
+
+
+def _persist(args: argparse.Namespace) -> int:
+    from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.persist import PersistError, persist, remove_persisted  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.persisted_file import PersistedFileError, persisted_path, read_persisted  # noqa: PLC0415 - only this subcommand needs it
+
+    if args.list == bool(args.keys):
+        raise ConfigError("Name the settings, or list what is persisted with --list.")
+    path = _journal_path(args)
+    try:
+        if args.remove:
+            remove_persisted(path, _root(args), args.keys)
+            return 0
+        listed = read_persisted(persisted_path(path)).settings if args.list else persist(path, _root(args), args.keys)
+    except (PersistError, PersistedFileError, JournalError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    for setting in listed:
+        print(setting.sentence)
+    return 0
 
 
 def _journal_path(args: argparse.Namespace) -> Path:

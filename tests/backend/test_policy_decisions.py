@@ -16,7 +16,7 @@ from coresteer.config import Config
 from coresteer.fleet.service import delete_node
 from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
-from coresteer_core.policies.base import Drift, Mode, Ownership
+from coresteer_core.policies.base import PERSISTED_POLICY_ID, Drift, Mode, Ownership
 from coresteer_core.protocol import ChangeAck, CloseCode, DecisionMessage, decode_to_agent
 
 
@@ -127,6 +127,17 @@ async def test_a_change_by_a_policy_of_another_database_is_stored_without_it(nod
     assert (decision["policy_name"], decision["change_id"]) == ("999999999", change_id)
     change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
     assert (change["policy_id"], change["created_by"]) == (None, "policy 999999999 v1")
+
+
+async def test_a_change_by_which_an_agent_applies_persisted_settings_names_these_instead_of_a_policy(
+    node: PolicyNode,
+) -> None:
+    change_id = str(uuid4())
+    await node.evaluate({"id": PERSISTED_POLICY_ID}, node.action(), change_id=change_id)
+    (decision,) = await node.get("decisions")
+    assert (decision["policy_name"], decision["change_id"]) == ("persisted settings", change_id)
+    change = (await node.operator.get(f"/api/v1/changes/{change_id}")).json()
+    assert (change["policy_id"], change["created_by"]) == (None, "persisted settings")
 
 
 async def test_decisions_without_a_change_go_with_the_samples_but_for_the_last_of_each_policy(node: PolicyNode) -> None:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -332,6 +333,10 @@ class NodeChanges(ChangeRunner):
             return [key for key in keys if self._executor.is_removed(key)]
         except (OSError, JournalError):  # tick() reports it
             return []
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the journal's lock against other processes. Raises OSError or JournalError."""
+        return nullcontext() if self._journal is None else self._journal.locked()
 
     def close(self) -> None:
         """Finish unfinished writes and close the journal."""

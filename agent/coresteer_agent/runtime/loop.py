@@ -28,6 +28,7 @@ from coresteer_agent.runtime.coscheduling import CoschedulingRunner
 from coresteer_agent.runtime.identity import make_hello, management_netdevs, observe_reason
 from coresteer_agent.runtime.limits_file import LimitsFile
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
+from coresteer_agent.runtime.persisted import PersistedSettings
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile, settings_absent_from_views
 from coresteer_agent.runtime.processes import Processes
@@ -115,6 +116,7 @@ class Agent:
         self._changes = NodeChanges(
             self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
         )
+        self._persisted = PersistedSettings(config.journal_path, self._root, self._changes, self._link.send_decision)
         file = PoliciesFile(config.policies_path, self._root)
         self._policies = PolicyRunner(
             self._changes,
@@ -329,6 +331,8 @@ class Agent:
         self._link.send_state(learned)
 
     def _decide(self) -> frozenset[str]:
+        if self._observe_reason is None and (written := self._persisted.step(self._timed_view())):
+            return written
         if self._policies.idle:
             return frozenset()
         touched = self._policies.step(replace(self._timed_view(), load=mean_load(self._recent)))

@@ -21,7 +21,14 @@ from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeState
-from coresteer_core.policies.base import Evaluation, HoldoutReport, Mode, Ownership
+from coresteer_core.policies.base import (
+    PERSISTED_POLICY,
+    PERSISTED_POLICY_ID,
+    Evaluation,
+    HoldoutReport,
+    Mode,
+    Ownership,
+)
 from coresteer_core.policies.ownership import RESTORE_REASON
 from coresteer_core.protocol import DecisionMessage
 
@@ -49,7 +56,8 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
         if known == (encoded, change_id, holdout):
             return
         name = await repository.policy_name(session, policy_id)
-        policy_name = name or evaluation.policy_id
+        persisted = evaluation.policy_id == PERSISTED_POLICY_ID
+        policy_name = PERSISTED_POLICY if persisted else name or evaluation.policy_id
         if change_id is not None:
             version = await repository.find_version(session, policy_id, evaluation.version)
             guardrails = [] if version is None else PolicyBody.model_validate(version.body).guardrails
@@ -60,7 +68,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
                 plan=Plan(evaluation.actions),
                 flows=state.flows,
                 policy_id=None if name is None else policy_id,
-                created_by=f"policy {policy_name} v{evaluation.version}",
+                created_by=policy_name if persisted else f"policy {policy_name} v{evaluation.version}",
                 reason=evaluation.sentence,
                 guardrails=guardrails,
                 decided_at=at,

@@ -147,6 +147,10 @@ class Skipped(Struct, frozen=True):
     why: Value
 
 
+PERSISTED_POLICY_ID, PERSISTED_POLICY = "0", "persisted settings"
+"""Id and name under which an agent reports that it applies persisted settings after a reboot; no policy has this id."""
+
+
 class Decision(Struct, frozen=True):
     """Proposals and skipped subjects of one policy for one view of a node, before precedence, flap damping and guard.
 
