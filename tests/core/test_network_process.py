@@ -304,8 +304,8 @@ def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> No
 @pytest.mark.parametrize(
     ("topology", "value", "why"),
     [
-        (replace(TOPOLOGY, isolated="0"), "1", "isolated by isolcpus or nohz_full"),
-        (replace(TOPOLOGY, nohz_full="0-2,8"), "3", "isolated by isolcpus or nohz_full"),
+        (replace(TOPOLOGY, isolated="0"), "1", "isolated or reserved"),
+        (replace(TOPOLOGY, nohz_full="0-2,8"), "3", "isolated or reserved"),
     ],
 )
 def test_isolated_cpus_are_used_only_when_allowed(topology: Topology, value: str, why: str) -> None:

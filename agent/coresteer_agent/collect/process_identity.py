@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coresteer_agent.collect.files import read_bytes
+from coresteer_agent.collect.kubelet import PodNames
 from coresteer_agent.collect.tasks import without_control_characters
 
 _PASSWD_S = 60.0
@@ -29,12 +30,13 @@ class CgroupPaths(Struct, frozen=True):
 class ProcessIdentity(Struct, frozen=True):
     """Cgroups, user and command of a process. user: name, or number if /etc/passwd has none.
 
-    command: the first word of its command line without its folder.
+    command: the first word of its command line without its folder. pod: as in NetTask.
     """
 
     groups: CgroupPaths
     user: str | None
     command: str | None
+    pod: str | None = None
 
 
 def parse_cgroups(text: str) -> CgroupPaths:
@@ -101,13 +103,17 @@ class ProcessIdentityReader:
         self._root = root
         self._names: dict[int, str] = {}
         self._names_read_s = float("-inf")
+        self._pods = PodNames(root)
 
     def read(self, pid: int) -> ProcessIdentity:
         """Read a process's identity, None for unknown parts; takes about 60 µs."""
         groups = parse_cgroups((self._read(pid, "cgroup") or b"").decode("utf-8", "replace"))
         number = parse_user(self._read(pid, "status") or b"")
         return ProcessIdentity(
-            groups, None if number is None else self._user(number), parse_command(self._read(pid, "cmdline") or b"")
+            groups,
+            None if number is None else self._user(number),
+            parse_command(self._read(pid, "cmdline") or b""),
+            self._pods.find(groups.unified) or self._pods.find(groups.cpu),
         )
 
     def _read(self, pid: int, file: str) -> bytes | None:

@@ -405,4 +405,5 @@ def _task(
         realtime=scheduling.realtime,
         agent=pid == os.getpid(),
         flows=flows,
+        pod=identity.pod,
     )

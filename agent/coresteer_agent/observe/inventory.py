@@ -13,6 +13,7 @@ from coresteer_agent.collect.conditions import read_conditions
 from coresteer_agent.collect.controllers import changed_ksoftirqd, find_controllers, find_processes
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_text
+from coresteer_agent.collect.reserved import ReservedReader
 from coresteer_agent.collect.rows import dropped_rows, value_or_none
 from coresteer_agent.collect.vectors import read_free_vectors
 from coresteer_agent.linux.addresses import read_addresses_by_netdev
@@ -94,6 +95,7 @@ class InventoryReader:
         self._scaling: dict[str, netdev_settings.EthtoolSettings] = {}
         self._machine_settings: dict[str, str] = {}
         self._conditions: dict[str, str] = {}
+        self._reserved = ReservedReader(root)
 
     def rescan(self) -> None:
         """Make the next read() list devices and interrupts again, e.g. after a hot-plug."""
@@ -125,6 +127,8 @@ class InventoryReader:
     def read(self, rates: Rates | None = None) -> Inventory:
         """Return the present inventory; the same object if nothing changed. rates: of the last interval."""
         moved, unknown = self._find_moved(rates)
+        if self._reserved.update():
+            self._inventory = None
         if self._rescan or unknown or self._calls % _STRUCTURE_CALLS == 0:
             self._rescan = False
             self._read_structure()
@@ -187,6 +191,7 @@ class InventoryReader:
         if (nice := changed_ksoftirqd(root, processes)) is not None:
             self._conditions["ksoftirqd"] = nice
         self._free_vectors = read_free_vectors(root)
+        self._reserved.update(again=True)
         self._default_routes = value_or_none(netdev.read_default_routes, root) or frozenset()
         self._addresses = read_addresses_by_netdev() if irq.is_running_kernel(root) else {}
         self._read_devices()
@@ -323,6 +328,7 @@ class InventoryReader:
             changed_settings=self.changed_settings,
             queue_users=self._queue_users,
             free_vectors=self._free_vectors,
+            reserved=self._reserved.cpus,
         )
 
     def _with_user(self, found: Irq) -> Irq:

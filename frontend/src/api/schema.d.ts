@@ -6384,19 +6384,11 @@ export interface components {
                 };
                 changed_settings: number | null;
                 /** @default [] */
-                queue_users: {
-                    kind: string;
-                    device: string;
-                    /** @default [] */
-                    queues: string[];
-                    name: string | null;
-                    /** @default [] */
-                    irqs: number[];
+                reserved: {
+                    cpus: string;
+                    holder: string;
+                    partition: string | null;
                 }[];
-                /** @default {} */
-                free_vectors: {
-                    [key: string]: number;
-                };
             } | null;
             /** Tasks */
             tasks: {
@@ -6563,6 +6555,7 @@ export interface components {
                     rss_entry: number | null;
                     rx_bytes_per_s: number;
                 }[];
+                pod: string | null;
             }[];
         };
         /**

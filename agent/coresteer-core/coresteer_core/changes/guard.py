@@ -70,6 +70,10 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
                     + (f"it has {format_cpus(online)}." if online else "which CPUs it has could not be read."),
                 )
             )
+        for reserved in view.inventory.reserved:
+            if (touched := cpus & reserved.numbers) and not setting.belongs_to(view, reserved):
+                sentence = f"{format_cpus(touched)} {_is(touched)} reserved for {reserved.holder}."
+                found.append(Refusal("reserved", key, sentence))
         if (touched := cpus & isolated) and not allow_isolated:
             found.append(
                 Refusal(

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from coresteer_core.bounds import CpuList, CpuNumber, KernelInteger, Name, Sentence, Value
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.limits import Limits
+from coresteer_core.node.reserved import MAX_RESERVED, ReservedCpus
 
 MAX_NETDEVS = 4096
 MAX_ADDRESSES = 256
@@ -176,6 +177,7 @@ class Inventory(Struct, frozen=True, dict=True):
     determines how fast the machine is, such as governor, SMT and mitigations, by name. limits: what the node's
     administrator lets any backend do.
     changed_settings: how many settings Coresteer has changed and not restored; None from an agent that does not count.
+    reserved: CPUs of single containers and cpuset partitions.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
     queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: by CPU, how many interrupts
     more it can take; empty where the kernel does not show that.
@@ -191,6 +193,7 @@ class Inventory(Struct, frozen=True, dict=True):
     changed_settings: KernelInteger | None = None
     queue_users: Annotated[list[QueueUser], Meta(max_length=MAX_NETDEVS)] = []
     free_vectors: Annotated[dict[CpuNumber, KernelInteger], Meta(max_length=MAX_CPUS)] = {}
+    reserved: Annotated[list[ReservedCpus], Meta(max_length=MAX_RESERVED)] = []
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device of this name; None where the node has none."""
@@ -209,6 +212,11 @@ class Inventory(Struct, frozen=True, dict=True):
             netdev for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo" and netdev.up is not False
         ]
         return sorted(cards, key=lambda netdev: netdev.management)
+
+    @cached_property
+    def reserved_cpus(self) -> frozenset[int]:
+        """Return the numbers of the CPUs that are reserved for a container or a cpuset partition."""
+        return frozenset[int]().union(*(each.numbers for each in self.reserved))
 
     def irq(self, number: int) -> Irq | None:
         """Return the interrupt of this number; None where the node has none."""

@@ -89,7 +89,7 @@ class NetTask(Struct, frozen=True):
     cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel: a kernel
     thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy.
     agent: the agent itself. coscheduled: None unless a policy coscheduling applies to the process. flows: those that
-    receive most, the heaviest first.
+    receive most, the heaviest first. pod: its namespace, pod and container in Kubernetes, ``shop/web-1/app``.
     """
 
     pid: Pid
@@ -116,6 +116,7 @@ class NetTask(Struct, frozen=True):
     agent: bool = False
     coscheduled: Coscheduled | None = None
     flows: Annotated[list[HeavyFlow], Meta(max_length=MAX_HEAVY_FLOWS)] = []
+    pod: Name | None = None
 
 
 class ThreadActivity(Struct, frozen=True):

@@ -33,6 +33,11 @@ class View(Struct, frozen=True, dict=True):
     numa: NumaState | None = None
     cpusets: dict[str, Cpuset] = {}
 
+    def usable_cpus(self, *, allow_isolated: bool = False) -> frozenset[int]:
+        """Return the online CPUs on which policies may place work: no reserved ones, isolated ones only if allowed."""
+        usable = self.topology.online() - self.inventory.reserved_cpus
+        return usable if allow_isolated else usable - self.topology.isolated_cpus
+
     def task(self, pid: int) -> NetTask | NumaTask | None:
         """Return the process with a PID; None where it neither communicates over the network nor is in numa."""
         return self._by_pid.get(pid)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.view import View
 from coresteer_core.settings.location import Location
 from coresteer_core.settings.modified_view import ModifiedView
@@ -151,6 +152,10 @@ class Setting(Struct, frozen=True):
     def cpus(self, value: str) -> frozenset[int]:
         """Return the CPU numbers in a value of the setting; none for a kind whose values are not CPU lists."""
         return frozenset()
+
+    def belongs_to(self, view: View, reserved: ReservedCpus) -> bool:
+        """Return whether the setting is of the container or cpuset partition for which these CPUs are reserved."""
+        return False
 
     def missing_reason(self, view: View) -> str | None:
         """Return a sentence that says why a node lacks the setting; None where the node has it."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.node.cpusets import ROOT_CGROUP, Cpuset, migrated, parent_cgroup
 from coresteer_core.node.numa import PAGE_BYTES, PAGE_COST_S
+from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import CPU_LIST_SCHEMA, KeyForm, SettingError, format_cpus
 from coresteer_core.settings.cgroup import GROUP_PATTERN, OfCgroup
@@ -78,10 +79,20 @@ class OfCpuset(OfCgroup, frozen=True):
             )
         return None
 
+    def belongs_to(self, view: View, reserved: ReservedCpus) -> bool:
+        """Return whether the cgroup is the partition, or above or below it."""
+        return reserved.has_cgroup(self.path)
+
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return ``unknown`` without a cpuset, ``cpuset`` outside of its parent's, and those of its kind."""
+        """Return ``unknown`` without a cpuset, ``cpuset`` outside of its parent's, and those of its kind.
+
+        ``reserved`` for a pod's cgroup while the kubelet assigns CPUs to containers.
+        """
         if (missing := self.missing_reason(view)) is not None:
             return [("unknown", missing)]
+        holder = next((each for each in view.inventory.reserved if each.partition is None), None)
+        if holder is not None and "kubepods" in self.path:
+            return [("reserved", f"The kubelet sets {self._name} of {self.path}: it assigned CPUs to {holder.holder}.")]
         allowed = self.inherited(view)
         outside = (self.listed(value) & self._present(view)) - allowed
         if not outside:

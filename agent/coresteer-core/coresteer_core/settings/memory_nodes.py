@@ -96,7 +96,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
         return None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return unknown, kernel, mems (outside of Mems_allowed) and memory (too little is free)."""
+        """Return unknown, kernel, reserved, mems (outside of Mems_allowed) and memory (too little is free)."""
         task = view.numa_task(self.pid)
         if (missing := self.missing_reason(view)) is not None or task is None:
             return [("unknown", missing or "")]
@@ -116,7 +116,7 @@ class TaskMemoryNodes(OfTask, frozen=True):
                 )
             ]
         moving = bytes_to_move(task.bytes_by_node or {}, target_shares(value))
-        return memory_refusals(view, self.describe(view), moving)
+        return self.container_refusals(view) or memory_refusals(view, self.describe(view), moving)
 
     def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return ``pages``: how much moves, and that single pages are not restored."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.numa import NumaTask
+from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import (
@@ -104,6 +105,19 @@ class OfTask(Setting, frozen=True):
         task = self._task(view) if view is not None else None
         return f"{task.name} ({self.pid})" if task is not None else f"PID {self.pid}"
 
+    def belongs_to(self, view: View, reserved: ReservedCpus) -> bool:
+        """Return whether the process can run nowhere but on these reserved CPUs."""
+        task = self._task(view)
+        return task is not None and reserved.has_process(parse_cpu_list(task.allowed))
+
+    def container_refusals(self, view: View) -> list[tuple[str, str]]:
+        """Return ``reserved`` for a process of a container to which the kubelet assigned CPUs, which is not moved."""
+        holder = next((r for r in view.inventory.reserved if r.partition is None and self.belongs_to(view, r)), None)
+        if holder is None:
+            return []
+        why = f"the kubelet assigned {format_cpus(holder.numbers)} to {holder.holder}, and its processes stay there."
+        return [("reserved", f"{self.describe(view)} is not moved: {why}")]
+
     def _common_refusals(self, view: View, value: str, by_thread: str) -> list[tuple[str, str]]:
         """Return ``unknown`` for a process that a View lacks, and ``invalid`` with by_thread for values by thread."""
         missing = self.missing_reason(view)
@@ -180,10 +194,10 @@ class TaskAffinity(OfTask, frozen=True):
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
         """Return (code, sentence) pairs.
 
-        ``unknown``, ``invalid`` (differs by thread), ``bound``, ``kernel``, ``realtime`` or ``cpuset``.
+        ``unknown``, ``invalid`` (differs by thread), ``bound``, ``kernel``, ``realtime``, ``reserved`` or ``cpuset``.
         """
         task = self._task(view)
-        found = self._common_refusals(
+        found = self.container_refusals(view) + self._common_refusals(
             view, value, f"Name the CPUs of {self.describe(view)} for all of its threads together."
         )
         if task is not None and task.bound:

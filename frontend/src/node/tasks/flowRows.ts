@@ -44,7 +44,7 @@ export function searchFlows(paths: readonly RxPath[], text: string): readonly Rx
   return paths.filter(({ task, placement: { netdev, queue, irq, cpu } }) =>
     [
       `${task.name} ${task.pid}`,
-      ...[task.command, task.user, task.unit, task.cgroup],
+      ...[task.command, task.user, task.pod, task.unit, task.cgroup],
       `${netdev} ${queue ?? ""}`,
       irq === null ? null : `IRQ ${irq}`,
       cpu === null ? null : `CPU ${cpu}`,

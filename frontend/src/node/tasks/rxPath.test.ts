@@ -69,6 +69,7 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   clients: [],
   params: {},
   cpu_cgroup: null,
+  pod: null,
   kernel: false,
   realtime: false,
   agent: false,

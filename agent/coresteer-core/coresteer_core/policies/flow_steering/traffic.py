@@ -151,7 +151,7 @@ class Traffic:
 
     def __init__(self, view: View, spec: FlowSteering, scope: Scope, memory: FlowSteeringMemory) -> None:
         self.view, self.spec, self.now = view, spec, view.time_s
-        self.usable = view.topology.online() - view.topology.isolated_cpus
+        self.usable = view.usable_cpus()
         self.distances = cpu_distances(view.topology, Smt.FIRST)
         self.netdevs = {
             netdev.name: netdev

@@ -102,7 +102,7 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
         excluded = parse_cpu_list(spec.exclude)
     except CpuListError as error:
         return Decision(f"Nothing is moved: the list of excluded CPUs cannot be parsed. {error}", memory)
-    forbidden = excluded if spec.allow_isolated else excluded | view.topology.isolated_cpus
+    forbidden = excluded | (view.topology.online() - view.usable_cpus(allow_isolated=spec.allow_isolated))
     if not view.load.irqs:
         return Decision("Nothing is moved: no interrupt is known to be active.", memory)
     near = local_cpus_finder(view, view.topology.online() - forbidden, local=spec.numa == "local")

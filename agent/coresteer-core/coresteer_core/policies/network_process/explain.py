@@ -201,7 +201,7 @@ class Explanations:
         capacity, share = self._capacity, candidate.task.cpu_share
         load = capacity.load[cpu]
         reasons = (
-            (cpu not in capacity.usable, "that CPU is isolated by isolcpus or nohz_full"),
+            (cpu not in capacity.usable, "that CPU is isolated or reserved"),
             (
                 candidate.allowed is not None and cpu not in candidate.allowed,
                 f"its cpuset has only {name_cpus(sorted(candidate.allowed or ()))}",

@@ -144,9 +144,9 @@ class _Round:
     def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
         self.view, self.spec, self.scope = view, spec, scope
         self.online = view.topology.online()
-        self.isolated_cpus = view.topology.isolated_cpus
+        self.unreserved = view.usable_cpus()
         self.least = format_rate(spec.min_bytes_per_s)
-        self.usable = self.online if spec.allow_isolated else self.online - self.isolated_cpus
+        self.usable = view.usable_cpus(allow_isolated=spec.allow_isolated)
         self.capacity = CpuCapacity(
             cpu_distances(view.topology, spec.smt), spec.max_distance, self.usable, spec.max_load
         )
@@ -256,7 +256,7 @@ class _Round:
         known = self._allowed.get(allowed_text)
         if known is None:
             allowed = parse_cpu_list(allowed_text)
-            free = (allowed & self.online) - self.isolated_cpus
+            free = allowed & self.unreserved
             known = self._allowed[allowed_text] = (None if self.usable <= allowed else allowed, free)
         return known
 

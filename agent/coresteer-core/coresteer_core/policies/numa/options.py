@@ -63,7 +63,7 @@ def options(view: View, pid: int) -> list[MoveOption]:
     task, index = view.numa_task(pid), indexes.get(pid)
     if task is None or index is None:
         return []
-    machine, cpus = machine_of(view, view.topology.online() - view.topology.isolated_cpus)
+    machine, cpus = machine_of(view, view.usable_cpus())
     was, before, found = assignment.run_time(index), assignment.processes[index], []
     for at, node in enumerate(machine.nodes):
         for with_pages in (False, True):

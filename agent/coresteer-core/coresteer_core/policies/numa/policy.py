@@ -50,8 +50,7 @@ class _Round:
 
     def __init__(self, view: View, numa: NumaState, spec: Numa, scope: Scope, memory: NumaMemory) -> None:
         self.view, self.numa, self.spec, self.scope, self.memory = view, numa, spec, scope, memory
-        online = view.topology.online()
-        self.usable = online if spec.allow_isolated else online - view.topology.isolated_cpus
+        self.usable = view.usable_cpus(allow_isolated=spec.allow_isolated)
         self.machine, self.cpus = machine_of(view, self.usable)
         self.index_of = {node: index for index, node in enumerate(self.machine.nodes)}
         self.skipped = SkippedGroups(name_tasks)
