@@ -14,9 +14,19 @@ const placement = (over: Partial<RxPlacement> = {}): RxPlacement => ({
 const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   ...{ pid: 812, started_ticks: 1, name: "envoy", cgroup: null, threads: 4, bound: false, affinity: "0-7" },
   ...{ allowed: "0-7", cpu, cpu_share: 0.5, idle_s: 0, rx_placements, user: null, command: null, unit: null },
-  ...{ listens: [], clients: [], params: {}, cpu_cgroup: null, pod: null, kernel: false, realtime: false, agent: false },
+  ...{
+    listens: [],
+    clients: [],
+    params: {},
+    cpu_cgroup: null,
+    pod: null,
+    kernel: false,
+    realtime: false,
+    agent: false,
+  },
   coscheduled: null,
   flows: [],
+  pod: null,
 });
 const facts = (over: Partial<Facts> = {}, tasks: NetTask[] = [task(5, placement())]): Facts => ({
   topology,
