@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.collect import controllers, files, irq, netdev
+from coresteer_agent.collect import controllers, files, irq, kubelet, netdev
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.observe import netdev_settings, queue_users, queues
@@ -49,7 +49,7 @@ netlink, {ethtool} those of ethtool.
 
 """
 
-_LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname", controllers.CPU_MANAGER_STATE})
+_LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname", kubelet.CPU_MANAGER_STATE})
 _OF_TASK = re.compile(r"proc/(\d+)/(stat|comm)\Z", re.ASCII)
 _AFFINITY = re.compile(rf"{irq.IRQ_FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
 _WITH_ADDRESS = re.compile(rb"(?!irq/).*(\d\.\d+\.\d|:.*:)", re.DOTALL)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from coresteer_agent.collect.files import names, read_bytes
+from coresteer_agent.collect.kubelet import assigns_cpus
 from coresteer_agent.collect.rows import value_or_none
 from coresteer_agent.collect.tasks import parse_scheduling
 from coresteer_core.cpuset import format_cpu_list
@@ -18,7 +17,6 @@ KNOWN_CONTROLLERS = {
 }
 """By /proc/PID/comm."""
 
-CPU_MANAGER_STATE = "var/lib/kubelet/cpu_manager_state"
 _KSOFTIRQD = b"ksoftirqd/"
 
 
@@ -34,15 +32,7 @@ def find_controllers(root: Path, processes: Mapping[bytes, int]) -> list[str]:
     kubelet moves processes only where its CPU manager has the policy static.
     """
     running = {KNOWN_CONTROLLERS[comm] for comm in processes if comm in KNOWN_CONTROLLERS}
-    return sorted(running if _is_static(read_bytes(root, CPU_MANAGER_STATE) or b"{}") else running - {"kubelet"})
-
-
-def _is_static(state: bytes) -> bool:
-    try:
-        found = msgspec.json.decode(state, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return found.get("policyName") == "static"
+    return sorted(running if assigns_cpus(root) else running - {"kubelet"})
 
 
 def changed_ksoftirqd(root: Path, processes: Mapping[bytes, int]) -> str | None:

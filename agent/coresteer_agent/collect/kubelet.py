@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names
+from coresteer_agent.collect.files import names, read_bytes
 from coresteer_core.bounds import MAX_NAME
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 
@@ -20,6 +20,7 @@ CPU_MANAGER_STATE = "var/lib/kubelet/cpu_manager_state"
 PODS = "var/log/pods"
 CONTAINERS = "var/log/containers"
 _MAX_NAMES = 4096
+_STATIC = "static"
 
 _CGROUP = re.compile(
     r"kubepods[^/]*(?:/[^/]+)*?/[^/]*pod(?P<uid>[0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?"
@@ -58,11 +59,20 @@ def parse_pod_cgroup(path: str) -> PodCgroup | None:
     return None if found is None else PodCgroup(_undashed(found["uid"]), found["container"])
 
 
+def assigns_cpus(root: Path) -> bool:
+    """Return whether the kubelet's CPU manager has the policy static, which assigns CPUs to single containers."""
+    try:
+        state = msgspec.json.decode(read_bytes(root, CPU_MANAGER_STATE) or b"{}", type=_State)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return state.policy == _STATIC
+
+
 def parse_cpu_manager_state(text: bytes, path: str) -> list[ExclusiveCpus]:
     """Parse which containers have CPUs for themselves; none with another policy than static. Raises ParseError."""
     try:
         state = msgspec.json.decode(text, type=_State)
-        if state.policy != "static":
+        if state.policy != _STATIC:
             return []
         return [
             ExclusiveCpus(_undashed(uid), container, format_cpu_list(parse_cpu_list(cpus)))

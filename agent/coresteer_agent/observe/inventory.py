@@ -20,7 +20,16 @@ from coresteer_agent.linux.addresses import read_addresses_by_netdev
 from coresteer_agent.observe import netdev_settings, queues
 from coresteer_agent.observe.queue_users import QueueUserReader, XdpState, find_queue_users, read_user_space_devices
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.node.inventory import MAX_ADDRESSES, FlowRuleTable, Inventory, Irq, Netdev, Queue, QueueUser, RssContext
+from coresteer_core.node.inventory import (
+    MAX_ADDRESSES,
+    FlowRuleTable,
+    Inventory,
+    Irq,
+    Netdev,
+    Queue,
+    QueueUser,
+    RssContext,
+)
 from coresteer_core.node.limits import Limits
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
 from coresteer_core.settings import MACHINE_SETTINGS, FlowRuleSlot, RssContextTable, Setting, SettingError
