@@ -6384,6 +6384,20 @@ export interface components {
                 };
                 changed_settings: number | null;
                 /** @default [] */
+                queue_users: {
+                    kind: string;
+                    device: string;
+                    /** @default [] */
+                    queues: string[];
+                    name: string | null;
+                    /** @default [] */
+                    irqs: number[];
+                }[];
+                /** @default {} */
+                free_vectors: {
+                    [key: string]: number;
+                };
+                /** @default [] */
                 reserved: {
                     cpus: string;
                     holder: string;
