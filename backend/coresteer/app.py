@@ -24,6 +24,7 @@ from coresteer.alerts.sending import Sending
 from coresteer.application_metrics.endpoints import router as application_metrics_router
 from coresteer.application_metrics.prometheus import PrometheusReader
 from coresteer.approvals.endpoints import router as approvals_router
+from coresteer.approvals.expiry import ApprovalExpiry
 from coresteer.audit.export import AuditExport
 from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
@@ -234,6 +235,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
             app.state.runner,
             Maintenance(database, config, ingest.hourly),
             AbandonedStudies(database, membership),
+            ApprovalExpiry(app.state.policies),
             AlertEvaluation(app.state.alerts),
             Outbox(app.state.alerts),
         ],

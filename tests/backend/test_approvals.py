@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 from tests.backend.conftest import Backend, Client
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
+from coresteer.approvals.expiry import ApprovalExpiry
 from coresteer.audit.tables import AuditRow
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies import approvals
@@ -289,6 +290,19 @@ async def test_a_request_expires(fleet: Fleet) -> None:
     assert "Nobody decided within 24 hours." in (await fleet.decide(request, "approve", fleet.admin, 409))["detail"]
     assert (await fleet.admin.get(f"/api/v1/approvals/{request['id']}")).json()["state"] == "expired"
     assert (await fleet.requested("enable", policy))["id"] != request["id"]
+
+
+async def test_the_audit_log_has_one_entry_of_a_request_that_nobody_decided(fleet: Fleet) -> None:
+    request = await fleet.requested("enable", await fleet.policy())
+    expires_at = datetime.fromisoformat(request["expires_at"])
+    expiry = ApprovalExpiry(fleet.backend.app.state.policies)
+    for now in (expires_at - timedelta(seconds=1), expires_at, expires_at):
+        await expiry.end(now)
+        async with fleet.backend.database.session() as session:
+            query = select(AuditRow).where(AuditRow.action == "approval.close")
+            entries = [row for row in await session.scalars(query) if row.detail["approval"] == request["id"]]
+        assert [(row.actor, row.detail["state"]) for row in entries] == [("coresteer", "expired")] * (now >= expires_at)
+    assert (await fleet.admin.get(f"/api/v1/approvals/{request['id']}")).json()["state"] == "expired"
 
 
 async def test_stopping_enforcement_and_rolling_back_never_wait(fleet: Fleet) -> None:
