@@ -28,6 +28,7 @@ from coresteer.cli.operations import Argument, operations, stored
 from coresteer.cli.output import Format, rendered
 from coresteer.config import Config
 from coresteer.extras import Extra
+from coresteer.nodes.tables import NodeRow
 
 Json = dict[str, Any]  # Any: OpenAPI and answers are JSON of any shape
 DOCUMENT: Json = openapi(create_app(Config()))
@@ -223,6 +224,25 @@ CASES: list[tuple[str, str, int, str, str]] = [
     ("nodes no-such-thing", "", 2, "", "invalid choice"),
     ("nodes", "", 2, "", "required: action"),
 ]
+
+
+async def test_what_waits_for_approval_exits_with_3_and_names_the_request(shell: Shell) -> None:
+    labels = {"pool": uuid4().hex}
+    async with shell.backend.database.session() as session:
+        for _ in range(2):
+            session.add(NodeRow(name=f"{uuid4()}", key_hash=uuid4().bytes, simulated=False, labels=labels))
+    body = {"spec": {"type": "irq-spread"}, "selector": {"labels": labels}, "mode": "enforce"}
+    given = json.dumps({"name": uuid4().hex, **body})
+    policy = await shell.done("policies", "create", "--body=-", stdin=given)
+    try:
+        await shell.done("approvals", "set-threshold", "--above=1")
+        said = await shell.run("policies", "enable", policy["id"], "--yes")
+        (waiting,) = [each for each in await shell.done("approvals", "list") if each["policy_id"] == policy["id"]]
+    finally:
+        await shell.done("approvals", "set-threshold", "--above=0")
+    assert (said.code, said.out) == (3, "")
+    assert said.err.endswith(f"2 nodes are more than 1. Request {waiting['id']}.\n")
+    assert (await shell.done("policies", "get", policy["id"]))["enabled"] is False
 
 
 async def test_commands_answer_with_output_errors_and_exit_codes(shell: Shell) -> None:

@@ -7,12 +7,12 @@ import argparse
 import json
 import sys
 import time
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from coresteer.cli.api_client import ENVIRONMENT
 from coresteer.cli.api_request import UsageError, find_node
+from coresteer.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
@@ -21,17 +21,6 @@ Json: TypeAlias = dict[str, Any]  # Any: answers of the API
 
 _OPEN = ("queued", "running")
 _HEAVY = ("spec", "runs", "analysis", "metrics", "machine", "settings")
-
-
-class ExitCode(IntEnum):
-    """Exit codes of the commands."""
-
-    MEASURED = 0
-    FAILED = 1
-    USAGE = 2
-    ENDED_EARLY = 3
-    WORSE = 4
-
 
 EXIT_CODES = f"""exit codes:
   0  done; a watched experiment was measured to its end
@@ -109,7 +98,7 @@ def _run(arguments: argparse.Namespace, client: "ApiClient", *, as_json: bool) -
     if arguments.no_wait:
         if as_json:
             print(json.dumps(started))
-        return ExitCode.MEASURED
+        return ExitCode.DONE
     return _watch(client, started["id"], as_json=as_json, lines=False, fail_if_worse=arguments.fail_if_worse)
 
 
@@ -186,7 +175,7 @@ def _watch(client: "ApiClient", experiment_id: int, *, as_json: bool, lines: boo
         found = experiment["findings"] if experiment["state"] == "done" else [experiment["sentence"]]
         print("\n".join([f"Experiment {experiment_id}: {experiment['state']}.", *found]))
     if experiment["state"] == "done":
-        return ExitCode.WORSE if fail_if_worse and is_primary_worse(experiment) else ExitCode.MEASURED
+        return ExitCode.WORSE if fail_if_worse and is_primary_worse(experiment) else ExitCode.DONE
     return ExitCode.FAILED if experiment["state"] == "failed" else ExitCode.ENDED_EARLY
 
 

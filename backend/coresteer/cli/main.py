@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pydantic
 
 from coresteer.cli import audit, backup, enrolment, papers, resources, simulation, supervisor, top
-from coresteer.cli import experiment as experiments
 from coresteer.cli.api_request import UsageError
+from coresteer.cli.exit_codes import ExitCode
 from coresteer.cli.gitops import commands as gitops
 from coresteer.config import CONFIG_FILE, Config
 from coresteer.extras import MissingExtraError
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments, unknown = parser.parse_known_args(given)
     if unknown and arguments.command in gitops.COMMANDS:  # of which argparse informs the main parser only
         print(f"coresteer {arguments.command}: error: unrecognized arguments: {' '.join(unknown)}", file=sys.stderr)
-        raise SystemExit(gitops.ExitCode.FAILED)
+        raise SystemExit(ExitCode.FAILED)
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
 
@@ -287,16 +287,16 @@ def _through_the_api(
         return run(arguments, environment_client(config))
     except WaitingError as error:
         print(f"coresteer: {error} Request {error.approval_id}.", file=sys.stderr)
-        return resources.WAITING
+        return ExitCode.WAITING
     except (UsageError, UnknownBackendError) as error:
         print(f"coresteer: {error}", file=sys.stderr)
-        return experiments.ExitCode.USAGE
+        return ExitCode.USAGE
     except ApiError as error:
         print(f"coresteer: {error}", file=sys.stderr)
-        return experiments.ExitCode.USAGE if error.status == 422 else experiments.ExitCode.FAILED
+        return ExitCode.USAGE if error.status == 422 else ExitCode.FAILED
     except UnreachableError as error:
         print(f"coresteer: {error}", file=sys.stderr)
-        return experiments.ExitCode.FAILED
+        return ExitCode.FAILED
 
 
 def _database_url(config: Config) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coresteer.cli.api_request import UsageError
-from coresteer.cli.experiment import EXIT_CODES, ExitCode, add_output_option
+from coresteer.cli.exit_codes import ExitCode
+from coresteer.cli.experiment import EXIT_CODES, add_output_option
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
@@ -52,9 +53,9 @@ def run(arguments: argparse.Namespace, client: "ApiClient") -> int:
     content = client.fetch(path, **query, **options)
     if arguments.to == "-":
         sys.stdout.buffer.write(content)
-        return ExitCode.MEASURED
+        return ExitCode.DONE
     file = Path(arguments.to or f"{name}.{arguments.format}")
     file.write_bytes(content)
     written = {"file": str(file), "bytes": len(content)}
     print(json.dumps(written) if arguments.output == "json" else f"{file}: {len(content):,} bytes")
-    return ExitCode.MEASURED
+    return ExitCode.DONE

@@ -11,6 +11,7 @@ from typing import Any  # Any: bodies and answers are JSON of any shape
 from coresteer.cli import experiment, report
 from coresteer.cli.api_client import ENVIRONMENT, ApiClient
 from coresteer.cli.api_request import UsageError, body_options, read_body, send
+from coresteer.cli.exit_codes import ExitCode
 from coresteer.cli.operations import Argument, Operation, stored
 from coresteer.cli.output import Format, rendered
 from coresteer.cli.watch import GOOD_ENDS, watched
@@ -22,7 +23,6 @@ EXIT_CODES = f"""exit codes:
   3  nothing is done yet: it waits for the approval of another operator
 
 {ENVIRONMENT}"""
-DONE, FAILED, WAITING = 0, 1, 3
 _PREVIEWS = {"apply_plan": "preview_plan", "begin_stop": "preview_stop", "start_experiment": "preview_experiment"}
 """Operations that are previewed before they ask, with the operation that previews them."""
 _ASKS = {
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace, client: ApiClient) -> int:
     content = send(client, operation, arguments, body)
     if operation.is_file:
         sys.stdout.buffer.write(content)
-        return DONE
+        return ExitCode.DONE
     answer = client.parsed(content) if content else None
     is_well = True
     if getattr(arguments, "watch", False):
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace, client: ApiClient) -> int:
         print(rendered(answer, form))
     if form == "table" and isinstance(answer, dict) and answer.get("older") is not None:
         print(f"There are more: --older-than {answer['older']}", file=sys.stderr)
-    return DONE if is_well else FAILED
+    return ExitCode.DONE if is_well else ExitCode.FAILED
 
 
 def _agreed(

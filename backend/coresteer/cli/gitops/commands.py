@@ -5,27 +5,17 @@
 
 import argparse
 import sys
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from coresteer.cli.api_client import ENVIRONMENT
+from coresteer.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from coresteer.cli.api_client import ApiClient
     from coresteer.config import Config
 
 COMMANDS = ("export", "plan", "apply", "schema")
-
-
-class ExitCode(IntEnum):
-    """Exit codes of the commands."""
-
-    DONE = 0
-    FAILED = 1
-    DIFFERENT = 2
-    WAITING = 3
-
 
 EXIT_CODES = f"""exit codes:
   0  plan: no difference; other commands: done
