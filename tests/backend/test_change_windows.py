@@ -69,6 +69,24 @@ async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_
     assert found == {closed["id"]: 0, opened["id"]: 0}, "any open window is enough"
 
 
+async def test_a_policys_overview_says_on_how_many_nodes_it_waits_for_a_window_and_when_the_first_opens(
+    admin: Client, node: tuple[str, PolicyNode]
+) -> None:
+    label, one = node
+    policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
+    await asked(one.operator, f"/api/v1/policies/{policy['id']}/enable")
+
+    async def closed() -> object:
+        return (await admin.get(f"/api/v1/policies/{policy['id']}/overview")).json()["closed"]
+
+    assert await closed() is None, "without windows every time is open"
+    for hours in (5, 3):
+        made = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=hours)), 201)
+        assert await closed() == {"nodes": 1, "opens_at": made["changes_at"]}
+    await asked(one.operator, f"/api/v1/policies/{policy['id']}/disable")
+    assert await closed() is None, "it does not write anyway"
+
+
 async def test_a_rollout_waits_for_the_window_of_its_stage(
     backend: Backend, admin: Client, node: tuple[str, PolicyNode]
 ) -> None:

@@ -8,10 +8,11 @@ from itertools import islice
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.policies import overview_repository as found
-from coresteer.policies import repository, service
+from coresteer.policies import repository, service, windows
 from coresteer.policies.in_force import EnabledPolicy, version_counts, version_in_force
 from coresteer.policies.overview_repository import LatestDecision
 from coresteer.policies.overview_schemas import (
+    ClosedNodes,
     DeferredCount,
     DriftCount,
     GuardrailUndo,
@@ -39,7 +40,8 @@ _CSV_COLUMNS = (
 async def overview(session: AsyncSession, registry: NodeRegistry, policy_id: int) -> PolicyOverview:
     """Return what a policy does on its nodes now, and did in the last 24 hours. Raises NotFound."""
     await service.find_policy(session, policy_id)
-    since = datetime.now(UTC) - _PERIOD
+    now = datetime.now(UTC)
+    since = now - _PERIOD
     nodes = await repository.node_attributes(session)
     policy = await _enabled(session, policy_id)
     latest = await found.latest_decisions(session, policy_id)
@@ -65,6 +67,7 @@ async def overview(session: AsyncSession, registry: NodeRegistry, policy_id: int
     return PolicyOverview(
         fleet=len(nodes),
         versions=[] if policy is None else version_counts(policy, nodes),
+        closed=_closed(rows, nodes, windows.Calendar(await windows.all_windows(session), now)),
         nodes=rows,
         moves=sum(moves.values()),
         recommended=len(recommended),
@@ -125,6 +128,15 @@ def _on_node(
         drifts=0,
         at=None if latest is None else latest.at,
     )
+
+
+def _closed(
+    rows: Sequence[PolicyOnNode], nodes: Sequence[NodeAttributes], calendar: windows.Calendar
+) -> ClosedNodes | None:
+    enforced = {row.node_id for row in rows if row.enforced}
+    closed = [times for node in nodes if node.node_id in enforced and not (times := calendar.of(node)).open]
+    opens_at = min((times.changes_at for times in closed if times.changes_at is not None), default=None)
+    return ClosedNodes(nodes=len(closed), opens_at=opens_at) if closed else None
 
 
 def _recommends(policy: EnabledPolicy | None, version: int | None, latest: LatestDecision | None) -> bool:

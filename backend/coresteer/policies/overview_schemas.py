@@ -75,16 +75,28 @@ class NothingRecommended(BaseModel):
     sentence: str
 
 
+class ClosedNodes(BaseModel):
+    """Nodes that enforce a policy and are outside their change windows now: it writes nothing there.
+
+    opens_at: when the first of them may be written on; None if not within 8 days.
+    """
+
+    nodes: int
+    opens_at: datetime | None
+
+
 class PolicyOverview(BaseModel):
     """What a policy does now and did in the last 24 hours.
 
-    fleet: number of all nodes. versions: on how many nodes each version is in force. nodes: those on which it is in
-    force or still has settings, by name. recommendations: the first 50 present ones; recommended: their number.
-    nothing_recommended: the first 50 nodes without one. guardrails: the newest 20; guardrail_undos: their number.
+    fleet: number of all nodes. versions: on how many nodes each version is in force. closed: None without such a node.
+    nodes: those on which it is in force or still has settings, by name. recommendations: the first 50 present ones;
+    recommended: their number. nothing_recommended: the first 50 nodes without one. guardrails: the newest 20;
+    guardrail_undos: their number.
     """
 
     fleet: int
     versions: list[VersionNodes]
+    closed: ClosedNodes | None
     nodes: list[PolicyOnNode]
     moves: int
     recommended: int

@@ -3626,6 +3626,18 @@ export interface components {
             policies: components["schemas"]["PolicyHistory"][];
         };
         /**
+         * ClosedNodes
+         * @description Nodes that enforce a policy and are outside their change windows now: it writes nothing there.
+         *
+         *     opens_at: when the first of them may be written on; None if not within 8 days.
+         */
+        ClosedNodes: {
+            /** Nodes */
+            nodes: number;
+            /** Opens At */
+            opens_at: string | null;
+        };
+        /**
          * Coalescing
          * @description Interrupt coalescing of a network device: settings, what its driver did with requested values, and the trade-off.
          *
@@ -7936,15 +7948,17 @@ export interface components {
          * PolicyOverview
          * @description What a policy does now and did in the last 24 hours.
          *
-         *     fleet: number of all nodes. versions: on how many nodes each version is in force. nodes: those on which it is in
-         *     force or still has settings, by name. recommendations: the first 50 present ones; recommended: their number.
-         *     nothing_recommended: the first 50 nodes without one. guardrails: the newest 20; guardrail_undos: their number.
+         *     fleet: number of all nodes. versions: on how many nodes each version is in force. closed: None without such a node.
+         *     nodes: those on which it is in force or still has settings, by name. recommendations: the first 50 present ones;
+         *     recommended: their number. nothing_recommended: the first 50 nodes without one. guardrails: the newest 20;
+         *     guardrail_undos: their number.
          */
         PolicyOverview: {
             /** Fleet */
             fleet: number;
             /** Versions */
             versions: components["schemas"]["VersionNodes"][];
+            closed: components["schemas"]["ClosedNodes"] | null;
             /** Nodes */
             nodes: components["schemas"]["PolicyOnNode"][];
             /** Moves */

@@ -7,6 +7,7 @@ import { ROUND_PERIOD_S } from "../../api/constants";
 import { handleSignedOut, queryClient } from "../../api/queries";
 import { useRefusal } from "../../auth/me";
 import { ConfirmDialog } from "../../components/ConfirmDialog";
+import { Moment } from "../../components/Moment";
 import { formSchemas } from "../../forms/formSchemas";
 import { SchemaInput } from "../../forms/SchemaField";
 import { formatCount } from "../../lib/format";
@@ -84,6 +85,7 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
         {!writes(policy) && (
           <p className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</p>
         )}
+        {overview?.closed != null && <Closed {...overview.closed} />}
         {toggle.isError && !asking && (
           <p className="bad" role="alert">
             {errorMessage(toggle.error)}
@@ -113,6 +115,22 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
         </ConfirmDialog>
       )}
     </>
+  );
+}
+
+/** That the policy writes nothing on some nodes, because no change window of theirs is open. */
+function Closed({ nodes, opens_at }: NonNullable<Overview["closed"]>) {
+  return (
+    <p className={styles.what}>
+      Outside the change windows of {formatCount(nodes, "node")}: it writes nothing there
+      {opens_at === null ? (
+        "."
+      ) : (
+        <>
+          ; the first window opens <Moment at={opens_at} />.
+        </>
+      )}
+    </p>
   );
 }
 
