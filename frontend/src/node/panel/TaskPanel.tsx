@@ -59,7 +59,7 @@ export function TaskPanel({ view, pid, started }: Props) {
   const decided = latestOfEach(decisions ?? []);
   const latest = latestChange(view.changes, pid, Date.parse(numa.data?.at ?? "") - skewMs - 1000 * task.age_s);
   return (
-    <PanelFrame view={view} title={`${task.name} (${pid})`} note={task.pod ?? task.unit ?? task.command ?? undefined}>
+    <PanelFrame view={view} title={`${task.name} (${pid})`} note={task.unit ?? task.command ?? undefined}>
       <Properties
         view={view}
         entry={entry}
