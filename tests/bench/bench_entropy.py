@@ -5,7 +5,8 @@ for some seconds, and stores each in a PostgreSQL of its own. For each column it
 
 - stored: what the chunks contain;
 - entropy: of each counter of each CPU or interrupt by itself, over all samples, of its values or of their differences,
-  whichever is less. No code of single counters takes less; one that predicts a counter from others would;
+  whichever is less. No code takes less that takes each sample by itself; one that predicts would. Of a short recording
+  it is too low;
 - xz: all values of the column in one stream, `xz -9e`, with byte planes: a good general compressor without chunks.
 
 and for the tables of chunks and minutes the bytes on disk. Nothing is a budget here: it says where bytes go.
