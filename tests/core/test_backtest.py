@@ -191,7 +191,14 @@ def test_unknown_values_are_not_zero() -> None:
             make_rates(busy=[None, None]),
         ]
     )
-    expected = Load(seconds=2.0, busy=[None, 0.5], softirq=[None, None], busiest_cpu_percent=50.0, system=[None, None])
+    expected = Load(
+        seconds=2.0,
+        busy=[None, 0.5],
+        softirq=[None, None],
+        busiest_cpu_percent=50.0,
+        system=[None, None],
+        steal=[None, None],
+    )
     assert load == expected
     assert mean_load([]) == Load()
     assert mean_load([make_rates(duration_s=0.0, busy=[50])]) == Load()
