@@ -16,6 +16,7 @@ from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Inventory, Ir
 from coresteer_core.node.limits import Limits, LoadLimits, SettingLimits
 from coresteer_core.node.nic import CoalescingPoint, NicKnowledge
 from coresteer_core.node.numa import NumaState, NumaTask
+from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.tasks import MAX_HEAVY_FLOWS, HeavyFlow, NetTask, RxPlacement, Task
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 from coresteer_core.protocol import (
@@ -197,6 +198,9 @@ INVALID_CPU_LISTS: dict[str, ToBackend] = {
     ),
     "InventoryMessage.inventory.limits.settings.cpus_off_limits": InventoryMessage(
         replace(INVENTORY, limits=Limits(SettingLimits(cpus_off_limits=INVALID)))
+    ),
+    "InventoryMessage.inventory.reserved.cpus": InventoryMessage(
+        replace(INVENTORY, reserved=[ReservedCpus(INVALID, "container app of pod shop/web-1")])
     ),
     "InventoryMessage.inventory.irqs.effective": InventoryMessage(
         replace(INVENTORY, irqs=[replace(IRQ, effective=INVALID)])

@@ -109,6 +109,7 @@ def _inventory_cpu_lists(message: InventoryMessage) -> Iterable[str | None]:
     inventory = message.inventory
     yield from (text for netdev in inventory.netdevs for queue in netdev.queues for text in (queue.rps, queue.xps))
     yield from (text for irq in inventory.irqs for text in (irq.requested, irq.effective))
+    yield from (reserved.cpus for reserved in inventory.reserved)
     yield inventory.limits.settings.cpus_off_limits
 
 
