@@ -1,14 +1,23 @@
 """Changes over HTTP, with a simulated node on the real agent socket."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from tests.backend.conftest import Backend
 from tests.backend.live_node import Live, connected_node
+from tests.backend.telemetry_data import machine
 
+from coresteer.changes import suggestions
+from coresteer.changes.records import utc_now
+from coresteer.telemetry.repository import to_unix_ms
 from coresteer_core.changes.report import ChangeState
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.view import View
+from coresteer_core.policies.suggest import Suggestions
 from coresteer_core.protocol import FlowsMessage
 
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
@@ -129,6 +138,36 @@ async def test_after_a_change_the_load_is_measured_anew_before_anything_is_sugge
     assert 0 < left <= 15
     assert found["suggestions"]["hot"] == []
     assert found["suggestions"]["sentence"] == f"Measuring after the last change, {left} s left."
+
+
+@pytest.mark.parametrize(("newest_s", "is_measuring"), [(-5, True), (14, True), (20, False)])
+async def test_only_samples_from_after_a_change_are_suggested_from_however_old_the_newest_one_is(
+    live: Live, monkeypatch: pytest.MonkeyPatch, newest_s: int, is_measuring: bool
+) -> None:
+    written_at, skew_ms = utc_now() - timedelta(seconds=40), 90_000
+    newest_ms = round(to_unix_ms(written_at)) + skew_ms + newest_s * 1000
+    samples = machine(60, cpus=8, irqs=3, start_ms=newest_ms - 59_000)
+    used: list[Rates] = []
+
+    async def last_write(*_: object) -> datetime:
+        return written_at
+
+    async def last_minute(*_: object) -> list[Rates]:
+        return [replace(rates, time_ms=newest_ms - 1000 * (59 - place)) for place, rates in enumerate(samples)]
+
+    def suggest(_: View, rates: Sequence[Rates]) -> Suggestions:
+        used.extend(rates)
+        return Suggestions([], "", 0.0)
+
+    live.backend.app.state.registry.get_or_create(live.node_id).clock_skew_ms = skew_ms
+    monkeypatch.setattr(suggestions.repository, "last_write", last_write)
+    monkeypatch.setattr(suggestions, "last_minute", last_minute)
+    monkeypatch.setattr(suggestions, "_suggest", suggest)
+    found = (await live.operator.get(f"{live.path}/suggestions")).json()
+    assert (found["measuring_s"] > 0) is is_measuring
+    oldest_ms = newest_ms - newest_s * 1000
+    assert all(rates.time_ms > oldest_ms for rates in used)
+    assert bool(used) is not is_measuring
 
 
 async def test_the_fleet_has_suggestions_for_a_few_nodes_at_once(live: Live) -> None:

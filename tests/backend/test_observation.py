@@ -75,6 +75,14 @@ def test_a_shorter_time_after_the_change_is_compared_with_as_short_ones() -> Non
     assert short.usual_least < whole.usual_least
 
 
+def test_the_time_after_the_change_ends_at_the_newest_sample_until_it_is_complete() -> None:
+    found = lines(noise(4), missing=slice(HISTORY_S + 30, None))
+    so_far, whole = seen(found, after_s=59, is_complete=False), seen(found, after_s=59)
+    assert (so_far.after_s, so_far.missing) == (30, "")
+    assert so_far.figures == seen(found, after_s=30).figures
+    assert whole.missing == "Not enough data: only 30 s of the 59 s after the change are on record."
+
+
 @given(st.floats(-1e6, 1e6), st.integers(0, 2**32 - 1))
 def test_a_constant_added_to_all_values_changes_no_difference(offset: float, seed: int) -> None:
     plain, moved = figure(lines(noise(seed))), figure(lines(noise(seed) + offset))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import numpy as np
+import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 from tests.backend.conftest import Backend, Client
@@ -134,6 +135,19 @@ async def test_a_change_waits_for_the_samples_of_its_two_minutes(observed: Obser
     async with observed.backend.database.session() as session:
         row = await session.get(ChangeRow, change_id)
         assert row is not None and row.observation is None
+
+
+async def test_an_observation_is_complete_once_the_samples_of_its_two_minutes_are_stored(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed.backend.app.state.ingest, "unstored", lambda _: [])
+    stored_until, waits_until = (observed.applied_at - timedelta(seconds=before) for before in (60, 0))
+    stored, waits = [await observed.change(created_at=at, applied_at=at) for at in (stored_until, waits_until)]
+    await observed.backend.app.state.observer.store_due(datetime.now(UTC))
+    changes = [(await observed.viewer.get(f"/api/v1/changes/{one}")).json()["observation"] for one in (stored, waits)]
+    assert [one is not None and one["is_complete"] for one in changes] == [True, False]
+    so_far = await observed.get(waits)
+    assert (so_far["is_complete"], so_far["missing"]) == (False, "")
 
 
 async def test_changes_without_a_comparison_say_why(observed: Observed) -> None:

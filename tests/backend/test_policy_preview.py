@@ -9,6 +9,8 @@ from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import enrolled, now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
+from coresteer_core.node.summary import summarize
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def quick(database_url: str) -> AsyncIterator[Backend]:
@@ -38,6 +40,40 @@ async def test_a_preview_says_what_a_policy_would_do_now_whatever_its_mode(node:
     assert actions
     assert {int(action["was"]) for action in actions} == {node.hot_cpu}
     assert found["evaluation"]["mode"] == "enforce"
+
+
+async def test_the_age_of_a_preview_is_that_of_the_samples_and_not_of_a_newer_summary(node: PolicyNode) -> None:
+    start = now_ms() - 40_000
+    await node.show([node.hot(second + 1, start + 1000 * second) for second in range(6)])
+    state = node.backend.app.state.registry.get_or_create(node.agent.node_id)
+    state.clock_skew_ms = 0.0
+    state.add_summary(summarize(node.hot(40, now_ms()), None))
+    body = {"body": node.body(), "node_ids": [node.agent.node_id]}
+    (found,) = await asked(node.operator, "/api/v1/policies/preview", body)
+    assert found["view_age_s"] >= 34
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/nodes/{}/previews", {"desired": [{"key": "irq/30/affinity", "value": "1"}]}),
+        ("/nodes/{}/policy-responses", {"desired": [{"key": "irq/30/affinity", "value": "1"}]}),
+        ("/coalescing/outcomes", {"spec": {"type": "coalescing"}}),
+    ],
+)
+async def test_what_is_predicted_from_the_load_asks_for_the_newest_samples(
+    node: PolicyNode, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, object]
+) -> None:
+    asked_for: list[int] = []
+
+    async def refresh(node_id: int) -> None:
+        asked_for.append(node_id)
+
+    monkeypatch.setattr(node.backend.app.state.interest, "refresh", refresh)
+    node_id = node.agent.node_id
+    nodes = {"node_ids": [node_id]} if "{}" not in path else {}
+    await asked(node.operator, f"/api/v1{path.format(node_id)}", body | nodes)
+    assert asked_for == [node_id]
 
 
 async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of_its_own(node: PolicyNode) -> None:

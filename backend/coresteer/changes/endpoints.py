@@ -40,6 +40,7 @@ async def preview_plan(
 ) -> PreviewResponse:
     """Return what would change on the node if these settings had these values. Changes nothing."""
     state = request.app.state
+    await state.interest.refresh(node_id)
     return await preview.preview(
         session,
         node_id,

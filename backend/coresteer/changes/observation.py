@@ -61,8 +61,9 @@ class Observation(Struct, frozen=True):
     """Comparison of a node's figures before and after a change; an observation, not proof.
 
     before_s, after_s: how much of the windows is on record, at most 120 s each. is_complete: the window after the
-    change is over. other_changes: how many others were applied on the node in the same minutes. missing: why there is
-    no comparison or no usual range, as a sentence; empty where nothing is missing.
+    change is over, and its samples have arrived or are not waited for any longer. other_changes: how many others were
+    applied on the node in the same minutes. missing: why there is no comparison or no usual range, as a sentence; empty
+    where nothing is missing.
     """
 
     before_s: float
@@ -93,8 +94,12 @@ def observe(lines: Lines, at: Moments, *, is_complete: bool, other_changes: int)
     """Return the comparison of the 2 minutes before a change with those after it, from samples of the hour before on.
 
     While the window after the change is shorter than 2 minutes, its mean is compared with the usual differences
-    between 2 minutes and as short a time that follows them.
+    between 2 minutes and as short a time that follows them. It ends at the newest sample, which may be as old as a
+    block lasts.
     """
+    if not is_complete and lines.middles_ms.size:
+        newest_ms = float((lines.middles_ms + 500 * lines.seconds).max())
+        at = at._replace(end_ms=max(at.applied_ms, min(at.end_ms, newest_ms)))
     length_s = (at.end_ms - at.applied_ms) / 1000
     before = _within(lines, at.began_ms - WINDOW_S * 1000, at.began_ms)
     after = _within(lines, at.applied_ms, at.end_ms)

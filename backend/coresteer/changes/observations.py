@@ -26,9 +26,10 @@ from coresteer.changes.tables import ChangeRow
 from coresteer.changes.undone import to_schemas
 from coresteer.db import Database
 from coresteer.errors import Conflict
+from coresteer.nodes.service import DEFAULT_INTERVAL_S
 from coresteer.presence.registry import NodeRegistry
 from coresteer.telemetry.chunks import encode
-from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks
+from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_span
 from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.service import Ingest
 from coresteer_core.changes.plan import Plan
@@ -69,7 +70,7 @@ class Observer:
         """Store the observations of changes whose 2 minutes are over at this time, at most 20."""
         async with self._database.session() as session:
             due = await repository.unobserved_changes(session, now - _OLDEST, now - _WINDOW, _MAX_DUE)
-            ready = [row.id for row in due if self._has_samples(row, now)][:_AT_ONCE]
+        ready = [row.id for row in due if await self._has_samples(row, now)][:_AT_ONCE]
         for change_id in ready:
             observation = await self.observe(change_id, now)
             async with self._database.session() as session:
@@ -103,8 +104,8 @@ class Observer:
         at = self._moments(row, min(end, now))
         # the hour before the first of the two windows' ends, and a sample's length
         span = TimeRange(at.began_ms - (HISTORY_S + 1) * 1000, at.end_ms)
-        source = TelemetrySource(self._database, self._ingest, row.node_id, interval_s=1.0)
-        rows, unstored = await read_chunks(source, span, COLUMNS)
+        is_complete = now >= end and await self._has_samples(row, now)
+        rows, unstored = await read_chunks(self._source(row), span, COLUMNS)
 
         def compute() -> Observation:
             for cpus in dict.fromkeys(rates.cpus for rates in unstored):
@@ -112,7 +113,7 @@ class Observer:
                 columns = [chunk.columns[name] for name in COLUMNS]
                 rows.append((chunk.samples, chunk.cpus, chunk.scalars, *columns))
             lines = figures_over_time(rows, touched, at)
-            return observe(lines, at, is_complete=now >= end, other_changes=others)
+            return observe(lines, at, is_complete=is_complete, other_changes=others)
 
         return await asyncio.to_thread(compute)  # takes tens of milliseconds
 
@@ -129,12 +130,15 @@ class Observer:
         applied = row.applied_at or row.created_at
         return Moments(*(to_unix_ms(time) + skew_ms for time in (row.created_at, applied, max(applied, end))))
 
-    def _has_samples(self, row: ChangeRow, now: datetime) -> bool:
+    async def _has_samples(self, row: ChangeRow, now: datetime) -> bool:
         """Return whether the samples of the whole window have arrived, or are not waited for any longer."""
-        unstored = self._ingest.unstored(row.node_id)
-        end = _end(row)
-        arrived = bool(unstored) and unstored[-1].time_ms >= self._moments(row, end).end_ms
-        return arrived or _is_late(row, now)
+        if _is_late(row, now):
+            return True
+        found = await read_span(self._source(row))
+        return found is not None and found.end >= self._moments(row, _end(row)).end_ms
+
+    def _source(self, row: ChangeRow) -> TelemetrySource:
+        return TelemetrySource(self._database, self._ingest, row.node_id, DEFAULT_INTERVAL_S)
 
 
 def _is_late(row: ChangeRow, now: datetime) -> bool:

@@ -17,6 +17,7 @@ from coresteer.changes.validation import view_of_node
 from coresteer.db import Database
 from coresteer.errors import Conflict, NotFound
 from coresteer.presence.registry import NodeRegistry
+from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.service import Ingest
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.rates import Rates
@@ -26,7 +27,9 @@ from coresteer_core.policies.suggest import Suggestions, suggest
 _FRESH_S = 5.0
 """Seconds for which a node's suggestions are returned again instead of computed."""
 _SETTLED_S = 15.0
-"""Seconds after a change from which a load is suggested from: what was measured before it is not the load now."""
+"""Seconds of samples after a change that suggestions take: what was measured before it is not the load now."""
+_LOOKED_BACK = 2 * SPAN
+"""A change matters longer than SPAN: the newest samples may be as old as a block lasts."""
 _LAG_S = 2.0
 """Seconds by which a node may report a change earlier than samples of the load after it."""
 _MAX_NODES = 256
@@ -57,7 +60,7 @@ class Suggester:
         """Return the suggestions for a node's hot CPUs. Raises NotFound, and Conflict until it has reported."""
         async with self._turn:
             async with self._database.session() as session:
-                written_at = await repository.last_write(session, node_id, utc_now() - SPAN)
+                written_at = await repository.last_write(session, node_id, utc_now() - _LOOKED_BACK)
             found = self._found.get(node_id)
             if found is None or found.written_at != written_at or time.monotonic() - found.at > _FRESH_S:
                 self._found.pop(node_id, None)
@@ -94,15 +97,15 @@ class Suggester:
         async with self._database.session() as session:
             view = view_of_node(await find_node(session, node_id), self._registry.get(node_id).flows)
         exclude = view.inventory.limits.settings.cpus_off_limits
-        since_s = math.inf if written_at is None else (utc_now() - written_at).total_seconds()
-        if since_s < _SETTLED_S:
-            left = math.ceil(_SETTLED_S - since_s)
-            nothing = Suggestions([], f"Measuring after the last change, {left} s left.", 0.0)
-            return NodeSuggestions(suggestions=nothing, exclude=exclude, measuring_s=left)
         rates = await last_minute(self._database, self._ingest, node_id)
-        if rates:
-            oldest_ms = rates[-1].time_ms - 1000 * (since_s - _LAG_S)
-            rates = [each for each in rates if each.time_ms > oldest_ms]
+        if written_at is not None:
+            since_s = (utc_now() - written_at).total_seconds()
+            written_ms = to_unix_ms(written_at) + (self._registry.get(node_id).clock_skew_ms or 0.0)
+            if since_s < _SETTLED_S or (rates and rates[-1].time_ms < written_ms + 1000 * _SETTLED_S):
+                left = max(1, math.ceil(_SETTLED_S - since_s))
+                nothing = Suggestions([], f"Measuring after the last change, {left} s left.", 0.0)
+                return NodeSuggestions(suggestions=nothing, exclude=exclude, measuring_s=left)
+            rates = [each for each in rates if each.time_ms > written_ms + 1000 * _LAG_S]
         # takes milliseconds per hot CPU on a large machine; a thread keeps the event loop responsive
         found = await asyncio.to_thread(_suggest, view, rates)
         return NodeSuggestions(suggestions=found, exclude=exclude)

@@ -1,5 +1,6 @@
 """Interrupt coalescing over HTTP: read only; changes go through previews and changes like those of any setting."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -49,4 +50,5 @@ async def predict_coalescing_outcomes(
 
     With its bounds and with each preset's, on the busiest network devices of nodes and on typical traffic.
     """
+    await asyncio.gather(*map(request.app.state.interest.refresh, body.node_ids))
     return await outcomes.predict_outcomes(session, request.app.state.registry, body)

@@ -207,6 +207,7 @@ async def preview_policy_responses(
     """Return what the enforced policies would do if these settings had these values. Changes nothing."""
     desired = {one.key: one.value for one in body.desired}
     registry = request.app.state.registry
+    await request.app.state.interest.refresh(node_id)
     return await responses.to_values(session, registry, node_id, desired, rolled_back=body.rolled_back)
 
 

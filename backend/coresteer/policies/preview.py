@@ -25,6 +25,7 @@ from coresteer.policies.selector import matches
 from coresteer.presence.registry import NodeRegistry, NodeState
 from coresteer.presence.schemas import Health
 from coresteer.telemetry.repository import from_unix_ms
+from coresteer.telemetry.service import now_ms
 from coresteer_core.node.load import mean_load
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
@@ -68,11 +69,18 @@ async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list
                 node_id=node_id,
                 node_name=attributes[node_id].name,
                 evaluation=evaluation,
-                view_age_s=None if state.seen_at is None else time.monotonic() - state.seen_at,
+                view_age_s=_load_age_s(state),
                 error=error,
             )
         )
     return found
+
+
+def _load_age_s(state: NodeState) -> float | None:
+    """Return the age of the newest interval that is evaluated, None without one."""
+    if state.newest_ms is None:
+        return None
+    return max(0.0, (now_ms() + (state.clock_skew_ms or 0.0) - state.newest_ms) / 1000)
 
 
 async def matching_nodes(
@@ -96,7 +104,7 @@ def _unavailable(view: View | None, state: NodeState, elsewhere: str | None, nam
         return f"{name} has not reported its topology and interrupts yet."
     if elsewhere is not None:
         return f"The load of {name} is unknown here. {elsewhere}"
-    if state.seen_at is None:
+    if state.newest_ms is None:
         return f"The load of {name} is unknown: its agent has sent no samples since the backend started."
     return None
 

@@ -131,6 +131,12 @@ class NodeState:
         self.summary, self.figures = summary, None
         return is_new
 
+    @property
+    def newest_ms(self) -> int | None:
+        """Return the time of the newest of recent_rates(), Unix ms by the node's clock; None without any."""
+        ends = [] if self.rates is None else [self.rates.time_ms]
+        return max(ends if self.block is None else [*ends, self.block.end_ms], default=None)
+
     def recent_rates(self) -> list[Rates]:
         """Return the node's intervals of the last ROUND_PERIOD_S that are known, oldest first."""
         if self.block is None or (self.rates is not None and self.rates.time_ms >= self.block.end_ms):
