@@ -17,7 +17,7 @@ from coresteer_core.changes.handover_formats import FORMATS
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.nic_model import TYPICAL_HOST_COSTS
 from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, FIRST_LABEL_ID
-from coresteer_core.policies.base import ROUND_PERIOD_S
+from coresteer_core.policies.base import PERSISTED_POLICY_ID, ROUND_PERIOD_S
 from coresteer_core.policies.coalescing.spec import Coalescing
 from coresteer_core.schema import json_schema
 from coresteer_core.settings.base import CONTROLLED
@@ -34,6 +34,7 @@ _CONSTANTS = {
     "MAX_HOT_SPOTS": MAX_HOT_SPOTS,
     "MAX_CPUS": MAX_CPUS,
     "ROUND_PERIOD_S": ROUND_PERIOD_S,
+    "PERSISTED_POLICY_ID": int(PERSISTED_POLICY_ID),
     "MAX_BACKTEST_RANGE_S": MAX_RANGE.total_seconds(),
     "CONTROLLED": CONTROLLED,
     "SESSION_HOURS": SESSION_HOURS,

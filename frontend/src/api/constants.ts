@@ -7,6 +7,7 @@ export const MAX_FLEET_ROWS = 500 as const;
 export const MAX_HOT_SPOTS = 15 as const;
 export const MAX_CPUS = 8192 as const;
 export const ROUND_PERIOD_S = 5.0 as const;
+export const PERSISTED_POLICY_ID = 0 as const;
 export const MAX_BACKTEST_RANGE_S = 3600.0 as const;
 export const CONTROLLED = {"irqbalance": "irq/", "numad": "task/\\d+/(affinity|memory-nodes)$", "kubelet": "task/\\d+/affinity$|cgroup/.*/cpuset\\.cpus$", "automatic NUMA balancing": "task/\\d+/memory-nodes$"} as const;
 export const SESSION_HOURS = 12 as const;

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
 import { errorMessage } from "../../api/client";
+import { PERSISTED_POLICY_ID } from "../../api/constants";
 import { Moment } from "../../components/Moment";
 import { Scroll } from "../../components/Scroll";
 import { dateTime } from "../../lib/time";
@@ -81,16 +82,24 @@ function Evaluations({ children }: { children: ReactNode }) {
   );
 }
 
-function Head({ decision }: { decision: Decision }) {
+/** The name, version and mode of a decision's policy; persisted settings have the form of a decision, but no policy. */
+export function Head({ decision }: { decision: Decision }) {
   const { policy_id, policy_name, version, mode, at, outcome } = decision;
   const tag = outcome === null ? null : OUTCOME[outcome];
   const holdout = holdoutText(decision);
   return (
     <h3>
-      <Link to="/policies/$policyId" params={{ policyId: policy_id }}>
-        {policy_name}
-      </Link>{" "}
-      <span className="muted">v{version}</span> <span className="tag">{mode}</span>{" "}
+      {policy_id === PERSISTED_POLICY_ID ? (
+        policy_name
+      ) : (
+        <>
+          <Link to="/policies/$policyId" params={{ policyId: policy_id }}>
+            {policy_name}
+          </Link>{" "}
+          <span className="muted">v{version}</span>
+        </>
+      )}{" "}
+      <span className="tag">{mode}</span>{" "}
       {tag !== null && <span className={`tag ${tag[1]}`}>{tag[0]}</span>}{" "}
       {holdout !== null && (
         <Link

@@ -11,8 +11,9 @@ const TICK_MS = 1000;
 type Live = { window: LiveWindow; next: LiveWindow; behind: Range; show: () => void };
 
 /**
- * The node's live window, and the history range to fill it with; a new range after every reconnect. After a change of
- * the span, the previous window stays shown until history has filled the new one.
+ * The node's live window, and the history range to fill it with; a new range after every reconnect, and once more
+ * after its first frame, before which the agent sends the samples that it had not sent yet. After a change of the span,
+ * the previous window stays shown until history has filled the new one.
  */
 export function useLiveWindow(node: Schemas["Node"], cpus: number, spanS: number, share: HeatShare): Live {
   const intervalS = node.interval_s ?? 1;
@@ -21,11 +22,12 @@ export function useLiveWindow(node: Schemas["Node"], cpus: number, spanS: number
   const [window, setWindow] = useState(next);
   const show = useCallback(() => setWindow(next), [next]);
   const connections = useConnections();
+  const [answered, setAnswered] = useState(-1);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another connection or share needs its own history.
   const behind = useMemo(() => {
     const now = next.now();
     return { from: Math.round(now - next.spanMs), to: Math.round(now) };
-  }, [next, share, connections]);
+  }, [next, share, connections, answered]);
 
   useEffect(() => {
     if (next !== window) next.follow(window);
@@ -34,6 +36,7 @@ export function useLiveWindow(node: Schemas["Node"], cpus: number, spanS: number
   useLive("rates", (frame) => {
     if (frame.node_id !== node.id) return;
     for (const one of new Set([window, next])) one.push(frame);
+    setAnswered(connections);
   });
   useEffect(() => {
     const timer = setInterval(() => window.tick(), TICK_MS);
