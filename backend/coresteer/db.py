@@ -199,15 +199,11 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[psycopg.AsyncConnection]:
-        """Lend a connection of the pool that takes one round trip to the server for all that is asked at once.
-
-        Statements do not wait for each other's results, and each of them is a transaction of its own.
-        """
+        """Lend a connection of the pool on which each statement commits by itself: one round trip to the server."""
         async with self.pool.connection() as connection:
             await connection.set_autocommit(True)
             try:
-                async with connection.pipeline():
-                    yield connection
+                yield connection
             finally:
                 if not connection.broken:
                     await connection.set_autocommit(False)

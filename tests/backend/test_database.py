@@ -1,5 +1,6 @@
 """Connections to the database: what is borrowed works, also after the server ended those that were idle."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -56,3 +57,35 @@ async def test_a_connection_begins_transactions_again_after_it_was_lent_for_read
             lent.append(connection)
             await (await connection.execute("SELECT * FROM no_such_table")).fetchone()
     assert [each.autocommit for each in lent] == [False, False]
+
+
+async def test_a_statement_of_a_connection_that_is_lent_for_reading_is_a_transaction_of_its_own(
+    database: Database,
+) -> None:
+    async with database.reading() as connection:
+        cursors = [await connection.execute("SELECT pg_current_xact_id()::text") for _ in range(2)]
+        first, second = [await cursor.fetchone() for cursor in cursors]
+    assert first != second
+
+
+async def test_a_connection_begins_transactions_again_after_a_statement_was_cancelled(database: Database) -> None:
+    lent = []
+
+    async def read() -> None:
+        async with database.reading() as connection:
+            lent.append(connection)
+            await connection.execute("SELECT pg_sleep(60)")
+
+    async def is_asleep() -> bool:
+        async with database.connection() as other:
+            pids = [each.info.backend_pid for each in lent]
+            query = "SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s) AND wait_event = 'PgSleep'"
+            return await (await other.execute(query, (pids,))).fetchone() is not None
+
+    reading = asyncio.create_task(read())
+    await poll_async(is_asleep)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    (connection,) = lent
+    assert connection.closed or not connection.autocommit

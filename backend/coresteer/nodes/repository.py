@@ -152,6 +152,12 @@ async def find_by_keys(
     return {key_hash: AgentIdentity(*rest) for key_hash, *rest in await cursor.fetchall()}
 
 
+async def find_interval_s(connection: AsyncConnection[TupleRow], node_id: int) -> TupleRow | None:
+    """Return a row with the seconds between the node's samples, NULL before its agent said it; None without a node."""
+    cursor = await connection.execute("SELECT (hello->>'interval_s')::float8 FROM node WHERE id = %s", (node_id,))
+    return await cursor.fetchone()
+
+
 class UsedKey(NamedTuple):
     """A key in use. is_due: a new one should replace it. is_new: the agent uses it for the first time."""
 

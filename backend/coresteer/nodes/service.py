@@ -96,8 +96,7 @@ def _no_node(node_id: int) -> NotFound:
 async def find_interval_s(database: Database, node_id: int) -> float:
     """Return the seconds between a node's samples, without reading what else its agent reported. Raises NotFound."""
     async with database.reading() as connection:
-        cursor = await connection.execute("SELECT (hello->>'interval_s')::float8 FROM node WHERE id = %s", (node_id,))
-        row = await cursor.fetchone()
+        row = await repository.find_interval_s(connection, node_id)
     if row is None:
         raise _no_node(node_id)
     return DEFAULT_INTERVAL_S if row[0] is None else float(row[0])

@@ -50,7 +50,7 @@ async def backtest(context: PolicyContext, policy_id: int, request: BacktestRequ
         row = await service.find_version(session, policy_id, number)
         node = await nodes.find_node(session, request.node_id)
     body = request.body or PolicyBody.model_validate(row.body)
-    interval_s = (node.hello or {}).get("interval_s", 1.0)
+    interval_s = (node.hello or {}).get("interval_s", nodes.DEFAULT_INTERVAL_S)
     source = TelemetrySource(context.database, context.ingest, node.id, interval_s)
     async with context.backtest_lock:
         samples = await history.read_samples(source, span)

@@ -147,7 +147,7 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
         inventory = nodes.reported_state(node).inventory
         near = ChangeFilter(node_id=change.node_id, from_time=first, to_time=last, limit=_MAX_CHANGES)
         others = await changes.newest_changes(session, near)
-        interval_s = (node.hello or {}).get("interval_s", 1.0)
+        interval_s = (node.hello or {}).get("interval_s", nodes.DEFAULT_INTERVAL_S)
     moments = [at for row in others if str(row.id) != change.id for at in (row.created_at, row.ended_at) if at]
     if change.state is ChangeState.ROLLED_BACK and change.ended_at:
         moments.append(change.ended_at)
