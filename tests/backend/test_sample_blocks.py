@@ -413,7 +413,8 @@ def test_a_block_that_repeats_buffered_samples_is_encoded_without_them() -> None
         block, columns = read_block(message.first_seq, message.last_seq, message.packed, 0)
         ingest.add(buffer, block, block.size, columns)
     (batch,) = buffer.waiting
-    assert batch.encoded is None or batch.encoded.chunk == encode_batch(7, batch).chunk
+    assert batch.encoded is None, "its last block was cut, so that it is encoded before it is stored"
+    assert encode_batch(7, batch).chunk.samples == 70
     assert [rates.seq for rates in ingest.unstored(7)] == list(range(1, 71))
 
 

@@ -1,4 +1,4 @@
-"""How long a heat map takes: python -m tests.bench.bench_history [--nodes 500] [--requests 40].
+"""How long a heat map takes: python -m tests.bench.bench_history [--nodes 500] [--requests 100].
 
 Starts a PostgreSQL and a backend of its own, stores a node with an hour of samples of 64 CPUs and one with a day of
 roll-ups of 256 CPUs, and asks for their heat maps as the page does: while nothing else happens, then while simulated
@@ -183,6 +183,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=500, help="0: only while idle")
     parser.add_argument("--requests", type=int, default=100)
     args = parser.parse_args()
+    if args.requests < 2:
+        parser.error("--requests must be at least 2: quantiles take two values")
     exceeded = asyncio.run(run(args.nodes, args.requests))
     for sentence in exceeded:
         print(sentence, file=sys.stderr)

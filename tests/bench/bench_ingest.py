@@ -317,14 +317,14 @@ async def measure_floor(nodes: int, seconds: float) -> float:
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _FLOOR, str(listener.fileno())), pass_fds=[listener.fileno()]
     )
-    variants = [_messages(number) for number in range(10)]
+    variants = [_messages(number) for number in range(round(BLOCK_S))]
     url = f"ws://127.0.0.1:{listener.getsockname()[1]}/"
 
     async def send(number: int) -> None:
         async with connect(url, compression=None, proxy=None) as websocket:
             await asyncio.sleep(number / nodes)
             for second in itertools.count():
-                for frame in variants[number % 10][second % round(BLOCK_S)]:
+                for frame in variants[number % len(variants)][second % round(BLOCK_S)]:
                     await websocket.send(frame)
                 await asyncio.sleep(1)
 
