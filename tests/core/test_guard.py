@@ -4,7 +4,7 @@ from tests.support.views import EMPTY, make_netdev
 
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, preview
-from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue, QueueUser
+from coresteer_core.node.inventory import FreeVectors, Inventory, Irq, Netdev, Queue, QueueUser
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, NumaNode, Topology
 from coresteer_core.node.view import View
@@ -237,14 +237,21 @@ USERS = [
         ("netdev/eth1/rx-0/rps", "1", 0),
         ("netdev/eth1/rss", "0", 0),
         ("netdev/eth1/flow-rule/3", "flow-type tcp4 dst-port 80 action 0", 0),
+        ("irq/42/affinity", "1", 1),
+        ("irq/41/affinity", "1", None),
     ],
 )
 def test_what_moves_a_queue_of_another_program_is_refused(wide: View, key: str, value: str, user: int | None) -> None:
     other = make_netdev("eth1", queues=[Queue("rx-0", 60, rps="")])
-    inventory = replace(wide.inventory, netdevs=[*wide.inventory.netdevs, other], queue_users=USERS)
+    irqs = [
+        replace(irq, movable=False, locked_reason=USERS[1].sentence) if irq.irq == 42 else irq
+        for irq in wide.inventory.irqs
+    ]
+    inventory = replace(wide.inventory, netdevs=[*wide.inventory.netdevs, other], irqs=irqs, queue_users=USERS)
     found = refusals(replace(wide, inventory=inventory), [(key, value)], allow_isolated=False)
     expected = [] if user is None else [USERS[user].sentence]
     assert [each.sentence.partition("cannot be changed. ")[2] for each in found if each.code == "in_use"] == expected
+    assert "managed" not in {each.code for each in found}
 
 
 def test_each_user_of_queues_is_described_by_a_sentence() -> None:
@@ -253,6 +260,7 @@ def test_each_user_of_queues_is_described_by_a_sentence() -> None:
         QueueUser("XDP", "eth2"),
         QueueUser("AF_XDP", "eth3", ["rx-0"]),
         QueueUser("vfio-pci", "0000:03:00.0"),
+        QueueUser("AF_XDP", "eth4", [f"{kind}-{number}" for number in range(138) for kind in ("rx", "tx")], "vpp"),
     ]
     assert [user.sentence for user in users] == [
         "The XDP program xdp_lb runs on eth1.",
@@ -260,6 +268,7 @@ def test_each_user_of_queues_is_described_by_a_sentence() -> None:
         "The XDP program of another process runs on eth2.",
         "An AF_XDP socket uses rx-0 of eth3.",
         "0000:03:00.0 belongs to a program in user space, such as DPDK or a virtual machine (vfio-pci).",
+        "An AF_XDP socket of vpp uses rx-0, tx-0 and 274 more queues of eth4.",
     ]
 
 
@@ -278,13 +287,14 @@ def test_each_user_of_queues_is_described_by_a_sentence() -> None:
 def test_moves_to_cpus_without_a_free_vector_are_warned_of(
     view: View, free: dict[int, int], wanted: list[tuple[int, str]], warned: list[int]
 ) -> None:
-    full = replace(view, inventory=replace(view.inventory, free_vectors=free))
+    vectors = [FreeVectors(cpu, count) for cpu, count in free.items()]
+    full = replace(view, inventory=replace(view.inventory, free_vectors=vectors))
     found = warnings(full, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
     assert [warning.key for warning in found if warning.code == "vectors"] == [key(irq) for irq in warned]
 
 
 def test_the_warning_of_no_free_vector_names_the_cpu_and_the_interrupt(view: View) -> None:
-    full = replace(view, inventory=replace(view.inventory, free_vectors={1: 0}))
+    full = replace(view, inventory=replace(view.inventory, free_vectors=[FreeVectors(1, 0)]))
     sentences = [w.sentence for w in warnings(full, [(key(41), "1")], allow_isolated=False) if w.code == "vectors"]
     assert sentences == [
         "CPU 1 has no free interrupt vector for IRQ 41: the kernel will refuse the move unless one becomes free."

@@ -1,5 +1,6 @@
 """The frames between agent and backend: their tags, field names, order of arrays and values of enums."""
 
+import json
 from typing import Any, get_args
 
 import msgspec
@@ -7,6 +8,8 @@ import pytest
 from tests.golden.populated import instances
 from tests.golden.store import check, row
 
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import PROTOCOL_VERSION, ToAgent, ToBackend, decode_to_agent, decode_to_backend, encode
 
 
@@ -38,3 +41,9 @@ def test_every_message_has_the_same_frames_as_before(name: str, union: Any, deco
             if plain not in said:
                 said.append(plain)
     check(f"wire/{name}", {"protocol": PROTOCOL_VERSION, "frames": frames})
+
+
+@pytest.mark.parametrize("kind", [Inventory, Topology])
+def test_what_a_database_keeps_as_json_is_the_same_when_it_is_read(kind: type[msgspec.Struct]) -> None:
+    for value in instances(kind):
+        assert msgspec.convert(json.loads(msgspec.json.encode(value)), kind) == value

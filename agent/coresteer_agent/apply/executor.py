@@ -19,7 +19,7 @@ from coresteer_agent.apply.netdev_common import REJECTED_ERRNOS, UNSUPPORTED_ERR
 from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_agent.apply.task_common import own_and_ancestors
-from coresteer_core.changes.guard import Refusal, refusals
+from coresteer_core.changes.guard import Refusal, combined_refusals, refusals
 from coresteer_core.changes.plan import Action, in_write_order
 from coresteer_core.changes.report import Outcome, Result
 from coresteer_core.node.view import View
@@ -73,6 +73,18 @@ class Executor:
         Never raises; the Result's outcome and sentence state which step failed.
         """
         return run_steps(self.apply_in_steps(action, change_id=change_id, allow_isolated=allow_isolated))
+
+    def refuse_together(self, actions: Iterable[Action]) -> Result | None:
+        """Return the first reason why the values of a plan must not be set together; None if they may.
+
+        An invalid action is left out: apply() refuses it.
+        """
+        values: dict[str, str] = {}
+        for action in actions:
+            with suppress(SettingError):
+                values[action.key] = parse_setting(action.key).canonical(action.becomes)
+        refused = next(iter(combined_refusals(self._view(), values)), None)
+        return None if refused is None else Result(refused.key, Outcome.REFUSED, refused.sentence)
 
     def apply_in_steps(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Steps[Result]:
         """Apply an action as apply() does, with pauses in a write that takes long. The journal stays locked."""

@@ -7,23 +7,24 @@ from pathlib import Path
 
 from coresteer_agent.collect.files import parse_cpu_number, read_bytes
 from coresteer_agent.collect.rows import parse_rows, value_or_none
+from coresteer_core.node.inventory import FreeVectors
 
 PATH = "sys/kernel/debug/irq/domains/VECTOR"
 _HEADER = b" | CPU "
 
 
-def parse_free_vectors(text: bytes) -> dict[int, int]:
-    """Parse the number of free vectors by CPU, those that are online. Empty without the table of CPUs."""
+def parse_free_vectors(text: bytes) -> list[FreeVectors]:
+    """Parse the number of free vectors of the CPUs that are online. Empty without the table of CPUs."""
     lines = text.splitlines()
     first = next((number for number, line in enumerate(lines, 1) if line.startswith(_HEADER)), len(lines))
-    return dict(parse_rows(PATH, lines[first:], _parse_cpu, first=first + 1))
+    return list(parse_rows(PATH, lines[first:], _parse_cpu, first=first + 1))
 
 
-def _parse_cpu(text: bytes, line: int) -> tuple[int, int] | None:
+def _parse_cpu(text: bytes, line: int) -> FreeVectors | None:
     fields = text.split()
-    return (parse_cpu_number(fields[0], PATH, line), int(fields[1][:9])) if fields else None
+    return FreeVectors(parse_cpu_number(fields[0], PATH, line), int(fields[1][:9])) if fields else None
 
 
-def read_free_vectors(root: Path) -> dict[int, int]:
-    """Read the number of free vectors by CPU below root; empty where the kernel does not show them."""
-    return value_or_none(parse_free_vectors, read_bytes(root, PATH) or b"") or {}
+def read_free_vectors(root: Path) -> list[FreeVectors]:
+    """Read the number of free vectors of each CPU below root; empty where the kernel does not show them."""
+    return value_or_none(parse_free_vectors, read_bytes(root, PATH) or b"") or []

@@ -23,6 +23,7 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import (
     MAX_ADDRESSES,
     FlowRuleTable,
+    FreeVectors,
     Inventory,
     Irq,
     Netdev,
@@ -89,7 +90,7 @@ class InventoryReader:
         self._controllers: list[str] = []
         self._queue_user_reader = QueueUserReader(root)
         self._queue_users: list[QueueUser] = []
-        self._free_vectors: dict[int, int] = {}
+        self._free_vectors: list[FreeVectors] = []
         self._default_routes: frozenset[str] = frozenset()
         self._addresses: dict[str, list[str]] = {}
         self._descriptions: dict[int, interrupts.Description] = {}

@@ -16,6 +16,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import list_numbered, names, read_bytes, read_non_negative, read_text
 from coresteer_agent.collect.interrupts import Description
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.collect.tasks import without_control_characters
 from coresteer_agent.linux import xdp
 from coresteer_agent.observe.queues import DeviceIrqs
 from coresteer_agent.observe.socket_owners import SocketOwners
@@ -87,14 +88,17 @@ def find_queue_users(
     state: XdpState, netdevs: Mapping[str, tuple[int | None, DeviceIrqs]], devices: Iterable[QueueUser]
 ) -> list[QueueUser]:
     """Return all queue users. netdevs: ifindex and queues by name. devices: of read_user_space_devices()."""
-    found = [QueueUser(XDP, netdev, name=name or None) for netdev, name in sorted(state.programs.items())]
+    found = [
+        QueueUser(XDP, netdev, name=without_control_characters(name) or None)
+        for netdev, name in sorted(state.programs.items())
+    ]
     for netdev, (ifindex, mapped) in netdevs.items():
         numbered = state.sockets.get(ifindex, {}) if ifindex is not None else {}
         by_process: dict[str, list[str]] = {}
         for queue, served in mapped.queues.items():
             process = numbered.get(int(queue.partition("-")[2]), "" if served.xsk else None)
             if process is not None:
-                by_process.setdefault(process, []).append(queue)
+                by_process.setdefault(without_control_characters(process), []).append(queue)
         found += [QueueUser(AF_XDP, netdev, queues, process or None) for process, queues in sorted(by_process.items())]
     return [*found, *devices]
 

@@ -216,6 +216,9 @@ class ChangeRunner:
     def _run(self, instruction: RunPlan | RunRestore | RunInverse) -> Steps[PlanRan | InverseRan]:
         change_id, plan = instruction.change_id, instruction.plan
         results: list[Result] = []
+        executor = self._actions if isinstance(instruction, RunPlan) else None
+        if executor is not None and (refused := executor.refuse_together(plan.actions)) is not None:
+            return PlanRan(change_id, [refused])
         for action in plan.actions:
             if self._actions is None:
                 results.append(Result(action.key, Outcome.REFUSED, _OBSERVES))

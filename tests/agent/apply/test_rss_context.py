@@ -19,8 +19,9 @@ from coresteer_agent.apply.restore import restore
 from coresteer_agent.linux import flow_rules, rss_contexts
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.netdev_settings import _read_flow_rules, _read_rss_contexts
-from coresteer_core.changes.plan import Action, DesiredValue, Preview, preview
-from coresteer_core.changes.report import Outcome
+from coresteer_agent.runtime.changes import ChangeRunner
+from coresteer_core.changes.plan import Action, DesiredValue, Plan, Preview, preview
+from coresteer_core.changes.report import ChangeMessage, Outcome
 from coresteer_core.node.inventory import FlowRule, FlowRuleTable, Queue, RssContext
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Mode, Ownership
@@ -28,6 +29,7 @@ from coresteer_core.policies.engine import evaluate_round
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.fixed_settings.policy import FixedSettings
 from coresteer_core.policies.ownership import restore_actions
+from coresteer_core.protocol import Apply
 from coresteer_core.settings import RssContextTable
 from coresteer_core.settings.flow_rule_text import parse_rule
 
@@ -203,6 +205,18 @@ def test_another_programs_context_that_appears_before_the_write_stays(  # noqa: 
 def test_a_rule_of_a_context_that_no_plan_creates_is_refused(journal: Journal, contexts: FakeContexts) -> None:
     [refused] = planned(journal, rule=RULE).refused
     assert (refused.code, refused.sentence) == ("context", "eth0 has no RSS context 1; create it first.")
+
+
+def test_the_agent_checks_a_plan_as_a_whole_before_its_first_write(
+    tmp_path: Path, journal: Journal, nic: FakeNic, contexts: FakeContexts
+) -> None:
+    told: list[ChangeMessage] = []
+    runner = ChangeRunner(Executor(tmp_path, journal, lambda: seen(journal)), told.append)
+    plain = Action("netdev/eth0/flow-rule/6", "none", "flow-type tcp4 dst-port 81 action 1", "test")
+    tried = runner.handle(Apply("c", Plan([plain, Action(SLOT, "none", RULE, "test")]), 60.0, []))
+    assert tried == {SLOT}
+    assert nic.rules == {}
+    assert "eth0 has no RSS context 1; create it first." in told[-1].sentence
 
 
 def test_a_rule_of_a_context_that_is_gone_is_refused_by_the_kernel(executor: Executor, nic: FakeNic) -> None:

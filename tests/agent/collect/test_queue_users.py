@@ -75,6 +75,12 @@ def test_a_socket_is_found_with_its_process_by_one_interface_and_without_by_the_
     ]
 
 
+def test_names_that_a_process_chose_have_no_control_characters() -> None:
+    state = XdpState({"eth2": "x\x1b"}, {2: {0: "evil\n\x1b[2J"}})
+    found = find_queue_users(state, {"eth0": (2, QUEUES)}, [])
+    assert [user.name for user in found] == ["x?", "evil??[2J"]
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> LargeTree:
     return LargeTree(tmp_path / "machine", cpus=8, irqs=24, processes=5)
@@ -128,7 +134,8 @@ def test_interrupts_of_used_queues_are_locked_with_the_user_as_reason(tree: Larg
     assert (locked[queue.irq] or "").startswith("An AF_XDP socket of suricata uses ")
     view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), inventory)
     (refusal,) = refusals(view, [(f"irq/{queue.irq}/affinity", "0")], allow_isolated=False)
-    assert refusal.sentence == f"IRQ {queue.irq} cannot be moved. {locked[queue.irq]}"
+    assert refusal.code == "in_use"
+    assert refusal.sentence == f"IRQ {queue.irq} cannot be changed. {locked[queue.irq]}"
 
 
 def test_a_capture_has_the_users_without_names_of_processes(tree: LargeTree) -> None:

@@ -1,5 +1,6 @@
 """The guard: refusals and warnings of a plan, checked in its preview and again before each write."""
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -10,7 +11,13 @@ from coresteer_core.node.limits import LIMITS_FILE
 from coresteer_core.node.view import View
 from coresteer_core.settings import Setting, parse_setting
 from coresteer_core.settings.base import format_cpus
-from coresteer_core.settings.location import FlowRuleLocation, ParamsLocation, QueueCpusLocation, QueuesLocation
+from coresteer_core.settings.location import (
+    FlowRuleLocation,
+    IrqLocation,
+    ParamsLocation,
+    QueueCpusLocation,
+    QueuesLocation,
+)
 
 MAX_PLAN_ACTIONS = 64
 """Maximum number of actions in a plan: enough for every queue of a large NIC, too few for a runaway program."""
@@ -86,6 +93,15 @@ def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
     return found
 
 
+def combined_refusals(view: View, values: Mapping[str, str]) -> list[Refusal]:
+    """Return why a plan must not set these canonical values by key together, whatever each of them alone may be."""
+    return [
+        Refusal(code, key, sentence)
+        for key, value in values.items()
+        for code, sentence in parse_setting(key).combined_refusals(view, value, values)
+    ]
+
+
 def limits_refusal(inventory: Inventory, setting: Setting, cpus: frozenset[int] = frozenset()) -> str | None:
     """Return why a node's limits forbid to change a setting, as a sentence; None if they allow it.
 
@@ -112,10 +128,12 @@ def limits_refusal(inventory: Inventory, setting: Setting, cpus: frozenset[int] 
 def use_refusal(inventory: Inventory, setting: Setting) -> str | None:
     """Return why a setting must not change because a program uses the queues that it is about; None without one.
 
-    Which queues a device has, which packets they get and which CPUs handle them stays as their user found it; an
-    interrupt of theirs is locked (Irq.movable). Parameters that move nothing, such as coalescing, may change.
+    Which queues a device has, which packets they get, and which CPUs handle them and their interrupts stays as their
+    user found it. Parameters that move nothing, such as coalescing, may change.
     """
     match setting.location:
+        case IrqLocation(number) if (irq := inventory.irq(number)) is not None:
+            user = inventory.user_of_irq(irq)
         case QueueCpusLocation(netdev, queue):
             user = inventory.user_of(netdev, queue)
         case QueuesLocation(netdev) | FlowRuleLocation(netdev) | ParamsLocation(netdev, None, "threaded" | "ntuple"):
@@ -158,7 +176,7 @@ def _vectors(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning
     interrupt, so it does not count.
     """
     found: list[PlanWarning] = []
-    free = dict(view.inventory.free_vectors)
+    free = {each.cpu: each.count for each in view.inventory.free_vectors}
     for setting, value in desired:
         irq = view.inventory.irq(setting.interrupt) if setting.interrupt is not None else None
         cpus = setting.cpus(value) & view.topology.online()

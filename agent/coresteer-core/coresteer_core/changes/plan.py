@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from coresteer_core.changes.guard import PlanWarning, Refusal, refusals, warnings
+from coresteer_core.changes.guard import PlanWarning, Refusal, combined_refusals, refusals, warnings
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -88,12 +88,7 @@ def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isola
     actions = in_write_order(actions)
     plan = Plan(actions, allow_isolated)
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
-    values = {action.key: action.becomes for action in actions}
-    refused += [
-        Refusal(code, key, sentence)
-        for key, value in values.items()
-        for code, sentence in parse_setting(key).combined_refusals(view, value, values)
-    ]
+    refused += combined_refusals(view, {action.key: action.becomes for action in actions})
     return Preview(
         plan=plan,
         sentence=_refused(refused) if refused else summarize_plan(view, plan),

@@ -20,6 +20,8 @@ MAX_FLOW_RULES = 4096
 """Maximum number of reported flow rules of one network device."""
 MAX_RSS_CONTEXTS = 1024
 """Maximum number of reported RSS contexts of one network device; drivers have at most some dozens."""
+_MAX_NAMED = 3
+"""Maximum number of queues that a sentence names."""
 MAX_RSS_ENTRIES = 65_536
 """Maximum length of an RSS table; those of present NICs have at most 4,096 entries."""
 
@@ -154,7 +156,7 @@ class QueueUser(Struct, frozen=True):
             return f"The XDP program {self.name or 'of another process'} runs on {self.device}."
         if self.kind == AF_XDP:
             of = f"of {self.name} uses" if self.name else "uses"
-            return f"An AF_XDP socket {of} {', '.join(self.queues)} of {self.device}."
+            return f"An AF_XDP socket {of} {_named(self.queues)} of {self.device}."
         return f"{self.device} belongs to a program in user space, such as DPDK or a virtual machine ({self.kind})."
 
     def uses(self, irq: Irq) -> bool:
@@ -168,6 +170,20 @@ XDP, AF_XDP = "XDP", "AF_XDP"
 """Kinds of QueueUser."""
 
 
+def _named(queues: list[str]) -> str:
+    """Return queues for a Sentence, which has no room for all queues of a large NIC."""
+    return (
+        ", ".join(queues) if len(queues) <= _MAX_NAMED else f"{', '.join(queues[:2])} and {len(queues) - 2} more queues"
+    )
+
+
+class FreeVectors(Struct, frozen=True):
+    """How many interrupts more a CPU can take."""
+
+    cpu: CpuNumber
+    count: KernelInteger
+
+
 class Inventory(Struct, frozen=True, dict=True):
     """Network devices, queues, interrupts and controllers of a node; may change at any time, but rarely does.
 
@@ -179,8 +195,10 @@ class Inventory(Struct, frozen=True, dict=True):
     changed_settings: how many settings Coresteer has changed and not restored; None from an agent that does not count.
     reserved: CPUs of single containers and cpuset partitions.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
-    queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: by CPU, how many interrupts
-    more it can take; empty where the kernel does not show that.
+    queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: of the CPUs that are online;
+    empty where the kernel does not show them.
+
+    Backends store it as JSON, whose keys are text: a dictionary has no numbers as keys.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
@@ -192,7 +210,7 @@ class Inventory(Struct, frozen=True, dict=True):
     dropped_rows: Annotated[dict[Name, Sentence], Meta(max_length=64)] = {}
     changed_settings: KernelInteger | None = None
     queue_users: Annotated[list[QueueUser], Meta(max_length=MAX_NETDEVS)] = []
-    free_vectors: Annotated[dict[CpuNumber, KernelInteger], Meta(max_length=MAX_CPUS)] = {}
+    free_vectors: Annotated[list[FreeVectors], Meta(max_length=MAX_CPUS)] = []
     reserved: Annotated[list[ReservedCpus], Meta(max_length=MAX_RESERVED)] = []
 
     def netdev(self, name: str | None) -> Netdev | None:
@@ -226,6 +244,10 @@ class Inventory(Struct, frozen=True, dict=True):
         """Return a program that uses a queue of a netdev, or any queue where none is named; None without one."""
         users = (user for user in self.queue_users if user.device == netdev)
         return next((user for user in users if queue is None or not user.queues or queue in user.queues), None)
+
+    def user_of_irq(self, irq: Irq) -> QueueUser | None:
+        """Return a program that uses an interrupt; None without one."""
+        return next((user for user in self.queue_users if user.uses(irq)), None)
 
     @cached_property
     def _by_number(self) -> dict[int, Irq]:

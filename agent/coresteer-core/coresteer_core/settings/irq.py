@@ -104,9 +104,12 @@ class IrqAffinity(Setting, frozen=True):
         return self.canonical(irq.requested) if irq is not None and irq.requested else None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return code ``managed`` and a sentence if only the kernel may set the interrupt's affinity."""
+        """Return code ``managed`` and a sentence if only the kernel may set the interrupt's affinity.
+
+        None for an interrupt of a queue user, which the guard refuses as in use.
+        """
         irq = view.inventory.irq(self.irq)
-        if irq is None or irq.movable is not False:
+        if irq is None or irq.movable is not False or view.inventory.user_of_irq(irq) is not None:
             return []
         why = irq.locked_reason or "The kernel keeps its affinity to itself."
         return [("managed", f"IRQ {self.irq} cannot be moved. {why}")]
