@@ -17,6 +17,8 @@ from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 CONTAINER = ReservedCpus("1-2", "container app of pod shop/web-1")
 PARTITION = ReservedCpus("4-5", "cpuset partition web.slice", "web.slice")
 
+EXPORTER = "system.slice/kubepods-exporter.service"
+
 
 def task(pid: int, allowed: str) -> NetTask:
     return NetTask(pid, 1, f"t{pid}", None, 1, allowed, allowed, 0, 0.1, 0.0, [])
@@ -26,7 +28,9 @@ def task(pid: int, allowed: str) -> NetTask:
 def view() -> View:
     """8 CPUs; processes 11 in the container, 12 in the partition, 13 elsewhere."""
     irqs = [Irq(41, "eth0-rx-0", "PCI-MSI", "1", "1", 0, movable=True, netdev="eth0")]
-    cpusets = {path: Cpuset("", "", "0-7", "0") for path in ("", "web.slice", "system.slice", "kubepods.slice")}
+    cpusets = {
+        path: Cpuset("", "", "0-7", "0") for path in ("", "web.slice", "system.slice", "kubepods.slice", EXPORTER)
+    }
     tasks = [task(11, "1-2"), task(12, "4-5"), task(13, "0-7")]
     view = make_view(8, irqs=irqs, tasks=tasks, cpusets=cpusets)
     return replace(view, inventory=replace(view.inventory, reserved=[CONTAINER, PARTITION]))
@@ -55,6 +59,7 @@ def view() -> View:
             "0",
             "The kubelet sets cpuset.cpus of kubepods.slice: it assigned CPUs to container app of pod shop/web-1.",
         ),
+        ("cgroup/system.slice/kubepods-exporter.service/cpuset.cpus", "0", None),
     ],
 )
 @pytest.mark.parametrize("allow_isolated", [False, True])

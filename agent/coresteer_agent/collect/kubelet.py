@@ -7,6 +7,7 @@
 
 import re
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 from msgspec import Struct
@@ -15,19 +16,22 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes
 from coresteer_core.bounds import MAX_NAME
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+from coresteer_core.node.reserved import is_kubepods
 
 CPU_MANAGER_STATE = "var/lib/kubelet/cpu_manager_state"
 PODS = "var/log/pods"
 CONTAINERS = "var/log/containers"
-_MAX_NAMES = 4096
+_LIST_S = 10.0
 _STATIC = "static"
 
-_CGROUP = re.compile(
-    r"kubepods[^/]*(?:/[^/]+)*?/[^/]*pod(?P<uid>[0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?"
-    r"(?:/(?:[a-z-]+-)?(?P<container>[0-9a-f]{64})(?:\.scope)?)?(?:/|\Z)",
-    re.ASCII,
+_POD = re.compile(
+    r"(?:.*-)?pod(?P<uid>[0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?", re.ASCII | re.DOTALL
 )
-"""Of systemd (``…/kubepods-podUID.slice/cri-containerd-ID.scope``) and cgroupfs (``/kubepods/podUID/ID``)."""
+_CONTAINER = re.compile(r"(?:[a-z-]+-)?(?P<id>[0-9a-f]{64})(?:\.scope)?", re.ASCII)
+"""Names of cgroups of systemd (``kubepods-podUID.slice``, ``crio-ID.scope``) and cgroupfs (``podUID``, ``ID``).
+
+Users choose the names of theirs, so each is matched alone: no pattern may span several.
+"""
 _LOG = re.compile(r"(?P<pod>[^_]+)_(?P<namespace>[^_]+)_(?P<container>.+)-(?P<id>[0-9a-f]{64})\.log\Z", re.ASCII)
 
 
@@ -55,8 +59,14 @@ class _State(Struct):
 
 def parse_pod_cgroup(path: str) -> PodCgroup | None:
     """Return the pod and the container to which a cgroup belongs; None for one that is not below a pod's."""
-    found = _CGROUP.search(path)
-    return None if found is None else PodCgroup(_undashed(found["uid"]), found["container"])
+    if not is_kubepods(path):
+        return None
+    names = path.split("/")
+    for name, below in zip(names, [*names[1:], ""], strict=True):
+        if (pod := _POD.fullmatch(name)) is not None:
+            container = _CONTAINER.fullmatch(below)
+            return PodCgroup(_undashed(pod["uid"]), None if container is None else container["id"])
+    return None
 
 
 def assigns_cpus(root: Path) -> bool:
@@ -102,24 +112,28 @@ def read_container_names(root: Path) -> dict[str, str]:
 
 
 class PodNames:
-    """Names of the pods and containers to which cgroups belong. Folders are listed once for each unknown one."""
+    """Names of the pods and containers to which cgroups belong.
+
+    Folders are listed again for an unknown one, at most every 10 s.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._names: dict[PodCgroup, str | None] = {}
+        self._containers: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+        self._listed_s = float("-inf")
 
     def find(self, cgroup: str | None) -> str | None:
         """Return ``namespace/pod/container`` of a cgroup, or without the container; None if unknown or not a pod's."""
         pod = None if cgroup is None else parse_pod_cgroup(cgroup)
         if pod is None:
             return None
-        if self._names.get(pod) is None:
-            if len(self._names) >= _MAX_NAMES:
-                self._names.clear()
-            named = read_container_names(self._root).get(pod.container or "")
-            found = named or read_pod_names(self._root).get(pod.uid)
-            self._names[pod] = None if found is None else found[:MAX_NAME]
-        return self._names[pod]
+        known = pod.uid in self._pods if pod.container is None else pod.container in self._containers
+        if not known and monotonic() - self._listed_s >= _LIST_S:
+            self._listed_s = monotonic()
+            self._containers, self._pods = read_container_names(self._root), read_pod_names(self._root)
+        found = self._containers.get(pod.container or "") or self._pods.get(pod.uid)
+        return None if found is None else found[:MAX_NAME]
 
 
 def _undashed(uid: str) -> str:

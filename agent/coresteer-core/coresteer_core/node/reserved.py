@@ -10,6 +10,20 @@ from coresteer_core.cpuset import parse_cpu_list
 MAX_RESERVED = 1024
 
 
+def is_kubepods(cgroup: str) -> bool:
+    """Return whether a cgroup is the kubelet's for all pods, or below it.
+
+    Of cgroupfs (``/kubepods/…``) or systemd (``/kubepods.slice/…``, ``/kubelet.slice/kubelet-kubepods.slice/…``): one
+    of the first two names, as a user can only have cgroups further down (``/user.slice/user-1000.slice/…``).
+    From a cgroup namespace, a path outside of it begins with ``..``, which no cgroup is named.
+    """
+    names = [name for name in cgroup.split("/") if name not in {"", ".."}]
+    return any(
+        name == "kubepods" or (name.endswith(".slice") and "kubepods" in name.removesuffix(".slice").split("-"))
+        for name in names[:2]
+    )
+
+
 class ReservedCpus(Struct, frozen=True, dict=True):
     """CPUs on which nothing is placed but what belongs to their holder.
 

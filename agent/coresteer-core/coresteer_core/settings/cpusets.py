@@ -7,7 +7,7 @@ from typing import ClassVar
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.node.cpusets import ROOT_CGROUP, Cpuset, migrated, parent_cgroup
 from coresteer_core.node.numa import PAGE_BYTES, PAGE_COST_S
-from coresteer_core.node.reserved import ReservedCpus
+from coresteer_core.node.reserved import ReservedCpus, is_kubepods
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import CPU_LIST_SCHEMA, KeyForm, SettingError, format_cpus
 from coresteer_core.settings.cgroup import GROUP_PATTERN, OfCgroup
@@ -91,7 +91,7 @@ class OfCpuset(OfCgroup, frozen=True):
         if (missing := self.missing_reason(view)) is not None:
             return [("unknown", missing)]
         holder = next((each for each in view.inventory.reserved if each.partition is None), None)
-        if holder is not None and "kubepods" in self.path:
+        if holder is not None and is_kubepods(self.path):
             return [("reserved", f"The kubelet sets {self._name} of {self.path}: it assigned CPUs to {holder.holder}.")]
         allowed = self.inherited(view)
         outside = (self.listed(value) & self._present(view)) - allowed
