@@ -20,25 +20,28 @@ KNOWN_CONTROLLERS = {
 _KSOFTIRQD = b"ksoftirqd/"
 
 
-def find_processes(root: Path) -> dict[bytes, int]:
-    """Return the PIDs of known controllers and of each CPU's ksoftirqd by comm. Reads every process: milliseconds."""
-    found = {read_bytes(root, f"proc/{pid}/comm") or b"": int(pid) for pid in names(root, "proc") if pid.isdecimal()}
-    return {comm: pid for comm, pid in found.items() if comm in KNOWN_CONTROLLERS or comm.startswith(_KSOFTIRQD)}
+def find_processes(root: Path) -> dict[int, bytes]:
+    """Return the comm of known controllers and of each CPU's ksoftirqd by PID. Reads every process: milliseconds.
+
+    Any process can have the name of another one.
+    """
+    found = {int(pid): read_bytes(root, f"proc/{pid}/comm") or b"" for pid in names(root, "proc") if pid.isdecimal()}
+    return {pid: comm for pid, comm in found.items() if comm in KNOWN_CONTROLLERS or comm.startswith(_KSOFTIRQD)}
 
 
-def find_controllers(root: Path, processes: Mapping[bytes, int]) -> list[str]:
+def find_controllers(root: Path, processes: Mapping[int, bytes]) -> list[str]:
     """Return the names of running programs that move interrupts or processes. processes: of find_processes().
 
     kubelet moves processes only where its CPU manager has the policy static.
     """
-    running = {KNOWN_CONTROLLERS[comm] for comm in processes if comm in KNOWN_CONTROLLERS}
+    running = {KNOWN_CONTROLLERS[comm] for comm in processes.values() if comm in KNOWN_CONTROLLERS}
     return sorted(running if assigns_cpus(root) else running - {"kubelet"})
 
 
-def changed_ksoftirqd(root: Path, processes: Mapping[bytes, int]) -> str | None:
+def changed_ksoftirqd(root: Path, processes: Mapping[int, bytes]) -> str | None:
     """Return the nice values of ksoftirqd that are not the kernel's 0, ``nice -10 on CPUs 0-3``; None without one."""
     by_nice: dict[int, list[int]] = {}
-    for comm, pid in processes.items():
+    for pid, comm in processes.items():
         cpu = comm.removeprefix(_KSOFTIRQD).strip()
         path = f"proc/{pid}/stat"
         if not comm.startswith(_KSOFTIRQD) or not cpu.isdigit() or (text := read_bytes(root, path)) is None:

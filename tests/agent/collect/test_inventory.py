@@ -379,7 +379,7 @@ def test_kubelet_is_a_controller_where_its_cpu_manager_is_static(
 def test_a_changed_nice_value_of_ksoftirqd_is_a_condition_of_the_machine(tmp_path: Path) -> None:
     stat = "{} (ksoftirqd/{}) S 2 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 {} 1 0 9 0 0" + " 0" * 30 + "\n"
     for pid, (cpu, flags, nice) in enumerate(
-        [(0, 0x208040, -10), (1, 0x208040, 0), (2, 0x208040, -10), (3, 0x40, 5)], 16
+        [(0, 0x208040, -10), (1, 0x208040, 0), (2, 0x208040, -10), (3, 0x40, 5), (0, 0x40, 0)], 16
     ):
         write(tmp_path, f"proc/{pid}/comm", f"ksoftirqd/{cpu}\n")
         write(tmp_path, f"proc/{pid}/stat", stat.format(pid, cpu, flags, nice))
