@@ -6405,10 +6405,11 @@ export interface components {
                     /** @default [] */
                     irqs: number[];
                 }[];
-                /** @default {} */
+                /** @default [] */
                 free_vectors: {
-                    [key: string]: number;
-                };
+                    cpu: number;
+                    count: number;
+                }[];
                 /** @default [] */
                 reserved: {
                     cpus: string;

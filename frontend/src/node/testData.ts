@@ -97,7 +97,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     dropped_rows: {},
     changed_settings: null,
     queue_users: [],
-    free_vectors: {},
+    free_vectors: [],
     reserved: [],
   };
 }
