@@ -61,6 +61,7 @@ from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     MAX_POLICIES_IN_FORCE,
     PROTOCOL_VERSION,
+    RSS_CONTEXTS,
     SUMMARY_S,
     Ack,
     Apply,
@@ -415,6 +416,28 @@ def test_decisions_are_buffered_oldest_first_and_precede_their_changes(backend: 
         DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
     ]
     assert node.next() == BackendReconnected()
+
+
+MOVE = Action("irq/41/affinity", "0", "1", "")
+CONTEXT = Action("netdev/eth0/rss-context/1", "none", "0-3", "")
+CONTEXT_RULE = Action("netdev/eth0/flow-rule/7", "flow-type tcp4 dst-port 80 context 1", "none", "")
+QUEUE_RULE = Action("netdev/eth0/flow-rule/8", "none", "flow-type tcp4 dst-port 80 action 3", "")
+
+
+@pytest.mark.parametrize(
+    ("features", "known"),
+    [([], [MOVE, QUEUE_RULE]), ([RSS_CONTEXTS], [MOVE, CONTEXT, CONTEXT_RULE, QUEUE_RULE])],
+    ids=["of 0.3", "of today"],
+)
+def test_a_backend_gets_no_actions_on_rss_contexts_that_it_would_refuse(
+    backend: Backend, node: Node, features: list[str], known: list[Action]
+) -> None:
+    evaluation = Evaluation("1", 1, Mode.ENFORCE, "", [MOVE, CONTEXT, CONTEXT_RULE, QUEUE_RULE])
+    node.link.send_decision(DecisionMessage(1, evaluation))
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome(features=features)
+    assert connection.hear() == DecisionMessage(1, replace(evaluation, actions=known))
 
 
 def test_buffered_decisions_are_bounded_in_bytes(backend: Backend, node: Node) -> None:

@@ -267,7 +267,7 @@ async def test_an_invalid_live_sample_costs_no_sample_of_the_blocks(
 
 async def test_a_node_says_what_its_older_agent_lacks(quick: Backend) -> None:
     viewer = await quick.client("viewer")
-    for features, lacks in (([COLUMNS], ["summaries between blocks"]), ([*FEATURES], [])):
+    for features, lacks in (([COLUMNS], ["summaries between blocks", "RSS contexts"]), ([*FEATURES], [])):
         agent = await enrolled(quick.database, quick.url, f"lacks-{len(lacks)}")
         async with asyncio.timeout(PATIENCE_S):
             await agent.connect()

@@ -22,6 +22,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from coresteer_core.bounds import CgroupPath, ConfirmTimeout, Count, Name, PolicyId, Sentence, UnixMs
 from coresteer_core.changes.guardrail import Guardrail
@@ -57,8 +58,15 @@ COLUMNS = "columns"
 """The feature of ColumnsMessage, SummaryMessage and Watch."""
 LONG_BLOCKS = "long_blocks"
 """The feature of blocks that last longer than SUMMARY_S: without it, summaries are sent only with blocks."""
+RSS_CONTEXTS = "rss_contexts"
+"""The feature of actions on RSS contexts and on flow rules that name one: a backend without it refuses a message with
+such an action."""
 FEATURES: Mapping[str, str] = MappingProxyType(
-    {COLUMNS: "samples in blocks of columns", LONG_BLOCKS: "summaries between blocks"}
+    {
+        COLUMNS: "samples in blocks of columns",
+        LONG_BLOCKS: "summaries between blocks",
+        RSS_CONTEXTS: "RSS contexts",
+    }
 )
 """The features of this version, each with its name for a sentence."""
 
@@ -451,6 +459,7 @@ _type = msgspec.msgpack.Decoder(_AnyMessage)
 _encoder = msgspec.msgpack.Encoder()
 _to_backend: msgspec.msgpack.Decoder[ToBackend] = msgspec.msgpack.Decoder(ToBackend)
 _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
+_decision: msgspec.msgpack.Decoder[DecisionMessage] = msgspec.msgpack.Decoder(DecisionMessage)
 _TAGS = frozenset(str(kind.__struct_config__.tag) for union in (ToBackend, ToAgent) for kind in get_args(union))
 
 
@@ -524,6 +533,17 @@ def decode_numbers(frame: bytes) -> SampleNumbers | None:
     if isinstance(message, _NumberedRates):
         return SampleNumbers(message.rates.seq, message.rates.seq, in_block=False)
     return SampleNumbers(message.first_seq, message.last_seq, in_block=True)
+
+
+def without_rss_contexts(frame: bytes) -> bytes:
+    """Return the frame of a decision without the actions that a peer without RSS_CONTEXTS refuses."""
+    message = _decode(_decision, frame)
+    actions = [
+        action
+        for action in message.evaluation.actions
+        if "/rss-context/" not in action.key and " context " not in f"{action.was} {action.becomes}"
+    ]
+    return encode(replace(message, evaluation=replace(message.evaluation, actions=actions)))
 
 
 def lacking(features: Iterable[str]) -> list[str]:

@@ -41,6 +41,7 @@ from coresteer_core.protocol import (
     COLUMNS,
     COMPATIBLE_PROTOCOLS,
     MAX_FRAME_BYTES,
+    RSS_CONTEXTS,
     Ack,
     ClassesMessage,
     Clock,
@@ -66,6 +67,7 @@ from coresteer_core.protocol import (
     decode_to_agent,
     encode,
     lacking,
+    without_rss_contexts,
 )
 
 log = logging.getLogger("coresteer.link")
@@ -139,6 +141,7 @@ class Link:
         self._held_flows: bytes | None = None
         """The newest, not sent because nobody needs them."""
         self._holds_next_flows = False
+        self._knows_rss_contexts = False
         self._decisions = UnacknowledgedBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
         self._urgent_bytes = 0
@@ -371,6 +374,7 @@ class Link:
         with self._lock:
             lost = self._samples.first_seq - welcome.acked_seq - 1
             known = COLUMNS in welcome.features
+            self._knows_rss_contexts = RSS_CONTEXTS in welcome.features
             self._samples.begin(welcome.acked_seq, columns=known, block_s=welcome.block_s)
             self._unsent = list(self._latest)
             self._welcomed = True
@@ -412,7 +416,8 @@ class Link:
                 return flows
             if (decision := self._decisions.next_frame()) is not None:
                 self._decisions.acknowledge(self._decisions.first_seq)
-                return zlib.decompress(decision)
+                frame = zlib.decompress(decision)
+                return frame if self._knows_rss_contexts else without_rss_contexts(frame)
             if self._urgent:
                 self._urgent_bytes -= len(self._urgent[0])
                 return self._urgent.popleft()
