@@ -1,5 +1,6 @@
 """Command line of ``coresteer-agent``: run, enrol, topology, sample, capture, restore, persist, simulate, …"""
 
+import argparse
 import logging
 import os
 import signal
@@ -21,16 +22,12 @@ from coresteer_agent.config import (
     parse_ports,
 )
 from coresteer_agent.config_file import CONFIG_FILE, read_config_file
-from coresteer_agent.replaced_modules import replaced_modules
 from coresteer_agent.version import VERSION
-
-# gettext, of which argparse would look for translations, costs 0.2 MiB
-with replaced_modules({"gettext": {"gettext": str, "ngettext": lambda one, many, n: one if n == 1 else many}}):
-    import argparse
 
 EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
-  1  failed; the line above says why. For restore: a setting could not be restored
+  1  failed; the line above says why. For restore: a setting could not be restored,
+     or persisted settings could not be forgotten
   2  the arguments are invalid or contradict each other
   130  Ctrl-C interrupted capture, restore or workload; run it again, it may be incomplete"""
 
@@ -38,16 +35,6 @@ log = logging.getLogger("coresteer")
 
 _M_ARENA_MAX = -8
 """glibc, malloc.h: maximum number of malloc arenas."""
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Finds the terminal's width itself: argparse, which makes one per option, imports shutil for that, 0.5 MiB."""
-
-    def __init__(self, prog: str) -> None:
-        columns = os.environ.get("COLUMNS", "")
-        with suppress(OSError):  # no terminal
-            columns = columns if columns.isdecimal() else str(os.get_terminal_size().columns)
-        super().__init__(prog, width=(int(columns) if columns.isdecimal() else 80) - 2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +62,7 @@ def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.Argu
         prog="coresteer-agent",
         description="Observes this machine's interrupts and network queues for Coresteer, and changes them on request.",
         epilog=EXIT_CODES,
-        formatter_class=_HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -128,10 +115,14 @@ def _parser(detailed: Sequence[str] = ("simulate", "workload")) -> argparse.Argu
     _add_state_dir(restore)
     restore.add_argument("-o", "--output", choices=["text", "json"], default="text", help="default: %(default)s")
 
-    persist = _command(commands, "persist", "apply the confirmed values of settings again after each reboot", _persist)
+    persist = _command(
+        commands, "persist", "apply the present, confirmed values of settings again after each reboot", _persist
+    )
     persist.add_argument("keys", nargs="*", metavar="KEY", help="a setting, for example irq/41/affinity")
     instead = persist.add_mutually_exclusive_group()
-    instead.add_argument("--list", action="store_true", help="print the persisted settings")
+    instead.add_argument(
+        "--list", action="store_true", help="print the persisted settings, and which have another value"
+    )
     instead.add_argument("--remove", action="store_true", help="persist these settings no longer; their values stay")
     _add_root(persist)
     _add_state_dir(persist)
@@ -170,7 +161,7 @@ def _command(
         help=what,
         description=what[0].upper() + what[1:] + ".",
         epilog=EXIT_CODES,
-        formatter_class=_HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=command)
     return parser
@@ -344,17 +335,18 @@ def _capture(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415 - only this subcommand needs it
 
-    from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
-    from coresteer_agent.apply.persisted_file import forget_persisted  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.journal import JournalError, LostJournalError  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - only this subcommand needs it
 
     path = _journal_path(args)
     try:
-        forgotten = forget_persisted(path)
         results = restore(path, _root(args))
     except (JournalError, OSError) as error:
         log.error("%s", error)
+        if isinstance(error, LostJournalError):
+            _forget_persisted(args)
         return 1
+    forgotten = _forget_persisted(args)
     if args.output == "json":
         print(msgspec.json.encode(results or []).decode())
     elif results is None:
@@ -367,13 +359,29 @@ def _restore(args: argparse.Namespace) -> int:
             print(result.sentence)
     if forgotten and args.output == "text":
         print("No setting is persisted any more.")
-    return 1 if any(result.stuck for result in results or []) else 0
+    return 1 if forgotten is None or any(result.stuck for result in results or []) else 0
+
+
+def _forget_persisted(args: argparse.Namespace) -> bool | None:
+    """Return whether anything was persisted; None if it still is."""
+    from coresteer_agent.apply.persist import forget_persisted  # noqa: PLC0415 - only this subcommand needs it
+
+    try:
+        return forget_persisted(_journal_path(args), _root(args))
+    except OSError as error:
+        log.error(
+            "The persisted settings cannot be forgotten: %s. The agent sets them again after a reboot; "
+            "run coresteer-agent restore again once %s can be written.",
+            error.strerror,
+            args.state_dir,
+        )
+        return None
 
 
 def _persist(args: argparse.Namespace) -> int:
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
-    from coresteer_agent.apply.persist import PersistError, persist, remove_persisted  # noqa: PLC0415 - only this subcommand needs it
-    from coresteer_agent.apply.persisted_file import PersistedFileError, persisted_path, read_persisted  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.persist import PersistError, list_persisted, persist, remove_persisted  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.apply.persisted_file import PersistedFileError  # noqa: PLC0415 - only this subcommand needs it
 
     if args.list == bool(args.keys):
         raise ConfigError("Name the settings, or list what is persisted with --list.")
@@ -382,12 +390,13 @@ def _persist(args: argparse.Namespace) -> int:
         if args.remove:
             remove_persisted(path, _root(args), args.keys)
             return 0
-        listed = read_persisted(persisted_path(path)).settings if args.list else persist(path, _root(args), args.keys)
+        root = _root(args)
+        lines = list_persisted(path, root) if args.list else [each.sentence for each in persist(path, root, args.keys)]
     except (PersistError, PersistedFileError, JournalError, OSError) as error:
         log.error("%s", error)
         return 1
-    for setting in listed:
-        print(setting.sentence)
+    for line in lines:
+        print(line)
     return 0
 
 

@@ -1,5 +1,6 @@
 """A whole agent in a process of its own, on a small captured tree, against a backend of the test's own."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -341,6 +342,30 @@ def test_a_failing_collector_is_logged_once_and_the_confirmation_timer_runs(  # 
     assert told[-1].ended_by is EndedBy.TIMEOUT
     assert affinity(root) == "0-1"
     assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
+
+
+def test_policies_are_evaluated_while_persisted_settings_fail(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    failures = []
+
+    def fail(_: View) -> frozenset[str]:
+        failures.append(1)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def decide() -> frozenset[str]:
+        agent.stop()
+        return frozenset()
+
+    monkeypatch.setattr(agent._persisted, "step", fail)
+    monkeypatch.setattr(agent, "_decide", decide)
+    monkeypatch.setattr(loop, "ROUND_PERIOD_S", 0.1)
+    patience = threading.Timer(PATIENCE_S, lambda: (failures.clear(), agent.stop()))
+    patience.start()
+    agent.run()
+    patience.cancel()
+    assert failures
 
 
 def test_policies_are_evaluated_with_recent_rates_and_network_processes(

@@ -1,25 +1,31 @@
 """coresteer-agent persist: selected settings get their values again after a reboot, on a small captured tree."""
 
+import errno
+import fcntl
 import json
+import os
 import stat
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
-from tests.support.views import make_view
+from tests.support.views import make_netdev, make_view
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.persisted_file import Persisted, PersistedSetting, write_persisted
 from coresteer_agent.runtime import changes
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.persisted import WAIT_S, PersistedSettings
 from coresteer_agent.runtime.policies import CONFIRM_AFTER_S
-from coresteer_core.changes.events import ApplyRequested
+from coresteer_core.changes.events import ApplyRequested, Change
+from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
-from coresteer_core.node.inventory import Irq
+from coresteer_core.node.inventory import FlowRuleTable, Irq, Queue, RssContext
 from coresteer_core.node.limits import Limits, SettingLimits
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import ROUND_PERIOD_S
@@ -160,6 +166,60 @@ def test_restore_undoes_persisted_settings_and_forgets_them(
     assert machine.affinity(57) == "0-7"
 
 
+def fail_to_unlink(*_: object, **__: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def test_restore_restores_where_the_persisted_settings_cannot_be_forgotten_and_says_that_they_come_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.set_by_hand(irq41="2")
+    machine.command("persist", "irq/41/affinity")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fail_to_unlink)
+        assert machine.command("restore") == 1
+    assert machine.affinity(41) == "0-7"
+    assert "The agent sets them again after a reboot" in caplog.text
+    assert machine.command("restore") == 0
+
+
+def test_restore_on_a_read_only_disk_succeeds_where_nothing_is_persisted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.set_by_hand(irq41="2")
+    monkeypatch.setattr(os, "unlink", fail_to_unlink)
+    assert machine.command("restore") == 0
+    assert machine.affinity(41) == "0-7"
+
+
+def test_restore_forgets_persisted_settings_also_with_a_lost_journal(machine: Machine) -> None:
+    machine.set_by_hand(irq41="2")
+    machine.command("persist", "irq/41/affinity")
+    for journal in machine.path.parent.glob("journal*.jsonl"):
+        journal.unlink()
+    assert machine.command("restore") == 1
+    assert not (machine.state / "agent/persisted.json").exists()
+
+
+def test_forgetting_waits_for_an_agent_that_records_what_it_applied(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.set_by_hand(irq41="2")
+    machine.command("persist", "irq/41/affinity")
+    agent = machine.start()
+    held = []
+
+    def unlink(path: Path) -> None:
+        with pytest.raises(BlockingIOError), (machine.state / "agent/journal.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.append(path.name)
+
+    monkeypatch.setattr(Path, "unlink", lambda path, missing_ok=False: unlink(path))
+    assert machine.command("restore") == 0
+    agent.changes.close()
+    assert held == ["persisted.json"]
+
+
 def test_an_agent_that_restarts_in_the_same_boot_does_not_set_them_again(machine: Machine) -> None:
     machine.set_by_hand(irq41="2")
     machine.command("persist", "irq/41/affinity")
@@ -222,6 +282,79 @@ def test_a_setting_that_cannot_be_set_is_left_out_with_the_reason_and_the_others
     ((subject, said),) = left_out(machine).items()
     assert subject == "irq/41/affinity (eth0-rx-0): CPU 2"
     assert why in said
+
+
+def test_a_setting_that_this_version_does_not_know_is_left_out_and_the_others_are_set(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.set_by_hand(numa_balancing="0")
+    machine.command("persist", BALANCING)
+    file = machine.state / "agent/persisted.json"
+    content = json.loads(file.read_text())
+    content["settings"].insert(0, {"key": "kernel/of-a-later-version", "value": "1"})
+    file.write_text(json.dumps(content))
+    machine.reboot(NAMES)
+    machine.start().steps(WAIT_S + 2 * CONFIRM_AFTER_S)
+    assert machine.read("proc/sys/kernel/numa_balancing") == "0"
+    assert [*left_out(machine)] == ["kernel/of-a-later-version: 1"]
+    capsys.readouterr()
+    assert machine.command("persist", "--list") == 0
+    assert capsys.readouterr().out.startswith("kernel/of-a-later-version: 1\n")
+
+
+class Asked:
+    """Notes the plans that it is asked to apply, and confirms each."""
+
+    def __init__(self) -> None:
+        self.plans: list[list[str]] = []
+
+    def feed(self, event: ApplyRequested) -> frozenset[str]:
+        self.plans.append([action.key for action in event.plan.actions])
+        return frozenset()
+
+    def change(self, change_id: str) -> Change:
+        return Change(change_id, Plan([]), ChangeState.CONFIRMED, "", 30.0)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+CONTEXT = PersistedSetting("netdev/eth0/rss-context/1", "0", allow_isolated=True)
+RULES = [
+    PersistedSetting(f"netdev/eth0/flow-rule/{slot}", f"flow-type tcp4 dst-port {slot + 1} context 1")
+    for slot in range(MAX_PLAN_ACTIONS)
+]
+
+
+def step_with(machine: Machine, settings: list[PersistedSetting], times_s: list[float]) -> list[list[str]]:
+    """Return the keys of the plans that steps at these times apply, with the context from its plan on."""
+    file = machine.path.with_name("persisted.json")
+    file.parent.mkdir(parents=True)
+    write_persisted(file, Persisted("boot 0", settings))
+    asked = Asked()
+    persisted = PersistedSettings(machine.path, machine.root, asked, machine.said.append)
+    for time_s in times_s:
+        contexts = [RssContext(1, "0", ours=True)] if [CONTEXT.key] in asked.plans else []
+        table = FlowRuleTable(2 * MAX_PLAN_ACTIONS)
+        netdev = make_netdev(queues=[Queue("rx-0")], flow_rules=table, rss="0", rss_contexts=contexts)
+        persisted.step(make_view(8, netdevs=[netdev], time_s=time_s))
+    return asked.plans
+
+
+def test_a_context_is_created_before_the_rules_that_name_it_however_many_they_are(machine: Machine) -> None:
+    plans = step_with(machine, [*RULES, CONTEXT], [0.0, 15.0, 30.0])
+    assert plans == [[CONTEXT.key], [rule.key for rule in RULES]]
+    assert left_out(machine) == {}
+
+
+@pytest.mark.parametrize(
+    ("times_s", "leaves_out"), [([0.0, WAIT_S - 1], []), ([0.0, WAIT_S], [RULES[0].sentence])], ids=["before", "after"]
+)
+def test_a_rule_without_its_context_is_left_out_once_that_was_awaited(
+    machine: Machine, times_s: list[float], leaves_out: list[str]
+) -> None:
+    assert step_with(machine, RULES[:1], times_s) == []
+    assert [*left_out(machine)] == leaves_out
 
 
 def test_a_device_that_appears_later_is_awaited(machine: Machine) -> None:
@@ -308,6 +441,23 @@ def test_a_setting_is_listed_until_it_is_removed_and_keeps_its_value(
     assert capsys.readouterr().out == "kernel/numa_balancing: 0\n"
     assert machine.command("persist", "--remove", "irq/41/affinity") == 1
     assert "irq/41/affinity is not persisted" in caplog.text
+
+
+def test_the_list_says_where_the_present_value_is_another_one(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.set_by_hand(irq41="2", numa_balancing="0")
+    machine.command("persist", "irq/41/affinity", BALANCING)
+    agent = machine.start()
+    agent.changes.handle(Apply("later", Plan([Action("irq/41/affinity", "2", "3", "by hand")]), 120))
+    agent.changes.handle(Confirm("later"))
+    agent.changes.close()
+    capsys.readouterr()
+    assert machine.command("persist", "--list") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "irq/41/affinity (eth0-rx-0): CPU 2; at present CPU 3",
+        "kernel/numa_balancing: 0",
+    ]
 
 
 @pytest.mark.parametrize("arguments", [["--list", "irq/41/affinity"], ["--remove"], []])

@@ -2,16 +2,23 @@
 
 import sys
 
+import pytest
+
 from coresteer_agent.replaced_modules import replaced_modules
 
-NAME = "this"
-"""A module that nothing else imports."""
+NAMES = ("this", "colorsys")
+
+
+@pytest.fixture(autouse=True)
+def unload(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
 
 def test_an_import_gets_the_given_attributes_and_loads_nothing() -> None:
-    with replaced_modules({NAME: {"given": 1}}):
+    with replaced_modules({"this": {"given": 1}}):
         from this import given  # type: ignore[attr-defined]  # given above
-    assert (given, NAME in sys.modules) == (1, False)
+    assert (given, "this" in sys.modules) == (1, False)
 
 
 def test_another_attribute_is_that_of_the_real_module() -> None:

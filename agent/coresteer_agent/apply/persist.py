@@ -1,10 +1,11 @@
 """``coresteer-agent persist``: select settings whose confirmed values the agent applies again after a reboot."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from coresteer_agent.apply.executor import Executor
-from coresteer_agent.apply.journal import Journal, read_boot_id
+from coresteer_agent.apply.journal import Journal, JournalError, read_boot_id
 from coresteer_agent.apply.persisted_file import (
     Persisted,
     PersistedSetting,
@@ -61,6 +62,37 @@ def remove_persisted(path: Path, root: Path, keys: Sequence[str]) -> None:
             write_persisted(file, Persisted(before.boot_id, [each for each in before.settings if each.key not in keys]))
     finally:
         journal.close()
+
+
+def list_persisted(path: Path, root: Path) -> list[str]:
+    """Return a line for each persisted setting, with its present value if that is another one. Errors: as persist()."""
+    settings = read_persisted(persisted_path(path)).settings
+    if not settings:
+        return []
+    interrupts = [(number, each.name) for number, each in (read_descriptions(root) or {}).items()]
+    with closing(Journal(path, root)) as journal:
+        executor = Executor(root, journal, lambda: View(Topology([], [], []), Inventory([], [])))
+        return [each.sentence + _present(executor, each, each.resolve(interrupts)) for each in settings]
+
+
+def _present(executor: Executor, persisted: PersistedSetting, key: str | None) -> str:
+    result = None if key is None else executor.verify(Action(key, "", persisted.value, ""))
+    if result is None or result.outcome is not Outcome.FAILED or result.found is None:
+        return ""
+    return f"; at present {parse_setting(result.key).format_value(result.found)}"
+
+
+def forget_persisted(path: Path, root: Path) -> bool:
+    """Persist nothing any more; return whether anything was persisted. path: of the journal. Raises OSError."""
+    file = persisted_path(path)
+    if not file.exists():
+        return False
+    with ExitStack() as stack:
+        with suppress(JournalError):  # with a lost journal, no agent writes the file
+            journal = stack.enter_context(closing(Journal(path, root)))
+            stack.enter_context(journal.locked())
+        file.unlink(missing_ok=True)
+    return True
 
 
 def _select(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from coresteer_agent.linux.atomic_file import replace_file
-from coresteer_core.settings import IrqAffinity, parse_setting
+from coresteer_core.settings import IrqAffinity, SettingError, parse_setting
 
 
 class PersistedFileError(Exception):
@@ -41,8 +41,11 @@ class PersistedSetting(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The setting and its value, for people."""
-        value = parse_setting(self.key).format_value(self.value)
+        """The setting and its value, for people; also one that this version does not know."""
+        try:
+            value = parse_setting(self.key).format_value(self.value)
+        except SettingError:
+            value = self.value
         return f"{self.key} ({self.interrupt}): {value}" if self.interrupt else f"{self.key}: {value}"
 
 
@@ -78,11 +81,3 @@ def write_persisted(path: Path, persisted: Persisted) -> None:
         replace_file(path, msgspec.json.encode(persisted))
     else:
         path.unlink(missing_ok=True)
-
-
-def forget_persisted(path: Path) -> bool:
-    """Persist nothing any more; return whether anything was. path: of the journal. Raises OSError."""
-    file = persisted_path(path)
-    existed = file.exists()
-    file.unlink(missing_ok=True)
-    return existed

@@ -210,7 +210,8 @@ class Agent:
             if deciding.is_due(time.monotonic()):
                 self._attempt("flows", self._report_flows)
                 self._attempt("NICs", lambda: self._nics.step(self._recent, self._inventory, time.monotonic()))
-                self._reread_settings(self._attempt("decisions", self._decide) or frozenset())
+                written = self._attempt("persisted settings", self._set_persisted)
+                self._reread_settings(written or self._attempt("decisions", self._decide) or frozenset())
             if self._classes.steers and steering.is_due(time.monotonic()):
                 self._attempt("weights", self._classes.steer)
             if time.monotonic() >= self._coscheduling.due:
@@ -330,9 +331,10 @@ class Agent:
         self._nics_file.write(learned)
         self._link.send_state(learned)
 
+    def _set_persisted(self) -> frozenset[str]:
+        return self._persisted.step(self._timed_view()) if self._observe_reason is None else frozenset()
+
     def _decide(self) -> frozenset[str]:
-        if self._observe_reason is None and (written := self._persisted.step(self._timed_view())):
-            return written
         if self._policies.idle:
             return frozenset()
         touched = self._policies.step(replace(self._timed_view(), load=mean_load(self._recent)))

@@ -35,7 +35,7 @@ from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import PERSISTED_POLICY, PERSISTED_POLICY_ID, Evaluation, Mode, Skipped
 from coresteer_core.protocol import DecisionMessage
-from coresteer_core.settings import parse_setting
+from coresteer_core.settings import SettingError, parse_setting
 
 log = logging.getLogger("coresteer.persisted")
 
@@ -77,7 +77,10 @@ class PersistedSettings:
         """Why a setting is left out, as a sentence; empty for one that is in force."""
 
     def step(self, view: View) -> frozenset[str]:
-        """Apply what can be applied now; return the keys of settings that were written or tried. Raises OSError."""
+        """Apply what can be applied now; return the keys of settings that were written or tried.
+
+        Raises OSError, JournalError or PersistedFileError if it cannot be recorded that all is applied.
+        """
         if self._finished or self._latest_is_open():
             return frozenset()
         persisted = self._read()
@@ -121,10 +124,12 @@ class PersistedSettings:
         desired = [DesiredValue(key, each.value) for key, each in batch.items()]
         found = preview(view, desired, reason=REASON, allow_isolated=isolated)
         actions = {action.key: action for action in found.plan.actions}
+        self._settled |= {each: "" for key, each in batch.items() if key not in actions}
         for refusal in found.refused:
-            self._settled[batch[refusal.key]] = refusal.sentence
             actions.pop(refusal.key, None)
-        self._settled |= {each: "" for key, each in batch.items() if key not in actions and each not in self._settled}
+            self._settled[batch[refusal.key]] = refusal.sentence
+            if refusal.code == "context" and self._waits(view):  # what it refers to may be set later
+                del self._settled[batch[refusal.key]]
         return self._write(batch, Plan([*actions.values()], isolated)) if actions else frozenset()
 
     def _write(self, batch: dict[str, PersistedSetting], plan: Plan) -> frozenset[str]:
@@ -144,19 +149,24 @@ class PersistedSettings:
     def _next_batch(self, view: View, pending: list[PersistedSetting]) -> dict[str, PersistedSetting]:
         """Return settings that the node has, by their key in this boot, for one plan.
 
-        First those that restart a device: its queues and interrupts may be others afterwards.
+        First those that restart a device: its queues and interrupts may be others afterwards. Then in write order, as
+        a plan may not have all.
         """
         interrupts = [(irq.irq, irq.name) for irq in view.inventory.irqs]
-        found: dict[tuple[bool, bool], dict[str, PersistedSetting]] = {}
+        found: dict[tuple[bool, int, bool], dict[str, PersistedSetting]] = {}
         for each in pending:
             key = each.resolve(interrupts)
             why = f"Not exactly one interrupt is named {each.interrupt}." if key is None else _why_missing(view, key)
             if key is not None and why is None:
-                restarts = parse_setting(key).interrupts_traffic
-                found.setdefault((not restarts, each.allow_isolated), {})[key] = each
-            elif why is not None and view.time_s - (self._began_s or 0.0) >= WAIT_S:
+                setting = parse_setting(key)
+                order = not setting.interrupts_traffic, setting.write_order(each.value), each.allow_isolated
+                found.setdefault(order, {})[key] = each
+            elif why is not None and not self._waits(view):
                 self._settled[each] = why
         return dict([*found[min(found)].items()][:MAX_PLAN_ACTIONS]) if found else {}
+
+    def _waits(self, view: View) -> bool:
+        return view.time_s - (self._began_s or 0.0) < WAIT_S
 
     def _finish(self) -> None:
         with self._changes.locked():
@@ -179,7 +189,10 @@ class PersistedSettings:
 
 def _why_missing(view: View, key: str) -> str | None:
     """Return why a View has no such setting, or not its value, as a sentence; None where it has."""
-    setting = parse_setting(key)
+    try:
+        setting = parse_setting(key)
+    except SettingError as error:  # of another version, or edited by hand
+        return str(error)
     if (why := setting.missing_reason(view)) is not None:
         return why
     return f"The current value of {setting.describe(view)} is unknown." if setting.current(view) is None else None
