@@ -361,7 +361,12 @@ def test_policies_are_evaluated_while_persisted_settings_fail(
     monkeypatch.setattr(agent._persisted, "step", fail)
     monkeypatch.setattr(agent, "_decide", decide)
     monkeypatch.setattr(loop, "ROUND_PERIOD_S", 0.1)
-    patience = threading.Timer(PATIENCE_S, lambda: (failures.clear(), agent.stop()))
+
+    def give_up() -> None:
+        failures.clear()
+        agent.stop()
+
+    patience = threading.Timer(PATIENCE_S, give_up)
     patience.start()
     agent.run()
     patience.cancel()

@@ -11,7 +11,7 @@ from tests.backend.conftest import Backend
 from tests.backend.live_node import Live, connected_node
 from tests.backend.telemetry_data import machine
 
-from coresteer.changes import suggestions
+from coresteer.changes import repository, suggestions
 from coresteer.changes.records import utc_now
 from coresteer.telemetry.repository import to_unix_ms
 from coresteer_core.changes.report import ChangeState
@@ -160,7 +160,7 @@ async def test_only_samples_from_after_a_change_are_suggested_from_however_old_t
         return Suggestions([], "", 0.0)
 
     live.backend.app.state.registry.get_or_create(live.node_id).clock_skew_ms = skew_ms
-    monkeypatch.setattr(suggestions.repository, "last_write", last_write)
+    monkeypatch.setattr(repository, "last_write", last_write)
     monkeypatch.setattr(suggestions, "last_minute", last_minute)
     monkeypatch.setattr(suggestions, "_suggest", suggest)
     found = (await live.operator.get(f"{live.path}/suggestions")).json()

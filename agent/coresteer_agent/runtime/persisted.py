@@ -26,7 +26,6 @@ from coresteer_agent.apply.persisted_file import (
     write_persisted,
 )
 from coresteer_agent.runtime.policies import CONFIRM_AFTER_S
-from coresteer_agent.runtime.policy_changes import ChangeHandler
 from coresteer_core.bounds import MIN_CONFIRM_TIMEOUT_S
 from coresteer_core.changes.events import ApplyRequested, Change
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
@@ -44,8 +43,14 @@ WAIT_S = 300.0
 REASON = "Persisted on the node by coresteer-agent persist."
 
 
-class LockedChanges(ChangeHandler, Protocol):
+class LockedChanges(Protocol):
     """Applies changes; see NodeChanges."""
+
+    def feed(self, event: ApplyRequested) -> frozenset[str]:
+        """Apply a plan; return the keys of settings that were written or tried."""
+
+    def change(self, change_id: str) -> Change | None:
+        """Return a change by its id, None for an unknown one."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the journal's lock against other processes."""
