@@ -348,29 +348,25 @@ def test_policies_are_evaluated_while_persisted_settings_fail(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
-    failures = []
+    called = []
 
     def fail(_: View) -> frozenset[str]:
-        failures.append(1)
+        called.append("persisted settings")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def decide() -> frozenset[str]:
+        called.append("policies")
         agent.stop()
         return frozenset()
 
     monkeypatch.setattr(agent._persisted, "step", fail)
     monkeypatch.setattr(agent, "_decide", decide)
     monkeypatch.setattr(loop, "ROUND_PERIOD_S", 0.1)
-
-    def give_up() -> None:
-        failures.clear()
-        agent.stop()
-
-    patience = threading.Timer(PATIENCE_S, give_up)
+    patience = threading.Timer(PATIENCE_S, agent.stop)
     patience.start()
     agent.run()
     patience.cancel()
-    assert failures
+    assert called == ["persisted settings", "policies"]
 
 
 def test_policies_are_evaluated_with_recent_rates_and_network_processes(

@@ -18,10 +18,10 @@ from coresteer_agent.__main__ import main
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.persisted_file import Persisted, PersistedSetting, write_persisted
 from coresteer_agent.runtime import changes
-from coresteer_agent.runtime.changes import NodeChanges
+from coresteer_agent.runtime.changes import ChangeRunner, NodeChanges
 from coresteer_agent.runtime.persisted import WAIT_S, PersistedSettings
 from coresteer_agent.runtime.policies import CONFIRM_AFTER_S
-from coresteer_core.changes.events import ApplyRequested, Change
+from coresteer_core.changes.events import ApplyRequested, Change, Event
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
@@ -302,13 +302,15 @@ def test_a_setting_that_this_version_does_not_know_is_left_out_and_the_others_ar
     assert capsys.readouterr().out.startswith("kernel/of-a-later-version: 1\n")
 
 
-class Asked:
+class Asked(ChangeRunner):
     """Notes the plans that it is asked to apply, and confirms each."""
 
     def __init__(self) -> None:
+        super().__init__(None, lambda _: None)
         self.plans: list[list[str]] = []
 
-    def feed(self, event: ApplyRequested) -> frozenset[str]:
+    def feed(self, event: Event) -> frozenset[str]:
+        assert isinstance(event, ApplyRequested)
         self.plans.append([action.key for action in event.plan.actions])
         return frozenset()
 

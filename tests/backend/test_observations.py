@@ -80,7 +80,7 @@ def moved(rates: Rates, applied_ms: float) -> Rates:
 @pytest_asyncio.fixture
 async def observed(backend: Backend) -> AsyncIterator[Observed]:
     agent: FakeAgent = await enrolled(backend.database, backend.url, f"observed-{uuid4().hex[:8]}")
-    applied_at = datetime.now(UTC) - timedelta(seconds=125)
+    applied_at = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=125)
     applied_ms = applied_at.timestamp() * 1000
     samples = []
     for place, rates in enumerate(machine(SAMPLES, cpus=8, irqs=10)):

@@ -414,7 +414,7 @@ def test_a_block_that_repeats_buffered_samples_is_encoded_without_them() -> None
         ingest.add(buffer, block, block.size, columns)
     (batch,) = buffer.waiting
     assert batch.encoded is None, "its last block was cut, so that it is encoded before it is stored"
-    assert encode_batch(7, batch).chunk.samples == 70
+    assert encode_batch(7, batch).chunk.samples == 50
     assert [rates.seq for rates in ingest.unstored(7)] == list(range(1, 71))
 
 

@@ -99,8 +99,7 @@ export function Head({ decision }: { decision: Decision }) {
           <span className="muted">v{version}</span>
         </>
       )}{" "}
-      <span className="tag">{mode}</span>{" "}
-      {tag !== null && <span className={`tag ${tag[1]}`}>{tag[0]}</span>}{" "}
+      <span className="tag">{mode}</span> {tag !== null && <span className={`tag ${tag[1]}`}>{tag[0]}</span>}{" "}
       {holdout !== null && (
         <Link
           to="/policies/$policyId"
