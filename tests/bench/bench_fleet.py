@@ -28,7 +28,8 @@ from typing import Any
 
 import requests
 from tests.backend.fake_agent import FakeAgent, enrolled, rates
-from tests.bench.bench_ingest import API_TOKEN, cpu_s, is_healthy, prepare, simulate
+from tests.bench.bench_ingest import cpu_s, simulate
+from tests.bench.own_backend import API_TOKEN, is_healthy, prepare
 from tests.support.nats import NatsServer
 from tests.support.polling import poll_async
 from tests.support.slowdown import Calibration

@@ -10,30 +10,21 @@ and the database share the machine with the backend.
 
 import argparse
 import asyncio
-import os
-import shutil
-import socket
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import requests
 from tests.backend.telemetry_data import machine
-from tests.bench.bench_ingest import API_TOKEN, cpu_s, is_healthy, prepare, simulate, store_hour
-from tests.support.polling import poll_async
+from tests.bench.bench_ingest import cpu_s, simulate, store_hour
+from tests.bench.own_backend import API_TOKEN, OwnBackend, own_backend
 from tests.support.slowdown import Calibration
 
-from coresteer.config import REPOSITORY
 from coresteer.db import Database
 from coresteer.nodes.service import create_nodes
-from coresteer.postgres import EmbeddedPostgres
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.rollup import MINUTE_MS, minute_rollups
 
@@ -41,7 +32,6 @@ _COLUMNS = 900
 _DAY_S = 86_400
 _SETTLE_S = 20.0
 """Until all nodes have connected and their reports are stored."""
-_SERVE = "from coresteer.config import Config; from coresteer.cli.asgi_server import serve; serve(Config(), print)"
 
 
 @dataclass(frozen=True)
@@ -53,44 +43,6 @@ class Budget:
 
 
 BUDGETS = {"1 hour × 64 CPUs": Budget(8.0, 15.0), "24 hours × 256 CPUs": Budget(150.0, 150.0)}
-
-
-@dataclass(frozen=True)
-class _Backend:
-    url: str
-    pid: int
-    database: Database
-    state_dir: Path
-
-
-@asynccontextmanager
-async def _running() -> AsyncIterator[_Backend]:
-    state_dir = Path(tempfile.mkdtemp(prefix="coresteer-bench-"))
-    postgres = EmbeddedPostgres(state_dir)
-    await postgres.start()
-    await Database(postgres.url, REPOSITORY / "migrations").migrate(postgres.backend_url)
-    database = Database(postgres.backend_url, REPOSITORY / "migrations")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with (state_dir / "backend.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _SERVE),
-            env=os.environ | {"DATABASE_URL": postgres.backend_url, "CORESTEER_PORT": str(port)},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        await poll_async(lambda: asyncio.to_thread(is_healthy, url), timeout_s=300, interval_s=0.2)
-        await database.open()
-        await prepare(database)
-        yield _Backend(url, process.pid, database, state_dir)
-    finally:
-        process.terminate()
-        await process.wait()
-        await database.close()
-        await postgres.stop()
-        shutil.rmtree(state_dir)
 
 
 async def _store_day(database: Database) -> int:
@@ -117,7 +69,7 @@ async def _store_day(database: Database) -> int:
     return node.node_id
 
 
-async def _measure(backend: _Backend, node_id: int, span_s: float, requests_: int) -> tuple[list[float], float]:
+async def _measure(backend: OwnBackend, node_id: int, span_s: float, requests_: int) -> tuple[list[float], float]:
     """Return the times in ms from request to answer, and the backend's CPU time of all of them in seconds."""
     session = requests.Session()
     session.headers["Authorization"] = f"Bearer {API_TOKEN}"
@@ -138,7 +90,7 @@ async def _measure(backend: _Backend, node_id: int, span_s: float, requests_: in
     return took, cpu_s(backend.pid) - before_s
 
 
-async def _arm(backend: _Backend, nodes: dict[str, int], load: str, requests_: int) -> list[str]:
+async def _arm(backend: OwnBackend, nodes: dict[str, int], load: str, requests_: int) -> list[str]:
     exceeded = []
     for (what, budget), span_s in zip(BUDGETS.items(), (3600, _DAY_S), strict=True):
         with Calibration() as calibration:
@@ -162,7 +114,7 @@ async def _arm(backend: _Backend, nodes: dict[str, int], load: str, requests_: i
 
 async def run(nodes: int, requests_: int) -> list[str]:
     """Measure both heat maps while idle and beside ingest; return the budgets that are exceeded."""
-    async with _running() as backend:
+    async with own_backend() as backend:
         ids = dict(zip(BUDGETS, (await store_hour(backend.database), await _store_day(backend.database)), strict=True))
         exceeded = await _arm(backend, ids, "idle", requests_)
         if not nodes:

@@ -12,16 +12,13 @@ machine with the backend: latencies are better where they do not. CPU budgets ar
 
 import argparse
 import asyncio
-import contextlib
 import itertools
 import json
 import os
 import re
-import shutil
 import socket
 import statistics
 import sys
-import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,15 +26,13 @@ from pathlib import Path
 import psycopg
 import requests
 from tests.backend.telemetry_data import machine
+from tests.bench.own_backend import API_TOKEN, ENROLMENT, own_backend
 from tests.support.polling import poll_async
 from tests.support.slowdown import Calibration
 from websockets.asyncio.client import connect
 
-from coresteer.auth.secrets import API_TOKEN_PREFIX, ENROLMENT_TOKEN_PREFIX, token_hash
-from coresteer.config import REPOSITORY
 from coresteer.db import Database
 from coresteer.nodes.service import create_nodes
-from coresteer.postgres import EmbeddedPostgres
 from coresteer.telemetry import chunks, partitions, repository
 from coresteer.telemetry.repository import EncodedChunk
 from coresteer.telemetry.rollup import minute_rollups
@@ -48,14 +43,6 @@ from coresteer_core.protocol import BLOCK_S, ColumnsMessage, RatesMessage, Summa
 _SETTLE_S = 10.0
 """After the last node has connected, until its topology and inventory are stored."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_SERVE = """
-import logging
-from coresteer.config import Config
-from coresteer.cli.asgi_server import serve
-logging.getLogger("coresteer.telemetry").setLevel(logging.DEBUG)
-{arm}
-serve(Config(), print)
-"""
 _DETAIL = """
 from coresteer.presence.interest import Interest
 from coresteer_core.protocol import Detail
@@ -73,7 +60,6 @@ FLOORS_BUDGET = 2.0
 """Of the arm watched, in floors."""
 MEMORY_BUDGET_KIB = 120.0
 _STORED = re.compile(rb"stored chunks=(\d+) ms=([\d.]+)")
-_ENROLMENT, API_TOKEN = f"{ENROLMENT_TOKEN_PREFIX}bench", f"{API_TOKEN_PREFIX}bench"
 
 
 def cpu_s(pid: int) -> float:
@@ -86,32 +72,6 @@ def _memory_mib(pid: int, field: str = "VmHWM") -> float:
     """Return the peak of a process's resident memory, or its present one (VmRSS)."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
-
-
-async def prepare(database: Database, role: str = "viewer") -> None:
-    """Create an enrolment token and a user for the bench."""
-    async with database.pool.connection() as connection:
-        await connection.execute(
-            "INSERT INTO enrolment_token (token_hash, simulated, created_by, expires_at, max_uses) "
-            "VALUES (%s, true, 'bench', now() + interval '1 hour', 100000)",
-            (token_hash(_ENROLMENT),),
-        )
-        await connection.execute(
-            "INSERT INTO app_user (username, role, password_hash, password_salt, scrypt_n, scrypt_r, scrypt_p) "
-            "VALUES ('bench', %s, '', '', 2, 1, 1)",
-            (role,),
-        )
-        await connection.execute(
-            "INSERT INTO api_token (token_hash, name, role, user_id) SELECT %s, 'bench', role, id FROM app_user",
-            (token_hash(API_TOKEN),),
-        )
-
-
-def is_healthy(url: str) -> bool:
-    """Return whether a backend can do all its work."""
-    with contextlib.suppress(requests.RequestException):
-        return bool(requests.get(f"{url}/api/v1/health", timeout=5).json()["status"] == "ok")
-    return False
 
 
 async def _sizes(database: Database, owner_url: str) -> dict[str, int]:
@@ -150,7 +110,7 @@ async def _steady_us(pid: int, nodes: int, seconds: float) -> float:
 async def simulate(url: str, nodes: int, seconds: int, state_dir: Path, *, cpus: int = 64) -> dict[str, float]:
     """Run simulated nodes for some seconds; return their statistics."""
     simulation = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "coresteer_agent", "simulate", "--backend", url, "--token", _ENROLMENT),
+        *(sys.executable, "-m", "coresteer_agent", "simulate", "--backend", url, "--token", ENROLMENT),
         *(
             "--nodes",
             str(nodes),
@@ -212,35 +172,18 @@ async def _heatmap_ms(url: str, database: Database) -> list[float]:
 
 async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
     """Measure one fleet size in one arm; return the budgets that it exceeds, samples lost included."""
-    state_dir = Path(tempfile.mkdtemp(prefix="coresteer-bench-"))
-    postgres = EmbeddedPostgres(state_dir)
-    await postgres.start()
-    await Database(postgres.url, REPOSITORY / "migrations").migrate(postgres.backend_url)
-    database = Database(postgres.backend_url, REPOSITORY / "migrations")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with (state_dir / "backend.log").open("wb") as log:
-        backend = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _SERVE.format(arm=_ARMS[arm])),
-            env=os.environ | {"DATABASE_URL": postgres.backend_url, "CORESTEER_PORT": str(port)},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        await poll_async(lambda: asyncio.to_thread(is_healthy, url), timeout_s=60, interval_s=0.2)
-        await database.open()
-        await prepare(database)
+    async with own_backend(_ARMS[arm]) as backend:
+        database = backend.database
         idle_mib = _memory_mib(backend.pid, "VmRSS")
-        simulation = asyncio.create_task(simulate(url, nodes, seconds, state_dir / "simulation"))
+        simulation = asyncio.create_task(simulate(backend.url, nodes, seconds, backend.state_dir / "simulation"))
         with Calibration() as calibration:
             steady_us = await _steady_us(backend.pid, nodes, max(5.0, seconds - _SETTLE_S))
         figures = await simulation
         stored, different = await _stored(database)
-        sizes = await _sizes(database, postgres.url)
+        sizes = await _sizes(database, backend.owner_url)
         peak_mib = _memory_mib(backend.pid)
-        heatmap = statistics.quantiles(await _heatmap_ms(url, database), n=100)
-        commits_told = _STORED.findall((state_dir / "backend.log").read_bytes())
+        heatmap = statistics.quantiles(await _heatmap_ms(backend.url, database), n=100)
+        commits_told = _STORED.findall(backend.log.read_bytes())
         commits = statistics.quantiles([float(ms) for _, ms in commits_told], n=100)
         sent = int(figures["sent"])
         twice = stored - different
@@ -272,12 +215,6 @@ async def run(nodes: int, seconds: int, arm: str, floor_us: float) -> list[str]:
             and kib_per_node > MEMORY_BUDGET_KIB,
         }
         return [f"{arm}, {nodes} nodes: {what}." for what, is_exceeded in exceeded.items() if is_exceeded]
-    finally:
-        backend.terminate()
-        await backend.wait()
-        await database.close()
-        await postgres.stop()
-        shutil.rmtree(state_dir)
 
 
 _FLOOR = """
