@@ -742,6 +742,7 @@ def test_waiting_requests_of_one_account_are_bounded(
     assert ask(many[0], "enter gold") == "go gold 6"
     for worker in many[1:3]:
         worker.send(b"enter gold")
+    figures_when(server, {"gold": (2, 1)})
     assert ask(many[3], "enter gold") == "go"
     honest = as_account(uids, server, HONEST)
     honest.send(b"enter gold")
