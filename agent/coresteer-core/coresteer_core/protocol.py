@@ -59,8 +59,7 @@ COLUMNS = "columns"
 LONG_BLOCKS = "long_blocks"
 """The feature of blocks that last longer than SUMMARY_S: without it, summaries are sent only with blocks."""
 RSS_CONTEXTS = "rss_contexts"
-"""The feature of actions on RSS contexts and on flow rules that name one: a backend without it refuses a message with
-such an action."""
+"""The feature of actions on RSS contexts and on flow rules that name one. A backend without it refuses them."""
 FEATURES: Mapping[str, str] = MappingProxyType(
     {
         COLUMNS: "samples in blocks of columns",
