@@ -17,6 +17,8 @@ from tests.support.polling import poll
 from coresteer_agent.collect.cgroup_memory import parse_numa_stat
 
 WAIT_S = 60
+LIFE_S = 3600
+"""Longer than the tests take on any machine: a process that ends meanwhile fails them."""
 MIB = 24
 JOB = "/sys/fs/cgroup/lab-numa/job"
 PROCESSES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -50,7 +52,7 @@ def pids(two_socket: Guest, job: None) -> Iterator[dict[str, int]]:
         found = {}
         for name, (node, arguments) in PROCESSES.items():
             process = stream(
-                two_socket, "--busy", "0.3", *arguments, touch=CPUS[0], run=CPUS[node], name=name, seconds=180, mib=MIB
+                two_socket, "--busy", "0.3", *arguments, touch=CPUS[0], run=CPUS[node], name=name, seconds=LIFE_S, mib=MIB
             )
             found[name] = stack.enter_context(process)
         yield found
