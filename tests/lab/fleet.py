@@ -20,7 +20,8 @@ from tests.lab.rig import Guest, GuestError
 
 from coresteer.cli.local_backend import environment_of, free_port, running_up
 
-SAID_S = 60
+SAID_S = 180
+"""A machine that is busy with other work emulates slowly."""
 ADMIN = {"username": "ada", "password": "correct horse battery"}
 HOST = "this-host"
 """The node's name of the agent that `coresteer up` starts beside the backend."""
@@ -59,7 +60,7 @@ class Backend:
             self._csrf_token = self._send("POST", "/api/v1/auth/setup", {"token": token, **ADMIN})["csrf_token"]
         return self._send(method, path, body)
 
-    def await_live(self, name: str, timeout_s: float = 30) -> dict[str, Any]:
+    def await_live(self, name: str, timeout_s: float = 120) -> dict[str, Any]:
         """Return the node's summary, once the backend has a sample of it. Raises BackendError."""
         end = time.monotonic() + timeout_s
         while True:

@@ -24,7 +24,7 @@ def ethtool_value(guest: Guest, netdev: str, name: str) -> str:
     return found[-1]
 
 
-def await_value(guest: Guest, netdev: str, name: str, value: str, *, seconds: float = 60) -> None:
+def await_value(guest: Guest, netdev: str, name: str, value: str, *, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while (found := ethtool_value(guest, netdev, name)) != value:
         assert time.monotonic() < end, f"{name} of {netdev} is {found} and not {value}."

@@ -64,7 +64,7 @@ def classes(host: Backend, node_id: int) -> dict[str, dict[str, Any]]:
 
 def wait_for(read: Callable[[], T], accept: Callable[[T], object]) -> T:
     """Return the first accepted value; neither the kernel nor the backend sends an event for it."""
-    return poll(read, accept, timeout_s=45, interval_s=0.2)
+    return poll(read, accept, timeout_s=120, interval_s=0.2)
 
 
 def test_a_killed_worker_releases_its_slot_and_without_a_policy_all_are_admitted(

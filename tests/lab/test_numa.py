@@ -16,7 +16,8 @@ from tests.support.polling import poll
 
 from coresteer_agent.collect.cgroup_memory import parse_numa_stat
 
-WAIT_S = 60
+WAIT_S = 180
+"""An agent tries again after a minute what it could not restore, and confirms within a minute what it changed."""
 LIFE_S = 3600
 """Longer than the tests take on any machine: a process that ends meanwhile fails them."""
 MIB = 24
@@ -52,7 +53,15 @@ def pids(two_socket: Guest, job: None) -> Iterator[dict[str, int]]:
         found = {}
         for name, (node, arguments) in PROCESSES.items():
             process = stream(
-                two_socket, "--busy", "0.3", *arguments, touch=CPUS[0], run=CPUS[node], name=name, seconds=LIFE_S, mib=MIB
+                two_socket,
+                "--busy",
+                "0.3",
+                *arguments,
+                touch=CPUS[0],
+                run=CPUS[node],
+                name=name,
+                seconds=LIFE_S,
+                mib=MIB,
             )
             found[name] = stack.enter_context(process)
         yield found
