@@ -417,9 +417,9 @@ class Executor:
             )
         after = self._read(setting)
         if isinstance(after, Result):
-            return _result(
-                setting, Outcome.FAILED, f"{done} But its value could not be read back: {after.sentence}", found
-            )
+            sentence = f"{done} But its value could not be read back: {after.sentence}"
+            ended = self._reassigned(setting) or self._unsupported(setting)  # since it was written
+            return ended or _result(setting, Outcome.FAILED, sentence, found)
         accepted = self._has_value(setting, after, value)
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:

@@ -41,7 +41,10 @@ class TaskHandler(Handler[P]):
     """Identifies a process by PID and start time. A captured tree has no processes."""
 
     def exists(self, root: Path, setting: P) -> bool:
-        """Return whether the process exists; a thread's id, which /proc also lists, is not one. Raises OSError."""
+        """Return whether the process exists; a thread's id, which /proc also lists, is not one. Raises OSError.
+
+        A zombie has ended, unless only its main thread has.
+        """
         if not is_running_kernel(root):
             return False
         try:
@@ -50,7 +53,8 @@ class TaskHandler(Handler[P]):
             if error.errno in _ENDED_ERRNOS:
                 return False
             raise
-        return f"Tgid:\t{setting.pid}".encode() in lines
+        zombie = b"State:\tZ (zombie)" in lines and b"Threads:\t1" in lines
+        return f"Tgid:\t{setting.pid}".encode() in lines and not zombie
 
     def owners(self, root: Path, setting: P) -> list[str]:
         """Return the process's start time, which differs for a later process with the same PID."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -70,6 +71,26 @@ def test_a_refused_move_is_reported_with_its_reason(
     outcome, words = reported
     assert result.outcome == outcome
     assert words in result.sentence
+
+
+def test_a_zombie_has_ended(pid: int, executor: Executor) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    for key, value in (("memory-nodes", "1=1000"), ("affinity", "0")):
+        assert executor.undo(Action(f"task/{pid}/{key}", "", value, "")).outcome == "unsupported"
+
+
+def test_a_process_that_ends_during_its_restore_is_reported_as_ended(
+    pid: int, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def move_pages(_pid: int, addresses: Sequence[int], nodes: Sequence[int] | None) -> list[int]:
+        if nodes is not None:
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return [0 for _ in addresses] if nodes is None else list(nodes)
+
+    monkeypatch.setattr(page_moves, "move_pages", move_pages)
+    assert executor.undo(Action(f"task/{pid}/memory-nodes", "", "1=1000", "")).outcome == "unsupported"
 
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
