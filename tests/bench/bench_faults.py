@@ -92,7 +92,7 @@ class Load:
                 self.outcomes["not answered"] += 1
 
     async def _change(self, node_id: int) -> str:
-        path = f"/api/v1/nodes/{node_id}"
+        path = f"/nodes/{node_id}"
         desired = [{"key": f"irq/{IRQ}/affinity", "value": str(len(self.confirmed) % 2)}]
         previewed = await self.client.post(f"{path}/previews", {"desired": desired})
         if not previewed.ok:
@@ -106,11 +106,11 @@ class Load:
         change_id = applied.json()["id"]
 
         async def is_applied() -> bool:
-            found = await self.client.get(f"/api/v1/changes/{change_id}")
+            found = await self.client.get(f"/changes/{change_id}")
             return bool(found.ok and found.json()["state"] != "applying")
 
         await poll_async(is_applied, interval_s=0.1)
-        answer = await self.client.post(f"/api/v1/changes/{change_id}/confirm")
+        answer = await self.client.post(f"/changes/{change_id}/confirm")
         if not answer.ok:
             return f"confirmation refused with {answer.status_code}"
         self.confirmed.append(change_id)
@@ -239,7 +239,7 @@ async def drill(made: Installation, postgres: EmbeddedPostgres, arguments: argpa
         replicas += [await start_replica(made, nats) for _ in range(arguments.replicas)]
         entry = BackendProcess(TODAY, made.folder / "unused", port=await front.serve())
         client = await made.administrator(replicas[0].process)
-        client = Client(entry.url, client.session)
+        client = Client(entry.api, client.session)
         client.session.headers["Connection"] = "close"  # the balancer chooses for each request
         operator = Operator(client, 0)
         faults = schedule(arguments, replicas, nats, postgres)
@@ -253,7 +253,7 @@ async def drill(made: Installation, postgres: EmbeddedPostgres, arguments: argpa
 
         await poll_async(all_connected, timeout_s=PATIENCE_S, interval_s=0.5)
         rollout_id = await begin_rollout(operator, arguments.nodes)
-        load = Load(client, sorted(node["id"] for node in await operator.get("/api/v1/nodes")))
+        load = Load(client, sorted(node["id"] for node in await operator.get("/nodes")))
         tasks.append(asyncio.create_task(load.run()))
         times = await suffer(faults, made.owner_url, arguments.nodes)
         if fleet.done():
@@ -261,7 +261,7 @@ async def drill(made: Installation, postgres: EmbeddedPostgres, arguments: argpa
         for task in tasks:
             task.cancel()
         sent = await fleet
-        rollout = await operator.get(f"/api/v1/rollouts/{rollout_id}")
+        rollout = await operator.get(f"/rollouts/{rollout_id}")
         samples = await stored(made.owner_url)
         after = await states(made.owner_url, load.confirmed)
         errors = [error for one in replicas for error in one.process.errors()]

@@ -66,14 +66,14 @@ async def stored(owner_url: str) -> Counter[tuple[int, int, int]]:
 
 async def connected(operator: Operator) -> int:
     """Return how many nodes are connected and send samples."""
-    return sum(node["health"] == "live" for node in await operator.get("/api/v1/nodes"))
+    return sum(node["health"] == "live" for node in await operator.get("/nodes"))
 
 
 async def begin_rollout(operator: Operator, nodes: int) -> int:
     """Bring version 2 of a policy to all nodes; return the rollout's id."""
     body = {"name": "drill", "spec": {"type": "irq-spread"}, "mode": "enforce"}
-    policy = await operator.post("/api/v1/policies", body)
-    path = f"/api/v1/policies/{policy['id']}"
+    policy = await operator.post("/policies", body)
+    path = f"/policies/{policy['id']}"
     await operator.post(f"{path}/enable")
     await operator.post(f"{path}/versions", {"body": body | {"rank": 50}})
     rollout = await operator.post(f"{path}/rollouts", {"version": 2, "canary": nodes, "batch": 1, "wait_s": WAIT_S})
@@ -141,7 +141,7 @@ async def drill(made: Installation, previous: Tree, groups: list[Group], pause_s
         print(f"group {number + 1} of {len(groups)}: its agents are replaced", flush=True)
     after = sum(await asyncio.gather(*new), Counter[str]())
 
-    rollout = await operator.get(f"/api/v1/rollouts/{rollout_id}")
+    rollout = await operator.get(f"/rollouts/{rollout_id}")
     upgraded = await with_features(made.owner_url)
     await backend.end()
     samples = await stored(made.owner_url)
