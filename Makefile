@@ -74,7 +74,7 @@ bench-crash: .venv/.installed  ## 1,000 kills of backend, database and agent: wh
 bench-upgrade: .venv/.installed  ## 200 nodes of the previous release are upgraded during a rollout; ARGUMENTS="--nodes 20 --groups 4"
 	$(BIN)/python -m tests.bench.bench_upgrade $(ARGUMENTS)
 
-bench-faults: .venv/.installed  ## kills, freezes and partitions of replicas, NATS and database: what is lost; takes 40 min
+bench-faults: .venv/.installed  ## kills, freezes and partitions of replicas, NATS and database: what is lost; takes 50 min
 	$(BIN)/python -m tests.bench.bench_faults $(ARGUMENTS)
 
 bench-steering: .venv/.installed  ## CPU time a gigabit over a veth pair under RPS, RFS and flow-steering, as root; ARGUMENTS="--blocks 12"
