@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--life", type=float, default=0.0, help="seconds until a stream's flows are replaced; 0: never")
     parser.add_argument("--pause-ms", type=float, default=0.0, help="between two requests")
     parser.add_argument("--seconds", type=float, default=10, help="how long at most")
+    parser.add_argument("--after", type=float, default=0.0, help="seconds from which on requests are measured")
     args = parser.parse_args()
     print(json.dumps({"serve": serve, "flood": flood, "stream": stream, "request": request}[args.what](args)))
 
@@ -136,16 +137,21 @@ def stream(args: argparse.Namespace) -> dict[str, float]:
 
 
 def request(args: argparse.Namespace) -> dict[str, float]:
-    """Send requests one after the other, on each connection in turn; report median and 99th percentile."""
+    """Send requests one after the other, on each connection in turn; report median and 99th percentile.
+
+    Those of the first seconds (after) do not count.
+    """
     connections = [socket.create_connection((args.to, PORT + 1), 10) for _ in range(args.flows)]
     took: list[float] = []
-    start = time.monotonic()
-    while len(took) < args.count and time.monotonic() - start < args.seconds:
-        connection = connections[len(took) % args.flows]
+    sent, start = 0, time.monotonic()
+    while sent < args.count and time.monotonic() - start < args.seconds:
+        connection = connections[sent % args.flows]
         asked = time.monotonic()
         connection.sendall(b"?")
         connection.recv(1)
-        took.append(time.monotonic() - asked)
+        sent += 1
+        if asked - start >= args.after:
+            took.append(time.monotonic() - asked)
         time.sleep(args.pause_ms / 1000)
     took.sort()
     p50_us, p99_us = (took[int(len(took) * share)] * 1e6 if took else 0.0 for share in (0.5, 0.99))

@@ -96,9 +96,12 @@ def traffic(guest: Guest, mix: Mix, seconds: float) -> Iterator[None]:
         guest.run("pkill", "-f", "tests.lab.(steering|traffic|consumer)", check=False)
 
 
-def ask(guest: Guest, seconds: float) -> None:
-    """Begin to send requests beside the mix."""
-    bounds = ("--count", "100000", "--seconds", str(seconds), "--pause-ms", str(_REQUEST_PAUSE_MS))
+def ask(guest: Guest, settle_s: float, seconds: float) -> None:
+    """Begin to send requests beside the mix, whose times count after settle_s: a flow that begins later is no steady
+    load, and irq-spread moves its interrupt.
+    """
+    bounds = ["--count", "100000", "--seconds", str(settle_s + seconds), "--after", str(settle_s)]
+    bounds += ["--pause-ms", str(_REQUEST_PAUSE_MS)]
     program = ("python", "-m", "tests.lab.traffic", "request", "--to", "10.1.0.1", *bounds)
     guest.start("ip", "netns", "exec", PEER, *program, output=_REQUESTS)
 
