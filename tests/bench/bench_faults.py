@@ -49,7 +49,7 @@ IRQ = 33
 CPUS = 8
 _REQUEST_S = 15.0
 _RECOVERY_S = 13.0
-"""More than the mean: a third of the agents return within 20 s of a killed replica. Bounds how long the agents run."""
+"""Time for each recovery in the duration of the agents; the mean is less, as agents return within 20 s of a kill."""
 
 
 @dataclass

@@ -17,9 +17,9 @@ from tests.support.polling import poll
 from coresteer_agent.collect.cgroup_memory import parse_numa_stat
 
 WAIT_S = 180
-"""An agent tries again after a minute what it could not restore, and confirms within a minute what it changed."""
+"""An agent retries a failed restore after 60 s, and a policy's change stays unconfirmed for up to 60 s."""
 LIFE_S = 3600
-"""Longer than the tests take on any machine: a process that ends meanwhile fails them."""
+"""Longer than the tests take on a slow machine: they fail if a process ends before them."""
 MIB = 24
 JOB = "/sys/fs/cgroup/lab-numa/job"
 PROCESSES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -52,17 +52,8 @@ def pids(two_socket: Guest, job: None) -> Iterator[dict[str, int]]:
     with balancing(two_socket, "0"), ExitStack() as stack:
         found = {}
         for name, (node, arguments) in PROCESSES.items():
-            process = stream(
-                two_socket,
-                "--busy",
-                "0.3",
-                *arguments,
-                touch=CPUS[0],
-                run=CPUS[node],
-                name=name,
-                seconds=LIFE_S,
-                mib=MIB,
-            )
+            options = ("--busy", "0.3", *arguments)
+            process = stream(two_socket, *options, touch=CPUS[0], run=CPUS[node], name=name, seconds=LIFE_S, mib=MIB)
             found[name] = stack.enter_context(process)
         yield found
 

@@ -252,9 +252,12 @@ class Executor:
 
     def is_removed(self, key: str) -> bool:
         """Return whether a written setting no longer exists or its key belongs to another device or process now."""
-        setting = parse_setting(key)
+        return self._removed(parse_setting(key)) is not None
+
+    def _removed(self, setting: Setting) -> Result | None:
+        """Return an unsupported Result for a written setting as in is_removed(); else None."""
         unsupported = self._reassigned(setting) or self._unsupported(setting)
-        return unsupported is not None and unsupported.outcome is Outcome.UNSUPPORTED
+        return unsupported if unsupported is not None and unsupported.outcome is Outcome.UNSUPPORTED else None
 
     def verify(self, action: Action) -> Result:
         """Read whether a setting still has the value action.becomes: unchanged, failed or unsupported."""
@@ -418,8 +421,7 @@ class Executor:
         after = self._read(setting)
         if isinstance(after, Result):
             sentence = f"{done} But its value could not be read back: {after.sentence}"
-            ended = self._reassigned(setting) or self._unsupported(setting)  # since it was written
-            return ended or _result(setting, Outcome.FAILED, sentence, found)
+            return self._removed(setting) or _result(setting, Outcome.FAILED, sentence, found)
         accepted = self._has_value(setting, after, value)
         self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
         if not accepted:

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from logging.handlers import QueueHandler
 from queue import SimpleQueue
 
@@ -13,9 +14,8 @@ from tests.agent.link.node import Node, RawPeer
 
 @pytest.fixture
 def backend() -> Iterator[Backend]:
-    backend = Backend()
-    yield backend
-    backend.close()
+    with closing(Backend()) as backend:
+        yield backend
 
 
 @pytest.fixture
@@ -27,9 +27,8 @@ def node(backend: Backend) -> Iterator[Node]:
 
 @pytest.fixture
 def raw_peer() -> Iterator[RawPeer]:
-    peer = RawPeer()
-    yield peer
-    peer.close()
+    with closing(RawPeer()) as peer:
+        yield peer
 
 
 @pytest.fixture

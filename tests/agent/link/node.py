@@ -1,8 +1,10 @@
-"""An agent's link to a backend of the test's own, on a real socket, and a backend that says exactly what it is told."""
+"""The agent's end of a link, and a raw backend that sends given WebSocket frames."""
 
 import re
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from tests.agent.fake_backend import Backend, Connection
 from tests.support.polling import PATIENCE_S
@@ -28,16 +30,29 @@ QUICK = ConnectionTiming(
 )
 
 
+class LinkOptions(TypedDict, total=False):
+    """Arguments of Link that a test may give."""
+
+    renew_key: Callable[[], NodeKey]
+    store_key: Callable[[NodeKey], None]
+    max_count: int
+
+
 class Node:
-    """A link to the backend at an address, and what it hears."""
+    """An agent's link to the backend at an address, and the events that it received."""
 
     def __init__(
-        self, address: str, timing: ConnectionTiming = QUICK, *, previous: str | None = None, **options: object
+        self,
+        address: str,
+        timing: ConnectionTiming = QUICK,
+        *,
+        previous: str | None = None,
+        **options: Unpack[LinkOptions],
     ) -> None:
         self.heard: Inbox[LinkEvent] = Inbox()
         hello = make_hello(Path("/nonexistent"), 1.0, None)
         key = NodeKey(address, 7, "n", "secret", previous=previous)
-        self.link = Link(key, hello, self.heard, timing=timing, **options)  # type: ignore[arg-type]  # by name
+        self.link = Link(key, hello, self.heard, timing=timing, **options)
         self.link.start()
 
     def next(self) -> LinkEvent:
@@ -47,7 +62,7 @@ class Node:
 
 
 def watched(backend: Backend, node: Node) -> Connection:
-    """A connection to a backend that knows blocks."""
+    """Return a connection whose backend accepts blocks."""
     connection = backend.next_connection()
     connection.hello()
     connection.welcome(features=[COLUMNS, "of a newer version"])
@@ -56,7 +71,7 @@ def watched(backend: Backend, node: Node) -> Connection:
 
 
 class RawPeer:
-    """A backend that says exactly these bytes."""
+    """A backend that sends given frames and nothing else."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -66,7 +81,7 @@ class RawPeer:
         self._server.close()
 
     def accept(self, *frames: Frame) -> socket.socket:
-        """Agrees to a WebSocket and says the frames in the same segment."""
+        """Accept a WebSocket and send the frames in the same TCP segment."""
         taken, _ = self._server.accept()
         request = b""
         while b"\r\n\r\n" not in request:

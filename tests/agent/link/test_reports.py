@@ -146,6 +146,15 @@ def flows_told(connection: Connection) -> list[int]:
     return told
 
 
+def with_held_flows(backend: Backend, node: Node) -> Connection:
+    """Return a connection over which the flows of 1 ms were sent and those of 2 ms are held."""
+    connection = watched(backend, node)
+    for time_ms in (1, 2):
+        node.link.send_flows(FlowsMessage(time_ms, []))
+    assert connection.hear() == FlowsMessage(1, [])
+    return connection
+
+
 def test_every_other_report_of_flows_is_held_while_nobody_needs_the_node(backend: Backend, node: Node) -> None:
     connection = watched(backend, node)
     for time_ms in range(1, 6):
@@ -158,10 +167,7 @@ def test_every_other_report_of_flows_is_held_while_nobody_needs_the_node(backend
 
 @pytest.mark.parametrize("detail", [Detail.SUMMARIES, Detail.SAMPLES])
 def test_who_needs_the_node_gets_held_flows_at_once_and_then_each(backend: Backend, node: Node, detail: Detail) -> None:
-    connection = watched(backend, node)
-    for time_ms in (1, 2):
-        node.link.send_flows(FlowsMessage(time_ms, []))
-    assert connection.hear() == FlowsMessage(1, [])
+    connection = with_held_flows(backend, node)
     connection.websocket.send(encode(Watch(detail)))
     assert connection.hear() == FlowsMessage(2, [])
     for time_ms in (3, 4):
@@ -170,10 +176,7 @@ def test_who_needs_the_node_gets_held_flows_at_once_and_then_each(backend: Backe
 
 
 def test_a_decision_follows_the_flows_that_it_is_based_on(backend: Backend, node: Node) -> None:
-    connection = watched(backend, node)
-    for time_ms in (1, 2):
-        node.link.send_flows(FlowsMessage(time_ms, []))
-    assert connection.hear() == FlowsMessage(1, [])
+    connection = with_held_flows(backend, node)
     decision = DecisionMessage(2, Evaluation("1", 1, Mode.ENFORCE, ""))
     node.link.send_decision(decision)
     assert [connection.hear(), connection.hear()] == [FlowsMessage(2, []), decision]
@@ -190,10 +193,7 @@ def test_a_backend_that_knows_no_blocks_gets_all_flows(backend: Backend, node: N
 
 
 def test_flows_that_were_held_are_dropped_with_the_connection(backend: Backend, node: Node) -> None:
-    connection = watched(backend, node)
-    for time_ms in (1, 2):
-        node.link.send_flows(FlowsMessage(time_ms, []))
-    assert connection.hear() == FlowsMessage(1, [])
+    connection = with_held_flows(backend, node)
     connection.close()
     assert node.next() == BackendLost()
     again = watched(backend, node)
