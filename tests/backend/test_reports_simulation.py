@@ -34,13 +34,14 @@ def made_up(task: Task) -> Run:
     return Run(task.cell, task.seed, result, task.variant)
 
 
-async def store(database: Database, state: str) -> int:
-    """Store a study with made-up runs; return its id."""
+async def store(database: Database, state: str, *, replica_id: int | None = None) -> int:
+    """Store a study with made-up runs; return its id. replica_id: of the backend that runs it."""
     runs = [made_up(task) for task in TASKS]
     async with database.session() as session:
         row = SimulationRow(
             spec=msgspec.to_builtins(SPEC), trace=None, runs_planned=len(runs), state=state, sentence="",
             created_at=datetime(2026, 1, 1, tzinfo=UTC), created_by="me", ended_at=datetime(2026, 1, 2, tzinfo=UTC),
+            replica_id=replica_id,
         )  # fmt: skip
         session.add(row)
         await session.flush()
@@ -115,6 +116,6 @@ async def test_csv_and_json_have_every_run_and_pdf_is_one(backend: Backend, stud
 
 
 async def test_a_running_study_has_no_report(backend: Backend) -> None:
-    running = await store(backend.database, "running")
+    running = await store(backend.database, "running", replica_id=backend.app.state.simulations.replica_id)
     refused = await (await backend.client("viewer")).get(f"/api/v1/simulations/{running}/report")
     assert (refused.status_code, "still runs" in refused.json()["detail"]) == (409, True)
