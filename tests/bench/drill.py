@@ -12,23 +12,31 @@ from tests.upgrade.installation import Installation, installation
 
 from coresteer.postgres import EmbeddedPostgres
 
+_DATABASE = "postgres-state"
+
 Drill: TypeAlias = Callable[[Installation, EmbeddedPostgres], Awaitable[list[str]]]
 
 
 def run_drill(name: str, drill: Drill) -> int:
-    """Run a drill in an empty folder; return the exit code. drill: returns a sentence for each failure."""
+    """Run a drill in an empty folder; return the exit code. drill: returns a sentence for each failure.
+
+    The programs' logs are kept if there is one.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"coresteer-{name}-"))
     folder.chmod(0o711)  # the server's account passes through
     try:
         wrong = asyncio.run(_run(drill, folder))
     finally:
-        shutil.rmtree(folder)
-    sys.stderr.writelines(f"{sentence}\n" for sentence in wrong)
-    return 1 if wrong else 0
+        shutil.rmtree(folder / _DATABASE)
+    if wrong:
+        sys.stderr.writelines(f"{sentence}\n" for sentence in [*wrong, f"The programs' logs are in {folder}."])
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 async def _run(drill: Drill, folder: Path) -> list[str]:
-    postgres = EmbeddedPostgres(folder / "postgres-state")
+    postgres = EmbeddedPostgres(folder / _DATABASE)
     await postgres.start()
     try:
         async with installation(postgres, folder) as made:
