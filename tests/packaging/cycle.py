@@ -186,7 +186,7 @@ def ask(method, path, body=None):
     request = urllib.request.Request("http://127.0.0.1:8420/api/v1" + path, data, headers, method=method)
     return json.load(urllib.request.urlopen(request, timeout=60))
 def until(read):
-    for _ in range(300):
+    for _ in range(1000):
         try:
             if found := read():
                 return found
