@@ -158,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=3, help="measured in each run")
-    parser.add_argument("--decide", type=float, default=90, help="seconds that flow-steering has; 0: it is left out")
+    parser.add_argument("--decide", type=float, default=150, help="seconds that flow-steering has; 0: it is left out")
     parser.add_argument("--traffic", nargs="+", choices=TRAFFIC, default=list(TRAFFIC))
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that settings are restored then as well
