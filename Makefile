@@ -5,8 +5,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 ifdef CI
-# A shared machine can starve a test that waits for processes, so it gets a second try; both are printed.
-export PYTEST_ADDOPTS = --reruns 1 --rerun-exclude-path=tests/core --rerun-show-tracebacks -rsR
+# Other work on the machine can starve a test, so a failed one runs once more. pytest prints the failed try.
+export PYTEST_ADDOPTS := --reruns 1 --rerun-exclude-path=tests/core --rerun-show-tracebacks -rsR $(PYTEST_ADDOPTS)
 endif
 
 UV_VERSION = 0.13.8

@@ -318,6 +318,8 @@ async def test_a_node_has_longer_to_return_if_its_backend_has_vanished(
 ) -> None:
     begun = await fleet.start()
     node = fleet.nodes[0]
+    clock = SimpleNamespace(now=1000.0)
+    monitor = only_monitor(fleet, monkeypatch, lambda: clock.now)
     await node.agent.websocket.close()
     await poll_async(lambda: not node.backend.app.state.connections.is_connected(node.agent.node_id))
     monkeypatch.setattr(
@@ -325,8 +327,6 @@ async def test_a_node_has_longer_to_return_if_its_backend_has_vanished(
         "is_lost_with_backend",
         lambda node_id: with_backend and node_id == node.agent.node_id,
     )
-    clock = SimpleNamespace(now=1000.0)
-    monitor = only_monitor(fleet, monkeypatch, lambda: clock.now)
     await monitor.check(datetime.now(UTC))
     clock.now += allowed_s - 1
     await monitor.check(datetime.now(UTC))
@@ -387,12 +387,12 @@ async def test_a_node_has_the_full_time_once_its_backend_has_woken_up_and_ended_
 ) -> None:
     begun = await fleet.start()
     node = fleet.nodes[0]
+    state = SimpleNamespace(now=1000.0, is_lost=True)
+    monitor = only_monitor(fleet, monkeypatch, lambda: state.now)
     await node.agent.websocket.close()
     await poll_async(lambda: not node.backend.app.state.connections.is_connected(node.agent.node_id))
-    state = SimpleNamespace(now=1000.0, is_lost=True)
     registry = node.backend.app.state.registry
     monkeypatch.setattr(registry, "is_lost_with_backend", lambda node_id: state.is_lost)
-    monitor = only_monitor(fleet, monkeypatch, lambda: state.now)
     for seconds, is_lost in ((0, True), (60, True), (1, False), (28, False)):
         state.now, state.is_lost = state.now + seconds, is_lost
         await monitor.check(datetime.now(UTC))

@@ -1,6 +1,6 @@
 """What steering costs on this machine: CPU seconds per gigabit over a veth pair, under RPS, RFS and flow-steering.
 
-    python -m tests.bench.bench_steering [--blocks 12] [--seconds 3] [--traffic NAME ...] [--regimes NAME ...]
+    python -m tests.bench.bench_steering [--blocks 12] [--seconds 3] [--decide 150] [--traffic NAME ...]
 
 As root. The traffic comes from a network namespace of the bench's own, over a veth pair that carries packets as a wire
 does (coresteer_agent.workloads.netns). First an agent runs with flow-steering in force, and what it decides for the

@@ -20,19 +20,20 @@ Drill: TypeAlias = Callable[[Installation, EmbeddedPostgres], Awaitable[list[str
 def run_drill(name: str, drill: Drill) -> int:
     """Run a drill in an empty folder; return the exit code. drill: returns a sentence for each failure.
 
-    The programs' logs are kept if there is one.
+    The programs' logs are kept if the drill fails or raises.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"coresteer-{name}-"))
     folder.chmod(0o711)  # the server's account passes through
     try:
         wrong = asyncio.run(_run(drill, folder))
+        if not wrong:
+            shutil.rmtree(folder)
     finally:
-        shutil.rmtree(folder / _DATABASE)
-    if wrong:
-        sys.stderr.writelines(f"{sentence}\n" for sentence in [*wrong, f"The programs' logs are in {folder}."])
-        return 1
-    shutil.rmtree(folder)
-    return 0
+        if folder.exists():
+            shutil.rmtree(folder / _DATABASE, ignore_errors=True)  # absent if the server could not start
+            sys.stderr.write(f"The programs' logs are in {folder}.\n")
+    sys.stderr.writelines(f"{sentence}\n" for sentence in wrong)
+    return 1 if wrong else 0
 
 
 async def _run(drill: Drill, folder: Path) -> list[str]:

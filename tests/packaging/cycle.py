@@ -186,7 +186,8 @@ def ask(method, path, body=None):
     request = urllib.request.Request("http://127.0.0.1:8420/api/v1" + path, data, headers, method=method)
     return json.load(urllib.request.urlopen(request, timeout=60))
 def until(read):
-    for _ in range(1000):
+    deadline = time.monotonic() + 500  # s: emulated, the agent takes minutes to start
+    while time.monotonic() < deadline:
         try:
             if found := read():
                 return found
