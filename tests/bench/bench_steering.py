@@ -189,7 +189,10 @@ def veth() -> Iterator[tuple[str, str, str]]:
 
 
 def decided(netdev: str, seconds: float) -> tuple[Steering, str]:
-    """Return the settings that an agent has made after some seconds of flow-steering, and why; it restores them."""
+    """Return the settings that an agent has made after some seconds of flow-steering; it restores them.
+
+    Also returns why RFS was rejected, if it was: an agent saves no reason for what it keeps.
+    """
     before = read_steering(netdev)
     with agent_enforcing(FlowSteering(), Scope(netdevs=[netdev])) as state_dir:
         time.sleep(seconds)
