@@ -45,9 +45,9 @@ def command(
         *machine.kernel_arguments,
     ]
     options = [kit.qemu, *kit.qemu_options, "-nodefaults", "-no-reboot", "-display", "none"]
-    # with remapped interrupts, CPUs emulated beside each other sometimes abort QEMU (iotlb_to_section)
-    threads = "single" if machine.interrupt_remapping else "multi"
-    options += ["-accel", f"tcg,thread={threads},tb-size=512", "-machine", "q35,hpet=off"]
+    # CPUs emulated in parallel (thread=multi) boot no faster, and on slow hosts every second boot aborts QEMU
+    # (iotlb_to_section) or hangs
+    options += ["-accel", "tcg,thread=single,tb-size=512", "-machine", "q35,hpet=off"]
     options += [
         "-cpu",
         CPU,

@@ -20,8 +20,8 @@ from tests.lab.provision import Kit, print_progress
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BOOT_S = 45
-"""A boot that takes longer hangs; about one in thirty with 8 CPUs does. Each further attempt may take that much longer,
-as a busy machine emulates slowly."""
+"""A boot that takes longer is repeated; each further attempt may take that much longer, as a busy machine emulates
+slowly."""
 BOOTS = 3
 MANAGEMENT = "management"
 """The netdev of a guest that leads to the backend and nowhere else."""
