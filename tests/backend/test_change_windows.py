@@ -58,6 +58,7 @@ async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_
     await asked(one.operator, f"/api/v1/policies/{policy['id']}/enable")
     assert (await next_policies(one, held=False)).hold_from_ms is None
     closed = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    assert (await one.operator.get(one.path)).json()["outside_windows"] == {"opens_at": closed["changes_at"]}
     assert (closed["open"], closed["nodes"], closed["held"]) == (False, 1, 1)
     held = await next_policies(one, held=True)
     assert held.stops == [EnforcementStop(windows.CLOSED)], "as a stop that keeps what is set"
@@ -67,6 +68,7 @@ async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_
     assert message.hold_from_ms == datetime.fromisoformat(opened["changes_at"]).timestamp() * 1000
     found = {each["id"]: each["held"] for each in (await admin.get("/api/v1/change-windows")).json()}
     assert found == {closed["id"]: 0, opened["id"]: 0}, "any open window is enough"
+    assert (await one.operator.get(one.path)).json()["outside_windows"] is None
 
 
 async def test_a_policys_overview_says_on_how_many_nodes_it_waits_for_a_window_and_when_the_first_opens(

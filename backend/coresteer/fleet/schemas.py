@@ -66,11 +66,21 @@ class NodeSummary(BaseModel):
     open_changes: int
 
 
+class OutsideWindows(BaseModel):
+    """A node is outside its change windows now: policies write nothing there.
+
+    opens_at: when they may write again; None if not within 8 days.
+    """
+
+    opens_at: datetime | None
+
+
 class Node(NodeSummary):
     """Everything about one node except its history.
 
     capabilities: of the agent's process, None if it reports none. lacks: what the backend knows and the agent, being
-    older, does not, as names for a sentence; None until the agent has connected.
+    older, does not, as names for a sentence; None until the agent has connected. outside_windows: None while policies
+    may write.
     """
 
     topology: Annotated[Topology, AsStruct()] | None
@@ -79,6 +89,7 @@ class Node(NodeSummary):
     interval_s: float | None
     capabilities: list[str] | None
     lacks: list[str] | None = None
+    outside_windows: OutsideWindows | None = None
 
 
 class WorstNode(BaseModel):

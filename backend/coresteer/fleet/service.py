@@ -12,10 +12,11 @@ from coresteer.auth.repository import delete_readmissions
 from coresteer.changes.repository import count_open
 from coresteer.fleet.figures import natural
 from coresteer.fleet.query import Fleet, compared, groups, hot_spots, ordered, select, totals
-from coresteer.fleet.schemas import FleetAnswer, FleetQuery, Labels, Node, NodeSummary
+from coresteer.fleet.schemas import FleetAnswer, FleetQuery, Labels, Node, NodeSummary, OutsideWindows
 from coresteer.nodes import repository
 from coresteer.nodes.service import find_node, reported_state
 from coresteer.nodes.tables import NodeRow, effective_labels
+from coresteer.policies import windows
 from coresteer.presence.registry import NodeRegistry
 from coresteer_core.protocol import lacking
 
@@ -108,6 +109,7 @@ async def node_details(session: AsyncSession, registry: NodeRegistry, node_id: i
     counts = await count_open(session)
     summary = _summary(row, registry, counts.get(row.id, 0))
     topology, inventory, _ = reported_state(row)
+    times = await windows.times_of(session, node_id)
     return Node(
         **summary.model_dump(),
         topology=topology,
@@ -116,6 +118,7 @@ async def node_details(session: AsyncSession, registry: NodeRegistry, node_id: i
         interval_s=(row.hello or {}).get("interval_s"),
         capabilities=(row.hello or {}).get("capabilities"),
         lacks=None if row.hello is None else lacking(row.hello.get("features", [])),
+        outside_windows=None if times.open else OutsideWindows(opens_at=times.changes_at),
     )
 
 

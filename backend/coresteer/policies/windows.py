@@ -79,6 +79,14 @@ async def closed_nodes(session: AsyncSession) -> frozenset[int]:
     return frozenset(node.node_id for node in await repository.node_attributes(session) if not calendar.of(node).open)
 
 
+async def times_of(session: AsyncSession, node_id: int) -> Times:
+    """Return what the change windows mean for a node now."""
+    if not (rows := await all_windows(session)):
+        return Times()
+    calendar = Calendar(rows, datetime.now(UTC))
+    return next((calendar.of(node) for node in await repository.node_attributes(session, [node_id])), Times())
+
+
 async def openings(session: AsyncSession, stages: Sequence[Sequence[int]], at: datetime) -> list[timedelta]:
     """Return for each stage, nodes by id, how long all its nodes are open together at most, within 8 days from at."""
     calendar = Calendar(await all_windows(session), at)

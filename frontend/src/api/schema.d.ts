@@ -6200,7 +6200,8 @@ export interface components {
          * @description Everything about one node except its history.
          *
          *     capabilities: of the agent's process, None if it reports none. lacks: what the backend knows and the agent, being
-         *     older, does not, as names for a sentence; None until the agent has connected.
+         *     older, does not, as names for a sentence; None until the agent has connected. outside_windows: None while policies
+         *     may write.
          */
         Node: {
             /** Id */
@@ -6430,6 +6431,7 @@ export interface components {
             capabilities: string[] | null;
             /** Lacks */
             lacks?: string[] | null;
+            outside_windows?: components["schemas"]["OutsideWindows"] | null;
         };
         /**
          * NodeClasses
@@ -6965,6 +6967,16 @@ export interface components {
             outliers: components["schemas"]["Outlier"][];
             /** More */
             more: number;
+        };
+        /**
+         * OutsideWindows
+         * @description A node is outside its change windows now: policies write nothing there.
+         *
+         *     opens_at: when they may write again; None if not within 8 days.
+         */
+        OutsideWindows: {
+            /** Opens At */
+            opens_at: string | null;
         };
         /**
          * Ownership

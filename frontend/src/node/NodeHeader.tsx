@@ -25,13 +25,21 @@ export function driversOf(inventory: Node["inventory"]): string[] {
   });
 }
 
-/** The warnings on a phone, whose top bar has no room for them: their number, and on touch what they say. */
+const MOST_IN_BAR = 3;
+
+/** The warnings where the top bar has no room for them, always on a phone: their number, and on click what they say. */
 function Warnings({ warnings }: { warnings: Warning[] }) {
   const count = formatCount(warnings.length, "warning");
   return (
     <Popover position="bottom-start" width="calc(100vw - 24px)" withinPortal>
       <Popover.Target>
-        <button type="button" className={`tag warn ${styles.warnings}`} aria-label={count} title={count}>
+        <button
+          type="button"
+          className={`tag warn ${styles.warnings}`}
+          aria-label={count}
+          title={count}
+          data-many={warnings.length > MOST_IN_BAR || undefined}
+        >
           <span aria-hidden="true">⚠ {warnings.length}</span>
         </button>
       </Popover.Target>

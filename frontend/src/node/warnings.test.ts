@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client";
+import { zonedTime } from "../lib/time";
 import { inventory } from "./testData";
 import { warningsOf } from "./warnings";
 
@@ -30,4 +31,14 @@ test("what limits changes comes first, then what limits the figures", () => {
     "bad: 2 samples rejected",
   ]);
   expect(found[0]?.why).toBe("It runs in a container.");
+});
+
+const OPENS_AT = "2026-12-02T22:00:00Z";
+
+test.each([
+  [OPENS_AT, `until ${zonedTime(Date.parse(OPENS_AT))}`],
+  [null, "now"],
+])("a node outside its change windows says until when policies write nothing: %s", (opens_at, until) => {
+  const [warning] = warningsOf(node({ outside_windows: { opens_at } }));
+  expect(warning?.why).toBe(`Policies write nothing here ${until}; people can still change settings`);
 });

@@ -1,6 +1,7 @@
 import type { Schemas } from "../api/client";
 import { clockOffsetMs } from "../lib/clock";
 import { duration, formatCount } from "../lib/format";
+import { zonedTime } from "../lib/time";
 import { movedBy } from "./controllers";
 import { userOf } from "./queueUsers";
 
@@ -18,6 +19,11 @@ export function warningsOf(node: Schemas["Node"]): Warning[] {
   for (const controller of inventory?.controllers ?? [])
     add(`${controller} runs`, `Moves ${movedBy(controller)}; may overwrite a change`);
   for (const user of inventory?.queue_users ?? []) add(`${user.device}: ${userOf(user)}`, "Its interrupts never move");
+  if (node.outside_windows) {
+    const { opens_at } = node.outside_windows;
+    const until = opens_at === null ? "now" : `until ${zonedTime(Date.parse(opens_at))}`;
+    add("outside its change windows", `Policies write nothing here ${until}; people can still change settings`);
+  }
   if (inventory?.limits.unusable) add("limits unreadable: changes nothing", inventory.limits.unusable);
   for (const [path, sentence] of Object.entries(inventory?.dropped_rows ?? {}))
     add(`${path}: rows dropped`, `The agent cannot parse a part of ${path}. ${sentence}`);

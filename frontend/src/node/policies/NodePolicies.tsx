@@ -45,6 +45,18 @@ export function NodePolicies({ view }: { view: NodeView }) {
         <span className="grow" />
         <Link to="/policies">all policies</Link>
       </h2>
+      {view.node.outside_windows && (
+        <p className={nodeStyles.note}>
+          Outside the node's change windows: policies only recommend
+          {view.node.outside_windows.opens_at !== null && (
+            <>
+              {" "}
+              until <Moment at={view.node.outside_windows.opens_at} />
+            </>
+          )}
+          .
+        </p>
+      )}
       {error !== null && (
         <p className={`bad ${nodeStyles.note}`} role="alert">
           {errorMessage(error)}
