@@ -68,7 +68,19 @@ async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_
     assert message.hold_from_ms == datetime.fromisoformat(opened["changes_at"]).timestamp() * 1000
     found = {each["id"]: each["held"] for each in (await admin.get("/api/v1/change-windows")).json()}
     assert found == {closed["id"]: 0, opened["id"]: 0}, "any open window is enough"
-    assert (await one.operator.get(one.path)).json()["outside_windows"] is None
+
+
+async def test_a_node_says_until_when_it_is_outside_its_windows(admin: Client, node: tuple[str, PolicyNode]) -> None:
+    label, one = node
+
+    async def outside() -> object:
+        return (await one.operator.get(one.path)).json()["outside_windows"]
+
+    assert await outside() is None, "without windows every time is open"
+    closed = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
+    assert await outside() == {"opens_at": closed["changes_at"]}
+    await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(minutes=-10)), 201)
+    assert await outside() is None, "any open window is enough"
 
 
 async def test_a_policys_overview_says_on_how_many_nodes_it_waits_for_a_window_and_when_the_first_opens(

@@ -222,7 +222,8 @@ async def test_agents_learn_which_policies_leave_pages_where_they_are(node: Poli
     leaving = [ids[0], ids[2], ids[3]]
     await node.leaving(lambda found: found & {*ids} == {*leaving})
     async with node.backend.database.session() as session:
-        entries = (await session.scalars(select(AuditRow).where(AuditRow.detail["leave_pages"].as_boolean()))).all()
+        of_policies = select(AuditRow).where(AuditRow.detail["leave_pages"].as_boolean()).order_by(AuditRow.id)
+        entries = (await session.scalars(of_policies)).all()
     actions = [entry.action for entry in entries if entry.target in {f"policy {policy['name']}" for policy in policies}]
     assert actions == ["policy.disable", "policy.delete", "rollout.start"]
     await asked(node.operator, f"{paths[0]}/enable")
