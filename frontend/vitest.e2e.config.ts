@@ -15,6 +15,7 @@ export default defineConfig({
   },
   test: {
     include: ["**/*.test.ts"],
+    setupFiles: ["failed.ts"],
     fileParallelism: false,
     retry: process.env.CI ? 1 : 0, // a shared machine can starve a test, see the Makefile
     testTimeout: 300_000,
