@@ -30,8 +30,12 @@ def run_drill(name: str, drill: Drill) -> int:
             shutil.rmtree(folder)
     finally:
         if folder.exists():
-            shutil.rmtree(folder / _DATABASE, ignore_errors=True)  # absent if the server could not start
-            sys.stderr.write(f"The programs' logs are in {folder}.\n")
+            if (folder / _DATABASE).exists():
+                shutil.rmtree(folder / _DATABASE)
+            if any(folder.iterdir()):
+                sys.stderr.write(f"The programs' logs are in {folder}.\n")
+            else:  # the database could not start, so no program did
+                folder.rmdir()
     sys.stderr.writelines(f"{sentence}\n" for sentence in wrong)
     return 1 if wrong else 0
 

@@ -89,7 +89,7 @@ def run_all(host: Backend, left: list[tuple[str, str]], seconds: float) -> Itera
 def run_one(guest: Guest, host: Backend, regime: str, mix: Mix, *, irqs: dict[int, str], seconds: float) -> Measured:
     """Measure one regime with one mix, and restore all settings."""
     originals = read_once(guest)
-    settle_s = mix.connecting_s + REGIMES[regime].settle_s
+    settle_s = REGIMES[regime].settle_s + mix.connecting_s
     with REGIMES[regime].start(guest, host), traffic(guest, mix, settle_s + seconds + 120):
         begin_watch(guest, EVERY_S, settle_s + seconds + 60)
         await_readings(guest, mix.connecting_s, 0)

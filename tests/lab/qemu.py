@@ -45,8 +45,8 @@ def command(
         *machine.kernel_arguments,
     ]
     options = [kit.qemu, *kit.qemu_options, "-nodefaults", "-no-reboot", "-display", "none"]
-    # CPUs emulated in parallel (thread=multi) boot no faster, and on slow hosts every second boot aborts QEMU
-    # (iotlb_to_section) or hangs
+    # With thread=multi, 3 of 6 boots on two slow CPUs failed: QEMU aborted (iotlb_to_section) or the guest hung. With
+    # thread=single none of 6 did, and they took as long.
     options += ["-accel", "tcg,thread=single,tb-size=512", "-machine", "q35,hpet=off"]
     options += [
         "-cpu",

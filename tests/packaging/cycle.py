@@ -185,8 +185,8 @@ def ask(method, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request("http://127.0.0.1:8420/api/v1" + path, data, headers, method=method)
     return json.load(urllib.request.urlopen(request, timeout=60))
-def until(read):
-    deadline = time.monotonic() + 500  # s: emulated, the agent takes minutes to start
+deadline = time.monotonic() + 500  # s: an emulated agent takes minutes to start
+def until(what, read):
     while time.monotonic() < deadline:
         try:
             if found := read():
@@ -194,15 +194,15 @@ def until(read):
         except OSError:
             pass
         time.sleep(0.5)
-    raise SystemExit("it never came")
-node = until(lambda: [each["id"] for each in ask("GET", "/nodes") if each["health"] == "live"])[0]
+    raise SystemExit(f"{what} never came")
+node = until("the node", lambda: [each["id"] for each in ask("GET", "/nodes") if each["health"] == "live"])[0]
 desired = [{"key": "netdev/veth0/rx-0/rps", "value": "0"}]
 preview = lambda: ask("POST", f"/nodes/{node}/previews", {"desired": desired})
-previewed = until(lambda: (found := preview())["can_apply"] and found)
+previewed = until("a plan to apply", lambda: (found := preview())["can_apply"] and found)
 change = ask("POST", f"/nodes/{node}/changes", {"plan": previewed["plan"], "confirm_timeout_s": 300})["id"]
-until(lambda: ask("GET", f"/changes/{change}")["state"] == "unconfirmed")
+until("the applied change", lambda: ask("GET", f"/changes/{change}")["state"] == "unconfirmed")
 ask("POST", f"/changes/{change}/confirm")
-until(lambda: ask("GET", f"/changes/{change}")["state"] == "confirmed")
+until("the confirmed change", lambda: ask("GET", f"/changes/{change}")["state"] == "confirmed")
 print("confirmed")
 """
 
