@@ -58,7 +58,6 @@ async def test_outside_its_window_an_agent_holds_policies_and_it_knows_when_one_
     await asked(one.operator, f"/api/v1/policies/{policy['id']}/enable")
     assert (await next_policies(one, held=False)).hold_from_ms is None
     closed = await asked(admin, "/api/v1/change-windows", body(label, opens_in=timedelta(hours=3)), 201)
-    assert (await one.operator.get(one.path)).json()["outside_windows"] == {"opens_at": closed["changes_at"]}
     assert (closed["open"], closed["nodes"], closed["held"]) == (False, 1, 1)
     held = await next_policies(one, held=True)
     assert held.stops == [EnforcementStop(windows.CLOSED)], "as a stop that keeps what is set"
@@ -171,5 +170,6 @@ async def test_windows_are_in_the_audit_log(backend: Backend, admin: Client) -> 
     made = await asked(admin, "/api/v1/change-windows", body("x", opens_in=timedelta()), 201)
     await admin.delete(f"/api/v1/change-windows/{made['id']}")
     async with backend.database.session() as session:
-        entries = (await session.scalars(select(AuditRow).where(AuditRow.target == made["name"]))).all()
+        of_window = select(AuditRow).where(AuditRow.target == made["name"]).order_by(AuditRow.id)
+        entries = (await session.scalars(of_window)).all()
     assert [entry.action for entry in entries] == ["change-window.create", "change-window.delete"]

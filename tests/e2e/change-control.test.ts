@@ -31,6 +31,13 @@ afterAll(async () => {
   await stack?.stop();
 });
 
+/** Deletes the only change window in the settings. */
+async function deleteWindow(name: string): Promise<void> {
+  await page.getByRole("button", { name: `Delete ${name}` }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
+  await expect.poll(() => page.getByText("No change windows").count()).toBe(1);
+}
+
 test("a change window is added with the keyboard, and deleted", async () => {
   await page.goto(`${stack.url}/settings/change-control`);
   await page.getByLabel("Name").fill("databases at night");
@@ -42,9 +49,24 @@ test("a change window is added with the keyboard, and deleted", async () => {
   await expect.poll(() => page.getByText("Mon–Fri 22:00–05:00 Europe/Berlin").count()).toBe(1);
   await expect.poll(() => page.getByLabel("Name").inputValue()).toBe("");
   expect(await violations(page)).toEqual([]);
-  await page.getByRole("button", { name: "Delete databases at night" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
-  await expect.poll(() => page.getByText("No change windows").count()).toBe(1);
+  await deleteWindow("databases at night");
+});
+
+test("a node's page lists among its warnings until when its change windows are closed", async () => {
+  const inThreeDays = (new Date().getUTCDay() + 2) % 7; // 0 is Monday there
+  const times = { zone: "UTC", weekdays: [inThreeDays], start: "10:00", end: "11:00" };
+  await call(page, "POST", "/api/v1/change-windows", { name: "one morning", ...times });
+  const nodes: { id: number; simulated: boolean }[] = await call(page, "GET", "/api/v1/nodes");
+  await page.setViewportSize({ width: 800, height: 900 }); // too narrow for all warnings
+  await page.goto(`${stack.url}/nodes/${nodes.find(({ simulated }) => simulated)?.id}`);
+  await page.getByRole("button", { name: /^[0-9]+\s+warnings?$/ }).click();
+  const until = page.getByText(/^Policies write nothing here until [0-9]{4}-.*, except in an experiment$/);
+  await until.waitFor();
+  expect((await until.boundingBox())?.width).toBeLessThan(480);
+  expect(await violations(page)).toEqual([]);
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.goto(`${stack.url}/settings/change-control`);
+  await deleteWindow("one morning");
 });
 
 test("enabling a policy waits until a second operator approves it", async () => {

@@ -67,7 +67,7 @@ class NodeSummary(BaseModel):
 
 
 class OutsideWindows(BaseModel):
-    """A node is outside its change windows now: policies write nothing there.
+    """A node is outside its change windows now: policies write nothing there, except in an experiment.
 
     opens_at: when they may write again; None if not within 8 days.
     """

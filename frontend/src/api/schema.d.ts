@@ -6970,7 +6970,7 @@ export interface components {
         };
         /**
          * OutsideWindows
-         * @description A node is outside its change windows now: policies write nothing there.
+         * @description A node is outside its change windows now: policies write nothing there, except in an experiment.
          *
          *     opens_at: when they may write again; None if not within 8 days.
          */

@@ -27,11 +27,11 @@ export function driversOf(inventory: Node["inventory"]): string[] {
 
 const MOST_IN_BAR = 3;
 
-/** The warnings where the top bar has no room for them, always on a phone: their number, and on click what they say. */
+/** The number of warnings, and on click what they say; the top bar has no room for many, and on a phone for none. */
 function Warnings({ warnings }: { warnings: Warning[] }) {
   const count = formatCount(warnings.length, "warning");
   return (
-    <Popover position="bottom-start" width="calc(100vw - 24px)" withinPortal>
+    <Popover position="bottom-start" width="clamp(0px, 100vw - 24px, 480px)" withinPortal>
       <Popover.Target>
         <button
           type="button"

@@ -33,13 +33,16 @@ import { WhyCard } from "./why/WhyCard";
 const route = getRouteApi("/shell/nodes/$nodeId");
 /** How often a node is read until its agent has reported it. */
 const UNREPORTED_POLL_MS = 2_000;
+/** How often it is read later: change windows open and close by the clock. */
+const WINDOWS_POLL_MS = 60_000;
 
 /** The page of a node: time range, figures, charts, heatmap, the selection's panel, suggestions, and tabs of details. */
 export function NodePage() {
   const { nodeId } = route.useParams();
   const node = useQuery({
     ...nodeQuery(nodeId),
-    refetchInterval: ({ state }) => state.data?.topology === null && UNREPORTED_POLL_MS, // no event says that it came
+    // no event says that the report came, or that a window opened
+    refetchInterval: ({ state }) => (state.data?.topology === null ? UNREPORTED_POLL_MS : WINDOWS_POLL_MS),
   });
   if (node.data === undefined) {
     if (!node.isError) return <Skeleton />;

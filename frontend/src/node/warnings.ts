@@ -22,7 +22,7 @@ export function warningsOf(node: Schemas["Node"]): Warning[] {
   if (node.outside_windows) {
     const { opens_at } = node.outside_windows;
     const until = opens_at === null ? "now" : `until ${zonedTime(Date.parse(opens_at))}`;
-    add("outside its change windows", `Policies write nothing here ${until}; people can still change settings`);
+    add("outside its change windows", `Policies write nothing here ${until}, except in an experiment`);
   }
   if (inventory?.limits.unusable) add("limits unreadable: changes nothing", inventory.limits.unusable);
   for (const [path, sentence] of Object.entries(inventory?.dropped_rows ?? {}))

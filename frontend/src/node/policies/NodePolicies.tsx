@@ -47,7 +47,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
       </h2>
       {view.node.outside_windows && (
         <p className={nodeStyles.note}>
-          Outside the node's change windows: policies only recommend
+          This node is outside its change windows: policies in mode enforce only recommend
           {view.node.outside_windows.opens_at !== null && (
             <>
               {" "}
