@@ -241,7 +241,8 @@ async def test_an_episode_whose_analysis_fails_does_not_hold_up_the_others(
 
     monkeypatch.setattr(repository, "holdout_reports", fails)
     assert (await proven.until_decided()).state == "included"
-    assert [one.state for one in await proven.episodes()] == ["included", "waiting"]
+    decided = (await proven.episodes())[:2]  # by chance, that of the next period may run already
+    assert [one.state for one in decided] == ["included", "waiting"]
     await proven.tick(3600)
     assert (await proven.episodes())[1].reason == "failed"
 
