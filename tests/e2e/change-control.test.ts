@@ -57,14 +57,12 @@ test("a node's page lists among its warnings until when its change windows are c
   const times = { zone: "UTC", weekdays: [inThreeDays], start: "10:00", end: "11:00" };
   await call(page, "POST", "/api/v1/change-windows", { name: "one morning", ...times });
   const nodes: { id: number; simulated: boolean }[] = await call(page, "GET", "/api/v1/nodes");
-  await page.setViewportSize({ width: 800, height: 900 }); // too narrow for all warnings
   await page.goto(`${stack.url}/nodes/${nodes.find(({ simulated }) => simulated)?.id}`);
   await page.getByRole("button", { name: /^[0-9]+\s+warnings?$/ }).click();
   const until = page.getByText(/^Policies write nothing here until [0-9]{4}-.*, except in an experiment$/);
   await until.waitFor();
   expect((await until.boundingBox())?.width).toBeLessThan(480);
   expect(await violations(page)).toEqual([]);
-  await page.setViewportSize({ width: 1440, height: 900 });
   await page.goto(`${stack.url}/settings/change-control`);
   await deleteWindow("one morning");
 });

@@ -81,9 +81,7 @@ async def closed_nodes(session: AsyncSession) -> frozenset[int]:
 
 async def times_of(session: AsyncSession, node_id: int) -> Times:
     """Return what the change windows mean for a node now."""
-    if not (rows := await all_windows(session)):
-        return Times()
-    calendar = Calendar(rows, datetime.now(UTC))
+    calendar = Calendar(await all_windows(session), datetime.now(UTC))
     return next((calendar.of(node) for node in await repository.node_attributes(session, [node_id])), Times())
 
 

@@ -55,10 +55,13 @@ export const fleetQuery = (query: FleetQuery = {}) =>
 /** The numbers of nodes and CPUs of the fleet. */
 export const fleetSizeQuery = fleetQuery({ limit: 0 });
 
+/** How often what depends on change windows is read: they open and close by the clock. */
+export const WINDOWS_POLL_MS = 60_000;
+
 export const changeWindowsQuery = queryOptions({
   queryKey: ["change-windows"],
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/change-windows", { signal })),
-  refetchInterval: 60_000, // they open and close by the clock
+  refetchInterval: WINDOWS_POLL_MS,
 });
 
 /** Above how many nodes actions on policies wait for approval. */

@@ -25,21 +25,13 @@ export function driversOf(inventory: Node["inventory"]): string[] {
   });
 }
 
-const MOST_IN_BAR = 3;
-
-/** The number of warnings, and on click what they say; the top bar has no room for many, and on a phone for none. */
+/** The number of warnings, and on click what they say: the top bar has no room for many, and on a phone for none. */
 function Warnings({ warnings }: { warnings: Warning[] }) {
   const count = formatCount(warnings.length, "warning");
   return (
     <Popover position="bottom-start" width="clamp(0px, 100vw - 24px, 480px)" withinPortal>
       <Popover.Target>
-        <button
-          type="button"
-          className={`tag warn ${styles.warnings}`}
-          aria-label={count}
-          title={count}
-          data-many={warnings.length > MOST_IN_BAR || undefined}
-        >
+        <button type="button" className={`tag warn ${styles.warnings}`} aria-label={count} title={count}>
           <span aria-hidden="true">⚠ {warnings.length}</span>
         </button>
       </Popover.Target>

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { ApiProblem, errorMessage, type Schemas } from "../api/client";
-import { nodeQuery } from "../api/queries";
+import { nodeQuery, WINDOWS_POLL_MS } from "../api/queries";
 import { Cursor } from "../charts/cursor";
 import { pointsOf } from "../charts/seriesRing";
 import type { Range } from "../charts/TimeOverlay";
@@ -33,8 +33,6 @@ import { WhyCard } from "./why/WhyCard";
 const route = getRouteApi("/shell/nodes/$nodeId");
 /** How often a node is read until its agent has reported it. */
 const UNREPORTED_POLL_MS = 2_000;
-/** How often it is read later: change windows open and close by the clock. */
-const WINDOWS_POLL_MS = 60_000;
 
 /** The page of a node: time range, figures, charts, heatmap, the selection's panel, suggestions, and tabs of details. */
 export function NodePage() {
