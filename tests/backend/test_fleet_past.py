@@ -1,5 +1,6 @@
 """Past figures of the fleet: a minute or hour of every node, and the whole fleet over time, in bounded answers."""
 
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -90,6 +91,21 @@ async def test_a_minute_without_data_has_no_figures_rather_than_zeros(
     viewer: Client, nodes: tuple[int, int, int]
 ) -> None:
     assert set((await _figures(viewer, f"at={_time(START - 1)}")).values()) == {None}
+
+
+@pytest.mark.parametrize(("minutes_ago", "seen"), [(0, {"late-0-a", "late-0-b"}), (9, {"late-9-a"})])
+async def test_a_minute_that_has_not_ended_is_read_again_soon_and_an_earlier_one_is_not(
+    viewer: Client, backend: Backend, monkeypatch: pytest.MonkeyPatch, minutes_ago: int, seen: set[str]
+) -> None:
+    monkeypatch.setattr(past, "_KEPT_UNFINISHED_S", 0)
+    minute = (time.time_ns() // 1_000_000 - START) // MINUTE_MS - minutes_ago
+    query = f"q=late-{minutes_ago}&at={_time(START + minute * MINUTE_MS)}"
+    for name in ("a", "b"):
+        await _node(backend, f"late-{minutes_ago}-{name}", {minute: 1000})
+        backend.app.state.fleet.forget()
+        found = await _figures(viewer, query)
+        assert found[f"late-{minutes_ago}-a"] is not None
+    assert {name for name, figures in found.items() if figures} == seen
 
 
 async def test_past_figures_filter_sort_and_compare_nodes(viewer: Client, nodes: tuple[int, int, int]) -> None:

@@ -28,7 +28,11 @@ MAX_READ = 60_000
 _PAGE = 1000
 _MOMENTS_KEPT = 6
 _KEPT_S = 60.0
-"""A minute or hour may still become complete, so it is read again after that."""
+"""Agents may send samples of a past minute or hour late, so it is read again after that."""
+_KEPT_UNFINISHED_S = 2.0
+"""The same of one that has not ended, or whose last samples have not arrived: more arrive every second."""
+_ARRIVAL_MS = 60_000
+"""After so long the samples of a minute or hour have arrived, except those of agents that were disconnected."""
 MAX_SPAN_OF_MINUTES_MS = 6 * 3_600_000
 _WIDTH_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 3_600_000}
 _TABLES = {Resolution.MINUTE: "telemetry_minute", Resolution.HOUR: "telemetry_hour"}
@@ -47,23 +51,24 @@ class FleetPast:
 
     async def figures_of(self, resolution: Resolution, start_ms: int, node_ids: Sequence[int]) -> "Mapping[int, _Of]":
         """Return the figures by node of a minute or hour, which are kept for a while: pages of it follow."""
-        now = time.monotonic()
         kept = self.kept.get((resolution, start_ms))
-        if kept is None or now - kept.at > _KEPT_S:
+        if kept is None or time.monotonic() > kept.until:
             found: dict[int, _Of] = {}
             async with _busy:
                 for first in range(0, len(node_ids), _PAGE):
                     page = node_ids[first : first + _PAGE]
                     found |= await _figures(self, page, resolution, start_ms, await _physical(self, page))
-            self.kept[resolution, start_ms] = kept = _Kept(now, found)
-            for key in sorted(self.kept, key=lambda key: self.kept[key].at)[:-_MOMENTS_KEPT]:
+            is_complete = time.time_ns() // 1_000_000 >= start_ms + _WIDTH_MS[resolution] + _ARRIVAL_MS
+            until = time.monotonic() + (_KEPT_S if is_complete else _KEPT_UNFINISHED_S)
+            self.kept[resolution, start_ms] = kept = _Kept(until, found)
+            for key in sorted(self.kept, key=lambda key: self.kept[key].until)[:-_MOMENTS_KEPT]:
                 del self.kept[key]
         return kept.figures
 
 
 @dataclass(frozen=True)
 class _Kept:
-    at: float
+    until: float
     figures: "Mapping[int, _Of]"
 
 
