@@ -31,6 +31,7 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/hadolint agent/Dockerfile backend/Dockerfile
 	cd frontend && npm run --silent check
 	@$(MAKE) --silent docs
 	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api backend/coresteer/cli/operations.json || \
