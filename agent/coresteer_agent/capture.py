@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.collect import controllers, files, irq, kubelet, netdev
+from coresteer_agent.collect import boot_files, controllers, files, irq, kubelet, netdev
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.observe import netdev_settings, queue_users, queues
@@ -35,7 +35,7 @@ MANIFEST = "MANIFEST"
 
 PRIVACY_NOTE = """\
 Left out: command lines, environments, the host's name, the machine's and the boot's identity, addresses (MAC, IP)
-and sockets, mounts, serial numbers, the kernel's command line, kubelet's pods.
+and sockets, mounts, serial numbers, the kernel's command line, kubelet's pods, what other programs set at boot.
 Changed: processes are named task-PID, except kernel threads, irqbalance, tuned, numad and kubelet, and have no memory
 addresses; of the routes only the default ones are there, without their gateways.
 Kept: the names of devices and interrupts, also of a device that is named after its MAC address (enx…).
@@ -92,7 +92,7 @@ def capture(root: Path, folder: Path) -> Captured:
             for name in files.names(root, path):
                 tree.place(f"{path}/{name}")
     unread = {}
-    for path in sorted(requested.read - _LEFT_OUT):
+    for path in sorted(path for path in requested.read - _LEFT_OUT if not path.startswith(boot_files.PRIVATE)):
         try:
             tree.copy(path)
         except _UnreadError as error:

@@ -273,6 +273,9 @@ def test_secrets_are_not_in_a_capture(tree: LargeTree) -> None:
     for path, text in {
         "etc/machine-id": f"{secret}\n",
         "etc/hostname": f"{secret}\n",
+        "etc/sysctl.d/a.conf": f"kernel.domainname = {secret}\n",
+        "etc/NetworkManager/system-connections/a.nmconnection": f"[connection]\nuuid=1\n[wifi]\npsk={secret}\n",
+        **{f"run/NetworkManager/devices/{n}": "connection-uuid=1\n" for n in range(1, 9)},
         "proc/cmdline": f"{secret}\n",
         "proc/self/mounts": f"{secret} /proc proc rw 0 0\n",
         "proc/sys/kernel/hostname": f"{secret}\n",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.fixtures.large_tree import LargeTree
 
+from coresteer_agent.collect.boot_files import parse_options
 from coresteer_agent.collect.cgroup_memory import parse_numa_stat
 from coresteer_agent.collect.cgroups import parse_weight
 from coresteer_agent.collect.counter_table import CounterTableReader
@@ -172,6 +173,7 @@ def text_parsers(root: Path) -> dict[str, tuple[Parser, list[bytes]]]:
         "address": (_view(parse_address), [_ADDRESS]),
         "link": (_view(parse_link), [_LINK]),
         "free vectors": (parse_free_vectors, [b" flags: 0x103\n | CPU | avl |\n     0   180     1\n     1     0\n"]),
+        "options of a file": (_text(parse_options), [b"[Link]\nRxCoalesceSec=50us\n# a\n-net/core/busy_poll = 1\n"]),
         "xdp_diag": (_view(parse_socket), [_XDP_SOCKET]),
     }  # fmt: skip
 

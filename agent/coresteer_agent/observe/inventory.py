@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coresteer_agent.collect import interrupts, irq, netdev
+from coresteer_agent.collect.boot_files import read_boot_settings
 from coresteer_agent.collect.conditions import read_conditions
 from coresteer_agent.collect.controllers import changed_ksoftirqd, find_controllers, find_processes
 from coresteer_agent.collect.errors import ParseError
@@ -22,6 +23,7 @@ from coresteer_agent.observe.queue_users import QueueUserReader, XdpState, find_
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import (
     MAX_ADDRESSES,
+    BootSetting,
     FlowRuleTable,
     FreeVectors,
     Inventory,
@@ -91,6 +93,7 @@ class InventoryReader:
         self._queue_user_reader = QueueUserReader(root)
         self._queue_users: list[QueueUser] = []
         self._free_vectors: list[FreeVectors] = []
+        self._boot_settings: list[BootSetting] = []
         self._default_routes: frozenset[str] = frozenset()
         self._addresses: dict[str, list[str]] = {}
         self._descriptions: dict[int, interrupts.Description] = {}
@@ -208,6 +211,8 @@ class InventoryReader:
         ifindexes = {name: (value_or_none(netdev.read_ifindex, root, name), self._maps[name]) for name in self._maps}
         state = value_or_none(self._queue_user_reader.read_xdp) or XdpState()
         self._queue_users = find_queue_users(state, ifindexes, read_user_space_devices(root, descriptions))
+        nics = {name: index for name, (index, _) in ifindexes.items() if index and self._devices[name].bus_names}
+        self._boot_settings = read_boot_settings(root, nics)
         for key in MACHINE_SETTINGS:
             self._reread_machine_setting(key)
         self._sweep = deque(
@@ -339,6 +344,7 @@ class InventoryReader:
             queue_users=self._queue_users,
             free_vectors=self._free_vectors,
             reserved=self._reserved.cpus,
+            boot_settings=self._boot_settings,
         )
 
     def _with_user(self, found: Irq) -> Irq:

@@ -6417,6 +6417,12 @@ export interface components {
                     holder: string;
                     partition: string | null;
                 }[];
+                /** @default [] */
+                boot_settings: {
+                    key: string;
+                    value: string;
+                    file: string;
+                }[];
             } | null;
             /** Tasks */
             tasks: {

@@ -98,6 +98,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     changed_settings: null,
     queue_users: [],
     free_vectors: [],
+    boot_settings: [],
     reserved: [],
   };
 }

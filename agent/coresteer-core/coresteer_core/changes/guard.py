@@ -39,7 +39,7 @@ class PlanWarning(Struct, frozen=True):
     """A side effect or risk that a person should know before a plan is applied.
 
     code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, pages, inherited,
-    controller, vectors.
+    controller, vectors, boot.
     """
 
     code: str
@@ -156,7 +156,7 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
             found.append(PlanWarning("isolated", setting.key, sentence))
         found += _placement(view, setting, cpus, after)
         found += [PlanWarning(code, setting.key, sentence) for code, sentence in setting.warnings(view, value)]
-    found += _vectors(view, known)
+    found += _vectors(view, known) + _boot(view, known)
     found += _combined(view, known)
     seen: set[str] = set()
     for setting, _ in known:
@@ -191,6 +191,18 @@ def _vectors(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning
                 f"{setting.describe()}: the kernel will refuse the move unless one becomes free."
             )
             found.append(PlanWarning("vectors", setting.key, sentence))
+    return found
+
+
+def _boot(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:
+    """Return which files of other programs set another value at the next boot."""
+    values = {setting.key: (setting, value) for setting, value in desired}
+    found = []
+    for each in view.inventory.boot_settings:
+        setting, value = values.get(each.key, (None, each.value))
+        if setting is not None and value != each.value:
+            sentence = f"{each.file} sets {setting.describe()} to {each.value} at the next boot at the latest."
+            found.append(PlanWarning("boot", each.key, sentence))
     return found
 
 

@@ -33,6 +33,7 @@ from coresteer_core.settings import (
 )
 from coresteer_core.settings.cpusets import INHERITED
 from coresteer_core.settings.flow_rule import EMPTY
+from coresteer_core.settings.link_options import LINK_OPTIONS
 from coresteer_core.settings.netdev import NetdevSetting
 from coresteer_core.settings.params import NAPI_PARAMS, NETDEV_FILES, QUEUE_FILES
 
@@ -45,24 +46,8 @@ class Line(Struct, frozen=True):
     value: str
 
 
-def _link_options() -> dict[str, str]:
-    found = {"ntuple": "NTupleFilter"}
-    for low, high in (("rx", "Rx"), ("tx", "Tx")):
-        found |= {
-            f"coalesce/{low}-usecs": f"{high}CoalesceSec",
-            f"coalesce/{low}-usecs-irq": f"{high}CoalesceIrqSec",
-            f"coalesce/{low}-frames": f"{high}MaxCoalescedFrames",
-            f"coalesce/{low}-frames-irq": f"{high}MaxCoalescedIrqFrames",
-            f"coalesce/adaptive-{low}": f"UseAdaptive{high}Coalesce",
-            f"ring/{low}": f"{high}BufferSize",
-        }
-    return found
-
-
 SYSCTL, SYSFS, UNIT = "/sysctl", "/sysfs", "/unit"
 """Sections that are no network device, whose name cannot have a slash."""
-LINK_OPTIONS: Mapping[str, str] = MappingProxyType(_link_options())
-"""Options of systemd.link by parameter; NetworkManager and TuneD have the same parameters, by ethtool's names."""
 _UNIT_OPTIONS = {
     "cpu.weight": "CPUWeight",
     "io.weight": "IOWeight",

@@ -11,6 +11,7 @@ from coresteer_core.node.limits import Limits
 from coresteer_core.node.reserved import MAX_RESERVED, ReservedCpus
 
 MAX_NETDEVS = 4096
+MAX_BOOT_SETTINGS = 256
 MAX_ADDRESSES = 256
 """Maximum number of reported IP addresses of a network device."""
 MAX_IRQS = 65_536
@@ -177,6 +178,18 @@ def _named(queues: list[str]) -> str:
     )
 
 
+class BootSetting(Struct, frozen=True):
+    """What a file of another program sets when the machine starts, or when a network device appears or is activated.
+
+    key: of the setting; value: as the setting has it where the file's can be converted, else the file's own; file: its
+    path.
+    """
+
+    key: Name
+    value: Name
+    file: Name
+
+
 class FreeVectors(Struct, frozen=True):
     """How many interrupts more a CPU can take."""
 
@@ -196,7 +209,7 @@ class Inventory(Struct, frozen=True, dict=True):
     reserved: CPUs of single containers and cpuset partitions.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
     queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: of the CPUs that are online;
-    empty where the kernel does not show them.
+    empty where the kernel does not show them. boot_settings: of settings that Coresteer knows.
 
     Backends store it as JSON, whose keys are text: a dictionary has no numbers as keys.
     """
@@ -212,6 +225,7 @@ class Inventory(Struct, frozen=True, dict=True):
     queue_users: Annotated[list[QueueUser], Meta(max_length=MAX_NETDEVS)] = []
     free_vectors: Annotated[list[FreeVectors], Meta(max_length=MAX_CPUS)] = []
     reserved: Annotated[list[ReservedCpus], Meta(max_length=MAX_RESERVED)] = []
+    boot_settings: Annotated[list[BootSetting], Meta(max_length=MAX_BOOT_SETTINGS)] = []
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device of this name; None where the node has none."""
