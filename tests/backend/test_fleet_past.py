@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -106,6 +107,23 @@ async def test_a_minute_that_has_not_ended_is_read_again_soon_and_an_earlier_one
         found = await _figures(viewer, query)
         assert found[f"late-{minutes_ago}-a"] is not None
     assert {name for name, figures in found.items() if figures} == seen
+
+
+async def test_pages_of_a_minute_that_has_not_ended_are_read_once_after_other_minutes(
+    viewer: Client, nodes: tuple[int, int, int], backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "_KEPT_S", 6000)
+    monkeypatch.setattr(past, "_KEPT_UNFINISHED_S", 600)
+    read = AsyncMock(wraps=repository.read_rollups_of_nodes)
+    monkeypatch.setattr(repository, "read_rollups_of_nodes", read)
+    unfinished = time.time_ns() // 1_000_000 + 5 * MINUTE_MS
+    minutes = [START + n * MINUTE_MS for n in range(100, 108)]
+    for at in [*minutes, unfinished]:
+        await _figures(viewer, f"at={_time(at)}")
+    assert read.await_count == len(minutes) + 1
+    for _ in range(3):
+        await _figures(viewer, f"at={_time(unfinished)}")
+    assert read.await_count == len(minutes) + 1
 
 
 async def test_past_figures_filter_sort_and_compare_nodes(viewer: Client, nodes: tuple[int, int, int]) -> None:

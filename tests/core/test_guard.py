@@ -4,7 +4,7 @@ from tests.support.views import EMPTY, make_netdev
 
 from coresteer_core.changes.guard import MAX_PLAN_ACTIONS, refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, preview
-from coresteer_core.node.inventory import BootSetting, FreeVectors, Inventory, Irq, Netdev, Queue, QueueUser
+from coresteer_core.node.inventory import FreeVectors, Inventory, Irq, Netdev, Queue, QueueUser
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, NumaNode, Topology
 from coresteer_core.node.view import View
@@ -291,25 +291,6 @@ def test_moves_to_cpus_without_a_free_vector_are_warned_of(
     full = replace(view, inventory=replace(view.inventory, free_vectors=vectors))
     found = warnings(full, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
     assert [warning.key for warning in found if warning.code == "vectors"] == [key(irq) for irq in warned]
-
-
-@pytest.mark.parametrize(
-    ("value", "sentences"),
-    [
-        ("600", ["/etc/sysctl.d/90-net.conf sets net.core.netdev_budget to 300 at the next boot at the latest."]),
-        ("300", []),
-    ],
-)
-def test_another_value_than_that_of_a_file_that_is_read_at_boot_is_warned_of(
-    view: View, value: str, sentences: list[str]
-) -> None:
-    boot = [
-        BootSetting("kernel/netdev_budget", "300", "/etc/sysctl.d/90-net.conf"),
-        BootSetting("kernel/busy_poll", "50", "/etc/sysctl.d/90-net.conf"),
-    ]
-    inventory = replace(view.inventory, boot_settings=boot, settings={"kernel/netdev_budget": "400"})
-    found = warnings(replace(view, inventory=inventory), [("kernel/netdev_budget", value)], allow_isolated=False)
-    assert [warning.sentence for warning in found if warning.code == "boot"] == sentences
 
 
 def test_the_warning_of_no_free_vector_names_the_cpu_and_the_interrupt(view: View) -> None:

@@ -1,41 +1,65 @@
 """The steps of the container images' Dockerfiles, without a container engine."""
 
+import os
 import re
 import shutil
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.packaging.test_wheels import environment
 
 from coresteer.config import REPOSITORY
 
 UV = REPOSITORY / ".venv/bin/uv"
-IGNORED = shutil.ignore_patterns("node_modules", "dist", "build", "__pycache__", ".venv", "tests", "*.tsbuildinfo")
-"""As .dockerignore does."""
 images = pytest.mark.parametrize("image", ["agent", "backend"])
 
 
-def last_stage(image: str) -> str:
+def stages(image: str) -> list[str]:
+    """Return the text of each stage, which begins with the name of its base image."""
     text = (REPOSITORY / image / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", "")
-    return text.rpartition("FROM ")[2]
+    return re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
 
 
-def copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=IGNORED, dirs_exist_ok=True)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
+def ignored(folder: str, entries: list[str]) -> set[str]:
+    """Return which entries of a folder .dockerignore leaves out."""
+    patterns = (REPOSITORY / ".dockerignore").read_text(encoding="utf-8").split()
+    paths = {each: os.path.relpath(Path(folder) / each, REPOSITORY) for each in entries}
+    return {
+        each
+        for each, path in paths.items()
+        for pattern in patterns
+        if fnmatchcase(path, pattern) or (pattern.startswith("**/") and each == pattern.removeprefix("**/"))
+    }
+
+
+def copy(stage: str, into: Path) -> None:
+    """Do what the COPY lines of a stage do; what they copy from another stage is taken from the repository."""
+    for words in re.findall(r"^COPY (.+)$", stage, re.MULTILINE):
+        *sources, target = [word for word in words.split() if not word.startswith("--")]
+        for source in sources:
+            path = REPOSITORY / source.removeprefix("/build/")
+            if path.is_dir():
+                shutil.copytree(path, into / target, ignore=ignored, dirs_exist_ok=True)
+            else:
+                place = into / (f"{target}{path.name}" if target.endswith("/") else target)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, place)
+
+
+def make(target: str) -> None:
+    subprocess.run(["make", "--silent", target], cwd=REPOSITORY, env=environment(), check=True)
 
 
 @images
 def test_an_image_pins_one_version_of_each_library_for_its_python(image: str, tmp_path: Path) -> None:
-    stage = last_stage(image)
-    shutil.copy(REPOSITORY / "requirements.lock", tmp_path)
+    stage = stages(image)[-1]
+    copy(stage, tmp_path)
     (command,) = re.findall(r"^RUN (grep .+)$", stage, re.MULTILINE)
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
-    python = {"python_version": stage[len("python:") :].partition("-")[0]}
+    python = {"python_version": stage.removeprefix("python:").partition("-")[0]}
     python["python_full_version"] = f"{python['python_version']}.0"
     pins = [Requirement(line) for line in (tmp_path / "constraints.txt").read_text().splitlines()]
     names = [pin.name for pin in pins if pin.marker is None or pin.marker.evaluate(python)]
@@ -45,13 +69,9 @@ def test_an_image_pins_one_version_of_each_library_for_its_python(image: str, tm
 
 @images
 def test_the_distributions_of_an_image_are_built_from_what_it_copies(image: str, tmp_path: Path) -> None:
-    subprocess.run(["make", "--silent", "frontend/dist/.built"], cwd=REPOSITORY, check=True)
-    stage = last_stage(image)
-    for words in re.findall(r"^COPY (.+)$", stage, re.MULTILINE):
-        *sources, target = [word for word in words.split() if not word.startswith("--")]
-        for source in sources:
-            path = REPOSITORY / source.removeprefix("/build/")
-            copy(path, tmp_path / (f"{target}{path.name}" if target.endswith("/") else target))
+    make("frontend/dist/.built")
+    stage = stages(image)[-1]
+    copy(stage, tmp_path)
     (installed,) = re.findall(r"^RUN pip install (.+)$", stage, re.MULTILINE)
     distributions = re.findall(r"\./[\w/-]+", installed)
     for each in distributions:
@@ -60,10 +80,13 @@ def test_the_distributions_of_an_image_are_built_from_what_it_copies(image: str,
     assert len(list((tmp_path / "wheels").glob("*.whl"))) == len(distributions)
 
 
-def test_the_page_is_built_without_the_tests_that_no_image_has(tmp_path: Path) -> None:
-    modules = REPOSITORY / "frontend/node_modules"
-    subprocess.run(["make", "--silent", "frontend/node_modules/.installed"], cwd=REPOSITORY, check=True)
-    copy(REPOSITORY / "frontend", tmp_path / "frontend")
-    (tmp_path / "frontend/node_modules").symlink_to(modules)
-    subprocess.run(["npm", "run", "--silent", "build"], cwd=tmp_path / "frontend", check=True)
-    assert (tmp_path / "frontend/dist/index.html").exists()
+def test_the_page_of_the_backends_image_is_built_from_what_it_copies(tmp_path: Path) -> None:
+    make("frontend/node_modules/.installed")
+    stage = stages("backend")[0]
+    (folder,) = re.findall(r"^WORKDIR /build/(.+)$", stage, re.MULTILINE)
+    place = tmp_path / folder
+    copy(stage, place)
+    (place / "node_modules").symlink_to(REPOSITORY / "frontend/node_modules")
+    *_, command = re.findall(r"^RUN (.+)$", stage, re.MULTILINE)
+    subprocess.run(["sh", "-c", command], cwd=place, check=True)
+    assert (place / "dist/index.html").exists()

@@ -30,9 +30,9 @@ _MOMENTS_KEPT = 6
 _KEPT_S = 60.0
 """Agents may send samples of a past minute or hour late, so it is read again after that."""
 _KEPT_UNFINISHED_S = 2.0
-"""The same of one that has not ended, or whose last samples have not arrived: more arrive every second."""
-_ARRIVAL_MS = 60_000
-"""After so long the samples of a minute or hour have arrived, except those of agents that were disconnected."""
+"""Shorter while the minute or hour runs, or its last samples may still arrive."""
+_ARRIVAL_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 240_000}
+"""Time from its end until it is complete, except for disconnected agents; telemetry/hours.py makes the hours."""
 MAX_SPAN_OF_MINUTES_MS = 6 * 3_600_000
 _WIDTH_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 3_600_000}
 _TABLES = {Resolution.MINUTE: "telemetry_minute", Resolution.HOUR: "telemetry_hour"}
@@ -51,19 +51,26 @@ class FleetPast:
 
     async def figures_of(self, resolution: Resolution, start_ms: int, node_ids: Sequence[int]) -> "Mapping[int, _Of]":
         """Return the figures by node of a minute or hour, which are kept for a while: pages of it follow."""
-        kept = self.kept.get((resolution, start_ms))
-        if kept is None or time.monotonic() > kept.until:
+        key = resolution, start_ms
+        if (known := self._known(key)) is not None:
+            return known
+        async with _busy:
+            if (known := self._known(key)) is not None:  # read by another request meanwhile
+                return known
+            is_complete = time.time_ns() // 1_000_000 >= start_ms + _WIDTH_MS[resolution] + _ARRIVAL_MS[resolution]
             found: dict[int, _Of] = {}
-            async with _busy:
-                for first in range(0, len(node_ids), _PAGE):
-                    page = node_ids[first : first + _PAGE]
-                    found |= await _figures(self, page, resolution, start_ms, await _physical(self, page))
-            is_complete = time.time_ns() // 1_000_000 >= start_ms + _WIDTH_MS[resolution] + _ARRIVAL_MS
-            until = time.monotonic() + (_KEPT_S if is_complete else _KEPT_UNFINISHED_S)
-            self.kept[resolution, start_ms] = kept = _Kept(until, found)
-            for key in sorted(self.kept, key=lambda key: self.kept[key].until)[:-_MOMENTS_KEPT]:
-                del self.kept[key]
-        return kept.figures
+            for first in range(0, len(node_ids), _PAGE):
+                page = node_ids[first : first + _PAGE]
+                found |= await _figures(self, page, resolution, start_ms, await _physical(self, page))
+            self.kept.pop(key, None)
+            self.kept[key] = _Kept(time.monotonic() + (_KEPT_S if is_complete else _KEPT_UNFINISHED_S), found)
+            for oldest in list(self.kept)[:-_MOMENTS_KEPT]:
+                del self.kept[oldest]
+        return found
+
+    def _known(self, key: tuple[Resolution, int]) -> "Mapping[int, _Of] | None":
+        kept = self.kept.get(key)
+        return None if kept is None or time.monotonic() > kept.until else kept.figures
 
 
 @dataclass(frozen=True)

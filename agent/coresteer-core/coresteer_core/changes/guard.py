@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from coresteer_core.changes.boot_warnings import boot_warnings
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.limits import LIMITS_FILE
@@ -156,7 +157,8 @@ def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool
             found.append(PlanWarning("isolated", setting.key, sentence))
         found += _placement(view, setting, cpus, after)
         found += [PlanWarning(code, setting.key, sentence) for code, sentence in setting.warnings(view, value)]
-    found += _vectors(view, known) + _boot(view, known)
+    found += _vectors(view, known)
+    found += [PlanWarning("boot", key, sentence) for key, sentence in boot_warnings(view, known)]
     found += _combined(view, known)
     seen: set[str] = set()
     for setting, _ in known:
@@ -191,18 +193,6 @@ def _vectors(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning
                 f"{setting.describe()}: the kernel will refuse the move unless one becomes free."
             )
             found.append(PlanWarning("vectors", setting.key, sentence))
-    return found
-
-
-def _boot(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:
-    """Return which files of other programs set another value at the next boot."""
-    values = {setting.key: (setting, value) for setting, value in desired}
-    found = []
-    for each in view.inventory.boot_settings:
-        setting, value = values.get(each.key, (None, each.value))
-        if setting is not None and value != each.value:
-            sentence = f"{each.file} sets {setting.describe()} to {each.value} at the next boot at the latest."
-            found.append(PlanWarning("boot", each.key, sentence))
     return found
 
 

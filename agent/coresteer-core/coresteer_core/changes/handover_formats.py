@@ -33,9 +33,9 @@ from coresteer_core.settings import (
 )
 from coresteer_core.settings.cpusets import INHERITED
 from coresteer_core.settings.flow_rule import EMPTY
-from coresteer_core.settings.link_options import LINK_OPTIONS
 from coresteer_core.settings.netdev import NetdevSetting
 from coresteer_core.settings.params import NAPI_PARAMS, NETDEV_FILES, QUEUE_FILES
+from coresteer_core.settings.tool_options import LINK_OPTIONS, PROFILE_OPTIONS
 
 
 class Line(Struct, frozen=True):
@@ -87,20 +87,21 @@ def in_link(setting: Setting, value: str) -> Line | str | None:
             return Line(setting.netdev, LINK_OPTIONS[setting.param], f"{value}{unit}")
         case Channels():
             counts = setting.counts(value).items()
-            return Line(setting.netdev, "", "\n".join(f"{kind.capitalize()}Channels={count}" for kind, count in counts))
+            return Line(setting.netdev, "", "\n".join(f"{LINK_OPTIONS[f'channels/{kind}']}={n}" for kind, n in counts))
     return None
 
 
 def in_network_manager(setting: Setting, value: str) -> Line | None:
     """Return the property of a connection's ethtool settings, None where there is none."""
     match setting:
-        case NetdevParam() if setting.param == "ntuple":
-            return Line(setting.netdev, "feature-ntuple", "true" if value == "on" else "false")
-        case NetdevParam() if setting.param in LINK_OPTIONS:
-            return Line(setting.netdev, setting.param.replace("/", "-"), {"on": "1", "off": "0"}.get(value, value))
+        case NetdevParam() if setting.param in PROFILE_OPTIONS:
+            on, off = ("true", "false") if setting.param == "ntuple" else ("1", "0")
+            return Line(setting.netdev, PROFILE_OPTIONS[setting.param], {"on": on, "off": off}.get(value, value))
         case Channels():
             counts = setting.counts(value).items()
-            return Line(setting.netdev, "", "\n".join(f"channels-{kind}={count}" for kind, count in counts))
+            return Line(
+                setting.netdev, "", "\n".join(f"{PROFILE_OPTIONS[f'channels/{kind}']}={n}" for kind, n in counts)
+            )
     return None
 
 

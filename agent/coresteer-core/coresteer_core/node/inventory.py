@@ -11,7 +11,7 @@ from coresteer_core.node.limits import Limits
 from coresteer_core.node.reserved import MAX_RESERVED, ReservedCpus
 
 MAX_NETDEVS = 4096
-MAX_BOOT_SETTINGS = 256
+MAX_BOOT_SETTINGS = 4096
 MAX_ADDRESSES = 256
 """Maximum number of reported IP addresses of a network device."""
 MAX_IRQS = 65_536
@@ -181,8 +181,8 @@ def _named(queues: list[str]) -> str:
 class BootSetting(Struct, frozen=True):
     """What a file of another program sets when the machine starts, or when a network device appears or is activated.
 
-    key: of the setting; value: as the setting has it where the file's can be converted, else the file's own; file: its
-    path.
+    key: of the setting; value: in the setting's form, or the file's own text where that cannot be converted (``max``);
+    file: its path.
     """
 
     key: Name
@@ -209,7 +209,8 @@ class Inventory(Struct, frozen=True, dict=True):
     reserved: CPUs of single containers and cpuset partitions.
     dropped_rows: which rows or values of kernel files the agent could not parse and left out, a sentence by path.
     queue_users: programs whose queues and interrupts Coresteer leaves alone. free_vectors: of the CPUs that are online;
-    empty where the kernel does not show them. boot_settings: of settings that Coresteer knows.
+    empty where the kernel does not show them. boot_settings: what files of other programs set at the next boot, of the
+    settings that Coresteer knows.
 
     Backends store it as JSON, whose keys are text: a dictionary has no numbers as keys.
     """

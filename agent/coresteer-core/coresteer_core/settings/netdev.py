@@ -18,6 +18,8 @@ QUEUE_PATTERN = r"(0|[1-9]\d{0,4})"
 _MAX_VALUE = 32_768
 """Maximum length of an RSS value: more than the longest table of a driver, 4096 queues of four digits."""
 _QUEUE = re.compile(r"\d{1,4}\Z", re.ASCII)
+CHANNEL_KINDS = ("rx", "tx", "combined")
+"""Kinds of channels that Coresteer sets, in the order of a value."""
 _CHANNEL = re.compile(r"(rx|tx|combined) (\d{1,4})\Z", re.ASCII)
 
 
@@ -203,7 +205,7 @@ class Channels(_OfNetdev, frozen=True):
     @staticmethod
     def value(counts: Mapping[str, int]) -> str:
         """Return the setting's value for numbers of channels: ``{"combined": 4}`` is ``combined 4``."""
-        return ",".join(f"{kind} {counts[kind]}" for kind in ("rx", "tx", "combined") if counts.get(kind))
+        return ",".join(f"{kind} {counts[kind]}" for kind in CHANNEL_KINDS if counts.get(kind))
 
     @staticmethod
     def counts(value: str) -> dict[str, int]:
