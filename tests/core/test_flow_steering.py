@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from itertools import pairwise
+from itertools import cycle, pairwise
 from random import Random
 
 import msgspec
@@ -22,9 +22,10 @@ from coresteer_core.node.tasks import HeavyFlow
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.policies.flow_steering import rfs
 from coresteer_core.policies.flow_steering.memory import FlowSteeringMemory
 from coresteer_core.policies.flow_steering.policy import decide
-from coresteer_core.policies.flow_steering.rfs import MIN_FIGURES
+from coresteer_core.policies.flow_steering.rfs import MAX_FIGURES, MIN_FIGURES
 from coresteer_core.policies.flow_steering.rules import rule_value
 from coresteer_core.policies.flow_steering.spec import FlowSteering
 from coresteer_core.settings import parse_setting
@@ -384,6 +385,19 @@ def test_rfs_is_switched_off_for_an_hour_where_it_costs_cpu_time_and_the_sentenc
     made.time_s += 1000
     _, memory = run(made, MIN_FIGURES + 1, memory=memory)
     assert made.entries > 0
+
+
+@pytest.mark.parametrize(("rise", "kept"), [(0.02, True), (0.1, False)])
+def test_rfs_is_kept_after_its_trial_only_if_the_mean_cost_has_not_risen_even_within_noise(
+    monkeypatch: pytest.MonkeyPatch, rise: float, kept: bool
+) -> None:
+    made = many([nic()])
+    noise = cycle([0.5, 1.5])
+    monkeypatch.setattr(rfs, "cpu_s_per_gigabit", lambda _: next(noise) + (rise if made.entries else 0.0))
+    decisions, memory = run(made, MIN_FIGURES + MAX_FIGURES + 3)
+    assert memory.rfs.judged is kept
+    assert ("RFS is on: " if kept else "RFS cost more than it saved here, ") in decisions[-1].sentence
+    assert (made.entries > 0) is kept
 
 
 def test_rfs_stays_on_whatever_it_costs_if_that_is_wanted() -> None:

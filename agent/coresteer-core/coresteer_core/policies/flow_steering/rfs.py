@@ -25,7 +25,7 @@ _WORTH, _STILL_WORTH = 1.25, 0.75
 """How much RFS must save, in multiples of its cost, to be switched on, and to stay on."""
 _QUIET_S, _REJECTED_S = 60.0, 3600.0
 _LEAST_RISE = 0.05
-"""A rise of CPU time per gigabit by less is not told from noise."""
+"""A rise of the mean CPU time per gigabit by less is accepted."""
 _SIGMAS = 2.0
 _MOVED_SHARE = 0.1
 """Share of the bytes that rules and RSS entries bring to other queues, above which a comparison begins anew."""
@@ -109,11 +109,13 @@ def _judged(memory: RfsMemory, present: dict[str, str], now: float) -> RfsRound:
 
     old, new = fmean(before), fmean(after)
     figures = f"{old:.3f} → {new:.3f} s of CPU time per gigabit received ({len(before)} and {len(after)} rounds)"
+    is_last = len(after) >= MAX_FIGURES
     noise = _SIGMAS * (variance(before) / len(before) + variance(after) / len(after)) ** 0.5
-    if new - old > max(noise, _LEAST_RISE * old):
+    # at the end doubt counts against RFS: without it nothing is lost that the node had before
+    if new - old > max(0.0 if is_last else noise, _LEAST_RISE * old):
         why = f"RFS cost more than it saved here, {figures}, so it is off for an hour."
         return _restored(memory, present, RfsMemory(until_s=now + _REJECTED_S, why=why), why)
-    memory = replace(memory, judged=len(after) >= MAX_FIGURES, why=f"RFS is on: {figures}.")
+    memory = replace(memory, judged=is_last, why=f"RFS is on: {figures}.")
     return RfsRound(memory, memory.values, present, sentence=memory.why)
 
 
