@@ -30,9 +30,9 @@ _MOMENTS_KEPT = 6
 _KEPT_S = 60.0
 """Agents may send samples of a past minute or hour late, so it is read again after that."""
 _KEPT_UNFINISHED_S = 2.0
-"""Shorter while the minute or hour runs, or its last samples may still arrive."""
+"""The same while the minute or hour runs, or its last samples may still arrive."""
 _ARRIVAL_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 240_000}
-"""Time from its end until it is complete, except for disconnected agents; telemetry/hours.py makes the hours."""
+"""How long after its end it is stored, unless its agent was disconnected. Hours are stored by telemetry/hours.py."""
 MAX_SPAN_OF_MINUTES_MS = 6 * 3_600_000
 _WIDTH_MS = {Resolution.MINUTE: 60_000, Resolution.HOUR: 3_600_000}
 _TABLES = {Resolution.MINUTE: "telemetry_minute", Resolution.HOUR: "telemetry_hour"}

@@ -113,7 +113,8 @@ def _judged(memory: RfsMemory, present: dict[str, str], now: float) -> RfsRound:
     noise = _SIGMAS * (variance(before) / len(before) + variance(after) / len(after)) ** 0.5
     # at the end doubt counts against RFS: without it nothing is lost that the node had before
     if new - old > max(0.0 if is_last else noise, _LEAST_RISE * old):
-        why = f"RFS cost more than it saved here, {figures}, so it is off for an hour."
+        found = "RFS cost more than it saved" if new - old > noise else "It is not clear that RFS saves CPU time"
+        why = f"{found} here, {figures}, so it is off for an hour."
         return _restored(memory, present, RfsMemory(until_s=now + _REJECTED_S, why=why), why)
     memory = replace(memory, judged=is_last, why=f"RFS is on: {figures}.")
     return RfsRound(memory, memory.values, present, sentence=memory.why)
