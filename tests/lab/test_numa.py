@@ -118,6 +118,7 @@ def test_the_memory_of_a_cgroup_follows_its_numa_nodes_and_returns(
 def test_an_empty_list_of_a_cgroup_with_processes_is_restored_to_that_of_its_parent(
     two_socket: Guest, host: Backend, node: int, pids: dict[str, int]
 ) -> None:
+    await_known(host, node, pids["job"])
     change = apply(host, node, "cgroup/lab-numa/job/cpuset.cpus", "1-2")
     assert place(two_socket, pids["job"]).affinity == "1-2"
     roll_back(host, change["id"])

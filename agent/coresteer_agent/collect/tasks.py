@@ -21,6 +21,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MIN_NUMA_CPU_SHARE = 0.2
 MIN_NUMA_RSS_BYTES = 256 << 20
 """A process with less than both is not placed on NUMA nodes."""
+NUMA_BUSY_FOR_S = 30.0
+"""A process counts as busy this long after its last busy scan: it may pause, for example while its pages move."""
 
 
 class TaskStat(Struct, frozen=True):
@@ -112,12 +114,13 @@ def _natural(text: bytes) -> int:
 class _Process(Struct):
     """A process as of the previous scan. fd: of its stat file, -1 if that is not open; text: what it said.
 
-    large: its memory is.
+    large: its memory is. busy_s: time of the last scan in which it was busy, None before the first.
     """
 
     fd: int = -1
     text: bytes = b""
     large: bool = False
+    busy_s: float | None = None
 
 
 class TaskScanner:
@@ -134,7 +137,7 @@ class TaskScanner:
         self._most_open = min(_MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 16)
         self._scanned_s: float | None = None
         self.numa_pids: list[int] = []
-        """Of the last scan: processes that are busy or large enough to be placed on NUMA nodes."""
+        """Of the last scan: processes large enough to be placed on NUMA nodes, or busy within NUMA_BUSY_FOR_S."""
 
     def scan(self) -> list[Task]:
         """Return the processes with the most CPU time since the previous scan, busiest first; none at the first.
@@ -143,6 +146,9 @@ class TaskScanner:
         that ends during the scan is omitted.
         """
         now_s = monotonic()
+        elapsed_s = None if self._scanned_s is None else now_s - self._scanned_s
+        self._scanned_s = now_s
+        least_ticks = MIN_NUMA_CPU_SHARE * _TICKS_PER_S * elapsed_s if elapsed_s else float("inf")
         before, self._known = self._known, {}
         moved: list[tuple[int, str, TaskStat]] = []
         for pid in names(self._root, "proc"):
@@ -156,6 +162,8 @@ class TaskScanner:
                     task = parse_task_stat(text, path)
                     if (used := task.ticks - _ticks_before(task, process.text, path)) > 0:
                         moved.append((used, pid, task))
+                        if used >= least_ticks and task.rss_bytes:
+                            process.busy_s = now_s
                     process.text, process.large = text, task.rss_bytes >= MIN_NUMA_RSS_BYTES
             except ParseError:  # it ended, perhaps between two reads of its file
                 self._close(process)
@@ -163,11 +171,11 @@ class TaskScanner:
                 self._known[pid] = process
         for pid in before.keys() - self._known.keys():
             self._close(before[pid])
-        elapsed_s = None if self._scanned_s is None else now_s - self._scanned_s
-        self._scanned_s = now_s
-        least_ticks = MIN_NUMA_CPU_SHARE * _TICKS_PER_S * (elapsed_s or 0.0)
-        busy = {int(pid) for used, pid, task in moved if elapsed_s and used >= least_ticks and task.rss_bytes}
-        self.numa_pids = sorted(busy | {int(pid) for pid, process in self._known.items() if process.large})
+        self.numa_pids = sorted(
+            int(pid)
+            for pid, process in self._known.items()
+            if process.large or (process.busy_s is not None and now_s - process.busy_s < NUMA_BUSY_FOR_S)
+        )
         if not elapsed_s:
             return []
         moved.sort(key=lambda found: (-found[0], int(found[1])))

@@ -126,7 +126,8 @@ def test_a_process_that_reuses_the_pid_of_the_previewed_one_is_refused(
     assert result.outcome is Outcome.REFUSED
     assert (
         result.sentence
-        == f"This node has no process {child.pid} that communicates over the network or uses 0.2 CPUs or 256 MiB."
+        == f"This node has no process {child.pid} that communicates over the network, used 0.2 CPUs in the last 30 s "
+        "or has 256 MiB of memory."
     )
     assert affinities(child) == before
 

@@ -227,6 +227,7 @@ def write_task(root: Path, pid: int, *, used: int) -> None:
         path.parent.mkdir()
         head, fields = f"{pid} (new (one)", ["0"] * 50
         fields[11] = str(used)
+    fields[21] = "1"  # resident pages: a kernel thread has none
     path.write_text(f"{head}) {' '.join(fields)}\n")
 
 
@@ -240,6 +241,19 @@ def test_a_process_that_reuses_a_number_counts_from_zero(tree: LargeTree, monkey
     fields[11], fields[19] = "10", "99999"
     (tree.root / "proc/1001/stat").write_text(f"1001 (young) {' '.join(fields)}\n")
     assert [(task.name, task.cpu_share) for task in scanner.scan()] == [("young", 0.02)]
+
+
+def test_a_process_is_placed_on_numa_nodes_until_it_was_not_busy_for_30_s(
+    tree: LargeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = [(100.0, 0, False), (105.0, 100, True), (110.0, 99, True), (134.9, 0, True), (135.0, 0, False)]
+    clock = iter([time_s for time_s, _, _ in rounds])
+    monkeypatch.setattr(tasks, "monotonic", lambda: next(clock))
+    scanner = TaskScanner(tree.root)
+    for time_s, used, listed in rounds:
+        write_task(tree.root, 1001, used=used)
+        scanner.scan()
+        assert (1001 in scanner.numa_pids) is listed, time_s
 
 
 # Sockets

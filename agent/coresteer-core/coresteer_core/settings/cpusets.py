@@ -67,8 +67,8 @@ class OfCpuset(OfCgroup, frozen=True):
         found = view.cpusets.get(self.path)
         if found is None:
             return (
-                f"This node has no cgroup {self.path} with a process that communicates over the network or uses "
-                "0.2 CPUs or 256 MiB."
+                f"This node has no cgroup {self.path} with a process that communicates over the network, used 0.2 CPUs "
+                "in the last 30 s or has 256 MiB of memory."
             )
         if self._configured(found) is None:
             parent = shlex.quote(f"/sys/fs/cgroup/{parent_cgroup(self.path)}".rstrip("/"))

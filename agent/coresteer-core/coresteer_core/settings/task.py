@@ -98,7 +98,10 @@ class OfTask(Setting, frozen=True):
         """Return a sentence that says that no such process uses the network on a node; None where one does."""
         if self._task(view) is not None:
             return None
-        return f"This node has no process {self.pid} that communicates over the network or uses 0.2 CPUs or 256 MiB."
+        return (
+            f"This node has no process {self.pid} that communicates over the network, used 0.2 CPUs in the last 30 s "
+            "or has 256 MiB of memory."
+        )
 
     def describe(self, view: View | None = None) -> str:
         """Return the process's name and PID for a sentence, ``nginx (812)``; ``PID 812`` without a View."""

@@ -68,7 +68,9 @@ export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
     <SortHeading key={column} {...{ column, sort, ...rest }} onSort={(tasks) => view.navigate({ tasks })} />
   );
   if (entries.length === 0)
-    return <p className={nodeStyles.note}>No process uses at least 0.2 CPUs or 256 MiB of memory.</p>;
+    return (
+      <p className={nodeStyles.note}>No process used at least 0.2 CPUs in the last 30 s or has 256 MiB of memory.</p>
+    );
   return (
     <>
       <div className={styles.filter}>

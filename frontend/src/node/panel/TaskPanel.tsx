@@ -49,7 +49,7 @@ export function TaskPanel({ view, pid, started }: Props) {
             : entry === undefined
               ? view.topology.numa_nodes.length < 2
                 ? "This node has a single NUMA node, so the memory of its processes is not read."
-                : "This process has ended, or it uses less than 0.2 CPUs and 256 MiB of memory now."
+                : "This process has ended, or it used less than 0.2 CPUs in the last 30 s and has less than 256 MiB of memory."
               : "This process has ended; its PID now belongs to another one."}
         </p>
       </PanelFrame>

@@ -41,7 +41,8 @@ def decide(view: View, spec: Numa, scope: Scope, memory: NumaMemory) -> Decision
     if view.numa is None:
         return Decision("Nothing is moved: the memory of its NUMA nodes and processes could not be read.", memory)
     if not view.numa.tasks:
-        return Decision("Nothing is moved: no process uses 0.2 CPUs or 256 MiB, or none can be read.", memory)
+        why = "no process used 0.2 CPUs in the last 30 s or has 256 MiB of memory, or none can be read"
+        return Decision(f"Nothing is moved: {why}.", memory)
     return _Round(view, view.numa, spec, scope, memory).decide()
 
 
