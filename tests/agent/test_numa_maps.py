@@ -120,6 +120,45 @@ def test_a_process_that_is_too_large_to_read_is_counted_by_its_cgroup(
     assert (task.unknown or "").startswith("A read of its numa_maps would take") is (counted is None)
 
 
+class Clock:
+    """Times that a test sets, in place of the module time."""
+
+    def __init__(self) -> None:
+        self.now_s = self.cpu_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def thread_time(self) -> float:
+        return self.cpu_s
+
+
+def test_the_memory_of_a_process_is_unknown_after_two_slow_reads_and_read_again_after_ten_minutes(
+    large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, costs_s = Clock(), iter([0.3, 0.001, 0.3, 0.3, 0.001])
+
+    def read(root: Path, path: str) -> bytes:
+        clock.cpu_s += next(costs_s)
+        return (root / path).read_bytes()
+
+    monkeypatch.setattr(numa_tasks, "time", clock)
+    monkeypatch.setattr(numa_tasks, "read_file", read)
+    reader, topology = NumaReader(Path("/")), read_topology(Path("/"))
+    reader.read([large], topology)
+
+    def is_known_after(rounds: int) -> bool:
+        for _ in range(rounds):
+            clock.now_s += 20.0
+            reader.tick()
+        [task] = reader.read([large], topology).tasks
+        return task.bytes_by_node is not None
+
+    assert [is_known_after(1) for _ in range(5)] == [True] * 4 + [False]
+    assert not is_known_after(numa_tasks._MOST_SKIPPED - 1)
+    assert is_known_after(1)
+
+
 def test_the_value_of_memory_nodes_has_counts_and_a_write_of_the_present_node_changes_nothing(large: int) -> None:
     tunable = Tunable(Path("/"), parse_setting(f"task/{large}/memory-nodes"))
     before = split_counts(tunable.read())

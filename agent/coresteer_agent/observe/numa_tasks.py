@@ -23,23 +23,26 @@ MAX_READ_S = 0.25
 """Of a process whose numa_maps would take longer, only its cgroup is read: the agent does nothing else meanwhile."""
 _S_PER_BYTE = 0.012 / (1 << 30)
 """First estimate of the time of a read; each process has its own after its first."""
+_MOST_SKIPPED = 120
+"""Reads in a row, 10 min, that are skipped for their time, until the first estimate counts again."""
 _NO_HMAT = "The firmware does not state what the memory can transfer (HMAT)."
 _MAX_CREDIT_S = 0.1
 _MIN_AGAIN_S = 5.0
 
 
 class _Known(Struct):
-    """numa_maps of a process. cost_s: of its last read. maps: None with the reason in unknown.
+    """numa_maps of a process. costs_s: of its last two reads. maps: None with the reason in unknown.
 
-    from_cgroup: maps has the anonymous memory that its cgroup counts.
+    from_cgroup: maps has the anonymous memory that its cgroup counts. skipped: how many reads in a row were.
     """
 
     started_ticks: int
-    read_s: float
-    cost_s: float
-    maps: NumaMaps | None
+    read_s: float = 0.0
+    costs_s: tuple[float, ...] = ()
+    maps: NumaMaps | None = None
     unknown: str | None = None
     from_cgroup: bool = False
+    skipped: int = 0
 
 
 class NumaReader:
@@ -105,11 +108,14 @@ class NumaReader:
 
     def _read_maps(self, pid: int, facts: TaskFacts, now_s: float) -> None:
         known = self._known.get(pid)
-        reused = known is None or known.started_ticks != facts.started_ticks
-        expected_s = facts.rss_bytes * _S_PER_BYTE if known is None or reused else known.cost_s
+        if known is None or known.started_ticks != facts.started_ticks:
+            known = _Known(facts.started_ticks)
+        costs_s = known.costs_s if known.skipped < _MOST_SKIPPED else ()
+        # one slow read may be due to other work on the machine
+        expected_s = min(costs_s, default=0.0) if len(costs_s) > 1 else facts.rss_bytes * _S_PER_BYTE
         if expected_s > MAX_READ_S:
-            self._known[pid] = _Known(facts.started_ticks, now_s, expected_s, None)
-            self._read_cgroup(pid, facts, self._known[pid])
+            self._known[pid] = _Known(facts.started_ticks, now_s, costs_s, skipped=known.skipped + 1)
+            self._read_cgroup(pid, facts, self._known[pid], expected_s)
             return
         path = f"proc/{pid}/numa_maps"
         maps, begin_s = None, time.thread_time()
@@ -122,10 +128,10 @@ class NumaReader:
             why = str(error)
         cost_s = time.thread_time() - begin_s
         self._credit_s -= cost_s
-        self._known[pid] = _Known(facts.started_ticks, now_s, cost_s, maps, why)
+        self._known[pid] = _Known(facts.started_ticks, now_s, (*costs_s, cost_s)[-2:], maps, why)
 
-    def _read_cgroup(self, pid: int, facts: TaskFacts, known: _Known) -> None:
-        known.unknown = f"A read of its numa_maps would take about {known.cost_s:.1f} s, over {MAX_READ_S:g} s."
+    def _read_cgroup(self, pid: int, facts: TaskFacts, known: _Known, expected_s: float) -> None:
+        known.unknown = f"A read of its numa_maps would take about {expected_s:.1f} s, over {MAX_READ_S:g} s."
         sizes = read_only_process_memory(self._root, facts.identity.groups.unified or "", pid)
         if sizes is not None:
             known.maps = NumaMaps(sizes, max(0, facts.rss_bytes - sum(sizes.values())), None)
@@ -134,7 +140,7 @@ class NumaReader:
     def _task(self, pid: int, facts: TaskFacts, topology: Topology) -> NumaTask:
         known = self._known.get(pid)
         if known is None or known.started_ticks != facts.started_ticks:
-            known = _Known(facts.started_ticks, 0.0, 0.0, None, "Its memory has not been read yet.")
+            known = _Known(facts.started_ticks, unknown="Its memory has not been read yet.")
         used = sum(facts.cpus.values()) or 1.0
         cpu_nodes: dict[int, float] = {}
         for cpu, share in facts.cpus.items():
