@@ -98,9 +98,9 @@ async def back_up(state_dir: Path, folder: Path, pg_bin: Path | None) -> Backup:
     if url is None:
         raise BackupError(f"No built-in PostgreSQL runs on {state_dir}. Start `coresteer up` first.")
     account, _ = unprivileged_accounts()
-    binaries = await find_binaries(state_dir, pg_bin, account)
     base = _subfolder(folder, "base")
     with _only_one(base):
+        binaries = await find_binaries(state_dir, pg_bin, account)
         return await _back_up(url, folder, base, binaries)
 
 
