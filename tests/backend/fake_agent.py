@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import psycopg
 from msgspec.structs import replace
+from sqlalchemy import update
 from tests.backend.telemetry_data import machine
 from tests.support.polling import PATIENCE_S
 from websockets.asyncio.client import ClientConnection, connect
@@ -15,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from coresteer.bus import Bus, InventoryEvent
 from coresteer.db import Database
 from coresteer.nodes.service import create_nodes
+from coresteer.nodes.tables import NodeRow
 from coresteer.telemetry.chunks import cumulative, read_scalars
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.rates_block import compress_block, pack_block
@@ -71,18 +74,22 @@ def hello(stream: str = "s1", **changes: object) -> Hello:
 
 @dataclass
 class FakeAgent:
-    """One node's agent; use as an async context manager. acked: of the present connection's Welcome and Acks."""
+    """One node's agent; use as an async context manager. acked: of the present connection's Welcome and Acks.
+
+    interval_s: that it says; a node is live for three of them after its last sample.
+    """
 
     url: str
     key: str
     node_id: int
     stream: str = "s1"
     acked: int = 0
+    interval_s: float = 1.0
     websocket: ClientConnection = field(init=False)
 
     async def __aenter__(self) -> "FakeAgent":
         await self.connect()
-        await self.greet()
+        await self.greet(interval_s=self.interval_s)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -159,11 +166,12 @@ async def tell(bus: Bus, agent: FakeAgent, *messages: ToBackend) -> None:
     await say_and_hear(bus, agent, TasksMessage(0, []))  # messages are handled in order, and tasks at once
 
 
-async def enrolled(database: Database, url: str, name: str) -> FakeAgent:
-    """An agent of a new node."""
+async def enrolled(database: Database, url: str, name: str, *, interval_s: float = 1.0) -> FakeAgent:
+    """An agent of a new node; one of an earlier try of the same test, whose database it is, gets another name."""
     async with database.session() as session:
+        await session.execute(update(NodeRow).where(NodeRow.name == name).values(name=f"earlier-{uuid4().hex}"))
         (node,) = await create_nodes(session, [name], simulated=False)
-    return FakeAgent(url, node.key, node.node_id)
+    return FakeAgent(url, node.key, node.node_id, interval_s=interval_s)
 
 
 async def stored_seqs(database_url: str, node_id: int) -> list[int]:

@@ -85,7 +85,7 @@ async def test_a_backend_counts_what_it_stores_and_shows_its_state(database_url:
 
         stored = ("coresteer_samples_stored_total", "")
         before = (await values())[stored]
-        async with await enrolled(backend.database, backend.url, "metered") as agent:
+        async with await enrolled(backend.database, backend.url, "metered", interval_s=60.0) as agent:
             await agent.send_rates([rates(seq) for seq in range(1, 5)])
             await agent.until_acked(4)
             assert (await values())[stored] - before == 4

@@ -35,7 +35,7 @@ async def terminal(
 
 @pytest_asyncio.fixture
 async def node(backend: Backend) -> AsyncIterator[PolicyNode]:
-    async with policy_node(backend) as node:
+    async with policy_node(backend, interval_s=60.0) as node:  # a preview needs it live
         yield node
 
 

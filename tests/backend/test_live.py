@@ -99,7 +99,7 @@ async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) ->
 
 
 async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Backend) -> None:
-    live = await enrolled(quick.database, quick.url, "in-the-fleet")
+    live = await enrolled(quick.database, quick.url, "in-the-fleet", interval_s=60.0)
     never = await enrolled(quick.database, quick.url, "never-seen")
     quick.app.state.fleet.forget()  # the alerts may have read it before
     async with asyncio.timeout(PATIENCE_S), live, browser(quick) as page:
@@ -124,7 +124,7 @@ async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Ba
 
 
 async def test_a_node_that_comes_and_goes_is_told_to_the_pages_that_look_at_it(quick: Backend) -> None:
-    agent = await enrolled(quick.database, quick.url, "comes-and-goes")
+    agent = await enrolled(quick.database, quick.url, "comes-and-goes", interval_s=2.0)  # stale after 6 s
 
     def is_now(health: str) -> Callable[[Frame], bool]:
         return lambda frame: (

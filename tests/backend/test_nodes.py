@@ -155,7 +155,8 @@ async def test_a_deleted_node_is_gone_and_its_agent_disconnected(backend: Backen
 async def test_readmission_after_a_key_was_revoked_gives_a_new_key_and_keeps_the_node(backend: Backend) -> None:
     first = await enrolled(backend.database, backend.url, "again")
     with pytest.raises(Conflict, match="already enrolled"):
-        await enrolled(backend.database, backend.url, "again")
+        async with backend.database.session() as session:
+            await create_nodes(session, ["again"], simulated=False)
     assert (await (await backend.client("admin")).post(f"/api/v1/nodes/{first.node_id}/revoke-key")).status_code == 204
     not_admitting: tuple[Existing, ...] = ("refuse", "rejoin")
     for existing in not_admitting:

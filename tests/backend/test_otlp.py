@@ -70,7 +70,7 @@ async def test_a_backend_pushes_its_metrics_those_of_nodes_and_its_requests(
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
     async with running_backend(database_url, chunk_seconds=1) as backend:
-        async with await enrolled(backend.database, backend.url, "pushed") as agent:
+        async with await enrolled(backend.database, backend.url, "pushed", interval_s=60.0) as agent:
             await agent.send_rates([rates(seq) for seq in range(1, 5)])
             await agent.until_acked(4)
             await poll_async(lambda: receiver.values.get(("coresteer_node_up", "pushed")) == 1)

@@ -48,7 +48,7 @@ async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
 
 async def needs_setup(client: Client) -> bool:
     answer = await client.get("/api/v1/auth/setup")
-    return bool(answer.json()["needs_setup"])
+    return answer.status_code == 200 and bool(answer.json()["needs_setup"])
 
 
 async def is_healthy(client: Client) -> bool:

@@ -313,6 +313,7 @@ async def test_interest_in_a_node_brings_every_sample_and_ends_by_itself(
         await agent.connect()
         await agent.greet(features=[COLUMNS])
         await tell(quick.app.state.bus, agent)
+        monkeypatch.setattr("coresteer.presence.interest._FRESH_WITHIN_S", PATIENCE_S)
         refreshed = asyncio.create_task(interest.refresh(agent.node_id))
         while not isinstance(message := decode_to_agent(await agent.receive()), Watch):
             pass

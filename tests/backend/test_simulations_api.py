@@ -31,9 +31,15 @@ LOG = "; Note: the given submit\n;   times are actually start times\n" + "\n".jo
 )
 
 
+@pytest.fixture(autouse=True)
+def as_fast_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let studies run at the priority of the other tests, which would starve them."""
+    monkeypatch.setattr("coresteer.simulation.runner.NICE", 0)
+
+
 async def ended(client: Client, study: int) -> dict[str, Any]:
     """The study when it no longer runs."""
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(600):
         while (found := (await client.get(f"/api/v1/simulations/{study}")).json())["state"] == "running":  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.1)
     return dict(found)

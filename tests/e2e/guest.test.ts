@@ -18,7 +18,7 @@ beforeAll(async () => {
   browser = await launchBrowser();
   page = await browser.newPage({ viewport: { width: 1440, height: 1100 }, colorScheme: "dark" });
   await setUp(page, { setUpLink });
-}, 240_000);
+}, 900_000);
 
 afterAll(async () => {
   await browser?.close();
@@ -43,8 +43,9 @@ const affinity = (irq: number) => inGuest(`cat /proc/irq/${irq}/smp_affinity_lis
 test("an interrupt moved in the browser moves in the guest's kernel; it stays if confirmed and is rolled back if not", async () => {
   const [confirmed, unconfirmed] = [await irqOf("eth0-TxRx-2"), await irqOf("eth0-TxRx-3")];
   await openIrq(page, node, confirmed);
-  await apply(page, confirmed, "4-5", "30");
-  expect(await affinity(confirmed)).toBe("4-5");
+  const target = (await affinity(confirmed)) === "4-5" ? "6-7" : "4-5"; // a second try finds what the first one confirmed
+  await apply(page, confirmed, target, "30");
+  expect(await affinity(confirmed)).toBe(target);
   await page.getByRole("button", { name: "Confirm" }).click();
   await page.getByRole("status").getByText("Confirmed.").first().waitFor();
 
@@ -55,7 +56,7 @@ test("an interrupt moved in the browser moves in the guest's kernel; it stays if
   await page.getByText(/rolls back unless confirmed/).waitFor();
   await waitForAffinity(() => affinity(unconfirmed), before);
   await page.getByText("Rolled back: not confirmed within 30 s.").waitFor();
-  expect(await affinity(confirmed)).toBe("4-5"); // past its own timeout
+  expect(await affinity(confirmed)).toBe(target); // past its own timeout
 });
 
 test("the managed interrupt of the guest's disk is locked", async () => {

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ HOST = "this-host"
 
 
 class BackendError(Exception):
-    """The backend did not start, or refused a request; the message has its output."""
+    """The backend did not start, or refused a request; the message has its output. status: of the refusal."""
+
+    status: int | None = None
 
 
 class Backend:
@@ -60,6 +63,17 @@ class Backend:
             self._csrf_token = self._send("POST", "/api/v1/auth/setup", {"token": token, **ADMIN})["csrf_token"]
         return self._send(method, path, body)
 
+    def command(self, change_id: str, what: str) -> None:
+        """Request confirm or rollback of a change. Raises BackendError for a refusal.
+
+        An agent that answers after the backend has stopped waiting does it all the same.
+        """
+        try:
+            self.request("POST", f"/api/v1/changes/{change_id}/{what}")
+        except BackendError as error:
+            if error.status != HTTPStatus.GATEWAY_TIMEOUT:
+                raise
+
     def await_live(self, name: str, timeout_s: float = 120) -> dict[str, Any]:
         """Return the node's summary, once the backend has a sample of it. Raises BackendError."""
         end = time.monotonic() + timeout_s
@@ -86,7 +100,9 @@ class Backend:
             with self._opener.open(request, timeout=150) as answer:
                 text: bytes = answer.read()
         except urllib.error.HTTPError as error:
-            raise BackendError(f"{method} {path} is answered with {error.code}: {error.read().decode()}") from error
+            refusal = BackendError(f"{method} {path} is answered with {error.code}: {error.read().decode()}")
+            refusal.status = error.code
+            raise refusal from error
         return text
 
 

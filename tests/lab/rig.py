@@ -71,7 +71,7 @@ class Guest:
         self._port = port
         self._receive(end - time.monotonic())
 
-    def run(self, *command: str, timeout_s: float = 30, check: bool = True, env: dict[str, str] | None = None) -> Done:
+    def run(self, *command: str, timeout_s: float = 300, check: bool = True, env: dict[str, str] | None = None) -> Done:
         """Run a command to its end. Raises GuestError if it fails and check is set, or if the guest does not answer."""
         self._send({"run": command, "timeout_s": timeout_s, "env": env or {}})
         done = Done(**self._receive(timeout_s + 30))
@@ -85,7 +85,7 @@ class Guest:
         pid: int = self._receive(30)["pid"]
         return pid
 
-    def python(self, module: str, *arguments: str, timeout_s: float = 60, check: bool = True) -> Done:
+    def python(self, module: str, *arguments: str, timeout_s: float = 300, check: bool = True) -> Done:
         """Run a module of the checkout."""
         return self.run("python", "-m", module, *arguments, timeout_s=timeout_s, check=check)
 

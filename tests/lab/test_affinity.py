@@ -31,7 +31,7 @@ def softnet(guest: Guest) -> list[int]:
 def flood(guest: Guest, address: str, *, count: int = 900) -> int:
     """Send UDP from the guest's peer, too slowly for NAPI polling; return the number of packets."""
     options = ("--to", address, "--flows", "16", "--count", str(count), "--rate", "300")
-    done = guest.run("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "flood", *options, timeout_s=60)
+    done = guest.run("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "flood", *options)
     sent: int = json.loads(done.stdout)["packets"]
     return sent
 
@@ -122,7 +122,7 @@ def test_a_cpu_without_free_vectors_is_refused_as_full(small_vm: Guest) -> None:
             echo 2 > /proc/irq/$irq/smp_affinity_list || exit 0;;
         esac; done < /proc/interrupts 2>/dev/null; exit 1
     """
-    originals = small_vm.run("sh", "-c", fill, timeout_s=60).stdout.split()
+    originals = small_vm.run("sh", "-c", fill).stdout.split()
     # away first: where the old set holds CPU 2 too, the kernel would leave them there
     pairs = zip(originals[::2], originals[1::2], strict=True)
     back = "\n".join(f"for to in 0-1 {to}; do echo $to > /proc/irq/{irq}/smp_affinity_list; done" for irq, to in pairs)
@@ -130,7 +130,7 @@ def test_a_cpu_without_free_vectors_is_refused_as_full(small_vm: Guest) -> None:
     try:
         [result] = write_settings(small_vm, f"irq/{irq}/affinity=2")
     finally:
-        small_vm.run("sh", "-c", back, timeout_s=60)
+        small_vm.run("sh", "-c", back)
     assert result["outcome"] == "failed"
     assert "All interrupt vectors of that CPU are in use" in result["sentence"]
     [result] = write_settings(small_vm, f"irq/{irq}/affinity=2")

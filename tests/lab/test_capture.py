@@ -26,8 +26,8 @@ def trees() -> dict[str, Path]:
 def tree(guest: Guest, trees: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     name = guest.machine.name
     if name not in trees:
-        guest.run("coresteer-agent", "capture", "/tmp/tree", timeout_s=60)
-        guest.run("tar", "-C", "/tmp", "-cf", "/run/share/tree.tar", "tree", timeout_s=60)
+        guest.run("coresteer-agent", "capture", "/tmp/tree")
+        guest.run("tar", "-C", "/tmp", "-cf", "/run/share/tree.tar", "tree")
         trees[name] = tmp_path_factory.mktemp(name)
         subprocess.run(["tar", "-C", trees[name], "-xf", guest.share / "tree.tar"], check=True)
     return trees[name] / "tree"

@@ -20,7 +20,7 @@ def apply(host: Backend, node_id: int, key: str, value: str, *, timeout_s: int =
 
 
 def roll_back(host: Backend, change_id: str) -> dict[str, Any]:
-    host.request("POST", f"/api/v1/changes/{change_id}/rollback")
+    host.command(change_id, "rollback")
     return await_change(host, change_id, {"rolled_back"})
 
 
@@ -45,10 +45,10 @@ def test_a_change_is_applied_in_the_guest_and_persists_when_confirmed(
     before = affinity(two_socket, irq)
     change = apply(host, node_id, f"irq/{irq}/affinity", "5")
     assert affinity(two_socket, irq) == "5"
-    host.request("POST", f"/api/v1/changes/{change['id']}/confirm")
+    host.command(change["id"], "confirm")
     await_change(host, change["id"], {"confirmed"})
     assert affinity(two_socket, irq) == "5"
-    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
+    host.command(change["id"], "rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert affinity(two_socket, irq) == before
 
@@ -79,7 +79,7 @@ def test_a_change_of_one_of_three_guests_does_not_affect_the_others(trio: list[G
     change = apply(host, nodes[1]["id"], f"irq/{irqs[1]}/affinity", target)
     after = [affinity(guest, irq) for guest, irq in zip(trio, irqs, strict=True)]
     assert after == [before[0], target, before[2]]
-    host.request("POST", f"/api/v1/changes/{change['id']}/rollback")
+    host.command(change["id"], "rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert affinity(trio[1], irqs[1]) == before[1]
     for guest, pid in zip(trio, agents, strict=True):

@@ -19,8 +19,8 @@ from coresteer_core.policies.coscheduling.boost import Reordering
 
 T = TypeVar("T")
 
-POLICY: dict[str, object] = {"type": "coscheduling", "match": {"commands": [COMMAND]}, "stale_ms": 4000}
-"""Under emulation a period of the agent takes one to two seconds, as it uses a tenth of a CPU at most."""
+POLICY: dict[str, object] = {"type": "coscheduling", "match": {"commands": [COMMAND]}, "stale_ms": 10_000}
+"""Under emulation a period of the agent takes seconds, as it uses a tenth of a CPU at most."""
 BOOST = "-10"
 JOBS = 3
 RUN = (
@@ -28,7 +28,7 @@ RUN = (
     *("--exchange-ms", "2", "--wait", "spin-block", "--cpus", "1"),
 )
 PORT = 7750
-SECONDS = 90
+SECONDS = 240
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ FLOWS = 40
 
 
 def test_the_predicted_interrupt_is_the_one_whose_counter_grows(two_socket: Guest) -> None:
-    answer = json.loads(
-        two_socket.python("tests.lab.placement_trial", "serve", "10.1.0.1", str(FLOWS), timeout_s=90).stdout
-    )
+    answer = json.loads(two_socket.python("tests.lab.placement_trial", "serve", "10.1.0.1", str(FLOWS)).stdout)
     flows = answer["flows"]
     right = [flow for flow in flows if flow["how"] == "rss" and flow["predicted"] == flow["grown"]]
     assert len(flows) == FLOWS

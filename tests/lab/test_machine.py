@@ -18,7 +18,7 @@ def topology(guest: Guest) -> dict[str, Any]:
 def netdevs(guest: Guest, *, netns: str | None = None) -> dict[str, dict[str, Any]]:
     """Return netdevs by name, as an agent in the namespace would read them."""
     enter = ("ip", "netns", "exec", netns) if netns else ()
-    said = guest.run(*enter, "python", "-m", "tests.lab.probe", "inventory", timeout_s=60).stdout
+    said = guest.run(*enter, "python", "-m", "tests.lab.probe", "inventory").stdout
     return {n["name"]: n for n in json.loads(said)["netdevs"]}
 
 

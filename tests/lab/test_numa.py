@@ -74,11 +74,11 @@ def node(host: Backend, agent_pid: int) -> int:
 
 
 def await_known(host: Backend, node_id: int, pid: int) -> dict[str, Any]:
-    """Wait until the node has reported the memory of a process; return its entry."""
+    """Wait until the node has reported where a process has its memory and runs; return its entry."""
 
     def read() -> dict[str, Any] | None:
         entries = host.request("GET", f"/api/v1/nodes/{node_id}/numa")["tasks"]
-        return next((e for e in entries if e["task"]["pid"] == pid and e["task"]["bytes_by_node"]), None)
+        return next((e for e in entries if e["task"]["pid"] == pid and e["remote_share"] is not None), None)
 
     return poll(read, timeout_s=WAIT_S, interval_s=0.1)
 
@@ -168,10 +168,15 @@ def test_pages_return_in_the_same_proportion_also_after_kill_9_during_a_move(
     assert place(two_socket, pid).share(0) == pytest.approx(before, abs=0.05)
 
     # an agent reports memory every few seconds, and a plan from before that is refused
-    poll(lambda: await_known(host, node, pid)["remote_share"], lambda share: share <= 0.05, timeout_s=WAIT_S)
+    poll(
+        lambda: await_known(host, node, pid)["remote_share"],
+        lambda share: share <= 0.05,
+        timeout_s=WAIT_S,
+        interval_s=0.5,
+    )
     body = {"plan": change["plan"], "confirm_timeout_s": 120}
     host.request("POST", f"/api/v1/nodes/{node}/changes", body)
-    poll(lambda: place(two_socket, pid).share(1) > 0.1, timeout_s=WAIT_S)
+    poll(lambda: place(two_socket, pid).share(1) > 0.1, timeout_s=WAIT_S, interval_s=0.5)
     two_socket.run("kill", "-9", str(agent_pid))
     assert place(two_socket, pid).share(1) > 0.1
     two_socket.run("coresteer-agent", "restore", "--state-dir", STATE)

@@ -30,10 +30,10 @@ def await_allowed(guest: Guest, pid: int, pattern: str) -> str:
 def test_a_process_is_moved_to_its_packets_and_restored_with_the_policy(
     two_socket: Guest, host: Backend, agent: int
 ) -> None:
-    bounds = ("--seconds", str(2 * SECONDS))
+    bounds = ("--seconds", str(4 * SECONDS))
     consumer = two_socket.start("python", "-m", "tests.lab.consumer", "--port", "9001", *bounds, output="consumer")
     await_said(two_socket, "consumer", "ready")
-    options = ("--to", "10.1.0.1", "--port", "9001", "--kib-per-s", "2000", *bounds)
+    options = ("--to", "10.1.0.1", "--port", "9001", "--kib-per-s", "500", *bounds)
     sender = two_socket.start(
         *("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "stream", *options), output="stream"
     )
