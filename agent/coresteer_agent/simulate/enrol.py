@@ -1,5 +1,6 @@
 """Enrolment of simulated nodes: request their keys once with an enrolment token, then store them."""
 
+import fcntl
 from pathlib import Path
 
 import msgspec
@@ -68,12 +69,16 @@ def _read_keys(state_dir: Path) -> dict[str, dict[str, str]]:
 
 
 def _store_keys(state_dir: Path, backend: str, keys: dict[str, str]) -> None:
+    """Add keys to the stored ones; simulations may do so at the same time."""
     path = state_dir / _FILE
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = path.with_suffix(".new")
-        new.touch(mode=0o600)
-        new.write_bytes(msgspec.json.encode(_read_keys(state_dir) | {backend: keys}))
-        new.replace(path)
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            stored = _read_keys(state_dir)
+            new = path.with_suffix(".new")
+            new.touch(mode=0o600)
+            new.write_bytes(msgspec.json.encode(stored | {backend: stored.get(backend, {}) | keys}))
+            new.replace(path)
     except OSError as error:
         raise SimulationError(f"The keys cannot be stored in {path} ({error}).") from None

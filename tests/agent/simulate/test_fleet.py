@@ -2,7 +2,9 @@ import argparse
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +23,7 @@ from coresteer_agent.simulate.enrol import SimulationError, load_or_request_keys
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import Fault, make_machine
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.transport.enrol import EnrolledNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.rates import Rates
@@ -250,6 +253,26 @@ def test_without_keys_and_token_the_sentence_says_what_to_do(tmp_path: Path) -> 
         load_or_request_keys(node_names(3, 8), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
     with pytest.raises(SimulationError, match="cannot be reached to enrol sim8-0001"):
         load_or_request_keys(node_names(3, 8), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
+
+
+def test_simulations_that_enrol_at_the_same_time_keep_the_keys_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, together = "http://127.0.0.1:1", Barrier(8)
+
+    def request_keys(backend: str, token: str, names: list[str]) -> tuple[list[EnrolledNode], str]:
+        together.wait(PATIENCE_S)
+        return [EnrolledNode(number, name, f"key of {name}") for number, name in enumerate(names)], ""
+
+    def enrol(cpus: int) -> None:
+        load_or_request_keys(node_names(2, cpus), backend=backend, token="t", state_dir=tmp_path)
+
+    monkeypatch.setattr("coresteer_agent.simulate.enrol.request_keys", request_keys)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(enrol, range(1, 9)))
+    names = [name for cpus in range(1, 9) for name in node_names(2, cpus)]
+    stored = load_or_request_keys(names, backend=backend, token=None, state_dir=tmp_path)
+    assert stored == {name: f"key of {name}" for name in names}
 
 
 @pytest.mark.parametrize(
