@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from "vitest";
-import { NODE, openDetails, openNode, page, setUpStack, violations } from "./stack";
+import { loaded, NODE, openDetails, openNode, page, setUpStack, violations } from "./stack";
 
 setUpStack();
 beforeAll(async () => {
@@ -49,6 +49,7 @@ test("the preview shows the processes of each class while typing", async () => {
   await gold.getByLabel("Client networks").fill("office");
   await page.getByText("office is not a network").waitFor();
   await gold.getByLabel("Client networks").fill("");
+  await loaded(page);
   expect(await violations(page)).toEqual([]);
 });
 

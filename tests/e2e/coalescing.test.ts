@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openDetails, page, setUpStack, violations } from "./stack";
+import { loaded, openDetails, page, setUpStack, violations } from "./stack";
 
 setUpStack();
 
@@ -60,7 +60,7 @@ test.each(["dark", "light"] as const)("the trade-off and its panel have no axe v
     await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5&point=54&bound=100${table}`);
     await panel().getByRole("region", { name: "Preview" }).getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
     await (table === "" ? chart() : card().getByRole("table")).waitFor();
-    await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+    await loaded(page);
     expect(await violations(page)).toEqual([]);
   }
 });

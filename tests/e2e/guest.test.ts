@@ -1,7 +1,7 @@
 // Browser test of the lab: from a click to the kernel of a virtual machine with two sockets.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { apply, bin, Child, launchBrowser, openIrq, setUp, waitForAffinity } from "./stack";
+import { apply, bin, Child, launchBrowser, loaded, openIrq, setUp, waitForAffinity } from "./stack";
 
 const node = "two-socket";
 const screenshot = process.env.LAB_SCREENSHOT; // absolute path of docs/node-lab-dark.png to create it again
@@ -69,7 +69,7 @@ test.runIf(screenshot !== undefined)("screenshot of the node page under traffic"
   await inGuest("ethtool -N eth0 rx-flow-hash udp4 sdfn"); // over all queues; those of eth1 stay on one
   await page.goto(`${page.url().split("?")[0]}?span=60&sel=irq%3A${await irqOf("eth1-TxRx-2")}`);
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
-  await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+  await loaded(page);
   await page.waitForTimeout(70_000); // the charts show the last 60 s
   await page.getByLabel("Move to CPUs").fill("6");
   await page.getByRole("region", { name: "Preview" }).waitFor();

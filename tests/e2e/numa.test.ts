@@ -2,6 +2,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   launchBrowser,
+  loaded,
   openDetails,
   openNode,
   type Stack,
@@ -119,7 +120,7 @@ test.each(["dark", "light"] as const)("the section and its panel have no axe vio
     .getByRole("button", { name: /^Preview: / })
     .first()
     .waitFor();
-  await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+  await loaded(page);
   expect(await violations(page)).toEqual([]);
 });
 

@@ -1,6 +1,6 @@
 // Every screen, on a stack with nodes of 2, 64 and 256 CPUs and something to see on each page.
 import type { Page } from "playwright-core";
-import { type Stack, startSimulation } from "./stack";
+import { loaded, type Stack, startSimulation } from "./stack";
 
 /** detail: one more part of a page that is in the table already; left out in CI. */
 export type Screen = {
@@ -172,7 +172,7 @@ function screensOf(
 export async function settled(page: Page, { ready }: Screen): Promise<void> {
   await page.locator("#page-top h1, main h1").first().waitFor();
   await ready?.(page);
-  await page.locator("[aria-busy=true]").first().waitFor({ state: "detached" });
+  await loaded(page);
 }
 
 /** What is wider than the page: CSS paths and widths of the innermost elements that reach beyond the right edge. */

@@ -134,6 +134,10 @@ export function collectErrors(page: Page, collect: (error: string) => void): voi
 /** Rules whose result depends on the theme. */
 const COLOR_RULES = ["color-contrast", "link-in-text-block"];
 
+/** Waits until nothing of a page is loading, or dimmed because it shows former input. */
+export const loaded = (page: Page): Promise<void> =>
+  page.locator("[aria-busy=true]").first().waitFor({ state: "detached" });
+
 /** The violations that axe finds on a page, one line each. colors: only of the rules about colors. */
 export async function violations(page: Page, { colors = false } = {}): Promise<string[]> {
   await page.evaluate(axe.source);

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from "vitest";
-import { page, setUpStack, stack, violations } from "./stack";
+import { loaded, page, setUpStack, stack, violations } from "./stack";
 
 let node: string;
 let tune: string;
@@ -26,12 +26,15 @@ test("a tune is prepared for a node, with its search in the form", async () => {
   await region("Preview")
     .getByText(/searches \d+ combinations of levels/)
     .waitFor();
+  // CPU time hardly depends on rx-usecs while the CPU of the simulated hot queue is saturated
+  await region("Primary metric").getByLabel("Metric").selectOption("interrupts_per_s");
   await region("Search").getByLabel("Limit of the second metric").fill("20000");
   await region("Search").getByLabel("Maximum runs").fill("36");
   await page.getByLabel("Warm-up, s").fill("0.5");
   await page.getByLabel("Measurement, s").fill("2");
   await expect.poll(() => page.getByLabel("A/A blocks").count()).toBe(0);
   await region("Preview").getByText("36 runs", { exact: true }).waitFor();
+  await loaded(page);
   expect(await violations(page)).toEqual([]);
   await shoot("form");
   await region("Start").getByRole("button", { name: "Start" }).click();
@@ -53,7 +56,7 @@ test("its candidates appear while it runs", async () => {
 test("the best combination is found, and poor ones are eliminated with their reason", async () => {
   await region("State").getByText("done", { exact: true }).waitFor({ timeout: 120_000 });
   await region("Findings")
-    .getByText(/^The best combination found is .*: CPU per gigabit/)
+    .getByText(/^The best combination found is .*: Device interrupts/)
     .waitFor();
   const rows = region("Combinations").getByRole("row");
   await rows.filter({ hasText: "best" }).first().waitFor();
