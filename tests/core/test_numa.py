@@ -457,6 +457,10 @@ EFFECTS: dict[str, tuple[NumaTask, dict[str, str], list[str]]] = {
         task(memory={}, unknown="Its numa_maps cannot be read."), {"task/10/affinity": "0-3"},
         ["postgres (10): Its numa_maps cannot be read. No effect on its locality is predicted."],
     ),
+    "no CPU time": (
+        task(cpu_share=0.0, cpu_nodes={1: 0.0}), {"task/10/affinity": "0-3"},
+        ["postgres (10): It used no CPU time in the last interval. No effect on its locality is predicted."],
+    ),
     "other settings": (task(), {"task/10/nice": "5"}, []),
 }  # fmt: skip
 

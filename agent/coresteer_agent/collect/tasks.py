@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import DIGITS, names, open_file, parse_cpu_number
+from coresteer_core.node.numa import MIN_NUMA_CPU_SHARE, MIN_NUMA_RSS_BYTES, NUMA_BUSY_FOR_S
 from coresteer_core.node.tasks import Task
 
 MAX_TASKS = 64
@@ -18,11 +19,6 @@ _MOST_OPEN = 512
 _STAT_BYTES = 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-MIN_NUMA_CPU_SHARE = 0.2
-MIN_NUMA_RSS_BYTES = 256 << 20
-"""A process with less than both is not placed on NUMA nodes."""
-NUMA_BUSY_FOR_S = 30.0
-"""A process counts as busy this long after its last busy scan: it may pause, for example while its pages move."""
 
 
 class TaskStat(Struct, frozen=True):
@@ -137,7 +133,7 @@ class TaskScanner:
         self._most_open = min(_MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 16)
         self._scanned_s: float | None = None
         self.numa_pids: list[int] = []
-        """Of the last scan: processes large enough to be placed on NUMA nodes, or busy within NUMA_BUSY_FOR_S."""
+        """Of the last scan: processes to be placed on NUMA nodes, those that are neither busy now nor large last."""
 
     def scan(self) -> list[Task]:
         """Return the processes with the most CPU time since the previous scan, busiest first; none at the first.
@@ -160,10 +156,13 @@ class TaskScanner:
             try:
                 if not text or text != process.text:
                     task = parse_task_stat(text, path)
-                    if (used := task.ticks - _ticks_before(task, process.text, path)) > 0:
+                    ticks_before = _ticks_before(task, process.text, path)
+                    if (used := task.ticks - (ticks_before or 0)) > 0:
                         moved.append((used, pid, task))
-                        if used >= least_ticks and task.rss_bytes:
-                            process.busy_s = now_s
+                    if not task.rss_bytes or ticks_before is None:  # it has ended, or this is another one
+                        process.busy_s = None
+                    if task.rss_bytes and used >= least_ticks:
+                        process.busy_s = now_s
                     process.text, process.large = text, task.rss_bytes >= MIN_NUMA_RSS_BYTES
             except ParseError:  # it ended, perhaps between two reads of its file
                 self._close(process)
@@ -171,11 +170,12 @@ class TaskScanner:
                 self._known[pid] = process
         for pid in before.keys() - self._known.keys():
             self._close(before[pid])
-        self.numa_pids = sorted(
-            int(pid)
+        found = sorted(
+            (process.busy_s != now_s and not process.large, int(pid))
             for pid, process in self._known.items()
             if process.large or (process.busy_s is not None and now_s - process.busy_s < NUMA_BUSY_FOR_S)
         )
+        self.numa_pids = [pid for _, pid in found]
         if not elapsed_s:
             return []
         moved.sort(key=lambda found: (-found[0], int(found[1])))
@@ -223,7 +223,7 @@ def _read_or_empty(fd: int) -> bytes:
         return b""
 
 
-def _ticks_before(task: TaskStat, text: bytes, path: str) -> int:
-    """Return a process's ticks by its previous text; 0 for a process that started since then."""
+def _ticks_before(task: TaskStat, text: bytes, path: str) -> int | None:
+    """Return a process's ticks by its previous text; None for a process that started since then."""
     before = parse_task_stat(text, path) if text else None
-    return before.ticks if before is not None and before.started_ticks == task.started_ticks else 0
+    return before.ticks if before is not None and before.started_ticks == task.started_ticks else None

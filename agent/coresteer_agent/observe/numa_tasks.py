@@ -1,6 +1,7 @@
 """NUMA state of the machine: memory of nodes, and the memory by node of busy or large processes."""
 
 import time
+from math import inf
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,27 +23,29 @@ BUDGET = 0.02
 MAX_READ_S = 0.25
 """Of a process whose numa_maps would take longer, only its cgroup is read: the agent does nothing else meanwhile."""
 _S_PER_BYTE = 0.012 / (1 << 30)
-"""First estimate of the time of a read; each process has its own after its first."""
-_MOST_SKIPPED = 120
-"""Reads in a row, 10 min, that are skipped for their time, until the first estimate counts again."""
+"""Estimate of the time of a read; each process has its own after two."""
+_SLOW_FOR_S = 600.0
+"""After this time, the estimate by size counts again instead of reads that were slow."""
 _NO_HMAT = "The firmware does not state what the memory can transfer (HMAT)."
 _MAX_CREDIT_S = 0.1
 _MIN_AGAIN_S = 5.0
+_PAUSED_LATER_S = 60.0
+"""How much longer a process without CPU time waits for its turn than one whose memory the policy may move."""
 
 
 class _Known(Struct):
-    """numa_maps of a process. costs_s: of its last two reads. maps: None with the reason in unknown.
+    """numa_maps of a process. costs_s: of its last two reads; they count until slow_until_s.
 
-    from_cgroup: maps has the anonymous memory that its cgroup counts. skipped: how many reads in a row were.
+    maps: None with the reason in unknown. from_cgroup: maps has the anonymous memory that its cgroup counts.
     """
 
     started_ticks: int
     read_s: float = 0.0
     costs_s: tuple[float, ...] = ()
+    slow_until_s: float = inf
     maps: NumaMaps | None = None
     unknown: str | None = None
     from_cgroup: bool = False
-    skipped: int = 0
 
 
 class NumaReader:
@@ -66,16 +69,22 @@ class NumaReader:
         due = [pid for pid in self._facts if pid not in self._known or now_s - self._known[pid].read_s >= _MIN_AGAIN_S]
         if self._credit_s <= 0 or not due:
             return
-        pid = min(due, key=lambda each: self._known[each].read_s if each in self._known else float("-inf"))
+
+        def turn_s(each: int) -> float:
+            if (known := self._known.get(each)) is None:
+                return -inf
+            return known.read_s if self._facts[each].cpu_share else known.read_s + _PAUSED_LATER_S
+
+        pid = min(due, key=turn_s)
         self._read_maps(pid, self._facts[pid], now_s)
 
     def forget_memory(self, pid: int) -> None:
         """Read the memory of a process again at the next tick, after its pages were moved."""
         if (known := self._known.get(pid)) is not None:
-            known.read_s = float("-inf")
+            known.read_s = -inf
 
     def read(self, pids: list[int], topology: Topology) -> NumaState:
-        """Return the state. pids: of busy or large processes."""
+        """Return the state. pids: of busy or large processes; the first MAX_NUMA_TASKS are read."""
         self._tasks.begin_round()
         found = {pid: facts for pid in pids[:MAX_NUMA_TASKS] if (facts := self._tasks.read(pid)) is not None}
         for pid in self._facts.keys() - found.keys():
@@ -110,11 +119,13 @@ class NumaReader:
         known = self._known.get(pid)
         if known is None or known.started_ticks != facts.started_ticks:
             known = _Known(facts.started_ticks)
-        costs_s = known.costs_s if known.skipped < _MOST_SKIPPED else ()
+        costs_s = known.costs_s if now_s < known.slow_until_s else ()
+        estimate_s = facts.rss_bytes * _S_PER_BYTE
         # one slow read may be due to other work on the machine
-        expected_s = min(costs_s, default=0.0) if len(costs_s) > 1 else facts.rss_bytes * _S_PER_BYTE
+        expected_s = min(costs_s) if len(costs_s) > 1 else min([estimate_s, *costs_s])
         if expected_s > MAX_READ_S:
-            self._known[pid] = _Known(facts.started_ticks, now_s, costs_s, skipped=known.skipped + 1)
+            until_s = min(known.slow_until_s, now_s + _SLOW_FOR_S) if costs_s else inf
+            self._known[pid] = _Known(facts.started_ticks, now_s, costs_s, until_s)
             self._read_cgroup(pid, facts, self._known[pid], expected_s)
             return
         path = f"proc/{pid}/numa_maps"
@@ -128,7 +139,7 @@ class NumaReader:
             why = str(error)
         cost_s = time.thread_time() - begin_s
         self._credit_s -= cost_s
-        self._known[pid] = _Known(facts.started_ticks, now_s, (*costs_s, cost_s)[-2:], maps, why)
+        self._known[pid] = _Known(facts.started_ticks, now_s, (*costs_s, cost_s)[-2:], maps=maps, unknown=why)
 
     def _read_cgroup(self, pid: int, facts: TaskFacts, known: _Known, expected_s: float) -> None:
         known.unknown = f"A read of its numa_maps would take about {expected_s:.1f} s, over {MAX_READ_S:g} s."

@@ -33,8 +33,9 @@ def load_or_request_keys(names: list[str], *, backend: str, token: str | None, s
     """Return the key of each node: a new one if a token is given, else the stored one. Raises SimulationError."""
     keys = _read_keys(state_dir).get(backend, {})
     if token is not None:
-        keys = keys | _enrol(names, backend, token)
-        _store_keys(state_dir, backend, keys)
+        requested = _enrol(names, backend, token)
+        _store_keys(state_dir, backend, requested)
+        keys = keys | requested
     if missing := [name for name in names if name not in keys]:
         raise SimulationError(
             f"{len(missing)} of the nodes, starting with {missing[0]}, have no key for {backend} yet. Create an "

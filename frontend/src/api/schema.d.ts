@@ -6790,7 +6790,7 @@ export interface components {
         NumaTaskEntry: {
             /**
              * NumaTask
-             * @description A process that used at least 0.2 CPUs in the last 30 s, or has 256 MiB of memory.
+             * @description A process that used 0.2 CPUs in an interval of 5 s within the last 30 s, or has 256 MiB of memory.
              *
              *         affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
              *         cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.

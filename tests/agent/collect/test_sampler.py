@@ -246,14 +246,37 @@ def test_a_process_that_reuses_a_number_counts_from_zero(tree: LargeTree, monkey
 def test_a_process_is_placed_on_numa_nodes_until_it_was_not_busy_for_30_s(
     tree: LargeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rounds = [(100.0, 0, False), (105.0, 100, True), (110.0, 99, True), (134.9, 0, True), (135.0, 0, False)]
-    clock = iter([time_s for time_s, _, _ in rounds])
+    rounds = [(100.0, 0, []), (105.0, 100, [1001, 1002]), (110.0, 99, [1002, 1001]), (134.9, 0, [1002, 1001])]
+    clock = iter([*(time_s for time_s, _, _ in rounds), 135.0])
     monkeypatch.setattr(tasks, "monotonic", lambda: next(clock))
     scanner = TaskScanner(tree.root)
     for time_s, used, listed in rounds:
         write_task(tree.root, 1001, used=used)
+        write_task(tree.root, 1002, used=1000 if listed else 0)
         scanner.scan()
-        assert (1001 in scanner.numa_pids) is listed, time_s
+        assert scanner.numa_pids == listed, time_s
+    scanner.scan()
+    assert scanner.numa_pids == [1002]
+
+
+@pytest.mark.parametrize(("field", "value"), [(21, "0"), (19, "99999")], ids=["it has ended", "another has its PID"])
+def test_a_process_that_was_busy_is_not_placed_on_numa_nodes_once_it_has_ended(
+    tree: LargeTree, monkeypatch: pytest.MonkeyPatch, field: int, value: str
+) -> None:
+    clock = iter([100.0, 105.0, 110.0])
+    monkeypatch.setattr(tasks, "monotonic", lambda: next(clock))
+    scanner = TaskScanner(tree.root)
+    scanner.scan()
+    write_task(tree.root, 1001, used=250)
+    scanner.scan()
+    assert scanner.numa_pids == [1001]
+    path = tree.root / "proc/1001/stat"
+    head, _, rest = path.read_text().rpartition(") ")
+    fields = rest.split()
+    fields[field], fields[11], fields[12] = value, "0", "0"
+    path.write_text(f"{head}) {' '.join(fields)}\n")
+    scanner.scan()
+    assert scanner.numa_pids == []
 
 
 # Sockets

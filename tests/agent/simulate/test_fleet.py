@@ -262,17 +262,18 @@ def test_simulations_that_enrol_at_the_same_time_keep_the_keys_of_all(
 
     def request_keys(backend: str, token: str, names: list[str]) -> tuple[list[EnrolledNode], str]:
         together.wait(PATIENCE_S)
-        return [EnrolledNode(number, name, f"key of {name}") for number, name in enumerate(names)], ""
+        return [EnrolledNode(number, name, f"{token} of {name}") for number, name in enumerate(names)], ""
 
     def enrol(cpus: int) -> None:
-        load_or_request_keys(node_names(2, cpus), backend=backend, token="t", state_dir=tmp_path)
+        for token in ("first", "second"):
+            load_or_request_keys(node_names(2, cpus), backend=backend, token=token, state_dir=tmp_path)
 
     monkeypatch.setattr("coresteer_agent.simulate.enrol.request_keys", request_keys)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(enrol, range(1, 9)))
     names = [name for cpus in range(1, 9) for name in node_names(2, cpus)]
     stored = load_or_request_keys(names, backend=backend, token=None, state_dir=tmp_path)
-    assert stored == {name: f"key of {name}" for name in names}
+    assert stored == {name: f"second of {name}" for name in names}
 
 
 @pytest.mark.parametrize(

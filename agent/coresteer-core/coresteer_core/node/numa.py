@@ -8,6 +8,17 @@ from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, Name, P
 from coresteer_core.node.topology import MAX_NUMA_NODES, BytesByNode, NumaNodeNumber
 
 MAX_NUMA_TASKS = 1024
+MIN_NUMA_CPU_SHARE = 0.2
+"""Load of a process in one interval of the agent, in CPUs, from which on it is busy."""
+NUMA_BUSY_FOR_S = 30.0
+"""How long a process is reported after its last busy interval: it may pause, for example while its pages move."""
+MIN_NUMA_RSS_BYTES = 256 << 20
+"""Memory from which on a process is reported although it is not busy."""
+NUMA_TASK_CRITERION = (
+    f"used {MIN_NUMA_CPU_SHARE:g} CPUs in the last {NUMA_BUSY_FOR_S:g} s "
+    f"or has {MIN_NUMA_RSS_BYTES >> 20} MiB of memory"
+)
+"""What the processes in a NumaState did or have, for a sentence."""
 PAGE_BYTES = 4096
 """Unit of counts of pages, whatever the size of a mapping's pages."""
 PAGE_COST_S = 3e-6
@@ -39,7 +50,7 @@ class NodeMemory(Struct, frozen=True):
 
 
 class NumaTask(Struct, frozen=True):
-    """A process that used at least 0.2 CPUs in the last 30 s, or has 256 MiB of memory.
+    """A process that used 0.2 CPUs in an interval of 5 s within the last 30 s, or has 256 MiB of memory.
 
     affinity, allowed, cpu, cpu_share, started_ticks, bound, kernel, realtime, params, cgroup: as in NetTask.
     cpu_nodes: its CPU time of the last interval in CPUs, by NUMA node. mems_allowed: a list of its cpuset's NUMA nodes.
@@ -78,6 +89,15 @@ class NumaTask(Struct, frozen=True):
     params: dict[Name, Name] = {}
     kernel: bool = False
     realtime: bool = False
+
+    @property
+    def why_unpredicted(self) -> str:
+        """Return as a sentence why neither its remote share nor its run time can be predicted."""
+        if self.unknown is not None or not self.bytes_by_node:
+            return self.unknown or "Its memory by NUMA node is unknown."
+        if not self.cpu_share:
+            return "It used no CPU time in the last interval."
+        return "Its CPU time by NUMA node is unknown."
 
     @property
     def remote_share(self) -> float | None:

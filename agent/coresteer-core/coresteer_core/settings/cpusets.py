@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.node.cpusets import ROOT_CGROUP, Cpuset, migrated, parent_cgroup
-from coresteer_core.node.numa import PAGE_BYTES, PAGE_COST_S
+from coresteer_core.node.numa import NUMA_TASK_CRITERION, PAGE_BYTES, PAGE_COST_S
 from coresteer_core.node.reserved import ReservedCpus, is_kubepods
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import CPU_LIST_SCHEMA, KeyForm, SettingError, format_cpus
@@ -67,8 +67,8 @@ class OfCpuset(OfCgroup, frozen=True):
         found = view.cpusets.get(self.path)
         if found is None:
             return (
-                f"This node has no cgroup {self.path} with a process that communicates over the network, used 0.2 CPUs "
-                "in the last 30 s or has 256 MiB of memory."
+                f"This node has no cgroup {self.path} with a process that communicates over the network, "
+                f"{NUMA_TASK_CRITERION}."
             )
         if self._configured(found) is None:
             parent = shlex.quote(f"/sys/fs/cgroup/{parent_cgroup(self.path)}".rstrip("/"))

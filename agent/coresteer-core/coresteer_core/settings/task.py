@@ -7,7 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.node.numa import NumaTask
+from coresteer_core.node.numa import NUMA_TASK_CRITERION, NumaTask
 from coresteer_core.node.reserved import ReservedCpus
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
@@ -98,10 +98,7 @@ class OfTask(Setting, frozen=True):
         """Return a sentence that says that no such process uses the network on a node; None where one does."""
         if self._task(view) is not None:
             return None
-        return (
-            f"This node has no process {self.pid} that communicates over the network, used 0.2 CPUs in the last 30 s "
-            "or has 256 MiB of memory."
-        )
+        return f"This node has no process {self.pid} that communicates over the network, {NUMA_TASK_CRITERION}."
 
     def describe(self, view: View | None = None) -> str:
         """Return the process's name and PID for a sentence, ``nginx (812)``; ``PID 812`` without a View."""

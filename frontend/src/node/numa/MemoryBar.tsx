@@ -1,5 +1,6 @@
+import { Unknown } from "../../components/Unknown";
 import styles from "./numa.module.css";
-import { type NodeShare, nodeColour, sharesText } from "./numaTasks";
+import { type NodeShare, type NumaTask, nodeColour, runsOn, sharesText } from "./numaTasks";
 
 type Props = { shares: NodeShare[]; here: NodeShare[] };
 
@@ -19,6 +20,14 @@ export function MemoryBar({ shares, here }: Props) {
       ))}
     </span>
   );
+}
+
+/** The NUMA nodes where a process runs. */
+export function RunsOn({ task }: { task: NumaTask }) {
+  const here = runsOn(task);
+  if (here.length > 0) return here.map(({ node }) => <NodeLabel key={node} node={node} />);
+  if (task.cpu_share > 0) return <Unknown why="Its CPU time by node is unknown." />;
+  return <span className="muted">idle</span>;
 }
 
 /** A NUMA node's number with its colour. */

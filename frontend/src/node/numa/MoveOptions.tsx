@@ -20,7 +20,7 @@ import {
   usefulOptions,
 } from "./moveOptions";
 import styles from "./numa.module.css";
-import { factor, type NumaTask } from "./numaTasks";
+import { factor, type NumaTask, whyUnknown } from "./numaTasks";
 
 const SHOWN = 4;
 
@@ -86,9 +86,9 @@ function Choice({ view, task, latest, onChoose }: Props & { onChoose: (chosen: C
   );
 }
 
-function reasonForNone(options: MoveOption[] | undefined, { bytes_by_node, unknown }: NumaTask): string {
+function reasonForNone(options: MoveOption[] | undefined, task: NumaTask): string {
   if (options === undefined) return "Loading options.";
-  if (bytes_by_node === null) return `Benefits cannot be predicted. ${unknown ?? "Its memory by node is unknown."}`;
+  if (task.bytes_by_node === null || task.cpu_share === 0) return `Benefits cannot be predicted. ${whyUnknown(task)}`;
   return "It is already where it can be: there is no other node to move it to.";
 }
 

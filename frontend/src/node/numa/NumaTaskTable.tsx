@@ -1,5 +1,6 @@
 import { Button, TextInput } from "@mantine/core";
 import { type MouseEvent, useMemo, useRef, useState } from "react";
+import { NUMA_TASK_CRITERION } from "../../api/constants";
 import { Scroll } from "../../components/Scroll";
 import { SortHeading } from "../../components/SortHeading";
 import { Unknown } from "../../components/Unknown";
@@ -8,7 +9,7 @@ import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { SelectionLink } from "../panel/PanelFrame";
 import { useStableOrder } from "../stableOrder";
-import { MemoryBar, NodeLabel } from "./MemoryBar";
+import { MemoryBar, RunsOn } from "./MemoryBar";
 import styles from "./numa.module.css";
 import {
   CONTENTION_UNKNOWN,
@@ -67,10 +68,7 @@ export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
   const heading = ({ column, ...rest }: (typeof HEADINGS)[number]) => (
     <SortHeading key={column} {...{ column, sort, ...rest }} onSort={(tasks) => view.navigate({ tasks })} />
   );
-  if (entries.length === 0)
-    return (
-      <p className={nodeStyles.note}>No process used at least 0.2 CPUs in the last 30 s or has 256 MiB of memory.</p>
-    );
+  if (entries.length === 0) return <p className={nodeStyles.note}>No process {NUMA_TASK_CRITERION}.</p>;
   return (
     <>
       <div className={styles.filter}>
@@ -141,11 +139,7 @@ function Row({ view, sel, entry, bandwidthUnknown }: RowProps) {
       </td>
       <td className="n">{task.cpu_share.toFixed(2)}</td>
       <td>
-        {here.length === 0 ? (
-          <Unknown why="Its CPU time by node is unknown." />
-        ) : (
-          here.map(({ node }) => <NodeLabel key={node} node={node} />)
-        )}
+        <RunsOn task={task} />
       </td>
       <td>
         <span className={styles.split}>
@@ -159,7 +153,7 @@ function Row({ view, sel, entry, bandwidthUnknown }: RowProps) {
       </td>
       <td className="n">
         {contention === null ? (
-          <Unknown why={bandwidthUnknown ?? (shares === null ? why : CONTENTION_UNKNOWN)} />
+          <Unknown why={bandwidthUnknown ?? (shares === null || task.cpu_share === 0 ? why : CONTENTION_UNKNOWN)} />
         ) : (
           contention.toFixed(2)
         )}

@@ -10,6 +10,7 @@ import {
   runsOn,
   sharesText,
   sortEntries,
+  whyUnknown,
 } from "./numaTasks";
 
 const GIB = 1024 ** 3;
@@ -106,4 +107,14 @@ test("the performance of memory is in one text without what the firmware does no
 test("eight nodes have different colours", () => {
   expect(new Set([0, 1, 2, 3, 4, 5, 6, 7].map(nodeColour)).size).toBe(8);
   expect(nodeColour(8)).toBe(nodeColour(0));
+});
+
+test("the reason for an unknown prediction is the missing memory, or that the process used no CPU time", () => {
+  const paused = entry({ pid: 9, name: "paused", bytes_by_node: { "0": 930 }, cpu_share: 0 });
+  const unread = entry({ pid: 10, name: "unread", bytes_by_node: null, unknown: null, cpu_share: 0 });
+  expect([paused, unread, hidden].map(({ task }) => whyUnknown(task))).toEqual([
+    "It used no CPU time in the last interval.",
+    "The agent has not read its memory by node yet.",
+    "No permission.",
+  ]);
 });

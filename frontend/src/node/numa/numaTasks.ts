@@ -42,9 +42,11 @@ function sharesOf(amounts: Record<string, number>): NodeShare[] {
 export const memoryShares = ({ bytes_by_node }: Pick<NumaTask, "bytes_by_node">): NodeShare[] | null =>
   bytes_by_node === null ? null : sharesOf(bytes_by_node);
 
-/** Why the memory of a process by NUMA node is unknown. */
-export const whyUnknown = ({ unknown }: Pick<NumaTask, "unknown">): string =>
-  unknown ?? "The agent has not read its memory by node yet.";
+/** Why the memory of a process by NUMA node is unknown, or what is predicted from it. */
+export function whyUnknown({ unknown, bytes_by_node, cpu_share }: NumaTask): string {
+  if (bytes_by_node !== null && cpu_share === 0) return "It used no CPU time in the last interval.";
+  return unknown ?? "The agent has not read its memory by node yet.";
+}
 
 /** Why the contention of one process is unknown where that of others is not. */
 export const CONTENTION_UNKNOWN = "The agent has not counted its memory traffic: it counts the busiest processes.";

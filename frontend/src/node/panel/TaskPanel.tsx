@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect } from "react";
+import { NUMA_TASK_CRITERION } from "../../api/constants";
 import { Unknown } from "../../components/Unknown";
 import { parseCpuList } from "../../lib/cpulist";
 import { bytes, duration, formatCount, formatFigure, percent } from "../../lib/format";
@@ -7,7 +8,7 @@ import { decisionsQuery } from "../../policies/queries";
 import { ChangeSteps } from "../changes/ChangeSteps";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
-import { MemoryBar, NodeLabel } from "../numa/MemoryBar";
+import { MemoryBar, NodeLabel, RunsOn } from "../numa/MemoryBar";
 import { MoveOptions } from "../numa/MoveOptions";
 import { latestChange, ownersOf } from "../numa/moveOptions";
 import styles from "../numa/numa.module.css";
@@ -49,7 +50,7 @@ export function TaskPanel({ view, pid, started }: Props) {
             : entry === undefined
               ? view.topology.numa_nodes.length < 2
                 ? "This node has a single NUMA node, so the memory of its processes is not read."
-                : "This process has ended, or it used less than 0.2 CPUs in the last 30 s and has less than 256 MiB of memory."
+                : `This process has ended, or is not one that ${NUMA_TASK_CRITERION}.`
               : "This process has ended; its PID now belongs to another one."}
         </p>
       </PanelFrame>
@@ -80,7 +81,6 @@ export function TaskPanel({ view, pid, started }: Props) {
 
 function Properties({ view, entry, owners }: { view: NodeView; entry: NumaEntry; owners: string[] }) {
   const { task, run_time, contention } = entry;
-  const here = runsOn(task);
   const isLimited =
     task.mems_allowed !== "" &&
     view.topology.numa_nodes.some(({ id }) => !parseCpuList(task.mems_allowed).includes(id));
@@ -95,12 +95,8 @@ function Properties({ view, entry, owners }: { view: NodeView; entry: NumaEntry;
         [
           "uses",
           <span key="uses">
-            {task.cpu_share.toFixed(2)} CPUs on{" "}
-            {here.length === 0 ? (
-              <Unknown why="Its CPU time by node is unknown." />
-            ) : (
-              here.map(({ node }) => <NodeLabel key={node} node={node} />)
-            )}
+            {task.cpu_share.toFixed(2)} CPUs {task.cpu_share > 0 && "on "}
+            <RunsOn task={task} />
           </span>,
         ],
         ["allowed on CPUs", <code key="affinity">{task.affinity}</code>],
@@ -126,7 +122,7 @@ function Properties({ view, entry, owners }: { view: NodeView; entry: NumaEntry;
         [
           "contention",
           contention === null ? (
-            <Unknown key="c" why={bandwidthUnknown ?? CONTENTION_UNKNOWN} />
+            <Unknown key="c" why={bandwidthUnknown ?? (task.cpu_share === 0 ? whyUnknown(task) : CONTENTION_UNKNOWN)} />
           ) : (
             contention.toFixed(2)
           ),

@@ -42,8 +42,7 @@ def predict_locality(plan: Plan, view: View) -> list[str]:
 def _sentence(task: NumaTask, was: Placement, becomes: Placement, moved_bytes: int) -> str:
     name = name_tasks([(task.name, task.pid)])
     if was.remote_share is None or becomes.remote_share is None or not was.run_time or not becomes.run_time:
-        why = task.unknown or "Its memory by NUMA node or its CPU time is unknown."
-        return f"{name}: {why} No effect on its locality is predicted."
+        return f"{name}: {task.why_unpredicted} No effect on its locality is predicted."
     if was.remote_share == becomes.remote_share and not moved_bytes:
         return ""
     size = format_bytes(sum((task.bytes_by_node or {}).values()))

@@ -13,7 +13,7 @@ from math import inf
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.node.numa import PAGE_COST_S, NumaState, NumaTask
+from coresteer_core.node.numa import NUMA_TASK_CRITERION, PAGE_COST_S, NumaState, NumaTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, PolicyKind, Proposal, Scope
 from coresteer_core.policies.numa import memory as past
@@ -41,8 +41,7 @@ def decide(view: View, spec: Numa, scope: Scope, memory: NumaMemory) -> Decision
     if view.numa is None:
         return Decision("Nothing is moved: the memory of its NUMA nodes and processes could not be read.", memory)
     if not view.numa.tasks:
-        why = "no process used 0.2 CPUs in the last 30 s or has 256 MiB of memory, or none can be read"
-        return Decision(f"Nothing is moved: {why}.", memory)
+        return Decision(f"Nothing is moved: no process {NUMA_TASK_CRITERION}, or none can be read.", memory)
     return _Round(view, view.numa, spec, scope, memory).decide()
 
 
@@ -96,7 +95,7 @@ class _Round:
         for task in self.numa.tasks:
             process = process_of(task, self.machine, rule_for(task, self.spec.weights) or 1.0)
             if process is None:
-                self._skip(task, task.unknown or "Its memory by NUMA node or its CPU time is unknown.")
+                self._skip(task, task.why_unpredicted)
                 continue
             index = len(processes)
             processes.append(process)
