@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest_asyncio
+from msgspec.structs import replace
 from sqlalchemy import select
 from tests.backend.conftest import Backend
 from tests.backend.fake_agent import now_ms
@@ -18,6 +19,8 @@ from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.base import PERSISTED_POLICY_ID, Drift, Mode, Ownership
 from coresteer_core.protocol import ChangeAck, CloseCode, DecisionMessage, decode_to_agent
+
+DAY_MS = 86_400_000
 
 
 @pytest_asyncio.fixture
@@ -59,6 +62,18 @@ async def test_a_decision_is_stored_once_with_its_reasons(node: PolicyNode) -> N
     assert (third["change_id"], third["outcome"]) == (None, None)
     assert len(await node.get("decisions?limit=1")) == 1
     assert await node.get("decisions?to_time=2020-01-01T00:00:00Z") == []
+
+
+async def test_a_decision_may_be_days_old_but_not_of_days_to_come(node: PolicyNode) -> None:
+    """An agent repeats the last decision of a quiet policy whenever it connects."""
+    policy = await created(node, node.body(mode="observe"))
+    evaluation = await node.evaluate(policy, mode=Mode.OBSERVE)
+    earlier = replace(evaluation, sentence="CPU 3 was at 97 %.")
+    await node.tell(DecisionMessage(now_ms() - 3 * DAY_MS, earlier))
+    assert earlier.sentence in [each["evaluation"]["sentence"] for each in await node.get("decisions")]
+    await node.agent.say(DecisionMessage(now_ms() + 3 * DAY_MS, evaluation))
+    code, reason = await node.agent.closed()
+    assert (code, "set the node's clock" in reason) == (CloseCode.BAD_FRAME, True), reason
 
 
 async def test_a_policys_change_is_an_ordinary_change_by_that_policy(node: PolicyNode) -> None:

@@ -96,6 +96,13 @@ def _unexpected_clock(message: Clock, arrival: Arrival) -> str | None:
     return f"there was no Ping at {message.ping_ms} ms, in the last {MAX_PING_AGE_MS // 1000} s."
 
 
+def _impossible_time(message: DecisionMessage, arrival: Arrival) -> str | None:
+    """Decisions may be old: agents keep them while no backend is there, and repeat the last ones when one is."""
+    if 0 <= message.time_ms <= arrival.now_ms + MAX_CLOCK_ERROR_MS:
+        return None
+    return f"{message.time_ms} ms is more than 24 hours after the backend's {arrival.now_ms}; set the node's clock."
+
+
 def _topology_cpu_lists(message: TopologyMessage) -> Iterable[str | None]:
     topology = message.topology
     yield topology.isolated
@@ -167,8 +174,8 @@ RULES: Mapping[type, MessageRules[Any]] = {
         time_ms=lambda message: message.time_ms, relations=(node_validation.duplicate_class,)
     ),
     DecisionMessage: MessageRules[DecisionMessage](
-        time_ms=lambda message: message.time_ms,
         relations=(decision_validation.invalid_change_id, decision_validation.invalid_actions),
+        context=_impossible_time,
     ),
     ChangeMessage: MessageRules[ChangeMessage](relations=(decision_validation.too_long_results,)),
     ExperimentMessage: MessageRules[ExperimentMessage](
