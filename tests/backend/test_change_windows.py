@@ -11,7 +11,7 @@ from tests.backend.conftest import Backend, Client
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
-from coresteer.policies import windows
+from coresteer.policies import rollout_monitor, windows
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.tables import RolloutRow
 from coresteer_core.policies.base import Mode
@@ -101,7 +101,7 @@ async def test_a_policys_overview_says_on_how_many_nodes_it_waits_for_a_window_a
 
 
 async def test_a_rollout_waits_for_the_window_of_its_stage(
-    backend: Backend, admin: Client, node: tuple[str, PolicyNode]
+    backend: Backend, admin: Client, node: tuple[str, PolicyNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label, one = node
     policy = await created(one, one.body(selector={"labels": {"pool": label}}, mode="enforce"))
@@ -113,6 +113,9 @@ async def test_a_rollout_waits_for_the_window_of_its_stage(
     path = f"/api/v1/rollouts/{rollout['id']}"
     sentence = (await one.operator.get(path)).json()["sentence"]
     assert sentence == "Waits in stage 1: no change window is open for 1 of its nodes."
+    with monkeypatch.context() as patched:
+        patched.setattr(rollout_monitor, "measure_stage", None)  # what would not be used is not measured
+        await monitor.check(datetime.now(UTC) + timedelta(hours=1))
     await admin.delete(f"/api/v1/change-windows/{window['id']}")
     await monitor.check(datetime.now(UTC))
     assert "Waits" not in (await one.operator.get(path)).json()["sentence"]

@@ -22,8 +22,8 @@ from coresteer.policies import rollout_monitor
 from coresteer.policies.rollout_guardrails import GuardrailWatch
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.rollout_schemas import StageEvidence, StageFigure, StageVerdict
-from coresteer.policies.rollouts import split_into_stages
-from coresteer.policies.tables import RolloutRow
+from coresteer.policies.rollouts import finish, split_into_stages
+from coresteer.policies.tables import PolicyRow, RolloutRow
 from coresteer.telemetry import partitions
 from coresteer.telemetry.repository import copy_minutes, to_unix_ms
 from coresteer.telemetry.rollup import Rollup
@@ -242,6 +242,32 @@ async def test_a_figure_over_its_guardrail_on_a_node_of_the_stage_rolls_the_vers
     assert f"On {canary.name} the dropped packets per second was 70" in rolled_back["sentence"]
     assert "Every node has version 1 again." in rolled_back["sentence"]
     assert await fleet.versions() == [1, 1, 1]
+
+
+async def test_a_rollout_that_cannot_be_checked_does_not_keep_others_from_being_checked(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await created(fleet.nodes[0], fleet.nodes[0].body())
+    await asked(
+        fleet.operator, f"/api/v1/policies/{other['id']}/rollouts", {"version": 1, "canary": 1, "batch": 1}, 201
+    )
+    begun = await fleet.start()
+    checked: list[int] = []
+
+    async def fail(seen: RolloutRow, now: datetime, **_: object) -> None:
+        checked.append(seen.policy_id)
+        raise OverflowError("math range error")
+
+    monkeypatch.setattr(fleet.rollout_monitor, "_check_one", fail)
+    with pytest.raises(OverflowError):
+        await fleet.rollout_monitor.check(datetime.now(UTC))
+    assert {other["id"], begun["policy_id"]} <= set(checked)
+
+
+def test_a_version_that_was_rolled_back_and_is_in_force_after_all_is_not_called_rolled_back() -> None:
+    policy = PolicyRow(version=1, rolled_back_version=2, rolled_back_because="It was worse.")
+    finish(policy, RolloutRow(to_version=2, stages=[[1]], evidence=[]))
+    assert (policy.version, policy.rolled_back_version, policy.rolled_back_because) == (2, None, None)
 
 
 async def test_intervals_during_a_stop_of_enforcement_violate_no_guardrail(fleet: Fleet) -> None:

@@ -127,6 +127,18 @@ def test_a_rollout_without_effect_is_seldom_stopped_and_a_harmful_one_is() -> No
     assert found / runs > 0.8
 
 
+@pytest.mark.parametrize("stages", [2, 5, 20])
+@pytest.mark.parametrize("events", [1, 1000, 10**9])
+def test_three_nodes_of_which_one_differs_extremely_are_too_few_for_an_interval(stages: int, events: int) -> None:
+    def counted(after: int) -> NodeFigures:
+        drops = [{"softnet_dropped_per_s": Sums(count, 60.0, event=True)} for count in (0, after)]
+        return NodeFigures(BlockFigures(60.0, drops[0]), BlockFigures(60.0, drops[1]))
+
+    stage = StageOfRollout(0, stages, AT, 60)
+    [figure] = stage_evidence(stage, ["softnet_dropped_per_s"], [counted(0)], [counted(0), counted(events)]).figures
+    assert figure.verdict in (StageVerdict.NONE_FOUND, StageVerdict.TOO_FEW)
+
+
 @pytest.mark.parametrize(
     ("events", "stopped"), [(1, False), (3, False), (1000, True)], ids=["one drop", "three drops", "a thousand drops"]
 )

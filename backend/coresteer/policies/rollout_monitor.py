@@ -76,26 +76,37 @@ class RolloutMonitor:
             ongoing = [row for row in unfinished if row.state in IN_PROGRESS_STATES]
             stopped = await stops.stopped_nodes(session) if ongoing else frozenset()
             closed = await windows.closed_nodes(session) if ongoing else frozenset()
+        failed: Exception | None = None
         for seen in ongoing:
-            policy_id = seen.policy_id
-            # before the rows are locked, because it takes a while
-            evidence = await measure_stage(self._context, seen, now) if _is_due(seen, now) else None
-            async with self._context.database.session() as session:
-                policy = await repository.find_policy(session, policy_id, lock=True)
-                row = await repository.unfinished_rollout(session, policy_id, lock=True)
-                moved = (
-                    policy is not None
-                    and row is not None
-                    and not self._hold(row, stopped, now)
-                    and await self._advance(session, policy, row, now, evidence, closed=closed)
-                )
-            if moved:
-                self._context.bus.publish(PoliciesEvent(None))
+            try:
+                await self._check_one(seen, now, stopped=stopped, closed=closed)
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed  # which must not keep the other rollouts from being checked
         if not ongoing:
             self._disconnected_since.clear()
             self._lost_until.clear()
             self._guardrails.forget()
         return bool(ongoing)
+
+    async def _check_one(
+        self, seen: RolloutRow, now: datetime, *, stopped: frozenset[int], closed: frozenset[int]
+    ) -> None:
+        is_measured = _is_due(seen, now) and closed.isdisjoint(seen.stages[seen.stage])
+        # before the rows are locked, because it takes a while
+        evidence = await measure_stage(self._context, seen, now) if is_measured else None
+        async with self._context.database.session() as session:
+            policy = await repository.find_policy(session, seen.policy_id, lock=True)
+            row = await repository.unfinished_rollout(session, seen.policy_id, lock=True)
+            moved = (
+                policy is not None
+                and row is not None
+                and not self._hold(row, stopped, now)
+                and await self._advance(session, policy, row, now, evidence, closed=closed)
+            )
+        if moved:
+            self._context.bus.publish(PoliciesEvent(None))
 
     @staticmethod
     def _hold(row: RolloutRow, stopped: frozenset[int], now: datetime) -> bool:

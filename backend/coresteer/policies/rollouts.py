@@ -173,6 +173,8 @@ def add_evidence(row: RolloutRow, evidence: StageEvidence) -> None:
 def finish(policy: PolicyRow, row: RolloutRow) -> None:
     """Complete a rollout: put its version in force on all nodes that the selector matches."""
     policy.version = row.to_version
+    if policy.rolled_back_version == row.to_version:
+        policy.rolled_back_version = policy.rolled_back_because = None
     bases = [StageEvidence.model_validate(one).basis for one in row.evidence]
     compared, alone = bases.count(EvidenceBasis.COMPARED), bases.count(EvidenceBasis.BEFORE_AFTER)
     sentence = (

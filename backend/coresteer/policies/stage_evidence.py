@@ -24,6 +24,8 @@ from coresteer_core.metrics import METRICS, MetricLabel
 ALPHA = 0.05
 MIN_COVERED = 0.4
 """Share of a window that a node's samples must cover."""
+_WIDEST = 20.0
+"""Most of half an interval of a logarithm: a wider one tells nothing, and its end may be too large for a float."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,10 @@ def _half_width(
     alpha: float,
     counting: float,
 ) -> float | None:
-    """Return half the width of the interval of a pooled t-test, None for fewer than three nodes in all.
+    """Return half the width of the interval of a pooled t-test.
 
-    counting: the least variance of the difference.
+    None for fewer than three nodes in all, and for an interval too wide to tell anything. counting: the least variance
+    of the difference.
     """
     freedom = changes.size + others.size - 2
     if freedom < 1:
@@ -148,7 +151,7 @@ def _half_width(
     squares = ((changes - changes.mean()) ** 2).sum() + ((others - others.mean()) ** 2).sum()
     variance = squares / freedom * (1 / changes.size + 1 / others.size)
     width = special.stdtrit(freedom, 1 - alpha / 2) * math.sqrt(max(variance, counting))
-    return float(width) if math.isfinite(width) else None
+    return float(width) if width <= _WIDEST else None
 
 
 def _verdict(label: MetricLabel, low: float | None, high: float | None) -> StageVerdict:
