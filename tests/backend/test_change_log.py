@@ -88,6 +88,20 @@ async def test_moves_of_a_policy_are_one_entry_for_each_hour(log: Log) -> None:
     assert len(await log.ids("grouped=false")) == 5
 
 
+async def test_an_entry_whose_changes_leave_its_group_meanwhile_has_the_state_that_was_found(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for minute in (1, 59):
+        await log.add(minute, **log.moved)
+
+    async def none(*_: object) -> dict[object, object]:
+        return {}
+
+    monkeypatch.setattr("coresteer.changes.log_repository.statuses", none)
+    [entry] = (await log.page())["entries"]
+    assert entry["statuses"] == {"confirmed": 2}
+
+
 @pytest.mark.parametrize("grouped", ["true", "false"])
 async def test_pages_follow_each_other_without_gap_or_repetition(log: Log, grouped: str) -> None:
     for minute in range(0, 300, 20):

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from sqlalchemy import select, update
+from tests.support.polling import poll_async
 
 from coresteer.audit.tables import AuditRow
 from coresteer.auth.dependencies import Identity
@@ -17,6 +18,8 @@ from coresteer.auth.schemas import Role
 from coresteer.bus import Bus
 from coresteer.changes import preview, reports, repository, requests, service
 from coresteer.changes.context import ChangeContext
+from coresteer.changes.events import ChangeEvent
+from coresteer.changes.records import new_change_row
 from coresteer.changes.schemas import (
     Change,
     ChangeFilter,
@@ -422,6 +425,38 @@ async def test_an_agent_is_asked_about_a_change_that_two_checks_have_found_apply
     await unanswered.ask()
     await unanswered.ask()
     assert world.got == []
+
+
+async def test_an_agent_with_many_open_changes_is_asked_about_some_at_a_time(world: World) -> None:
+    world.deaf = True
+    async with world.database.session() as session:
+        node = await session.get_one(NodeRow, world.node_id)
+        for _ in range(100):
+            row = new_change_row(
+                node, uuid4(), Plan([]), "", created_by="policy", reason="", confirm_timeout_s=10, guardrails=[]
+            )
+            session.add(row)
+    assert len((await reports.state_queries(world.database, [world.node_id]))[world.node_id]) == 64
+    unanswered = UnansweredChanges(world.database, world.connections)
+    asked = []
+    for _ in range(5):
+        world.got.clear()
+        await unanswered.ask()
+        asked.append(len(world.got))
+    assert asked == [0, 32, 32, 32, 4]
+
+
+async def test_what_is_observed_of_a_change_meanwhile_is_not_the_answer_to_its_rollback(world: World) -> None:
+    change = await world.applied()
+    await world.confirm(change)
+    confirmed = await world.get(change.id)
+    world.deaf = True
+    rolling_back = asyncio.create_task(world.roll_back(confirmed))
+    await poll_async(lambda: Rollback(change.id) in world.got)
+    world.bus.publish(ChangeEvent(confirmed.model_copy(update={"observation": object()})))
+    world.changes.handle(Rollback(change.id))
+    await world.tell(world.changes.drain_messages())
+    assert (await rolling_back).state is ChangeState.ROLLED_BACK
 
 
 async def test_asking_how_an_open_change_stands_does_not_move_its_deadline(world: World) -> None:

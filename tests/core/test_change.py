@@ -560,6 +560,14 @@ def test_open_changes_are_bounded_so_that_an_agent_can_roll_them_back_soon() -> 
     assert machine.apply("then", "a").state is UNCONFIRMED
 
 
+def test_of_a_policys_changes_those_that_the_backend_has_acknowledged_are_forgotten_first() -> None:
+    state = Changes()
+    for turn in range(MAX_REMEMBERED_CHANGES + 20):
+        change = Change(f"x{turn}", Plan([]), CONFIRMED, "", 60, policy="spread")
+        state = with_change(state, replace(change, acknowledged=40 <= turn < 80))
+    assert {f"x{turn}" for turn in range(40)} <= state.changes.keys()
+
+
 def test_a_policys_many_changes_do_not_crowd_out_what_a_person_kept() -> None:
     state = Changes()
     state = with_change(state, Change("mine", Plan([]), CONFIRMED, "", 60))

@@ -36,9 +36,12 @@ async def page(session: AsyncSession, filters: LogFilter, older_than: UUID | Non
             hour=one.hour,
             changes=one.changes,
             nodes=one.nodes,
-            statuses={change.status: 1}
+            # a change may leave the group between the two queries
+            statuses={change.status: one.changes}
             if one.hour is None
-            else groups[change.created_by, change.policy_id, change.experiment_id, one.hour],
+            else groups.get(
+                (change.created_by, change.policy_id, change.experiment_id, one.hour), {change.status: one.changes}
+            ),
         )
         for one, change in zip(shown, changes, strict=True)
     ]

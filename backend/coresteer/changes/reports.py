@@ -39,6 +39,8 @@ _ACTIONS: Mapping[ChangeState, Action] = MappingProxyType(
 )
 _MAX_EARLY_REPORTS = 256
 """Reports of unknown changes stored per node; beyond that the oldest are dropped."""
+_MAX_QUERIES = 64
+"""Changes about which a connecting agent is asked; UnansweredChanges asks about further ones that are applying."""
 _POLICY_CONFIRMS_AFTER_S = 10.0
 
 
@@ -140,7 +142,9 @@ async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int
     queries: dict[int, list[Extend]] = {}
     async with database.session() as session:
         for row in await repository.open_changes(session, node_ids):
-            queries.setdefault(row.node_id, []).append(Extend(str(row.id), 0.0))
+            of_node = queries.setdefault(row.node_id, [])
+            if len(of_node) < _MAX_QUERIES:
+                of_node.append(Extend(str(row.id), 0.0))
     return queries
 
 

@@ -240,7 +240,10 @@ async def _send(
         try:
             async with asyncio.timeout(timeout_s):
                 async for event in events:
-                    if isinstance(event, ChangeEvent) and event.change.id == change.id and is_response(event.change):
+                    if not isinstance(event, ChangeEvent) or event.change.id != change.id:
+                        continue
+                    is_observation = event.change.steps == change.steps and event.change.observation is not None
+                    if not is_observation and is_response(event.change):
                         return event.change
         except TimeoutError:
             pass

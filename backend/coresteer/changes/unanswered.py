@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from uuid import UUID
 
 from coresteer.background import cancel, repeat
@@ -15,6 +16,8 @@ log = logging.getLogger("coresteer.changes")
 _TICK_S = 5.0
 _REPEAT = 6
 """A change that is applied for long, such as a move of pages, is asked about each half a minute."""
+_MOST_ASKED = 32
+"""Changes about which one agent is asked at a time: a connection has room for 256 messages."""
 
 
 class UnansweredChanges:
@@ -42,8 +45,15 @@ class UnansweredChanges:
         """Ask about changes that were applying at the last call, too; see changes.reports.state_queries."""
         async with self._database.session() as session:
             applying = await repository.applying_changes(session)
+        checks, asked = dict[UUID, int](), Counter[int]()
         for change_id, node_id in applying.items():
-            is_due = self._applying.get(change_id, 0) % _REPEAT == 1
-            if is_due and (agent := self._connections.get(node_id)) is not None:
+            count = self._applying.get(change_id, 0)
+            checks[change_id] = count + 1
+            if count % _REPEAT != 1 or (agent := self._connections.get(node_id)) is None:
+                continue
+            if asked[node_id] == _MOST_ASKED:
+                checks[change_id] = count  # due again at the next check
+            else:
+                asked[node_id] += 1
                 agent.post(Extend(str(change_id), 0.0))
-        self._applying = {change_id: self._applying.get(change_id, 0) + 1 for change_id in applying}
+        self._applying = checks

@@ -171,7 +171,8 @@ def with_change(state: Changes, change: Change) -> Changes:
     surplus, excess = len(changes) - MAX_REMEMBERED_CHANGES, sum(lengths.values()) - MAX_REMEMBERED_CHARACTERS
     if surplus > 0 or excess > 0:
         ended = [c for c in changes.values() if not c.open and c.change_id != change.change_id]
-        ended.sort(key=lambda c: not c.policy)  # policies make many, which are seldom rolled back
+        # policies make many, which are seldom rolled back; the backend does not know yet what it has not acknowledged
+        ended.sort(key=lambda c: (not c.policy, not c.acknowledged))
         for dropped in ended:
             if surplus <= 0 and excess <= 0:
                 break
