@@ -276,6 +276,26 @@ async def test_an_e_mail_has_the_same_id_and_needs_encryption_for_a_password(fle
 
 
 @pytest.mark.parametrize(
+    ("recipients", "delivered", "outcome"),
+    [
+        (["unknown@example.org"], False, "127.0.0.1 refused unknown@example.org: 550 no such user."),
+        (
+            ["ops@example.org", "unknown@example.org"],
+            True,
+            "127.0.0.1 accepted the e-mail, but refused unknown@example.org: 550 no such user.",
+        ),
+    ],
+)
+async def test_a_recipient_that_the_mail_server_refuses_is_named(
+    fleet: Fleet, recipients: list[str], delivered: bool, outcome: str
+) -> None:
+    with fake_mail_server() as mail:
+        receiver = await fleet.receiver(mail.url, "email", sender="coresteer@example.org", recipients=recipients)
+        result = await service.test_receiver(fleet.context, receiver, actor="root")
+        assert (result.delivered, result.outcome) == (delivered, outcome)
+
+
+@pytest.mark.parametrize(
     "url", ["http://169.254.169.254/", "http://[fd00:ec2::254]/x", "http://user:pw@x/", "ftp://x/"]
 )
 async def test_no_receiver_is_at_a_forbidden_address(backend: Backend, url: str) -> None:

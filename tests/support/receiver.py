@@ -56,7 +56,10 @@ def fake_receiver() -> Iterator[FakeReceiver]:
 
 @contextmanager
 def fake_mail_server() -> Iterator[FakeReceiver]:
-    """Serve the few commands of SMTP that a client without a password needs, without encryption."""
+    """Serve the few commands of SMTP that a client without a password needs, without encryption.
+
+    It refuses recipients whose address contains “unknown”.
+    """
     fake = FakeReceiver()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -68,7 +71,10 @@ def fake_mail_server() -> Iterator[FakeReceiver]:
                     self.wfile.write(b"354 go on\r\n")
                     lines = iter(self.rfile.readline, b".\r\n")
                     fake.mails.append(b"".join(lines).decode())
-                self.wfile.write(b"221 bye\r\n" if command == b"QUIT" else b"250 ok\r\n")
+                if command == b"RCPT" and b"unknown" in line:
+                    self.wfile.write(b"550 no such user\r\n")
+                else:
+                    self.wfile.write(b"221 bye\r\n" if command == b"QUIT" else b"250 ok\r\n")
 
     with _serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)) as port:
         fake.url = f"smtp://127.0.0.1:{port}"

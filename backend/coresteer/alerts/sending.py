@@ -2,6 +2,7 @@
 
 import http.client
 import smtplib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -51,21 +52,27 @@ class Sending:
             return self._failed(urlsplit(receiver.url).hostname or "", error)
 
     def _failed(self, host: str, error: Exception) -> Attempt:
+        final = False
         match error:
             case ForbiddenAddressError():
-                sentence = f"{host} has a link-local address or that of a cloud's metadata service."
-                return Attempt(False, f"{sentence} Coresteer contacts no such server.", final=True)
+                where = "a link-local address or that of a cloud's metadata service"
+                sentence, final = f"{host} has {where}. Coresteer contacts no such server.", True
             case TooLargeError():
-                return Attempt(False, f"The answer of {host} is too large.", final=True)
+                sentence, final = f"The answer of {host} is too large.", True
             case TimeoutError():
-                return Attempt(False, f"{host} did not answer within {self._timeout_s:g} s.")
+                sentence = f"{host} did not answer within {self._timeout_s:g} s."
             case smtplib.SMTPResponseException():
                 said = error.smtp_error
                 text = said.decode(errors="replace") if isinstance(said, bytes) else said
-                refusal = f"{host} refused it: {error.smtp_code} {text[:200]}."
-                return Attempt(False, refusal, final=error.smtp_code >= 500)
+                sentence, final = f"{host} refused it: {error.smtp_code} {text[:200]}.", error.smtp_code >= 500
+            case smtplib.SMTPRecipientsRefused():
+                final = all(code >= 500 for code, _ in error.recipients.values())
+                sentence = f"{host} refused {_refused(error.recipients)}."
+            case smtplib.SMTPNotSupportedError() | smtplib.SMTPServerDisconnected():
+                sentence = f"{host}: {str(error).rstrip('.')[:200]}."
             case _:
-                return Attempt(False, f"{host} cannot be reached: {why(error)[:200]}.")
+                sentence = f"{host} cannot be reached: {why(error)[:200]}."
+        return Attempt(False, sentence, final)
 
     async def _post(self, message: HttpMessage) -> Attempt:
         server = urlsplit(message.url)
@@ -83,11 +90,15 @@ class Sending:
         server = urlsplit(receiver.url)
         port = server.port or (465 if server.scheme == "smtps" else 587)
         await self._http.resolve(server.hostname or "", port)
-        await self._http.in_thread(partial(self._hand_over, receiver, message, port))
-        return Attempt(True, f"{server.hostname} accepted the e-mail.")
+        refused = await self._http.in_thread(partial(self._hand_over, receiver, message, port))
+        but = f", but refused {_refused(refused)}" if refused else ""
+        return Attempt(True, f"{server.hostname} accepted the e-mail{but}.")
 
-    def _hand_over(self, receiver: ReceiverRow, message: EmailMessage, port: int) -> None:
-        """Send an e-mail. smtp:// uses STARTTLS where the server offers it; a password is sent only encrypted."""
+    def _hand_over(self, receiver: ReceiverRow, message: EmailMessage, port: int) -> Mapping[str, tuple[int, bytes]]:
+        """Send an e-mail; return the recipients that the server refused, if not all, with its answers.
+
+        smtp:// uses STARTTLS where the server offers it; a password is sent only encrypted.
+        """
         server = urlsplit(receiver.url)
         host = server.hostname or ""
         client: smtplib.SMTP
@@ -106,4 +117,10 @@ class Sending:
                 if not is_encrypted:
                     raise smtplib.SMTPResponseException(538, "it offers no encryption, so no password is sent")
                 client.login(receiver.username, receiver.secret)
-            client.send_message(message)
+            return client.send_message(message)
+
+
+def _refused(recipients: Mapping[str, tuple[int, bytes]]) -> str:
+    """Return recipients with the server's answer to each, for a sentence."""
+    answers = (f"{to}: {code} {said.decode(errors='replace')}" for to, (code, said) in recipients.items())
+    return "; ".join(answers)[:300].rstrip(".")
