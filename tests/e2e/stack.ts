@@ -193,8 +193,9 @@ export async function openDetails(page: Page, tab: string): Promise<void> {
 export async function openNode(page: Page, name: string): Promise<void> {
   await page.getByRole("button", { name: /^⌘K/ }).click();
   await page.getByRole("combobox", { name: /^Search nodes/ }).fill(name);
-  // not Enter: nodes that arrive meanwhile would change which option it takes
-  await page.getByRole("listbox").getByRole("option", { name }).first().click();
+  // not Enter: nodes that arrive meanwhile would change which option it takes; until then a change may name the node
+  const nodes = page.getByRole("listbox").getByRole("group", { name: "Nodes" });
+  await nodes.getByRole("option", { name }).first().click();
   await page.waitForURL(/\/nodes\/\d+/);
 }
 
