@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_common import NetdevHandler, is_gone
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.linux import ethtool
 from coresteer_core.settings import Channels
@@ -19,7 +19,7 @@ class ChannelsHandler(NetdevHandler[Channels]):
         try:
             found = ethtool.read_channels(setting.netdev)
         except OSError as error:
-            if error.errno == errno.ENODEV:
+            if is_gone(root, setting, error):
                 return False
             raise
         return found is not None and bool(found.counts)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from coresteer_agent.apply.handler import Error, Explanation
-from coresteer_agent.apply.netdev_common import ENOTSUPP, NetdevHandler
+from coresteer_agent.apply.netdev_common import ENOTSUPP, NetdevHandler, is_gone
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.netdev import read_ifindex
 from coresteer_agent.linux import flow_rules
 from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import FlowRuleSlot
@@ -55,9 +54,9 @@ class FlowRuleHandler(NetdevHandler[FlowRuleSlot]):
         try:
             found = flow_rules.read_locations(setting.netdev)
         except OSError as error:
-            if error.errno == errno.ENODEV and read_ifindex(root, setting.netdev) is None:
+            if is_gone(root, setting, error):
                 return False
-            raise  # ENODEV is also the answer of a device that restarts
+            raise
         return found is not None and setting.location_number < found[0]
 
     def read(self, root: Path, setting: FlowRuleSlot) -> str:

@@ -32,6 +32,11 @@ class HasNetdev(Protocol):
 N = TypeVar("N", bound=HasNetdev)
 
 
+def is_gone(root: Path, setting: HasNetdev, error: OSError) -> bool:
+    """Return whether an error means that the netdev does not exist: ENODEV is also the answer while it restarts."""
+    return error.errno == errno.ENODEV and read_ifindex(root, setting.netdev) is None
+
+
 class NetdevHandler(Handler[N]):
     """Identifies a netdev by its ifindex and explains errors with its driver's own message."""
 

@@ -7,7 +7,7 @@ import errno
 from pathlib import Path
 
 from coresteer_agent.apply import rooted
-from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_common import NetdevHandler, is_gone
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.linux import ethtool_params, features, flow_rules
 from coresteer_core.settings import NetdevParam
@@ -24,7 +24,7 @@ class NetdevParamHandler(NetdevHandler[NetdevParam]):
                 return rooted.exists(root, _path(root, setting))
             return is_running_kernel(root) and _ethtool_value(setting) is not None
         except OSError as error:
-            if error.errno in (errno.ENODEV, errno.ENOENT):
+            if error.errno == errno.ENOENT or is_gone(root, setting, error):
                 return False
             raise
 

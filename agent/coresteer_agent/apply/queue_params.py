@@ -4,17 +4,18 @@ A captured tree has only the file. Kernel: net/core/net-sysfs.c, store_rps_dev_f
 """
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 from coresteer_agent.apply import rooted
-from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_common import NetdevHandler, is_gone
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.linux import ethtool_params, napi
 from coresteer_core.settings import QueueParam
 from coresteer_core.settings.params import NAPI_PARAMS, QUEUE_FILES
 
-_ABSENT = (errno.ENODEV, errno.ENOENT, errno.EOPNOTSUPP)
-"""Errors for: no such netdev; no such queue; no such message before Linux 6.8, or no NAPI of the queue."""
+_ABSENT = (errno.ENOENT, errno.EOPNOTSUPP)
+"""Errors for: no such queue, or its netdev is down; no such message before Linux 6.8, or no NAPI of the queue."""
 
 
 class QueueParamHandler(NetdevHandler[QueueParam]):
@@ -27,7 +28,8 @@ class QueueParamHandler(NetdevHandler[QueueParam]):
                 return rooted.exists(root, _path(root, setting))
             return is_running_kernel(root) and setting.param in _values(setting)
         except OSError as error:
-            if error.errno in _ABSENT:
+            is_down = error.errno == errno.ENOENT and setting.param in NAPI_PARAMS and _has_queue(root, setting)
+            if (error.errno in _ABSENT and not is_down) or is_gone(root, setting, error):
                 return False
             raise
 
@@ -47,6 +49,12 @@ class QueueParamHandler(NetdevHandler[QueueParam]):
             napi.set_param(napi.read_napi_id(setting.netdev, setting.queue), setting.param, value)
         else:
             ethtool_params.set_queue_param(setting.netdev, setting.queue, setting.param, value)
+
+
+def _has_queue(root: Path, setting: QueueParam) -> bool:
+    with suppress(FileNotFoundError):
+        return rooted.exists(root, f"{rooted.netdev_folder(root, setting.netdev)}/queues/{setting.queue_name}")
+    return False
 
 
 def _path(root: Path, setting: QueueParam) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from coresteer_agent.apply.handler import Error, Explanation
-from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_common import NetdevHandler, is_gone
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.netdev import read_ifindex
 from coresteer_agent.linux import ethtool, rss_contexts
 from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import RssContextTable, RssTable, SettingError
@@ -37,7 +36,7 @@ class RssContextHandler(NetdevHandler[RssContextTable]):
         try:
             return rss_contexts.is_supported(setting.netdev)
         except OSError as error:
-            if error.errno == errno.ENODEV and read_ifindex(root, setting.netdev) is None:
+            if is_gone(root, setting, error):
                 return False
             raise
 

@@ -3,10 +3,10 @@
 import errno
 from pathlib import Path
 
-from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_common import NetdevHandler, is_gone
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.linux import ethtool
-from coresteer_core.settings import RssTable
+from coresteer_core.settings import RssTable, SettingError
 
 
 class RssTableHandler(NetdevHandler[RssTable]):
@@ -19,7 +19,7 @@ class RssTableHandler(NetdevHandler[RssTable]):
         try:
             return ethtool.read_rss(setting.netdev) is not None
         except OSError as error:
-            if error.errno == errno.ENODEV:
+            if is_gone(root, setting, error):
                 return False
             raise
 
@@ -33,7 +33,10 @@ class RssTableHandler(NetdevHandler[RssTable]):
         The kernel refuses to remove channels that a configured table needs; so a table that equals the kernel's
         default, queues in turn, is reset to the default. Drivers with another default (igb) keep a configured table.
         """
-        table = setting.table(value, len(_rss(setting).table))
+        try:
+            table = setting.table(value, len(_rss(setting).table))
+        except SettingError as error:
+            raise OSError(errno.EINVAL, str(error).rstrip(".")) from None
         channels = ethtool.read_channels(setting.netdev)
         queues = 0 if channels is None else channels.counts.get("rx", 0) + channels.counts.get("combined", 0)
         default = bool(queues) and table == [entry % queues for entry in range(len(table))]

@@ -4,6 +4,7 @@ Every function accesses the running kernel and raises OSError with the kernel's 
 """
 
 import errno
+import os
 import socket
 import struct
 
@@ -21,7 +22,11 @@ _U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
 
 def read_napi_id(netdev: str, queue: int) -> int:
     """Return the NAPI id of a receive queue. Raises OSError."""
-    query = {_QUEUE_ID: queue, _QUEUE_IFINDEX: socket.if_nametoindex(netdev), _QUEUE_TYPE: _RX}
+    try:
+        ifindex = socket.if_nametoindex(netdev)
+    except OSError:  # without a number or the kernel's message
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from None
+    query = {_QUEUE_ID: queue, _QUEUE_IFINDEX: ifindex, _QUEUE_TYPE: _RX}
     answer = request(
         "netdev", _QUEUE_GET, b"".join(encode_attribute(kind, _U32.pack(each)) for kind, each in query.items())
     )

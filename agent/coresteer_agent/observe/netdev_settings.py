@@ -1,5 +1,6 @@
 """Reads netdevs through ethtool: channels, RSS, interrupt coalescing, ring sizes, ntuple, flow rules and firmware."""
 
+import errno
 import logging
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes, real_path
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.collect.netdev import NETDEV_FOLDER
+from coresteer_agent.collect.netdev import NETDEV_FOLDER, read_ifindex
 from coresteer_agent.linux import ethtool, ethtool_params, features, flow_rules, rss_contexts
 from coresteer_agent.observe.queues import ParamValue, queue_names
 from coresteer_core.bounds import Name
@@ -48,21 +49,27 @@ def read_ethtool_settings(
 ) -> dict[str, EthtoolSettings]:
     """Return each netdev's ethtool settings; for a captured tree those at its capture.
 
-    RSS is read of netdevs with several receive queues only. before: of the last read; flow rules that cannot be read,
-    as while a driver restarts its device, are those in it, incomplete. Raises ParseError for an invalid file.
+    RSS is read of netdevs with several receive queues only. before: of the last read. All settings of a netdev that its
+    driver restarts, and flow rules that cannot be read, are those in it, with flow rules incomplete. Raises ParseError
+    for an invalid file.
     """
     if is_running_kernel(root):
         known = before or {}
-        tables = {netdev: known[netdev].flow_rules if netdev in known else None for netdev in netdevs}
-        return {netdev: _read_ethtool(root, netdev, tables[netdev]) for netdev in netdevs}
+        return {netdev: _read_ethtool(root, netdev, known.get(netdev, EthtoolSettings())) for netdev in netdevs}
     try:
         return msgspec.json.decode(read_bytes(root, ETHTOOL_PATH) or b"{}", type=dict[str, EthtoolSettings])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParseError(ETHTOOL_PATH, None, f"{error}.") from None
 
 
-def _read_ethtool(root: Path, netdev: str, flow_rules_before: FlowRuleTable | None) -> EthtoolSettings:
-    channels = _read_or_none(netdev, lambda: ethtool.read_channels(netdev))
+def _read_ethtool(root: Path, netdev: str, before: EthtoolSettings) -> EthtoolSettings:
+    channels = None
+    try:
+        channels = ethtool.read_channels(netdev)
+    except OSError as error:
+        _log.debug("The channels of netdev %s cannot be read: %s.", netdev, error.strerror)
+        if error.errno == errno.ENODEV and read_ifindex(root, netdev) is not None:  # its driver restarts it
+            return replace(before, flow_rules=_incomplete(before.flow_rules))
     has_several_queues = real_path(root, f"{NETDEV_FOLDER}/{netdev}/queues/rx-1") is not None
     rss = _read_or_none(netdev, lambda: ethtool.read_rss(netdev)) if has_several_queues else None
     params = _read_or_none(netdev, lambda: ethtool_params.read_params(netdev)) or ethtool_params.Params({}, {})
@@ -76,7 +83,7 @@ def _read_ethtool(root: Path, netdev: str, flow_rules_before: FlowRuleTable | No
         _read_queue_params(root, netdev, params.values) if params.values else {},
         _read_or_none(netdev, lambda: ethtool.read_firmware(netdev)),
         len(rss.table) if rss is not None else None,
-        _read_flow_rules(netdev, flow_rules_before),
+        _read_flow_rules(netdev, before.flow_rules),
         _read_or_none(netdev, lambda: _read_rss_contexts(netdev)) if rss is not None else None,
     )
 
@@ -94,11 +101,15 @@ def _read_flow_rules(netdev: str, before: FlowRuleTable | None = None) -> FlowRu
         table = flow_rules.read_table(netdev)
     except OSError as error:
         _log.debug("The flow rules of netdev %s cannot be read: %s.", netdev, error.strerror)
-        return None if before is None else replace(before, complete=False)
+        return _incomplete(before)
     if table is None:
         return None
     rules = [FlowRule(at, "") if rule is None else rule.row(at) for at, rule in table.rules.items()]
     return FlowRuleTable(table.size, rules, table.complete)
+
+
+def _incomplete(table: FlowRuleTable | None) -> FlowRuleTable | None:
+    return None if table is None else replace(table, complete=False)
 
 
 def _read_queue_params(root: Path, netdev: str, names: Container[str]) -> dict[str, dict[str, str]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.views import make_netdev, make_view
 
 from coresteer_agent.apply import netdev_params, queue_params, rooted
 from coresteer_agent.apply.executor import Executor
@@ -19,14 +20,18 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.netdev_common import NetdevHandler
 from coresteer_agent.apply.netdev_params import NetdevParamHandler
 from coresteer_agent.apply.queue_params import QueueParamHandler
+from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.linux import ethtool_params, napi
+from coresteer_agent.apply.rss_table import RssTableHandler
+from coresteer_agent.linux import ethtool, ethtool_params, napi
 from coresteer_agent.linux.ethtool_params import Params
 from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.netdev_settings import EthtoolSettings, read_ethtool_settings
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome
+from coresteer_core.node.inventory import FlowRuleTable
 from coresteer_core.node.view import View
-from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
+from coresteer_core.settings import NetdevParam, QueueParam, RssTable, parse_setting
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
 FLUSH = "netdev/eth0/gro_flush_timeout"
@@ -216,19 +221,65 @@ def test_a_queue_has_only_parameters_that_its_netdev_has(monkeypatch: pytest.Mon
     assert not NetdevParamHandler().exists(root, NetdevParam("eth0", "coalesce/adaptive-rx"))
 
 
-def test_a_removed_netdev_has_no_parameters_and_other_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "key",
+    ["netdev/{}/ring/rx", "netdev/{}/rx-0/coalesce/rx-usecs", "netdev/{}/channels", "netdev/{}/rss",
+     "netdev/{}/rx-0/gro_flush_timeout"],
+)  # fmt: skip
+def test_a_netdev_is_gone_only_if_the_kernel_does_not_have_it(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """lo stands for a netdev whose driver answers ENODEV until it has restarted it."""
     Nic(monkeypatch)
-    raised = OSError(errno.ENODEV, "no device matches name")
 
+    def away(*_: object) -> Params:
+        raise OSError(errno.ENODEV, "no device matches name")
+
+    for module, name in (
+        (ethtool_params, "read_params"), (ethtool, "read_channels"), (ethtool, "read_rss"), (napi, "read_napi_id"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, away)
+    assert not Tunable(Path("/"), parse_setting(key.format("gone0"))).exists()
+    with pytest.raises(OSError, match="no device matches name"):
+        Tunable(Path("/"), parse_setting(key.format("lo"))).exists()
+
+
+def test_settings_of_a_netdev_that_its_driver_restarts_stay_those_of_the_last_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def away(_: str) -> Params:
-        raise raised
+        raise OSError(errno.ENODEV, "no device matches name")
+
+    monkeypatch.setattr(ethtool, "read_channels", away)
+    known = EthtoolSettings(rss="0,1", params={"coalesce/rx-usecs": "50"}, flow_rules=FlowRuleTable(8, [], True))
+    found = read_ethtool_settings(Path("/"), ["lo", "gone0"], {"lo": known, "gone0": known})
+    assert found["lo"] == replace(known, flow_rules=FlowRuleTable(8, [], False))
+    assert found["gone0"].params == {}
+
+
+def test_a_queue_of_a_netdev_that_is_gone_has_no_napi() -> None:
+    with pytest.raises(OSError, match="No such device"):
+        napi.read_napi_id("gone0", 0)
+    assert not Tunable(Path("/"), parse_setting("netdev/gone0/rx-0/gro_flush_timeout")).exists()
+
+
+def test_other_errors_of_a_parameter_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: str) -> Params:
+        raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(ethtool_params, "read_params", away)
-    assert not NetdevParamHandler().exists(Path("/"), NetdevParam("eth0", "ring/rx"))
-    assert not QueueParamHandler().exists(Path("/"), QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
-    raised = OSError(errno.EIO, "Input/output error")
     with pytest.raises(OSError, match="Input/output error"):
         NetdevParamHandler().exists(Path("/"), NetdevParam("eth0", "ring/rx"))
+
+
+def test_an_rss_pattern_that_is_longer_than_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of some drivers is as long as they have queues: fewer queues make it shorter than its original."""
+    monkeypatch.setattr(ethtool, "read_rss", lambda _: ethtool.Rss(b"", [0, 1], ""))
+    with pytest.raises(OSError, match=r"The pattern of 4 queues is longer than the RSS table \(2 entries\)") as raised:
+        RssTableHandler().write(Path("/"), RssTable("eth0"), "0,1,2,3")
+    outcome, why = RssTableHandler().explain(raised.value, Path("/"))
+    assert (outcome, "longer than the RSS table" in why) == (Outcome.REFUSED, True)
+    view = make_view(2, netdevs=[make_netdev("eth0", rss="0,1", rss_entries=2)])
+    [(code, sentence)] = RssTable("eth0").refusals(view, "0,1,0")
+    assert (code, sentence) == ("queue", "The RSS table of eth0 has 2 entries, fewer than these 3.")
 
 
 def test_after_a_write_only_the_written_netdev_is_read_again(root: Path) -> None:

@@ -144,11 +144,16 @@ class RssTable(_OfNetdev, frozen=True):
         return netdev.rss if netdev is not None else None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return code ``queue`` and a sentence for a receive queue that the network device lacks."""
-        netdev = view.inventory.netdev(self.netdev)
+        """Return code ``queue`` and a sentence for a receive queue that the netdev lacks, or for too many entries."""
+        netdev, queues = view.inventory.netdev(self.netdev), value.split(",")
         has = {queue.name for queue in netdev.queues} if netdev is not None else set()
-        wrong = [queue for queue in value.split(",") if has and f"rx-{queue}" not in has]
-        return [("queue", f"{self.netdev} has no receive queue {wrong[0]}.")] if wrong else []
+        wrong = [queue for queue in queues if has and f"rx-{queue}" not in has]
+        if wrong:
+            return [("queue", f"{self.netdev} has no receive queue {wrong[0]}.")]
+        entries = netdev.rss_entries if netdev is not None else None
+        if entries and len(queues) > entries:
+            return [("queue", f"The RSS table of {self.netdev} has {entries} entries, fewer than these {len(queues)}.")]
+        return []
 
     def format_value(self, value: str) -> str:
         """Return the receive queues of a pattern for a sentence: ``queues 0,1,2,3``."""
