@@ -142,8 +142,8 @@ class Executor:
         done = f"{setting.describe()} was changed from {shorten_value(found)} to {shorten_value(value)}."
         result = yield from self._write(setting, value, found, done)
         self._steered.pop(setting.key, None)
-        if first and not result.done and result.read_back == found:
-            # it was never changed, so restore must not overwrite a later change by another program
+        if first and not result.done and (result.read_back == found or result.outcome is Outcome.UNSUPPORTED):
+            # it was never changed, or has ended, so restore must not overwrite a later change by another program
             return self._record_restored(setting, result)
         return result
 
@@ -230,7 +230,10 @@ class Executor:
     def original_actions(self) -> list[Action]:
         """Return actions that restore every original, moves of memory last. Raises OSError or JournalError."""
         actions = [Action(key, "", original, "") for key, original in reversed(self._journal.originals().items())]
-        return sorted(in_write_order(actions), key=lambda action: parse_setting(action.key).moves_pages)
+        known = [action for action in actions if _is_known(action.key)]
+        # an undo refuses those of a later release with a sentence
+        unknown = [action for action in actions if action not in known]
+        return [*sorted(in_write_order(known), key=lambda action: parse_setting(action.key).moves_pages), *unknown]
 
     def restoring_actions(self, keys: Iterable[str]) -> list[Action]:
         """Return actions that restore the present values of settings, without those that cannot be read.
@@ -362,7 +365,7 @@ class Executor:
         return Refusal("unknown", setting.key, missing)
 
     def _has_value(self, setting: Setting, found: str, value: str) -> bool:
-        return setting.equal(found, self._attainable(setting, value))
+        return setting.equal(found, value) or setting.equal(found, self._attainable(setting, value))
 
     def _attainable(self, setting: Setting, value: str) -> str:
         with suppress(OSError, SettingError):  # then the write says why
@@ -457,6 +460,14 @@ class Executor:
         if not isinstance(after, Result) and (replaced := {*own} - {after}):
             with suppress(OSError, JournalError):
                 self._journal.record_own(setting.key, [value for value in own if value not in replaced])
+
+
+def _is_known(key: str) -> bool:
+    try:
+        parse_setting(key)
+    except SettingError:
+        return False
+    return True
 
 
 def _same_in_view(setting: Setting, first: str, second: str) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.handler import Error, Explanation, Handler, not_permitted
 from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.collect.files import read_cpus
 from coresteer_core.changes.report import Outcome
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_mask
 from coresteer_core.settings import Rps, SettingError, Xps
@@ -42,6 +43,12 @@ class QueueCpusHandler(NetdevHandler[Rps | Xps]):
     def write(self, root: Path, setting: Rps | Xps, value: str) -> None:
         """Set the queue's CPU mask. Raises OSError or rooted.ReadOnlyModeError."""
         rooted.write_text(root, _path(root, setting), f"{setting.mask(value)}\n")
+
+    def attainable(self, root: Path, setting: Rps | Xps, value: str) -> str:
+        """Return the CPUs that are online: the kernel drops the others."""
+        online = read_cpus(root, "sys/devices/system/cpu/online")
+        cpus = setting.cpus(value)
+        return value if online is None else setting.canonical(format_cpu_list(cpus & online))
 
     def explain(self, error: Error, root: Path) -> Explanation:
         """Return the outcome (refused, failed or unsupported) and a sentence for a failed write."""

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,10 +13,12 @@ from coresteer_agent.apply.handler import Explanation
 from coresteer_agent.apply.task_common import TaskHandler, read_each, without_ended_threads, write_each
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_cpus
 from coresteer_core.changes.report import Outcome
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.view import View
 from coresteer_core.settings import TaskAffinity
+from coresteer_core.settings.task import ThreadValues
 
 
 class TaskAffinityHandler(TaskHandler[TaskAffinity]):
@@ -43,8 +46,19 @@ class TaskAffinityHandler(TaskHandler[TaskAffinity]):
         write_each(setting.pid, setting.split(value), os.sched_setaffinity)
 
     def attainable(self, root: Path, setting: TaskAffinity, value: str) -> str:
-        """Return the value without threads that have ended."""
-        return setting.join(without_ended_threads(setting.pid, setting.split(value)))
+        """Return the value without threads that have ended, and CPUs that are offline or not in the cpuset now."""
+        wanted = without_ended_threads(setting.pid, setting.split(value))
+        cpus = read_cpus(root, "sys/devices/system/cpu/online")
+        with suppress(OSError, ParseError):  # the process has ended
+            allowed = read_cpuset(root, setting.pid)
+            cpus = allowed if cpus is None or allowed is None else cpus & allowed
+
+        def left(each: frozenset[int]) -> frozenset[int]:
+            return each if cpus is None else (each & cpus) or each
+
+        return setting.join(
+            ThreadValues(left(wanted.main), {thread: left(each) for thread, each in wanted.threads.items()})
+        )
 
     def refresh(self, root: Path, setting: TaskAffinity, view: View) -> View:
         """Return the View with the process's present name, scheduling policy and cpuset."""

@@ -15,6 +15,7 @@ from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.netdev_common import ENOTSUPP
+from coresteer_agent.apply.restore import restore
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome
 from coresteer_core.node.nic import Verdict
@@ -258,6 +259,16 @@ def test_undo_overwrites_any_current_value_and_reports_it(
     assert "was 5 instead of 2" in result.sentence
     assert affinity(41) == "0-7"
     assert journal.originals() == {}
+
+
+def test_an_original_of_a_later_release_is_refused_after_the_others_are_restored(
+    executor: Executor, journal: Journal, root: Path, affinity: Affinity
+) -> None:
+    journal.record_original("c", "of/tomorrow", "1", [])
+    executor.apply(action("2"), change_id="c")
+    known, unknown = restore(journal.path, root) or []
+    assert (known.outcome, affinity(41)) == ("applied", "0-7")
+    assert (unknown.key, unknown.outcome) == ("of/tomorrow", "refused")
 
 
 def test_undo_may_use_offline_and_isolated_cpus(executor: Executor, root: Path, affinity: Affinity) -> None:

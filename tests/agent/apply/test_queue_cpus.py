@@ -52,6 +52,19 @@ def test_a_cpu_mask_is_written_in_the_kernels_format_and_restored(
     assert mask(root) == "0"
 
 
+def test_a_mask_is_restored_as_far_as_its_cpus_are_online(
+    executor: Executor, root: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel drops CPUs that are offline from a mask, in contrast to the file of a tree."""
+    (root / "sys/devices/system/cpu").mkdir(parents=True)
+    (root / "sys/devices/system/cpu/online").write_text("0-2\n")
+    write = rooted.write_text
+    monkeypatch.setattr(rooted, "write_text", lambda at, path, text: write(at, path, "7\n" if text == "f\n" else text))
+    journal.record_original("c", RPS, "0-3", [])
+    result = executor.undo(Action(RPS, "none", "0-3", "test"))
+    assert (result.done, result.read_back, mask(root), journal.originals()) == (True, "0-2", "7", {}), result
+
+
 def test_a_mask_of_more_than_32_cpus_has_comma_separated_groups(root: Path, journal: Journal) -> None:
     executor = Executor(root, journal, lambda: make_view(64))
     asked = Action("netdev/eth0/tx-0/xps", "none", "1,33-34", "test")

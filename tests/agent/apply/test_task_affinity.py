@@ -105,6 +105,16 @@ def test_every_thread_is_moved_and_gets_its_own_original_affinity_back(
     assert not restore(path, ROOT)
 
 
+def test_an_affinity_is_restored_as_far_as_its_cpus_are_online(
+    executor: Executor, journal: Journal, child: subprocess.Popen[str]
+) -> None:
+    original = f"{BOTH},4000"
+    journal.record_original("c", f"task/{child.pid}/affinity", original, [])
+    result = executor.undo(Action(f"task/{child.pid}/affinity", str(SECOND), original, "test"))
+    assert (result.done, journal.originals()) == (True, {}), result
+    assert "4000" not in (result.read_back or "")
+
+
 def test_the_agent_does_not_change_its_own_process(journal: Journal) -> None:
     own = NetTask(os.getpid(), 1, "coresteer-agent", None, 1, BOTH, BOTH, FIRST, 0.0, 0.0, [])
     executor = Executor(ROOT, journal, lambda: make_view(ALL, tasks=[own]))
