@@ -221,11 +221,12 @@ class Journal:
         with self.locked():
             self._append(Changed(change))
             if self._grown > COMPACT_BYTES:
-                self._rewrite()
+                with suppress(OSError):  # a disk is full; the change is recorded, and a later one compacts
+                    self._rewrite()
 
     def _reset(self) -> None:
         self._grown = 0
-        """Bytes appended since the journal was read or rewritten."""
+        """Bytes since the journal was begun or rewritten."""
         self._header: Opened | None = None
         self._originals: dict[str, str] = {}
         self._owners: dict[str, list[str]] = {}
@@ -275,6 +276,7 @@ class Journal:
             self._rewrite()
         elif not self._read_only:
             self._copies.open(content)
+            self._grown = len(content.data)
             mark(self.path, self._marker)
 
     def _read_copies(self) -> Content | None:

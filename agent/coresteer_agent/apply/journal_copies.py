@@ -218,5 +218,7 @@ def _replace(path: Path, data: bytes) -> int:
         sync_folder(path.parent)
     except OSError:
         os.close(fd)
+        with suppress(OSError):  # it may have taken the last blocks of the disk
+            new.unlink(missing_ok=True)
         raise
     return fd

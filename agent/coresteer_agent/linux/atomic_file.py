@@ -1,6 +1,7 @@
 """Atomic file replacement: after a kill at any instant the file is the old or the new one."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -9,11 +10,16 @@ def replace_file(path: Path, content: bytes) -> None:
     new = path.with_suffix(".new")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-    new.replace(path)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(fd)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):  # it may have taken the last blocks of the disk
+            new.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

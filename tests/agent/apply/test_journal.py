@@ -130,6 +130,38 @@ def test_a_long_journal_is_compacted_without_losing_originals(
     again.close()
 
 
+def test_a_long_journal_is_compacted_by_the_next_process_too(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_REMEMBERED_CHANGES", 5)
+    for turn in range(100):
+        journal.record(change(f"c{turn}", ChangeState.CONFIRMED))
+    before = journal.path.stat().st_size
+    monkeypatch.setattr(module, "COMPACT_BYTES", before // 2)
+    again = Journal(journal.path, root)
+    again.record(change("next", ChangeState.CONFIRMED))
+    assert journal.path.stat().st_size < before / 2
+    again.close()
+
+
+def test_a_change_is_recorded_although_the_journal_cannot_be_compacted(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is almost full: one more line fits, another copy of the journal does not."""
+
+    def full(path: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "COMPACT_BYTES", 0)
+        patched.setattr(Path, "replace", full)
+        journal.record(change("a", ChangeState.CONFIRMED))
+    assert [path for path in journal.path.parent.iterdir() if path.suffix == ".new"] == []
+    again = Journal(journal.path, root)
+    assert [each.change_id for each in again.changes()] == ["a"]
+    again.close()
+
+
 def test_two_processes_that_write_at_once_lose_nothing(journal: Journal, root: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from coresteer_agent.apply.journal import Journal\n"
