@@ -154,6 +154,7 @@ def _fetch_ca(backend: str, fingerprint: str, client_cert: Path | None) -> str:
 
 def _send(backend: str, path: str, name: str, body: bytes | None, tls: "SSLContext | None") -> bytes:
     """Return the response to a request. Raises EnrolError."""
+    import http.client  # noqa: PLC0415 - an agent that has a key saves the memory
     import urllib.error  # noqa: PLC0415 - an agent that has a key saves the memory
     import urllib.request  # noqa: PLC0415 - an agent that has a key saves the memory
 
@@ -173,7 +174,7 @@ def _send(backend: str, path: str, name: str, body: bytes | None, tls: "SSLConte
             detail = _problem_detail(error.read(65536))
         sentence = f"{backend} did not enrol {name}: {detail or f'it answered {error.code} {error.reason}'}"
         raise EnrolError(sentence, transient=error.code >= 500) from None
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise EnrolError(f"{backend} cannot be reached to enrol {name}: {why}.", transient=True) from None
 

@@ -264,6 +264,9 @@ class Link:
                     self._backoff.reset()
                 self._warn_once(str(error))
                 self._stopping.wait(self._delay_s(error))
+            except Exception:  # the thread must not end: nothing would connect the agent again
+                log.exception("An internal error ended the connection; the agent connects again.")
+                self._stopping.wait(self._backoff.slow())
 
     def _delay_s(self, error: LinkError) -> float:
         """Choose the next backend; return the delay before it is tried."""
@@ -319,7 +322,7 @@ class Link:
             if status in (401, 403):
                 raise key_refused(backend) from None
             retry_after_s = None
-            with suppress(KeyError, ValueError):  # absent, or a date
+            with suppress(LookupError, ValueError):  # absent, several, or a date
                 retry_after_s = bounded_delay_s(int(error.response.headers["Retry-After"]))
             raise LinkError(
                 f"{backend} answers with HTTP status {status} instead of a WebSocket.", retry_after_s=retry_after_s

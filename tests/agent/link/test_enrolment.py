@@ -1,7 +1,9 @@
 """Addresses of backends, enrolment, and the key that it stores."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -56,6 +58,15 @@ def test_a_refused_enrolment_has_a_reason_and_says_whether_to_retry(
         enrol([answer(status, body)], "token", "n", tmp_path / "key.json")
     assert caught.value.transient is transient
     assert not (tmp_path / "key.json").exists()
+
+
+def test_a_server_that_does_not_speak_http_cannot_be_reached(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answering = Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2\r\n"))
+        answering.start()
+        with pytest.raises(EnrolError, match="cannot be reached to enrol n"):
+            enrol([f"http://127.0.0.1:{server.getsockname()[1]}"], "token", "n", tmp_path / "key.json")
+        answering.join()
 
 
 def test_a_key_is_not_sent_to_another_backend(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from tests.support.rates import UNREAD
 from websockets.frames import Close as CloseFrame
 from websockets.frames import Frame, Opcode
 
-from coresteer_agent.transport.websocket import ConnectionTiming
+from coresteer_agent.transport.link import Link
+from coresteer_agent.transport.websocket import ConnectionTiming, WebSocket
 from coresteer_core.changes.events import BackendLost, BackendReconnected
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.node.topology import Cache, Topology
@@ -73,6 +74,24 @@ def test_a_refused_handshake_says_why(
 ) -> None:
     node = Node(answer(status, b"no"))
     assert says in said.get(timeout=PATIENCE_S).getMessage()
+    node.link.stop()
+
+
+def test_an_unexpected_exception_does_not_end_the_connecting(
+    backend: Backend, said: SimpleQueue[logging.LogRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, failures = Link._run_session, iter([ArithmeticError("of a test")])
+
+    def fail_once(self: Link, websocket: WebSocket) -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+        run(self, websocket)
+
+    monkeypatch.setattr(Link, "_run_session", fail_once)
+    node = Node(backend.address, ConnectionTiming(first_retry_s=0.01, slow_retry_s=0.01))
+    assert "An internal error" in said.get(timeout=PATIENCE_S).getMessage()
+    backend.next_connection()
+    backend.next_connection().hello()
     node.link.stop()
 
 
