@@ -54,7 +54,7 @@ class Up:
     async def until(self, pattern: str) -> re.Match[str]:
         """Read its output until the pattern occurs in what has not been matched yet."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(3 * PATIENCE_S):  # to start takes a slow machine more than a minute
             while not (match := re.search(pattern, self.output)):
                 line = await self.process.stdout.readline()
                 if not line:
