@@ -120,6 +120,24 @@ def test_a_process_that_is_too_large_to_read_is_counted_by_its_cgroup(
     assert (task.unknown or "").startswith("A read of its numa_maps would take") is (counted is None)
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_memory_is_unknown_after_its_pages_were_moved_until_it_is_read_again(large: int, moved: bool) -> None:
+    """A policy that is disabled meanwhile would take its own value for another program's."""
+    reader, topology = NumaReader(Path("/")), read_topology(Path("/"))
+
+    def unknown() -> str | None:
+        [task] = reader.read([large], topology).tasks
+        assert (task.bytes_by_node is None) is (task.unknown is not None)
+        return task.unknown
+
+    unknown()
+    reader.tick()
+    reader.forget_memory(large, moved=moved)
+    assert unknown() == ("Its memory has not been read since its pages were moved." if moved else None)
+    reader.tick()
+    assert unknown() is None
+
+
 class Clock:
     """Times that a test sets, in place of the module time."""
 

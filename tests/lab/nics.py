@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from uuid import uuid4
 
 from tests.lab.fleet import HOST, Backend, await_said
 from tests.lab.machines import PEER
@@ -90,7 +91,8 @@ def load(guest: Guest, *arguments: str) -> Iterator[None]:
 def enforced(host: Backend, name: str, spec: dict[str, object], **body: object) -> Iterator[int]:
     """Enforce a policy on the guests, never on this host; yield its id and disable it at the end."""
     guests = [node["name"] for node in host.request("GET", "/api/v1/nodes") if node["name"] != HOST]
-    selected = {"name": name, "mode": "enforce", "spec": spec, "selector": {"hostnames": guests}}
+    unique = f"{name} {uuid4().hex[:6]}"  # an earlier try of the same test may have left one
+    selected = {"name": unique, "mode": "enforce", "spec": spec, "selector": {"hostnames": guests}}
     made = host.request("POST", "/api/v1/policies", selected | body)
     host.request("POST", f"/api/v1/policies/{made['id']}/enable")
     try:

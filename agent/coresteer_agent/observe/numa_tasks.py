@@ -78,10 +78,12 @@ class NumaReader:
         pid = min(due, key=turn_s)
         self._read_maps(pid, self._facts[pid], now_s)
 
-    def forget_memory(self, pid: int) -> None:
-        """Read the memory of a process again at the next tick, after its pages were moved."""
+    def forget_memory(self, pid: int, *, moved: bool) -> None:
+        """Read the memory of a process again soon. moved: its pages were, so what is known of them is out of date."""
         if (known := self._known.get(pid)) is not None:
             known.read_s = -inf
+            if moved:
+                known.maps, known.unknown = None, "Its memory has not been read since its pages were moved."
 
     def read(self, pids: list[int], topology: Topology) -> NumaState:
         """Return the state. pids: of busy or large processes; the first MAX_NUMA_TASKS are read."""

@@ -365,7 +365,7 @@ class Agent:
                 setting = parse_setting(key)
                 self._inventory_reader.reread([setting])
                 if setting.process is not None:
-                    self._processes.forget_memory(setting.process)
+                    self._processes.forget_memory(setting.process, moved=setting.moves_pages)
         self._read_inventory()
 
     def _read_inventory(self) -> None:

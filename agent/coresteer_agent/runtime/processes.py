@@ -85,9 +85,9 @@ class Processes:
         """Read the memory of one more process, if the budget permits; call it once a second."""
         self._numa_reader.tick()
 
-    def forget_memory(self, pid: int) -> None:
+    def forget_memory(self, pid: int, *, moved: bool) -> None:
         """Read the memory of a process again soon, after its pages were moved."""
-        self._numa_reader.forget_memory(pid)
+        self._numa_reader.forget_memory(pid, moved=moved)
 
     def close(self) -> None:
         """Close the files, sockets and performance counters."""
