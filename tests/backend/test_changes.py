@@ -19,6 +19,7 @@ from coresteer.bus import Bus
 from coresteer.changes import preview, reports, repository, requests, service
 from coresteer.changes.context import ChangeContext
 from coresteer.changes.events import ChangeEvent
+from coresteer.changes.observation import Observation
 from coresteer.changes.records import new_change_row
 from coresteer.changes.schemas import (
     Change,
@@ -269,6 +270,17 @@ async def test_extend_moves_the_deadline(world: World) -> None:
     assert change.deadline_at is not None
     assert extended.deadline_at is not None
     assert extended.deadline_at > change.deadline_at + timedelta(seconds=190)
+
+
+async def test_an_observed_change_is_extended_to_the_maximum_again(world: World) -> None:
+    change = await world.applied()
+    observation = msgspec.to_builtins(Observation(120.0, 60.0, False, 0, "", []))
+    async with world.database.session() as session:
+        await session.execute(update(ChangeRow).where(ChangeRow.id == UUID(change.id)).values(observation=observation))
+    for _ in range(2):
+        extended = await requests.extend(world.context, change_id=UUID(change.id), seconds=600, identity=OPERATOR)
+        assert extended.observation is not None
+        assert extended.state is ChangeState.UNCONFIRMED
 
 
 async def test_a_confirmed_change_can_be_rolled_back_but_not_twice(world: World) -> None:

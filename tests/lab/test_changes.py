@@ -48,8 +48,7 @@ def test_a_change_is_applied_in_the_guest_and_persists_when_confirmed(
     host.command(change["id"], "confirm")
     await_change(host, change["id"], {"confirmed"})
     assert affinity(two_socket, irq) == "5"
-    host.command(change["id"], "rollback")
-    await_change(host, change["id"], {"rolled_back"})
+    roll_back(host, change["id"])
     assert affinity(two_socket, irq) == before
 
 
@@ -79,8 +78,7 @@ def test_a_change_of_one_of_three_guests_does_not_affect_the_others(trio: list[G
     change = apply(host, nodes[1]["id"], f"irq/{irqs[1]}/affinity", target)
     after = [affinity(guest, irq) for guest, irq in zip(trio, irqs, strict=True)]
     assert after == [before[0], target, before[2]]
-    host.command(change["id"], "rollback")
-    await_change(host, change["id"], {"rolled_back"})
+    roll_back(host, change["id"])
     assert affinity(trio[1], irqs[1]) == before[1]
     for guest, pid in zip(trio, agents, strict=True):
         guest.run("kill", str(pid))

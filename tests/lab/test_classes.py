@@ -7,7 +7,7 @@ import pytest
 from tests.lab.fleet import Backend, agent_in, await_said
 from tests.lab.nics import enforced
 from tests.lab.rig import Guest
-from tests.lab.test_changes import await_change
+from tests.lab.test_changes import await_change, roll_back
 from tests.support.polling import poll
 
 T = TypeVar("T")
@@ -110,8 +110,7 @@ def test_weights_are_written_to_cgroups_and_restored(small_vm: Guest, host: Back
     applied = await_change(host, change["id"], {"unconfirmed"})
     assert [(result["found"], result["read_back"]) for result in applied["results"]] == [("150", "300"), ("100", "50")]
     assert small_vm.run("cat", *files).stdout == "300\ndefault 50\n"
-    host.command(change["id"], "rollback")
-    await_change(host, change["id"], {"rolled_back"})
+    roll_back(host, change["id"])
     assert small_vm.run("cat", *files).stdout == before
 
 

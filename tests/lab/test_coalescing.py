@@ -8,7 +8,7 @@ import pytest
 from tests.lab.fleet import Backend, agent_in
 from tests.lab.nics import await_value, enforced, ethtool, ethtool_value, load, sink
 from tests.lab.rig import Guest
-from tests.lab.test_changes import apply, await_change
+from tests.lab.test_changes import apply, await_change, roll_back
 from tests.lab.test_settings import restored
 from tests.support.polling import poll
 
@@ -77,8 +77,7 @@ def response(
 def test_a_value_is_written_to_the_nic_and_rolled_back(two_socket: Guest, host: Backend, node: int) -> None:
     change = apply(host, node, RX_USECS, "100")
     assert ethtool_value(two_socket, "eth0", "rx-usecs") == "100"
-    host.command(change["id"], "rollback")
-    await_change(host, change["id"], {"rolled_back"})
+    roll_back(host, change["id"])
     assert ethtool_value(two_socket, "eth0", "rx-usecs") == IGB_OWN
     poll(lambda: preview(host, node, RX_USECS, "5")["plan"]["actions"][0]["was"] == IGB_OWN)
 
@@ -134,8 +133,7 @@ def test_an_ineffective_value_is_detected_by_its_interrupts(host: Backend, node:
     change = apply(host, node, RX_USECS, "8192")
     learned = response(host, node, "eth0", "coalesce/rx-usecs", "8192", seconds=180)
     assert (learned["verdict"], learned["read_back"]) == ("no_effect", "8192"), learned
-    host.command(change["id"], "rollback")
-    await_change(host, change["id"], {"rolled_back"})
+    roll_back(host, change["id"])
 
 
 def await_seen(host: Backend, node_id: int, name: str, value: str, *, seconds: float = 60) -> None:

@@ -143,7 +143,7 @@ class Executor:
         result = yield from self._write(setting, value, found, done)
         self._steered.pop(setting.key, None)
         if first and not result.done and (result.read_back == found or result.outcome is Outcome.UNSUPPORTED):
-            # it was never changed, or has ended, so restore must not overwrite a later change by another program
+            # unchanged, or its process or device is gone: restore must not overwrite what another program sets later
             return self._record_restored(setting, result)
         return result
 
@@ -231,8 +231,7 @@ class Executor:
         """Return actions that restore every original, moves of memory last. Raises OSError or JournalError."""
         actions = [Action(key, "", original, "") for key, original in reversed(self._journal.originals().items())]
         known = [action for action in actions if _is_known(action.key)]
-        # an undo refuses those of a later release with a sentence
-        unknown = [action for action in actions if action not in known]
+        unknown = [action for action in actions if not _is_known(action.key)]  # of a later release; their undo says so
         return [*sorted(in_write_order(known), key=lambda action: parse_setting(action.key).moves_pages), *unknown]
 
     def restoring_actions(self, keys: Iterable[str]) -> list[Action]:

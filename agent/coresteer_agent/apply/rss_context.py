@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from coresteer_agent.apply.handler import Error, Explanation
 from coresteer_agent.apply.netdev_common import NetdevHandler, is_gone
+from coresteer_agent.apply.rss_table import table_of
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.linux import ethtool, rss_contexts
+from coresteer_agent.linux import rss_contexts
 from coresteer_core.changes.report import Outcome
-from coresteer_core.settings import RssContextTable, RssTable, SettingError
+from coresteer_core.settings import RssContextTable, RssTable
 from coresteer_core.settings.flow_rule import EMPTY
 
 
@@ -51,7 +52,7 @@ class RssContextHandler(NetdevHandler[RssContextTable]):
         if value == EMPTY:
             rss_contexts.delete_context(netdev, number)
             return
-        table = _table(netdev, value)
+        table = table_of(netdev, value)
         if rss_contexts.read_context(netdev, number) is not None:
             rss_contexts.set_context(netdev, number, table)
             return
@@ -64,20 +65,9 @@ class RssContextHandler(NetdevHandler[RssContextTable]):
 
     def attainable(self, root: Path, setting: RssContextTable, value: str) -> str:
         """Return the pattern that read() returns after a write. Raises OSError."""
-        return value if value == EMPTY else RssTable.pattern(_table(setting.netdev, value))
+        return value if value == EMPTY else RssTable.pattern(table_of(setting.netdev, value))
 
     def explain(self, error: Error, root: Path) -> Explanation:
         """Return the outcome (refused or failed) and a sentence that says what to do about a failed write."""
         known = self.errors.get(error.errno or 0) if isinstance(error, OSError) else None
         return known or super().explain(error, root)
-
-
-def _table(netdev: str, value: str) -> list[int]:
-    """Return a table of the netdev's size that repeats a pattern. Raises OSError."""
-    rss = ethtool.read_rss(netdev)
-    if rss is None:
-        raise OSError(errno.EOPNOTSUPP, "the driver has no RSS indirection table")
-    try:
-        return RssTable.table(value, len(rss.table))
-    except SettingError as error:
-        raise OSError(errno.EINVAL, str(error).rstrip(".")) from None

@@ -86,7 +86,7 @@ class Processes:
         self._numa_reader.tick()
 
     def forget_memory(self, pid: int, *, moved: bool) -> None:
-        """Read the memory of a process again soon, after its pages were moved."""
+        """Read the memory of a process again soon. moved: its pages were, so it is unknown until then."""
         self._numa_reader.forget_memory(pid, moved=moved)
 
     def close(self) -> None:

@@ -242,9 +242,10 @@ async def _send(
                 async for event in events:
                     if not isinstance(event, ChangeEvent) or event.change.id != change.id:
                         continue
-                    is_observation = event.change.steps == change.steps and event.change.observation is not None
-                    if not is_observation and is_response(event.change):
-                        return event.change
+                    told = event.change
+                    is_observation = told.observation != change.observation and told.steps == change.steps
+                    if not is_observation and is_response(told):
+                        return told
         except TimeoutError:
             pass
     raise AgentTimeout(

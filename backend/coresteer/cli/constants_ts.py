@@ -16,7 +16,7 @@ from coresteer.simulation.parameters import QUICK
 from coresteer_core.changes.handover_formats import FORMATS
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.nic_model import TYPICAL_HOST_COSTS
-from coresteer_core.node.numa import NUMA_TASK_CRITERION
+from coresteer_core.node.numa import NO_CPU_TIME, NUMA_TASK_CRITERION
 from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, FIRST_LABEL_ID
 from coresteer_core.policies.base import PERSISTED_POLICY_ID, ROUND_PERIOD_S
 from coresteer_core.policies.coalescing.spec import Coalescing
@@ -46,6 +46,7 @@ _CONSTANTS = {
     "QUICK_MEAN_RUN_S": QUICK.mean_run_s,
     "INTERRUPT_COST_US": TYPICAL_HOST_COSTS.entry_us,
     "NUMA_TASK_CRITERION": NUMA_TASK_CRITERION,
+    "NO_CPU_TIME": NO_CPU_TIME,
     "HANDOVER_FORMATS": {name: form.title for name, form in FORMATS.items()},
 }
 _REQUESTS = (

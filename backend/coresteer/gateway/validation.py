@@ -97,7 +97,7 @@ def _unexpected_clock(message: Clock, arrival: Arrival) -> str | None:
 
 
 def _impossible_time(message: DecisionMessage, arrival: Arrival) -> str | None:
-    """Decisions may be old: agents keep them while no backend is there, and repeat the last ones when one is."""
+    # of any age: an agent keeps decisions while no backend is there, and repeats the last ones when it connects
     if 0 <= message.time_ms <= arrival.now_ms + MAX_CLOCK_ERROR_MS:
         return None
     return f"{message.time_ms} ms is more than 24 hours after the backend's {arrival.now_ms}; set the node's clock."

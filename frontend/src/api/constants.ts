@@ -18,6 +18,7 @@ export const MAX_SPAN_OF_FLEET_MINUTES_MS = 21600000 as const;
 export const QUICK_MEAN_RUN_S = 1.0 as const;
 export const INTERRUPT_COST_US = 5.0 as const;
 export const NUMA_TASK_CRITERION = "used 0.2 CPUs in the last 30 s or has 256 MiB of memory" as const;
+export const NO_CPU_TIME = "It used no CPU time in the last interval." as const;
 export const HANDOVER_FORMATS = {"sysctl": "sysctl", "link": "systemd .link", "udev": "udev rule", "tuned": "TuneD profile", "networkmanager": "NetworkManager", "ansible": "Ansible tasks"} as const;
 export const BOUNDS = {
   ApiTokenCreate: {"name": {"type": "string", "minLength": 1, "maxLength": 100}},

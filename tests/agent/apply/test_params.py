@@ -279,7 +279,7 @@ def test_an_rss_pattern_that_is_longer_than_the_table_is_refused(monkeypatch: py
     assert (outcome, "longer than the RSS table" in why) == (Outcome.REFUSED, True)
     view = make_view(2, netdevs=[make_netdev("eth0", rss="0,1", rss_entries=2)])
     [(code, sentence)] = RssTable("eth0").refusals(view, "0,1,0")
-    assert (code, sentence) == ("queue", "The RSS table of eth0 has 2 entries, fewer than these 3.")
+    assert (code, sentence) == ("queue", "The pattern of 3 queues is longer than the RSS table (2 entries).")
 
 
 def test_after_a_write_only_the_written_netdev_is_read_again(root: Path) -> None:

@@ -19,6 +19,8 @@ NUMA_TASK_CRITERION = (
     f"or has {MIN_NUMA_RSS_BYTES >> 20} MiB of memory"
 )
 """What the processes in a NumaState did or have, for a sentence."""
+NO_CPU_TIME = "It used no CPU time in the last interval."
+"""Why nothing is predicted for a process that pauses."""
 PAGE_BYTES = 4096
 """Unit of counts of pages, whatever the size of a mapping's pages."""
 PAGE_COST_S = 3e-6
@@ -96,7 +98,7 @@ class NumaTask(Struct, frozen=True):
         if self.unknown is not None or not self.bytes_by_node:
             return self.unknown or "Its memory by NUMA node is unknown."
         if not self.cpu_share:
-            return "It used no CPU time in the last interval."
+            return NO_CPU_TIME
         return "Its CPU time by NUMA node is unknown."
 
     @property

@@ -144,15 +144,16 @@ class RssTable(_OfNetdev, frozen=True):
         return netdev.rss if netdev is not None else None
 
     def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
-        """Return code ``queue`` and a sentence for a receive queue that the netdev lacks, or for too many entries."""
+        """Return code ``queue`` and a sentence for a receive queue that the netdev lacks, or a too long pattern."""
         netdev, queues = view.inventory.netdev(self.netdev), value.split(",")
         has = {queue.name for queue in netdev.queues} if netdev is not None else set()
         wrong = [queue for queue in queues if has and f"rx-{queue}" not in has]
         if wrong:
             return [("queue", f"{self.netdev} has no receive queue {wrong[0]}.")]
-        entries = netdev.rss_entries if netdev is not None else None
-        if entries and len(queues) > entries:
-            return [("queue", f"The RSS table of {self.netdev} has {entries} entries, fewer than these {len(queues)}.")]
+        try:
+            self.table(value, netdev.rss_entries if netdev is not None and netdev.rss_entries else len(queues))
+        except SettingError as error:
+            return [("queue", str(error))]
         return []
 
     def format_value(self, value: str) -> str:

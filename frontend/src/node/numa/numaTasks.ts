@@ -1,4 +1,5 @@
 import type { Schemas } from "../../api/client";
+import { NO_CPU_TIME } from "../../api/constants";
 import { bytes, formatFigure } from "../../lib/format";
 
 export type NodeMemory = Schemas["NodeNuma"]["nodes"][number];
@@ -44,7 +45,7 @@ export const memoryShares = ({ bytes_by_node }: Pick<NumaTask, "bytes_by_node">)
 
 /** Why the memory of a process by NUMA node is unknown, or what is predicted from it. */
 export function whyUnknown({ unknown, bytes_by_node, cpu_share }: NumaTask): string {
-  if (bytes_by_node !== null && cpu_share === 0) return "It used no CPU time in the last interval.";
+  if (bytes_by_node !== null && cpu_share === 0) return NO_CPU_TIME;
   return unknown ?? "The agent has not read its memory by node yet.";
 }
 
