@@ -21,10 +21,11 @@ from coresteer.alerts.messages import sign
 from coresteer.alerts.outbox import Outbox
 from coresteer.alerts.schemas import AlertFilter, ReceiverBody, SilenceBody
 from coresteer.alerts.sending import Sending
-from coresteer.alerts.tables import AlertRow, DeliveryRow
+from coresteer.alerts.tables import AlertRow, AlertRuleRow, DeliveryRow
 from coresteer.audit.tables import AuditRow
 from coresteer.bus import Bus
 from coresteer.db import Database
+from coresteer.errors import NotFound
 from coresteer.fleet.directory import FleetDirectory
 from coresteer.nodes.service import create_nodes
 from coresteer.policies.tables import DriftRow
@@ -361,6 +362,24 @@ async def test_disabling_a_rule_resolves_its_alerts(fleet: Fleet) -> None:
     async with fleet.context.database.session() as session:
         (alert,) = (await session.scalars(select(AlertRow))).all()
     assert alert.resolved_at is not None
+
+
+async def test_a_rule_of_a_later_release_does_not_stop_the_others(fleet: Fleet, hook: FakeReceiver) -> None:
+    await fleet.receiver(hook.url)
+    await fleet.add_nodes(1)
+    fleet.connect(fleet.nodes[0], False)
+    async with fleet.context.database.session() as session:
+        rule = await session.scalar(select(AlertRuleRow).where(AlertRuleRow.name == DRIFTED))
+        assert rule is not None
+        rule_id, rule.signal = rule.id, "a signal of 9.9"
+        session.add(AlertRow(rule_id=rule_id, subject=fleet.nodes[0], name="n0", labels={}, fired_at=fleet.now))
+    await fleet.run(180)
+    assert await fleet.firing() == [(DISCONNECTED, "n0")]
+    assert [each["rule"] for each in told(hook)] == [DISCONNECTED]
+    async with fleet.context.database.session() as session:
+        assert DRIFTED not in [rule.name for rule in await service.list_rules(session)]
+        with pytest.raises(NotFound):
+            await service.delete_rule(session, rule_id, actor="root")
 
 
 def test_the_documented_verification_accepts_a_signature_and_refuses_another_body() -> None:

@@ -47,7 +47,7 @@ class AlertEvaluation:
     async def check(self, now: datetime) -> None:
         """Evaluate every rule at a time, and queue what receivers are to be told."""
         async with self._context.database.session() as session:
-            rules = [rule for rule in await repository.rules(session, enabled=True) if rule.signal in SIGNALS]
+            rules = await repository.rules(session, enabled=True)
             signals = {rule.signal for rule in rules}
             present = await readings.read(session, self._context.directory, self._context.disk_used, signals, now)
             await self._evaluate(session, rules, present, now)

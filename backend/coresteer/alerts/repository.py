@@ -12,15 +12,17 @@ from coresteer.changes.tables import ChangeRow
 from coresteer.policies.tables import DriftRow, PolicyRow
 from coresteer.proof.tables import ProofVersionRow
 from coresteer.proof.verdict import Finding
+from coresteer_core.alerts.signals import SIGNALS
 from coresteer_core.changes.report import ChangeState, EndedBy
 
 _HOUR, _QUARTER, _DAY = timedelta(hours=1), timedelta(minutes=15), timedelta(days=1)
+_KNOWN = AlertRuleRow.signal.in_(SIGNALS)
 _BY_ITSELF = (EndedBy.GUARDRAIL, EndedBy.LOST_BACKEND, EndedBy.AGENT_RESTART, EndedBy.ERROR)
 
 
 async def rules(session: AsyncSession, *, enabled: bool | None = None) -> Sequence[AlertRuleRow]:
-    """Return all rules, or those that are enabled, by name."""
-    query = select(AlertRuleRow).order_by(AlertRuleRow.name)
+    """Return all rules, or those that are enabled, by name; none whose signal only a later release knows."""
+    query = select(AlertRuleRow).where(_KNOWN).order_by(AlertRuleRow.name)
     if enabled is not None:
         query = query.where(AlertRuleRow.enabled.is_(enabled))
     return (await session.scalars(query)).all()
@@ -45,7 +47,7 @@ async def unnotified(session: AsyncSession) -> Sequence[AlertRow]:
 
 async def find_alerts(session: AsyncSession, filters: AlertFilter) -> Sequence[tuple[AlertRow, AlertRuleRow]]:
     """Return alerts with their rules: those that fire first, then the newest."""
-    query = select(AlertRow, AlertRuleRow).join(AlertRuleRow, AlertRuleRow.id == AlertRow.rule_id)
+    query = select(AlertRow, AlertRuleRow).join(AlertRuleRow, AlertRuleRow.id == AlertRow.rule_id).where(_KNOWN)
     if filters.rule_id is not None:
         query = query.where(AlertRow.rule_id == filters.rule_id)
     if filters.firing is not None:

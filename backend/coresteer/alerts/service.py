@@ -295,7 +295,7 @@ def _words(labels: Mapping[str, str]) -> str:
 
 async def _found_rule(session: AsyncSession, rule_id: int) -> AlertRuleRow:
     row = await session.get(AlertRuleRow, rule_id, with_for_update=True)
-    if row is None:
+    if row is None or row.signal not in SIGNALS:
         raise NotFound(f"There is no rule {rule_id} of alerts; it may have been deleted.")
     return row
 
