@@ -66,16 +66,20 @@ const shellRoute = createRoute({
   id: "shell",
   component: Shell,
   errorComponent: ErrorPage,
-  beforeLoad: async ({ location }) => {
+  beforeLoad: async ({ location, cause }) => {
+    // Known before the page is drawn, their bars do not move it when they appear; the page opens without them too.
+    const bars = Promise.allSettled([
+      queryClient.query({ ...openChangesQuery, retry: false }),
+      queryClient.query({ ...runningQuery, retry: false }),
+      queryClient.query({ ...stopsQuery, retry: false }),
+    ]);
     try {
-      // Known before the page is drawn, their bars do not move it when they appear; the page opens without them too.
-      const bars = Promise.allSettled([
-        queryClient.query(openChangesQuery),
-        queryClient.query(runningQuery),
-        queryClient.query(stopsQuery),
+      // What is known is not waited for: within the shell every click would wait, during an outage for its end.
+      await Promise.all([
+        queryClient.query({ ...meQuery, staleTime: "static" }),
+        queryClient.query({ ...formSchemasQuery, staleTime: "static" }),
       ]);
-      await Promise.all([queryClient.query(meQuery), queryClient.query(formSchemasQuery)]);
-      await bars;
+      if (cause === "enter") await bars;
     } catch (error) {
       if (!(error instanceof ApiProblem) || error.status !== 401) throw error;
       await toSetupIfNeeded();
@@ -310,8 +314,8 @@ export const router = createRouter({
 
 whenSignedOut(() => {
   // a page that is being opened redirects by itself; to begin again with each refused query would never end
-  if (router.state.isLoading) return;
-  void queryClient.invalidateQueries({ queryKey: meQuery.queryKey, refetchType: "none" });
+  if (queryClient.getQueryData(meQuery.queryKey) === undefined) return;
+  queryClient.removeQueries({ queryKey: meQuery.queryKey });
   void router.invalidate(); // the shell's beforeLoad redirects to the login and back
 });
 

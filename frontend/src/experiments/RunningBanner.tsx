@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { duration } from "../lib/format";
-import { useRemaining } from "../shell/ChangeBanner";
+import { arrivalOf, useRemaining } from "../shell/ChangeBanner";
 import styles from "../shell/shell.module.css";
 import { runningQuery } from "./queries";
 import type { Summary } from "./types";
@@ -18,6 +18,7 @@ function useRunning(): Summary[] {
 /** Banner of running experiments; their changes need no confirmation. */
 export function RunningBanners() {
   const running = useRunning();
+  running.forEach(arrivalOf); // of those that are not shown yet, too
   if (running.length === 0) return null;
   return (
     <section className={styles.banners} aria-label="Running experiments">

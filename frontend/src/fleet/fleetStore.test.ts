@@ -1,9 +1,9 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import type { Schemas } from "../api/client";
 import type { FleetMetric } from "../lib/metrics";
 import { COLOURINGS } from "./colourings";
 import { figureOf } from "./FleetMap";
-import { FleetFigures, frameOfNodes } from "./fleetStore";
+import { FleetFigures, fleetStore, frameOfNodes } from "./fleetStore";
 import { groupNodes } from "./groups";
 import { hotSpotReasons, hottestCpu } from "./hotspots";
 
@@ -68,6 +68,22 @@ test("without frames all live nodes become stale and keep their figures", () => 
   const silent = new FleetFigures({ ...frameOfNodes(NODES), time_ms: 1000 }).silenced();
   expect([silent.health(3), silent.get(3, "softirq_cpu_percent")]).toEqual(["stale", Number.NaN]);
   expect(silent.last(3, "softirq_cpu_percent")).toEqual({ value: 20, timeMs: 1000 });
+});
+
+test("silence is an outage only while frames are awaited", () => {
+  vi.useFakeTimers();
+  const frame = { ...frameOfNodes(NODES), time_ms: 1000 };
+  const watch = () => fleetStore.watch({ q: "", group: null, within: null, ids: [] });
+  const health = () => fleetStore.getLatest().health(3);
+  const leave = watch();
+  fleetStore.consume(frame);
+  leave();
+  vi.advanceTimersByTime(60_000);
+  watch();
+  expect(health()).toBe("live");
+  vi.advanceTimersByTime(60_000);
+  expect(health()).toBe("stale");
+  vi.useRealTimers();
 });
 
 test.each([

@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client";
 import { ABSENT_U32, HEALTHS } from "../api/constants";
 import { FLEET_METRICS, type FleetMetric } from "../lib/metrics";
 import type { FleetFrame } from "../live/frames";
-import { liveConnection } from "../live/socket";
+import { type FleetWatch, liveConnection } from "../live/socket";
 import type { Moment } from "./pastTime";
 import type { FigureColumn } from "./search";
 
@@ -129,11 +129,22 @@ class FleetStore {
   private readonly listeners = new Set<() => void>();
 
   constructor() {
-    liveConnection.on("fleet", (frame) => {
-      this.consume(frame);
+    liveConnection.on("fleet", (frame) => this.consume(frame));
+  }
+
+  /** Subscribes to frames about nodes; returns the unsubscribe function, after which silence says nothing. */
+  watch(nodes: FleetWatch): () => void {
+    const stop = liveConnection.subscribeFleet(nodes);
+    if (this.silence !== undefined) this.awaitFrame();
+    return () => {
       clearTimeout(this.silence);
-      this.silence = setTimeout(() => this.silenced(), SILENT_MS);
-    });
+      stop();
+    };
+  }
+
+  private awaitFrame(): void {
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => this.silenced(), SILENT_MS);
   }
 
   private silenced(): void {
@@ -151,6 +162,7 @@ class FleetStore {
   }
 
   consume(frame: FleetFrame): void {
+    this.awaitFrame();
     this.latest = new FleetFigures(frame, this.latest);
     if (frame.totals !== undefined) this.summarize(frame.totals, frame.groups ?? [], frame.time_ms);
     this.tell();

@@ -2,7 +2,6 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo } from "react";
 import { MAX_FLEET_ROWS, MAX_HOT_SPOTS } from "../api/constants";
 import { type FleetQuery, fleetQuery } from "../api/queries";
-import { liveConnection } from "../live/socket";
 import { fleetStore } from "./fleetStore";
 import { COMPARE_MS, HOUR_MS, type Moment } from "./pastTime";
 import type { FleetSearch } from "./search";
@@ -63,7 +62,7 @@ export function useFleet(search: FleetSearch, moment: Moment | null) {
   );
   useEffect(() => {
     const shown = JSON.parse(ids) as number[] | null;
-    return shown === null ? undefined : liveConnection.subscribeFleet({ q, group, within, ids: shown });
+    return shown === null ? undefined : fleetStore.watch({ q, group, within, ids: shown });
   }, [q, group, within, ids]);
   return answer;
 }

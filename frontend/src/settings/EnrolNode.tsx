@@ -27,8 +27,8 @@ export function EnrolCommand({ enrol, simulated = false }: { enrol: Enrolment; s
           <CopyField text={enrol.data.command} label="command" />
           {!simulated && LOOPBACK.test(location.host) && (
             <p className="warn">
-              Other machines cannot reach {location.host}. To serve them, start the backend with a PostgreSQL of your own,{" "}
-              <code>DATABASE_URL=… CORESTEER_HOST=0.0.0.0 coresteer serve --tls auto</code>, or behind a TLS proxy.
+              Other machines cannot reach {location.host}. To serve them, start the backend with a PostgreSQL of your
+              own, <code>DATABASE_URL=… CORESTEER_HOST=0.0.0.0 coresteer serve --tls auto</code>, or behind a TLS proxy.
             </p>
           )}
           <p className="muted">

@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { type ReactNode, useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { BOUNDS } from "../api/constants";
 import { handleSignedOut, nodeSummaryQuery } from "../api/queries";
@@ -23,11 +23,20 @@ const LAST_S = 15;
 const RADIUS = 8;
 const CIRCUMFERENCE = 2 * Math.PI * RADIUS;
 
+type Timed = Pick<Change, "remaining_s">;
+const arrivals = new WeakMap<Timed, number>();
+
+/** When an answer arrived, by the monotonic clock in milliseconds: its remaining_s counts from then. */
+export function arrivalOf(answer: Timed): number {
+  const arrived = arrivals.get(answer) ?? performance.now();
+  arrivals.set(answer, arrived);
+  return arrived;
+}
+
 /** Seconds until an unconfirmed change or an experiment ends, by the monotonic clock; null without a deadline. */
-export function useRemaining(change: Pick<Change, "remaining_s">): number | null {
-  // biome-ignore lint/correctness/useExhaustiveDependencies: remaining_s counts from the arrival of each update
-  const arrived = useMemo(() => performance.now(), [change]);
-  const [now, setNow] = useState(arrived);
+export function useRemaining(change: Timed): number | null {
+  const arrived = arrivalOf(change);
+  const [now, setNow] = useState(() => performance.now());
   const running = change.remaining_s !== null;
   useEffect(() => {
     if (!running) return;

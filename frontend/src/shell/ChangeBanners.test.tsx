@@ -122,6 +122,13 @@ test("of several changes the one that ends first is shown, the others on request
   expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(2);
 });
 
+test("the time of a change counts from its arrival, not from when it is first shown", async () => {
+  await show("operator", change(), change({ id: "b" }));
+  await pass(60_000);
+  await press("1 more unconfirmed");
+  expect(screen.getAllByText("0:22")).toHaveLength(2);
+});
+
 test("a policy's change needs no confirmation", async () => {
   await show("operator", change({ policy_id: 3, created_by: "policy spread v1" }), change({ id: "b" }));
   expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(1);

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
 import { openChangesQuery } from "../api/queries";
 import { fetchMissedEnd, useEndedChanges } from "../live/changes";
-import { ChangeBanner, EndedBanner } from "./ChangeBanner";
+import { arrivalOf, ChangeBanner, EndedBanner } from "./ChangeBanner";
 import styles from "./changeBar.module.css";
 
 const NEVER = "9999-12-31T00:00:00Z";
@@ -22,6 +22,7 @@ const byEnd = (a: Schemas["Change"], b: Schemas["Change"]): number =>
 export function ChangeBanners() {
   const all = useQuery(openChangesQuery).data?.changes;
   const open = useMemo(() => all?.filter(isByPerson).toSorted(byEnd), [all]);
+  open?.forEach(arrivalOf); // of those that are not shown yet, too
   const ended = useEndedChanges().filter(isByPerson);
   const [areAllShown, setAllShown] = useState(false);
   const before = useRef<string[]>([]);
