@@ -33,6 +33,12 @@ export function AuditPage() {
   const { node, actor, action, q, from, to } = filters;
   const navigate = useNavigate({ from: "/audit" });
   const [typed, setTyped] = useState({ actor: actor ?? "", q: q ?? "" });
+  const inForce = JSON.stringify([actor, q]);
+  const [shown, setShown] = useState(inForce);
+  if (shown !== inForce) {
+    setShown(inForce);
+    setTyped({ actor: actor ?? "", q: q ?? "" });
+  }
   const audit = useQuery({
     queryKey: ["audit", filters, older],
     queryFn: ({ signal }) =>

@@ -1,13 +1,12 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { useEffect, useState } from "react";
 import { NodeSelect } from "../components/NodePicker";
 import { RangePicker } from "../components/RangePicker";
 import { Segments } from "../components/Segments";
+import { useTyped } from "../components/useTyped";
 import styles from "./changes.module.css";
 import { type ChangesSearch, DEFAULT_SPAN, ORIGINS, SETTINGS, SPANS, type Span, STATES } from "./search";
 
 export const SPAN_NAMES: Record<Span, string> = { "1h": "1 h", "24h": "24 h", "7d": "7 d" };
-const TYPING_MS = 300;
 
 type Props = {
   search: ChangesSearch;
@@ -91,18 +90,7 @@ function Choice({ label, value, all, options, onChange }: ChoiceProps) {
 
 /** Text to search for; it takes effect when typing pauses. */
 function SearchText({ value, onChange }: { value: string; onChange: (text: string) => void }) {
-  const [typed, setTyped] = useState(value);
-  const [shown, setShown] = useState(value);
-  if (shown !== value) {
-    setShown(value);
-    setTyped(value);
-  }
-  // biome-ignore lint/correctness/useExhaustiveDependencies: only typing starts a search
-  useEffect(() => {
-    if (typed.trim() === value) return;
-    const timer = setTimeout(() => onChange(typed.trim()), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [typed]);
+  const { typed, type } = useTyped(value, onChange);
   return (
     <TextInput
       data-filter
@@ -111,7 +99,7 @@ function SearchText({ value, onChange }: { value: string; onChange: (text: strin
       placeholder="search: IRQ 38, rx-usecs"
       maxLength={200}
       value={typed}
-      onChange={(event) => setTyped(event.currentTarget.value)}
+      onChange={(event) => type(event.currentTarget.value)}
     />
   );
 }

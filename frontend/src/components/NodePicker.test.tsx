@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { render, screen, waitFor } from "@testing-library/react";
+import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 import { NodePicker, NodeSelect } from "./NodePicker";
@@ -8,6 +8,7 @@ import { NodePicker, NodeSelect } from "./NodePicker";
 const NODES = [
   { id: 1, name: "db-1" },
   { id: 2, name: "web-1" },
+  { id: 3, name: "db-10" },
 ];
 
 /** A fake backend that searches names, and answers after `answer` is called. */
@@ -16,11 +17,13 @@ const backend = vi.hoisted(() => {
     answer: () => undefined as unknown,
     ready: Promise.resolve() as Promise<unknown>,
     sizes: [] as number[],
+    asked: [] as string[],
   };
   globalThis.fetch = async (input) => {
     const { searchParams } = new URL((input as Request).url);
     const [q, ids] = [searchParams.get("q") ?? "", searchParams.getAll("id").map(Number)];
     state.sizes.push(Number(searchParams.get("limit")));
+    state.asked.push(q);
     await state.ready;
     const rows = NODES.filter(({ id, name }) => name.includes(q.toLowerCase()) && (!ids.length || ids.includes(id)));
     return Response.json({ rows });
@@ -33,6 +36,7 @@ beforeEach(() => {
     backend.answer = () => resolve(undefined);
   });
   backend.sizes.length = 0;
+  backend.asked.length = 0;
 });
 
 const show = (field: React.ReactNode) =>
@@ -69,6 +73,19 @@ test.each(["web-1", "web{Enter}"])("%s typed before the nodes are loaded selects
   backend.answer();
   await waitFor(() => expect(onPick.mock.calls).toEqual([[2]]));
   expect(input.value).toBe("");
+});
+
+test("a name with which another one begins is selected by Enter or as a suggestion, not as it is typed", async () => {
+  const { input, onPick } = setUp();
+  backend.answer();
+  await userEvent.type(input, "db-1");
+  await waitFor(() => expect(backend.asked).toContain("db-1"));
+  await userEvent.type(input, "0");
+  await waitFor(() => expect(onPick.mock.calls).toEqual([[3]]));
+  await userEvent.type(input, "db-1{Enter}");
+  await waitFor(() => expect(onPick.mock.calls).toEqual([[3], [1]]));
+  fireEvent.change(input, { target: { value: "db-1" } });
+  await waitFor(() => expect(onPick.mock.calls).toEqual([[3], [1], [1]]));
 });
 
 test("a field shows the chosen node, selects another one, and none when it is emptied", async () => {

@@ -1,7 +1,7 @@
 import { TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { type KeyboardEvent, useEffect, useId, useMemo, useState } from "react";
+import { type ChangeEvent, type KeyboardEvent, useEffect, useId, useMemo, useState } from "react";
 import { fleetQuery, nodeSummaryQuery } from "../api/queries";
 
 const MAX_SUGGESTIONS = 50;
@@ -10,6 +10,7 @@ const TYPING_MS = 150;
 /** A text field and what is found for it: the nodes whose name, or label:NAME=VALUE, is typed. */
 function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId: number) => void) {
   const [typed, setTyped] = useState("");
+  const [isChosen, setIsChosen] = useState(false);
   const [isEntered, setIsEntered] = useState(false);
   const search = typed.trim();
   const [q] = useDebouncedValue(search, TYPING_MS);
@@ -19,7 +20,10 @@ function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId:
   });
   const isCurrent = q === search && data !== undefined && !isPlaceholderData;
   const matching = data?.rows.filter((node) => !except?.has(node.id)) ?? [];
-  const picked = matching.find((node) => node.name === typed) ?? (isEntered && isCurrent ? matching[0] : undefined);
+  const exact = matching.find((node) => node.name === search);
+  // a name with which another one begins may not be typed to its end
+  const isWhole = isChosen || (isCurrent && !matching.some((node) => node !== exact && node.name.startsWith(search)));
+  const picked = isEntered && isCurrent ? (exact ?? matching[0]) : isWhole ? exact : undefined;
   // An effect, because the nodes may be loaded after the name is typed.
   useEffect(() => {
     if (picked === undefined) return;
@@ -27,8 +31,9 @@ function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId:
     setIsEntered(false);
     onPick(picked.id);
   }, [picked, onPick]);
-  const type = (text: string) => {
+  const type = (text: string, isChoice = false) => {
     setTyped(text);
+    setIsChosen(isChoice);
     setIsEntered(false);
   };
   const onKeyDown = (event: KeyboardEvent) => {
@@ -38,6 +43,12 @@ function useNodeSearch(except: ReadonlySet<number> | undefined, onPick: (nodeId:
   };
   const error = isEntered && isCurrent && matching.length === 0 ? "No node has this name." : undefined;
   return { typed, type, onKeyDown, matching, error };
+}
+
+/** Whether a suggestion was chosen: the text was not typed. */
+function isChoice({ nativeEvent }: ChangeEvent): boolean {
+  const { inputType } = nativeEvent as InputEvent;
+  return inputType === undefined || inputType === "insertReplacementText";
 }
 
 function Suggestions({ id, nodes }: { id: string; nodes: readonly { id: number; name: string }[] }) {
@@ -52,7 +63,7 @@ function Suggestions({ id, nodes }: { id: string; nodes: readonly { id: number; 
 
 type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
 
-/** Text field that selects a node by its full name; Enter selects the first node whose name contains the text. */
+/** Text field that selects a node by its full name; Enter selects it, or the first one whose name contains the text. */
 export function NodePicker({ label, placeholder, except, onPick }: Props) {
   const { typed, type, onKeyDown, matching, error } = useNodeSearch(except, onPick);
   const id = useId();
@@ -65,7 +76,7 @@ export function NodePicker({ label, placeholder, except, onPick }: Props) {
         value={typed}
         error={error}
         autoComplete="off"
-        onChange={(event) => type(event.currentTarget.value)}
+        onChange={(event) => type(event.currentTarget.value, isChoice(event))}
         onKeyDown={onKeyDown}
       />
       <Suggestions id={id} nodes={matching} />
@@ -115,7 +126,7 @@ export function NodeSelect({ label, none, hidesLabel = false, nodeId, except, on
         onChange={(event) => {
           const text = event.currentTarget.value;
           setIsEdited(true);
-          type(text);
+          type(text, isChoice(event));
           if (text === "" && nodeId !== undefined) onChange(undefined);
         }}
         onKeyDown={onKeyDown}

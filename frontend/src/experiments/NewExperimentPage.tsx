@@ -1,5 +1,5 @@
 import { Button } from "@mantine/core";
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, errorMessage, unwrap } from "../api/client";
@@ -35,7 +35,8 @@ export function NewExperimentPage() {
   const only = first?.nodes === 1 ? first.rows[0]?.id : undefined;
   const nodeId = search.node ?? again?.node_id ?? only;
   const node = useQuery({ ...nodeSummaryQuery(nodeId ?? 0), enabled: nodeId !== undefined }).data ?? undefined;
-  const templates = useQuery(templatesQuery(nodeId));
+  // those of another node stay until they are there: the form would be lost
+  const templates = useQuery({ ...templatesQuery(nodeId), placeholderData: keepPreviousData });
   const template = templates.data?.find(({ slug }) => slug === search.template);
   const change = useQuery({ ...changeQuery(search.change ?? ""), enabled: search.change !== undefined }).data;
   const begun =
@@ -91,7 +92,7 @@ export function NewExperimentPage() {
       )}
       {nodeId !== undefined && begun && !(copied === undefined && templates.isPending) && (
         <Composer
-          key={`${nodeId} ${search.template} ${copied} ${search.confirm} ${search.change} ${search.settings}`}
+          key={`${search.template} ${copied} ${search.confirm} ${search.change} ${search.settings}`}
           nodeId={nodeId}
           template={template}
           initial={() => {
@@ -145,7 +146,10 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
   const navigate = route.useNavigate();
   const isOperator = useIsSomeOperator();
   const node = useQuery(nodeQuery(nodeId)).data;
-  const [draft, setDraft] = useState(initial);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a template has other values for another node
+  const unedited = useMemo(initial, [template]);
+  const [edited, setEdited] = useState<Draft | null>(null); // what is edited stays when another node is chosen
+  const draft = edited ?? unedited;
   const [tried, setTried] = useState(false);
   const reading = useMemo(() => readSpec(draft, nodeId), [draft, nodeId]);
   const preview = useSpecPreview(reading.spec);
@@ -157,7 +161,8 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
       await navigate({ to: "/experiments/$experimentId", params: { experimentId: experiment.id } });
     },
   });
-  const wrong = fieldErrors(reading.wrong, start.error ?? preview.error);
+  const refused = start.variables?.node_id === nodeId ? start.error : null;
+  const wrong = fieldErrors(reading.wrong, refused ?? preview.error);
   const why = !isOperator
     ? "Starting an experiment requires the operator role."
     : reading.spec === null
@@ -185,7 +190,7 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
           showMissing={tried}
           onChange={(next) => {
             start.reset();
-            setDraft(next);
+            setEdited(next);
           }}
         />
         <section className={`card ${layoutStyles.saving}`} aria-label="Start">
@@ -196,7 +201,7 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
             <span className={why === null ? "muted" : "warn"} role="status">
               {why ?? "It starts when no other experiment uses the node; all settings are restored after each run."}
             </span>
-            <FormError error={start.error} fields={Object.keys(wrong)} />
+            <FormError error={refused} fields={Object.keys(wrong)} />
           </div>
         </section>
       </form>

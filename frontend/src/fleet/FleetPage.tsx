@@ -1,7 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useEffectEvent, useMemo, useState } from "react";
+import { useMemo } from "react";
 import { errorMessage, type Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
 import { labelsQuery, openChangesQuery } from "../api/queries";
@@ -10,6 +10,7 @@ import { InlineSelect } from "../components/InlineSelect";
 import { SimulatedTag } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
+import { useTyped } from "../components/useTyped";
 import { formatCount } from "../lib/format";
 import { fleetProofQuery } from "../policies/queries";
 import { EnrolNode } from "../settings/EnrolNode";
@@ -38,7 +39,6 @@ import { useFleet } from "./useFleet";
 const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: METRICS[COLOURINGS[color].column].short }));
 /** The filter that leaves simulated nodes out. */
 const MACHINES = "simulated:no";
-const TYPING_MS = 250;
 const VIEWS = [
   { value: "map", label: "map" },
   { value: "table", label: "table" },
@@ -87,7 +87,7 @@ function Fleet({ answer, moment, isLoading }: FleetProps) {
     void navigate({ search: (before) => ({ ...before, page: undefined, ...part }), replace: true });
   const changes = useQuery(openChangesQuery).data?.changes ?? [];
   const labels = useQuery(labelsQuery).data?.names ?? [];
-  const { q, type } = useTyped(search.q ?? "", (text) => set({ q: text || undefined }));
+  const { typed: q, type } = useTyped(search.q ?? "", (text) => set({ q: text || undefined }));
   const groupings = [
     ...new Set([...labels.map((label) => `label:${label}`), "kernel", "driver", search.group ?? "kernel"]),
   ];
@@ -207,23 +207,6 @@ function Fleet({ answer, moment, isLoading }: FleetProps) {
       )}
     </>
   );
-}
-
-/** A text that takes effect when typing pauses. */
-function useTyped(value: string, onChange: (text: string) => void) {
-  const [typed, setTyped] = useState(value);
-  const [shown, setShown] = useState(value);
-  if (shown !== value) {
-    setShown(value);
-    setTyped(value);
-  }
-  const settle = useEffectEvent(onChange);
-  useEffect(() => {
-    if (typed === value) return;
-    const timer = setTimeout(() => settle(typed), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [typed, value]);
-  return { q: typed, type: setTyped };
 }
 
 /** The fleet page: filter, figures, map or table of nodes, groups, and hot spots. */

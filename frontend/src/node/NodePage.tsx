@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { ApiProblem, errorMessage, type Schemas } from "../api/client";
 import { nodeQuery, WINDOWS_POLL_MS } from "../api/queries";
@@ -25,6 +25,7 @@ import { TimeBar } from "./time/TimeBar";
 import { changeMarks, decisionMarks } from "./time/timeMarks";
 import { useKept } from "./time/useKept";
 import { useLiveWindow } from "./time/useLiveWindow";
+import { useTimeKeys } from "./time/useTimeKeys";
 import { MetricCharts } from "./timeseries/MetricCharts";
 import { SummaryFigures } from "./timeseries/SummaryFigures";
 import type { Change, Topology } from "./types";
@@ -240,30 +241,4 @@ function NoSamples({ view: { node, past, staleSince } }: { view: NodeView }) {
       Hatched: no data.
     </p>
   );
-}
-
-function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
-}
-
-/** Space pauses and resumes, Backspace returns to the previous range. */
-function useTimeKeys(isPast: boolean, pause: () => void, navigate: (change: Partial<NodeSearch>) => void): void {
-  const { history } = useRouter();
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-      const live = () => navigate({ from: undefined, to: undefined });
-      if (event.key === " " && !(event.target instanceof HTMLButtonElement)) {
-        event.preventDefault();
-        if (isPast) live();
-        else pause();
-      } else if (event.key === "Backspace" && isPast) {
-        event.preventDefault();
-        if (history.canGoBack()) history.back();
-        else live();
-      }
-    };
-    document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
-  }, [isPast, pause, navigate, history]);
 }

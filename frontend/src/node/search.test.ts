@@ -30,6 +30,7 @@ test.each([
   [{ sel: "irq:x" }, {}],
   [{ tasks: "-remote" }, { tasks: "-remote" }],
   [{ tasks: "?" }, {}],
+  [{ process: "postgres" }, { process: "postgres" }],
   [{ sel: "<script>" }, {}],
   [
     { nic: "eth0", colour: "latency", point: "54x32", pps: "1000", frame: "1500", bound: "100", tab: "coalescing" },
@@ -45,6 +46,7 @@ test.each([
   [{ point: "54" }, "coalescing"],
   [{ table: "coalescing" }, "coalescing"],
   [{ tasks: "-remote" }, "numa"],
+  [{ process: "postgres" }, "numa"],
   [{ sel: "irq:41" }, "interrupts"],
   [{ sel: "nic:eth0" }, "coalescing"],
 ])("a link with %o opens the tab %s", (search, tab) => expect(shownTab(validateNodeSearch(search))).toBe(tab));

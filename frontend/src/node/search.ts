@@ -65,6 +65,8 @@ const NodeSearchSchema = v.pipe(
     point: param(v.pipe(v.string(), v.regex(/^\d{1,6}(x\d{1,6})?$/))),
     /** The column by which the processes of the NUMA section are sorted, descending with a minus; largest remote memory first when absent. */
     tasks: param(v.picklist(TASK_COLUMNS.flatMap((column) => [column, `-${column}`] as const))),
+    /** Text by which they are filtered. */
+    process: param(filledText),
     /** Assumed traffic instead of the measured: packets per second and bytes per frame. */
     pps: param(numberWithin(TRAFFIC_SCHEMAS.pps)),
     frame: param(numberWithin(TRAFFIC_SCHEMAS.frame)),
@@ -88,9 +90,9 @@ export function validateNodeSearch(search: Record<string, unknown>): NodeSearch 
 }
 
 /** The open tab: the one that a link names, else the one that shows what its other parameters choose. */
-export function shownTab({ tab, sel, nic, colour, point, pps, frame, bound, table, tasks }: NodeSearch): Tab {
+export function shownTab({ tab, sel, nic, colour, point, pps, frame, bound, table, tasks, process }: NodeSearch): Tab {
   if (tab !== undefined) return tab;
   const coalescing = [nic, colour, point, pps, frame, bound].some((value) => value !== undefined);
   if (coalescing || table === "coalescing" || sel?.startsWith("nic:")) return "coalescing";
-  return tasks === undefined ? "interrupts" : "numa";
+  return tasks === undefined && process === undefined ? "interrupts" : "numa";
 }

@@ -140,7 +140,10 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
               draft={draft}
               reading={reading}
               changed={changed || from !== newest}
-              onChange={(next) => setEdits((before) => ({ ...before, [from]: next }))}
+              onChange={(next) => {
+                setEdits((before) => ({ ...before, [from]: next }));
+                if (search.version !== from) navigate({ version: from }); // a newer one does not replace what is edited
+              }}
               onSaved={() => {
                 setEdits(({ [from]: _, ...others }) => others);
                 navigate({ version: undefined });

@@ -23,7 +23,16 @@ import type { Kind } from "../types";
 import { FactorEditor } from "./FactorEditor";
 import { FormPart } from "./FormPart";
 import { knownSettings } from "./knownSettings";
-import { appMetric, type Draft, maxFactors, newFactor, withApplication, withKind, withWorkload } from "./specDraft";
+import {
+  appMetric,
+  type Draft,
+  maxFactors,
+  newFactor,
+  withApplication,
+  withKind,
+  withTwoMetrics,
+  withWorkload,
+} from "./specDraft";
 
 type Props = {
   draft: Draft;
@@ -42,7 +51,8 @@ const kindOptions = () =>
   }));
 
 /** The form of an experiment. */
-export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
+export function SpecForm({ draft, node, wrong, showMissing, onChange: onEdited }: Props) {
+  const onChange = (next: Draft) => onEdited(withTwoMetrics(next));
   const declared = useQuery(applicationMetricsQuery).data ?? [];
   const known = useMemo(() => knownSettings(node?.inventory), [node]);
   const workload = workloadSchema(draft.type);
@@ -226,6 +236,7 @@ function Search({ draft, wrong, onChange }: PartProps) {
             label={labelOf(field, name)}
             description={field.description}
             value={value}
+            error={wrong[path]}
             data={metrics
               .filter((metric) => metric !== "" && metric !== draft.primary)
               .map((metric) => ({ value: metric, label: labelWithUnit(metric) }))}

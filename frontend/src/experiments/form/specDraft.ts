@@ -172,6 +172,15 @@ export function withWorkload(draft: Draft, type: WorkloadType): Draft {
   };
 }
 
+const LATENCY = "tune.latency";
+
+/** The draft; the second metric of a tune becomes another one where it is the primary metric. */
+export function withTwoMetrics(draft: Draft): Draft {
+  if (draft.kind !== "tune" || draft.tune[LATENCY] !== draft.primary) return draft;
+  const other = primaryMetrics(draft.type).find((metric) => metric !== draft.primary) ?? "";
+  return { ...draft, tune: { ...draft.tune, [LATENCY]: other } };
+}
+
 /** The form filled from a specification; its seed is empty, so that a new one is chosen. */
 export function draftOf(spec: Spec): Draft {
   const { type } = spec.workload;

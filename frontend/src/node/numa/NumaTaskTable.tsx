@@ -4,6 +4,7 @@ import { NUMA_TASK_CRITERION } from "../../api/constants";
 import { Scroll } from "../../components/Scroll";
 import { SortHeading } from "../../components/SortHeading";
 import { Unknown } from "../../components/Unknown";
+import { useTyped } from "../../components/useTyped";
 import { bytes, formatFigure, percent } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
@@ -54,8 +55,8 @@ type Props = { view: NodeView; entries: NumaEntry[]; bandwidthUnknown: string | 
 
 /** Processes with their memory by NUMA node; a click opens the panel of one. */
 export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
-  const sort = view.search.tasks;
-  const [text, setText] = useState("");
+  const { tasks: sort, process: text = "" } = view.search;
+  const { typed, type } = useTyped(text, (process) => view.navigate({ process: process || undefined }));
   const [shown, setShown] = useState(SHOWN);
   const found = useMemo(
     () => sortEntries(filterEntries(entries, text), sort).map((entry) => ({ key: taskSelection(entry.task), entry })),
@@ -75,10 +76,10 @@ export function NumaTaskTable({ view, entries, bandwidthUnknown }: Props) {
         <TextInput
           aria-label="Filter processes"
           placeholder="Filter by name, PID, user or unit"
-          value={text}
+          value={typed}
           autoComplete="off"
           spellCheck={false}
-          onChange={(event) => setText(event.currentTarget.value)}
+          onChange={(event) => type(event.currentTarget.value)}
         />
         <span className="muted" role="status">
           {found.length === entries.length ? "" : `${found.length} of `}

@@ -43,7 +43,8 @@ type Props = { view: NodeView; irq: Irq; home: string | null; latest: Change | u
 /** Edits an interrupt's affinity: select CPUs, preview, apply. */
 export function AffinityEditor({ view, irq, home, latest }: Props) {
   const { node, topology } = view;
-  const [text, setText] = useState(irq.requested ?? "");
+  const [edited, setEdited] = useState<string | null>(null); // kept when others move the interrupt
+  const text = edited ?? irq.requested ?? "";
   const [allowIsolated, setAllowIsolated] = useState(false);
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
   const [limit, setLimit] = useState("");
@@ -66,6 +67,11 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const limitWrong =
     limit !== "" && !(Number(limit) >= 0 && Number(limit) <= 1e9) ? "Enter 0 to 1,000,000,000 µs." : null;
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails, reason: "" });
+  const [shown, setShown] = useState(irq.requested);
+  if (shown !== irq.requested) {
+    setShown(irq.requested);
+    if (apply.isSuccess) setEdited(null); // it is applied
+  }
 
   const settled = changed && preview.data !== undefined && debounced === value && !preview.isFetching;
   const why =
@@ -78,7 +84,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
           ? refusalOf(preview.data)
           : null);
   const pick = (next: Iterable<number>) => {
-    setText(formatCpuList(next));
+    setEdited(formatCpuList(next));
     apply.reset();
   };
   const before = previousOf(latest, key, irq);
@@ -91,7 +97,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         value={text}
         error={wrong ?? fieldError(preview.error)}
         onChange={(event) => {
-          setText(event.currentTarget.value);
+          setEdited(event.currentTarget.value);
           apply.reset();
         }}
         classNames={{ input: "mono" }}

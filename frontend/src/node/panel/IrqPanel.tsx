@@ -97,7 +97,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
           <b>This interrupt cannot be moved.</b> {irq.locked_reason ?? "The kernel manages its affinity."}
         </p>
       ) : (
-        <AffinityEditor key={irq.requested} view={view} irq={irq} home={homeCpus ?? null} latest={latest} />
+        <AffinityEditor view={view} irq={irq} home={homeCpus ?? null} latest={latest} />
       )}
       {latest !== undefined && <ChangeSteps change={latest} />}
     </PanelFrame>

@@ -69,20 +69,24 @@ const FIELDS = [
   ["send errors", perSecond],
 ] as const;
 
-function Rates({ view, name }: { view: NodeView; name: string }) {
+/** What a network device received and sent in the last sample, also while a past range is shown. */
+export function Rates({ view, name }: { view: Pick<NodeView, "window" | "past">; name: string }) {
   useFrames(view.window);
   const frame = view.window.last;
   const counts = frame?.netdevs?.find(([other]) => other === name);
   return (
-    <PropertyList
-      of={FIELDS.map(([label, format], index) => {
-        const value = counts?.[index + 1];
-        return [
-          label,
-          formatFigure(format(typeof value === "number" && frame ? value / frame.duration_s : null)),
-        ] as const;
-      })}
-    />
+    <>
+      {view.past !== null && <p className="muted">Paused: values of the last received samples.</p>}
+      <PropertyList
+        of={FIELDS.map(([label, format], index) => {
+          const value = counts?.[index + 1];
+          return [
+            label,
+            formatFigure(format(typeof value === "number" && frame ? value / frame.duration_s : null)),
+          ] as const;
+        })}
+      />
+    </>
   );
 }
 

@@ -5,6 +5,7 @@ import { errorMessage } from "../../api/client";
 import { Scroll } from "../../components/Scroll";
 import { SortHeading } from "../../components/SortHeading";
 import { Unknown } from "../../components/Unknown";
+import { useTyped } from "../../components/useTyped";
 import { formatCpuList } from "../../lib/cpulist";
 import { bitRate, duration, formatCount, formatFigure, percent } from "../../lib/format";
 import { clock } from "../../lib/time";
@@ -89,6 +90,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
 /** The searched and sorted rows of all processes. */
 function Flows({ view, links }: { view: NodeView; links: RxPath[] }) {
   const { find = "", flows: sort } = view.search;
+  const { typed, type } = useTyped(find, (text) => view.navigate({ find: text || undefined }));
   const { rows, collapsed } = useMemo(() => groupFlows(searchFlows(links, find)), [links, find]);
   const sorted = useMemo(() => sortFlows(rows, sort), [rows, sort]);
   const ordered = useStableOrder(sorted, `.${styles.chain}`, `${sort} ${find}`);
@@ -106,10 +108,10 @@ function Flows({ view, links }: { view: NodeView; links: RxPath[] }) {
         <TextInput
           aria-label="Search tasks"
           placeholder="Search: nginx, ens5 rx-0, IRQ 31, CPU 47"
-          value={find}
+          value={typed}
           autoComplete="off"
           spellCheck={false}
-          onChange={(event) => view.navigate({ find: event.currentTarget.value || undefined })}
+          onChange={(event) => type(event.currentTarget.value)}
         />
         <span className="muted" role="status">
           {formatCount(rows.length, "task")}

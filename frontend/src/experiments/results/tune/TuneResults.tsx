@@ -11,7 +11,7 @@ import { metricOf } from "../../arms";
 import { effectWithInterval, figureText } from "../../format";
 import { hasEnded } from "../../queries";
 import type { Experiment, Interval } from "../../types";
-import { groupOf, stateText } from "./candidateStates";
+import { groupOf, ordered, stateText } from "./candidateStates";
 import { FrontChart } from "./FrontChart";
 import styles from "./tune.module.css";
 import { policyOf, type TuneResult, whyNotConfirmed } from "./tuneActions";
@@ -105,12 +105,7 @@ function Actions({ experiment }: { experiment: Experiment }) {
 function CandidateTable({ experiment, tune }: Props) {
   const { spec } = experiment;
   const [primary, latency] = [metricOf(experiment, spec.primary), metricOf(experiment, spec.tune.latency)];
-  const sign = primary.better === "more" ? -1 : 1;
-  const rows = tune.candidates.toSorted(
-    (a, b) =>
-      Number(groupOf(a) === "eliminated") - Number(groupOf(b) === "eliminated") ||
-      sign * ((a.cost?.value ?? Number.POSITIVE_INFINITY) - (b.cost?.value ?? Number.POSITIVE_INFINITY)),
-  );
+  const rows = ordered(tune.candidates, primary.better === "more");
   return (
     <Scroll label="Measured combinations">
       <table className={`table ${styles.table}`}>

@@ -15,6 +15,13 @@ export function groupOf({ state }: Pick<Candidate, "state">): Group {
   return state === "worse" || state === "limit" || state === "failed" ? "eliminated" : state;
 }
 
+/** Candidates with the best primary metric first, then those without an estimate of it; eliminated ones at the end. */
+export function ordered<T extends Pick<Candidate, "state" | "cost">>(candidates: T[], isMoreBetter: boolean): T[] {
+  const isOut = (one: T) => Number(groupOf(one) === "eliminated");
+  const rank = ({ cost }: T) => (cost === null ? Number.POSITIVE_INFINITY : isMoreBetter ? -cost.value : cost.value);
+  return candidates.toSorted((a, b) => isOut(a) - isOut(b) || rank(a) - rank(b) || 0); // || 0: not NaN for two unknown
+}
+
 const LABELS: Record<Candidate["state"], string> = {
   baseline: "baseline",
   best: "best",

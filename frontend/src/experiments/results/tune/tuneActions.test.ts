@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Experiment, Level } from "../../types";
-import { stateText } from "./candidateStates";
+import { ordered, stateText } from "./candidateStates";
 import { bestOf, type Candidate, confirmationOf, policyOf, whyNotConfirmed } from "./tuneActions";
 
 const level = (name: string, more: Partial<Level> = {}): Level => ({
@@ -107,4 +107,19 @@ test("an eliminated candidate shows why", () => {
     "eliminated: 12 % more CPU per gigabit than the best.",
   );
   expect(stateText(candidate([1], "open"))).toBe("not eliminated");
+});
+
+test.each([
+  [true, "more less unmeasured other eliminated"],
+  [false, "less more unmeasured other eliminated"],
+])("candidates without an estimate follow those with one, if more is better: %s", (isMoreBetter, names) => {
+  const named = (name: string, value: number | null, state: Candidate["state"] = "open") =>
+    candidate([0], state, { name, cost: value === null ? null : { value, low: value, high: value } });
+  const candidates = [
+    named("unmeasured", null),
+    named("eliminated", 3, "worse"),
+    ...[named("less", 1), named("other", null), named("more", 2)],
+  ];
+  const shown = ordered(candidates, isMoreBetter).map(({ name }) => name);
+  expect(shown.join(" ")).toBe(names);
 });
