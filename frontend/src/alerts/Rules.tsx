@@ -28,8 +28,13 @@ const bodyOf = ({ name, signal, labels, threshold, clear, for_s, keep_s, severit
 
 function useChange(onSuccess: () => void = () => undefined) {
   return useMutation({
-    mutationFn: ({ id, body }: { id: number; body: Body }) =>
-      unwrap(api.PUT("/api/v1/alert-rules/{rule_id}", { params: { path: { rule_id: id } }, body })),
+    mutationFn: async ({ id, changed }: { id: number; changed: Partial<Body> }) => {
+      // The request has the whole rule: of the cached one, it would undo what others changed meanwhile.
+      const rule = (await unwrap(api.GET("/api/v1/alert-rules"))).find((one) => one.id === id);
+      if (rule === undefined) throw new Error("This rule no longer exists.");
+      const body = { ...bodyOf(rule), ...changed };
+      return unwrap(api.PUT("/api/v1/alert-rules/{rule_id}", { params: { path: { rule_id: id } }, body }));
+    },
     onError: handleSignedOut,
     onSuccess: () => {
       onSuccess();
@@ -61,7 +66,7 @@ function Edit({ rule, onClose }: { rule: Rule; onClose: () => void }) {
       pending={change.isPending}
       error={change.error}
       disabled={NUMBERS.some((name) => entered[name] === "")}
-      onConfirm={() => change.mutate({ id: rule.id, body: { ...body, ...numbers } })}
+      onConfirm={() => change.mutate({ id: rule.id, changed: numbers })}
       onClose={onClose}
     >
       <p>
@@ -130,7 +135,7 @@ export function Rules() {
                     checked={rule.enabled}
                     aria-label={`${rule.name} enabled`}
                     onChange={({ currentTarget: { checked } }) =>
-                      toggle.mutate({ id: rule.id, body: { ...bodyOf(rule), enabled: checked } })
+                      toggle.mutate({ id: rule.id, changed: { enabled: checked } })
                     }
                   />
                   <Button onClick={() => setEditing(rule)} aria-label={`Change ${rule.name}`}>

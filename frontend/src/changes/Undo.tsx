@@ -146,6 +146,7 @@ function Choose({ change, title }: { change: Change; title: string }) {
         title={title}
         undoes={isRedoable(change) ? undefined : change.id}
         restores={target.id === "found" || target.id === "node"}
+        {...(target.id === "node" && { all: written.length })}
       />
       {last.length === 1 && last[0]?.at != null && (
         <p className="muted">
@@ -164,10 +165,12 @@ type ApplyProps = {
   undoes?: string | undefined;
   /** Whether the values are those found before the first change. */
   restores?: boolean;
+  /** How many settings are to be restored; one plan may have room for fewer. */
+  all?: number;
 };
 
 /** Preview and application of an undo; refused settings, such as those of processes that ended, can be left out. */
-function Apply({ node, desired, reason, title, undoes, restores = false }: ApplyProps) {
+function Apply({ node, desired, reason, title, undoes, restores = false, all = 0 }: ApplyProps) {
   const [without, setWithout] = useState<string[]>([]);
   const wanted = desired.filter(({ key }) => !without.includes(key));
   const { data } = usePreview(node.id, { desired: wanted, allow_isolated: true }, wanted.length > 0);
@@ -177,6 +180,11 @@ function Apply({ node, desired, reason, title, undoes, restores = false }: Apply
   if (wanted.length === 0) return <p>No setting can be restored.</p>;
   return (
     <>
+      {desired.length < all && (
+        <p>
+          The first {desired.length} of {formatCount(all, "setting")}; repeat for the others.
+        </p>
+      )}
       <PolicyResponses nodeId={node.id} desired={wanted} title={title} />
       {refused.length > 0 && desired.length > 1 && (
         <Button onClick={() => setWithout([...without, ...refused])}>
@@ -244,13 +252,16 @@ function RestoreNode({ nodeId }: { nodeId: number }) {
   if (error !== null) return <p className="bad">{errorMessage(error)}</p>;
   if (written === undefined || node === undefined) return <p className="muted">Loading.</p>;
   if (written.length === 0) return <p className="muted">No change on record wrote a setting of {node.name}.</p>;
+  const desired = asFound(written);
+  const restored = desired.length < written.length ? `${desired.length} of ${written.length} settings` : "everything";
   return (
     <Apply
       node={node}
-      desired={asFound(written)}
-      reason={`Restore of everything on ${node.name}`}
+      desired={desired}
+      reason={`Restore of ${restored} on ${node.name}`}
       title="Restore"
       restores
+      all={written.length}
     />
   );
 }

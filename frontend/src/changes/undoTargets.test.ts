@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Change } from "./queries";
-import { undoTargets } from "./undoTargets";
+import { asFound, undoTargets } from "./undoTargets";
 
 const at = "2026-11-22T10:00:00Z";
 const value = (of: string, by: string | null = "ann") => ({ value: of, at: by && at, by, policy_id: null });
@@ -38,4 +38,15 @@ test("of a change of several settings, each returns to its own value", () => {
     ["before", ["2", "2"]],
     ["found", ["0-7", "1"]],
   ]);
+});
+
+test("of more settings than a plan has room for, those not yet restored come first", () => {
+  const one = (number: number, ...values: string[]) => ({
+    key: `irq/${number}/affinity`,
+    values: values.map((of) => value(of)),
+  });
+  const restored = Array.from({ length: 256 }, (_, number) => one(number, "0", "2", "0"));
+  const found = asFound([...restored, one(300, "2", "0-7")]);
+  expect(found).toHaveLength(256);
+  expect(found[0]).toEqual({ key: "irq/300/affinity", value: "0-7" });
 });

@@ -18,8 +18,14 @@ const found = ({ key, values }: Written): Desired[] => {
   return first === undefined ? [] : [{ key, value: first.value }];
 };
 
-/** Every setting that changes wrote on a node, as it was before them. */
-export const asFound = (written: Written[]): Desired[] => written.flatMap(found).slice(0, MAX_ACTIONS);
+const isAsFound = ({ values }: Written): boolean => values[0]?.value === values.at(-1)?.value;
+
+/** The settings that changes wrote on a node, as before them: as many as a plan has room for, restored ones last. */
+export const asFound = (written: Written[]): Desired[] =>
+  written
+    .toSorted((a, b) => Number(isAsFound(a)) - Number(isAsFound(b)))
+    .flatMap(found)
+    .slice(0, MAX_ACTIONS);
 
 /** The values that a change replaced. */
 export const valuesBefore = (change: Change): Desired[] =>

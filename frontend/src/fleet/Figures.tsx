@@ -94,7 +94,8 @@ export function Figures({ answer, isPast, isLoading, changes }: Props) {
     healths.away && `${healths.away.toLocaleString("en")} away`,
     healths.new && `${healths.new} new`,
   ].filter(Boolean);
-  const changing = [...new Set(changes.map((change) => change.node_name))]; // of a long list, the newest
+  // Of a long list, the newest; they are those of all nodes.
+  const changing = isFiltered ? [] : [...new Set(changes.map((change) => change.node_name))];
   return (
     <section className={`card kpis ${styles.kpis}`} aria-label="Figures of the shown nodes">
       <Kpi

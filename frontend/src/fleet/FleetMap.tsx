@@ -1,9 +1,9 @@
-import { useMantineColorScheme } from "@mantine/core";
 import { useElementSize } from "@mantine/hooks";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, type MouseEvent, useContext, useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
 import { METRICS } from "../api/metrics";
+import { useColourScheme } from "../charts/canvas";
 import { CIVIDIS_GRADIENT } from "../lib/cividis";
 import { bitRate, formatCount, formatFigure, perSecond } from "../lib/format";
 import { formatOf } from "../lib/metrics";
@@ -64,7 +64,7 @@ const TIP_WIDTH = 300;
 export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; group?: string; colouring: Colouring }) {
   const { ref, width } = useElementSize();
   const canvas = useRef<HTMLCanvasElement>(null);
-  const { colorScheme } = useMantineColorScheme();
+  const scheme = useColourScheme();
   const past = useContext(ShownPast);
   const navigate = useNavigate();
   const [pointed, setPointed] = useState<number | null>(null);
@@ -90,7 +90,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
       paintMap(element, width, layout, cells, past?.figures ?? fleetStore.getLatest(), colouring, colours);
     paint();
     return past === null ? fleetStore.subscribe(paint) : undefined;
-  }, [ordered, layout, width, colouring, colorScheme, past]);
+  }, [ordered, layout, width, colouring, scheme, past]);
 
   const at = pointed ?? selected;
   const node = at === null ? undefined : ordered[at];

@@ -1,81 +1,100 @@
 import { Button, Checkbox, Popover, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, errorMessage, unwrap } from "../api/client";
+import { api, errorMessage, type Schemas, unwrap } from "../api/client";
 import { meQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
 import { FormError, fieldError } from "../components/FormError";
 import { fleetViewsQuery, searchOf, viewText } from "./savedViews";
 import type { FleetSearch } from "./search";
 import styles from "./views.module.css";
 
+type View = Schemas["FleetView"];
 type Props = { search: FleetSearch; onChoose: (search: FleetSearch) => void };
 
 /** A menu of the saved views, which saves the shown one. */
 export function ViewsMenu({ search, onChoose }: Props) {
   const [opened, setOpened] = useState(false);
+  const [deleting, setDeleting] = useState<View | null>(null);
+  const isAdmin = useHasRole("admin");
+  const me = useQuery(meQuery).data;
   const { data: views, error } = useQuery(fleetViewsQuery);
   const now = viewText(search);
   const current = views?.find((view) => view.search === now && now !== "");
   return (
-    <Popover opened={opened} onChange={setOpened} trapFocus position="bottom-end" width={340} withinPortal>
-      <Popover.Target>
-        <Button onClick={() => setOpened(!opened)} aria-expanded={opened}>
-          {current === undefined ? "Views" : `View: ${current.name}`}
-        </Button>
-      </Popover.Target>
-      <Popover.Dropdown className={styles.views}>
-        {error !== null && (
-          <p className="bad" role="alert">
-            {errorMessage(error)}
-          </p>
-        )}
-        {views?.length === 0 && <p className="muted">No view is saved yet.</p>}
-        <ul aria-label="Saved views">
-          {views?.map((view) => (
-            <li key={view.id} aria-current={view === current || undefined}>
-              <button
-                type="button"
-                className="link"
-                onClick={() => {
-                  onChoose(searchOf(view.search, search));
-                  setOpened(false);
-                }}
-              >
-                {view.name}
-              </button>
-              {view.shared && <span className="tag">shared by {view.created_by}</span>}
-              <span className="grow" />
-              <DeleteView id={view.id} name={view.name} by={view.created_by} />
-            </li>
-          ))}
-        </ul>
-        <SaveView text={now} />
-      </Popover.Dropdown>
-    </Popover>
+    <>
+      <Popover opened={opened} onChange={setOpened} trapFocus position="bottom-end" width={340} withinPortal>
+        <Popover.Target>
+          <Button onClick={() => setOpened(!opened)} aria-expanded={opened}>
+            {current === undefined ? "Views" : `View: ${current.name}`}
+          </Button>
+        </Popover.Target>
+        <Popover.Dropdown className={styles.views}>
+          {error !== null && (
+            <p className="bad" role="alert">
+              {errorMessage(error)}
+            </p>
+          )}
+          {views?.length === 0 && <p className="muted">No view is saved yet.</p>}
+          <ul aria-label="Saved views">
+            {views?.map((view) => (
+              <li key={view.id} aria-current={view === current || undefined}>
+                <button
+                  type="button"
+                  className="link"
+                  onClick={() => {
+                    onChoose(searchOf(view.search, search));
+                    setOpened(false);
+                  }}
+                >
+                  {view.name}
+                </button>
+                {view.shared && <span className="tag">shared by {view.created_by}</span>}
+                <span className="grow" />
+                {(isAdmin || me?.username === view.created_by) && (
+                  <button
+                    type="button"
+                    className="link"
+                    aria-label={`Delete the view ${view.name}`}
+                    onClick={() => {
+                      setOpened(false); // a click in the dialog would close it
+                      setDeleting(view);
+                    }}
+                  >
+                    delete
+                  </button>
+                )}
+              </li>
+            ))}
+          </ul>
+          <SaveView text={now} />
+        </Popover.Dropdown>
+      </Popover>
+      {deleting !== null && <DeleteView view={deleting} onClose={() => setDeleting(null)} />}
+    </>
   );
 }
 
-/** Deletes a view: its user's own, or for an administrator any. */
-function DeleteView({ id, name, by }: { id: number; name: string; by: string }) {
+/** Asks before a view is deleted: its user's own, or for an administrator any. */
+function DeleteView({ view: { id, name, shared }, onClose }: { view: View; onClose: () => void }) {
   const client = useQueryClient();
-  const isAdmin = useHasRole("admin");
-  const me = useQuery(meQuery).data;
   const remove = useMutation({
     mutationFn: () => unwrap(api.DELETE("/api/v1/fleet-views/{view_id}", { params: { path: { view_id: id } } })),
+    onSuccess: onClose,
     onSettled: () => client.invalidateQueries(fleetViewsQuery),
   });
-  if (!isAdmin && me?.username !== by) return null;
   return (
-    <button
-      type="button"
-      className="link"
-      aria-label={`Delete the view ${name}`}
-      disabled={remove.isPending}
-      onClick={() => remove.mutate()}
+    <ConfirmDialog
+      title={`Delete the view ${name}`}
+      action="Delete"
+      pending={remove.isPending}
+      error={remove.error}
+      onConfirm={() => remove.mutate()}
+      onClose={onClose}
     >
-      delete
-    </button>
+      <p>{shared ? "It is shared: everybody loses it." : "Only you have it."}</p>
+    </ConfirmDialog>
   );
 }
 

@@ -1,5 +1,5 @@
 import { CpuListError, formatCpuList, parseCpuList } from "../lib/cpulist";
-import { parseLabels } from "../lib/labels";
+import { labelsText, parseLabels } from "../lib/labels";
 import { fieldsOf, inputOf, isInteger, optionsOf, type Schema, splitNullable } from "./schema";
 
 /** The texts in a form's inputs, by field path such as `damping.dwell_s`. A checkbox is `true` or empty, a list is separated by spaces. */
@@ -28,9 +28,7 @@ export function valueText(schema: Schema, value: unknown = initialOf(schema)): s
       return (value as unknown[]).join(" ");
     case "labels":
     case "pairs":
-      return Object.entries(value)
-        .map(([name, label]) => `${name}=${label}`)
-        .join(" ");
+      return labelsText(value as Record<string, string>);
     case "json":
       return JSON.stringify(value);
     default:

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
-import { covers, parseLabels } from "./labels";
+import { covers, labelsText, parseLabels } from "./labels";
 
 test.each([
   ["rack=r01 role=db", { rack: "r01", role: "db" }],
   ["", {}],
   ["rack=r01, url=a=b", { rack: "r01", url: "a=b" }],
   ["empty=", { empty: "" }],
+  ['note="row 2, left" role=db', { note: "row 2, left", role: "db" }],
 ])("%j is parsed as labels", (line, labels) => {
   expect(parseLabels(line)).toEqual(labels);
 });
@@ -14,10 +15,16 @@ test.each([
   ["rack", /no value/],
   ["Rack=r01", /valid label name/],
   ["=r01", /valid label name/],
+  ['note="row 2', /“2” has no value/],
   ["rack=a rack=b", /twice/],
 ])("%j is rejected with a message", (line, sentence) => {
   expect(parseLabels(line)).toMatch(sentence);
 });
+
+test.each(["r01", "", "row 2", "a,b", 'the "first"', '"', '""', '"quoted"', "a=b", "two\nlines"])(
+  "labels with the value %j are the same after they are written and parsed",
+  (value) => expect(parseLabels(labelsText({ note: value, role: "db" }))).toEqual({ note: value, role: "db" }),
+);
 
 test.each([
   [{ role: "db" }, { role: "db", rack: "r1" }, true],

@@ -1,21 +1,25 @@
-/** Parses labels from a line such as `rack=r01 role=db`; returns a message if it is invalid. */
+const LABEL = /(?:"(?:[^"]|"")*"|[^\s,])+/g;
+const QUOTED = /^".*"$/s;
+const BARE = /^[^\s,"]*$/;
+
+/** Parses labels from a line such as `rack=r01 note="row 2"`; returns a message if it is invalid. */
 export function parseLabels(line: string): Record<string, string> | string {
   const labels: Record<string, string> = {};
-  for (const part of line.split(/[\s,]+/).filter(Boolean)) {
+  for (const part of line.match(LABEL) ?? []) {
     const [key = "", value] = part.split(/=(.*)/s);
     if (value === undefined) return `“${part}” has no value; write it as name=value.`;
     if (!/^[a-z0-9][a-z0-9._/-]*$/.test(key))
       return `“${key}” is not a valid label name: use a-z, 0-9 and . _ / -, starting with a letter or digit.`;
     if (Object.hasOwn(labels, key)) return `“${key}” is given twice.`;
-    labels[key] = value;
+    labels[key] = QUOTED.test(value) ? value.slice(1, -1).replaceAll('""', '"') : value;
   }
   return labels;
 }
 
-/** `rack=r01 role=db`; empty without labels. */
+/** `rack=r01 note="row 2"`; empty without labels. */
 export const labelsText = (labels: Record<string, string>): string =>
   Object.entries(labels)
-    .map(([name, value]) => `${name}=${value}`)
+    .map(([name, value]) => `${name}=${BARE.test(value) ? value : `"${value.replaceAll('"', '""')}"`}`)
     .join(" ");
 
 const WILDCARDS = /[*?[]/;

@@ -5,17 +5,13 @@ import { api, type Schemas, unwrap } from "../api/client";
 import { handleSignedOut, nodeQuery, queryClient } from "../api/queries";
 import dialogStyles from "../components/dialog.module.css";
 import { FormError } from "../components/FormError";
-import { parseLabels } from "../lib/labels";
+import { labelsText, parseLabels } from "../lib/labels";
 
 type NodeSummary = Schemas["NodeSummary"];
 
 /** Dialog to edit a node's labels, which group and filter nodes. */
 export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
-  const [line, setLine] = useState(() =>
-    Object.entries(node.labels)
-      .map(([key, value]) => `${key}=${value}`)
-      .join(" "),
-  );
+  const [line, setLine] = useState(() => labelsText(node.labels));
   const labels = parseLabels(line);
   const save = useMutation({
     mutationFn: (wanted: Record<string, string>) =>
@@ -38,7 +34,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
       <form className={dialogStyles.dialog} onSubmit={submit}>
         <TextInput
           label="Labels"
-          description="For example rack=r01 role=db. They stay when the agent reconnects. Of labels from the agent or its enrolment token, only the value can be changed: one that is removed returns."
+          description={`For example rack=r01 note="row 2". They stay when the agent reconnects. Of labels from the agent or its enrolment token, only the value can be changed: one that is removed returns.`}
           data-autofocus
           autoComplete="off"
           spellCheck={false}

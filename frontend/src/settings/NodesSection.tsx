@@ -121,6 +121,8 @@ export function NodesSection() {
   const nodes = useQuery({ ...fleetQuery({ q, offset: page * PAGE, limit: PAGE }), placeholderData: keepPreviousData });
   const sorted = nodes.data?.rows ?? [];
   const matching = nodes.data?.totals.nodes ?? 0;
+  // Its only row was deleted.
+  if (page > 0 && matching <= page * PAGE && nodes.isSuccess && !nodes.isPlaceholderData) setPage(page - 1);
   return (
     <>
       <section className="card">

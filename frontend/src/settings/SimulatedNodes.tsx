@@ -1,12 +1,14 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { errorMessage } from "../api/client";
 import { fleetSizeQuery } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { formatCount } from "../lib/format";
 import { EnrolNode } from "./EnrolNode";
+import { RemoveSimulated } from "./RemoveSimulated";
 import styles from "./settings.module.css";
-import { simulatedNodesQuery, useRemoveSimulation, useStartSimulation } from "./simulatedNodes";
+import { simulatedNodesQuery, useStartSimulation } from "./simulatedNodes";
 
 /** Starts and removes the simulated fleet; where the backend cannot start it, the command that can. */
 export function SimulatedNodes() {
@@ -14,8 +16,7 @@ export function SimulatedNodes() {
   const fleet = useQuery(simulatedNodesQuery).data;
   const present = useQuery(fleetSizeQuery).data?.simulated;
   const start = useStartSimulation();
-  const remove = useRemoveSimulation();
-  const error = start.error ?? remove.error;
+  const [isRemoving, setRemoving] = useState(false);
   if (fleet === undefined || present === undefined) return <p className="muted">Loading.</p>;
   const canStart = fleet.unavailable_because === null && !fleet.running;
   return (
@@ -41,15 +42,16 @@ export function SimulatedNodes() {
             </Button>
           )}
           {(present > 0 || fleet.running) && (
-            <Button loading={remove.isPending} onClick={() => remove.mutate()}>
+            <Button onClick={() => setRemoving(true)}>
               Remove {present > 0 ? formatCount(present, "simulated node") : "simulated nodes"}
             </Button>
           )}
         </div>
       )}
-      {error !== null && (
+      {isRemoving && <RemoveSimulated nodes={present} onClose={() => setRemoving(false)} />}
+      {start.isError && (
         <p className="bad" role="alert">
-          {errorMessage(error)}
+          {errorMessage(start.error)}
         </p>
       )}
       {isAdmin && fleet.unavailable_because !== null && (

@@ -100,13 +100,23 @@ function Delete({ user, onClose }: { user: Schemas["User"]; onClose: () => void 
   );
 }
 
+const MEANING: Record<Schemas["Role"], string> = {
+  viewer: "reads and changes nothing",
+  operator: "changes all nodes, until you enter labels for fewer",
+  admin: "changes all nodes, and manages users, tokens and agents",
+};
+
 function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
   const [isDeleting, setDeleting] = useState(false);
+  const [role, setRole] = useState<Schemas["Role"] | null>(null);
   const update = useMutation({
     mutationFn: (body: Schemas["UserUpdate"]) =>
       unwrap(api.PATCH("/api/v1/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
     onError: handleSignedOut,
-    onSuccess: refetch,
+    onSuccess: () => {
+      setRole(null);
+      return refetch();
+    },
   });
   return (
     <tr>
@@ -121,8 +131,25 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           value={user.role}
           disabled={update.isPending || user.issuer !== null}
           title={user.issuer === null ? undefined : "The role follows from the groups at the issuer."}
-          onChange={(event) => update.mutate({ role: event.currentTarget.value as Schemas["Role"] })}
+          onChange={(event) => setRole(event.currentTarget.value as Schemas["Role"])}
         />
+        {role !== null && (
+          <ConfirmDialog
+            title={`Change the role of ${user.username}`}
+            action={`Make ${role}`}
+            pending={update.isPending}
+            error={update.error}
+            onConfirm={() => update.mutate({ role })}
+            onClose={() => {
+              update.reset();
+              setRole(null);
+            }}
+          >
+            <p>
+              {user.username}, now {user.role}, becomes {role}, and at once {MEANING[role]}.
+            </p>
+          </ConfirmDialog>
+        )}
       </td>
       <td>
         {user.role === "operator" && (
@@ -153,7 +180,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           Delete
         </Button>
         {isDeleting && <Delete user={user} onClose={() => setDeleting(false)} />}
-        {update.isError && (
+        {update.isError && role === null && (
           <div className="bad" role="alert">
             {errorMessage(update.error)}
           </div>

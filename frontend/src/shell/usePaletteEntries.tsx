@@ -12,7 +12,7 @@ import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { experimentsQuery } from "../experiments/queries";
 import { formatCount } from "../lib/format";
 import { policiesQuery } from "../policies/queries";
-import { simulatedNodesQuery, useRemoveSimulation, useStartSimulation } from "../settings/simulatedNodes";
+import { simulatedNodesQuery, useStartSimulation } from "../settings/simulatedNodes";
 import { PAGES, SETTINGS_SECTIONS } from "./pages";
 import type { Group } from "./paletteSearch";
 import { useSignOut } from "./signOut";
@@ -54,11 +54,11 @@ function useActions(): Entry[] {
   const isOperator = useIsSomeOperator();
   const isAdmin = useHasRole("admin");
   const node = useMatch({ from: "/shell/nodes/$nodeId", shouldThrow: false });
+  const opened = useQuery({ ...nodeQuery(node?.params.nodeId ?? 0), enabled: node !== undefined }).data;
   const { setColorScheme } = useMantineColorScheme();
   const signOut = useSignOut();
   const simulated = useQuery({ ...simulatedNodesQuery, enabled: isAdmin }).data;
   const start = useStartSimulation();
-  const remove = useRemoveSimulation();
   const action = (text: string, go: () => unknown, hint?: string): Entry => ({
     ...{ group: "Actions", key: text, text, go },
     ...(hint !== undefined && { hint }),
@@ -66,7 +66,7 @@ function useActions(): Entry[] {
   const onNode = (search: { from: number | undefined; to: number | undefined }) =>
     navigate({ to: ".", search: (before: object) => ({ ...before, ...search }) });
   const pause = () => {
-    const to = Date.now();
+    const to = Math.round(Date.now() + (opened?.clock_skew_ms ?? 0)); // samples have the node's time
     return onNode({ from: to - (node?.search.span ?? LIVE_SPAN_S) * 1000, to });
   };
   return [
@@ -96,7 +96,7 @@ function useActions(): Entry[] {
         ]
       : []),
     ...(simulated !== undefined && (simulated.running || simulated.nodes > 0)
-      ? [action("Remove simulated nodes", () => remove.mutate())]
+      ? [action("Remove simulated nodes…", () => navigate({ to: "/settings/nodes" }))]
       : []),
     action("Theme: dark", () => setColorScheme("dark")),
     action("Theme: light", () => setColorScheme("light")),

@@ -237,7 +237,7 @@ function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: S
         onPointerLeave={() => hover(null)}
         onPointerUp={(event) => {
           const cell = cellAt(event);
-          if (cell !== null) onSelect(cell);
+          if (cell !== null && event.button === 0) onSelect(cell);
         }}
       >
         <canvas ref={canvas} />

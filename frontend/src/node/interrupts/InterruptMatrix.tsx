@@ -205,7 +205,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
             style={{ height: shown }}
             onPointerMove={hover}
             onPointerLeave={() => hover(null)}
-            onPointerUp={(event) => open(rows[cellAt(event).row])}
+            onPointerUp={(event) => event.button === 0 && open(rows[cellAt(event).row])}
           >
             <canvas ref={canvas} />
           </div>

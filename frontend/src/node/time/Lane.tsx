@@ -5,6 +5,7 @@ import { useWidth } from "../../charts/canvas";
 import { experimentsQuery } from "../../experiments/queries";
 import { dateTime } from "../../lib/time";
 import { type NodeView, useFrames } from "../nodeView";
+import { changesQuery } from "../queries";
 import { placeMarks } from "./lane";
 import styles from "./time.module.css";
 
@@ -17,6 +18,7 @@ export function Lane({ view }: { view: NodeView }) {
   const marks = useMemo(() => [...view.marks, ...view.policyMarks], [view.marks, view.policyMarks]);
   return (
     <div ref={box} className={styles.lane}>
+      <Unlisted view={view} {...range} />
       <ol aria-label="Changes and decisions in this time range">
         {placeMarks(marks, range, width).map(({ at, marks: merged, label, side }) => (
           <li
@@ -35,14 +37,36 @@ export function Lane({ view }: { view: NodeView }) {
   );
 }
 
-function Experiments({ view, from, to }: { view: NodeView; from: number; to: number }) {
+type PartProps = { view: NodeView; from: number; to: number };
+
+const percentOf = (ms: number, { from, to }: PartProps) =>
+  Math.min(100, Math.max(0, (100 * (ms - from)) / Math.max(1, to - from)));
+
+/** The time before the oldest change that was read, where older ones have no marks. */
+function Unlisted(props: PartProps) {
+  const { node, past } = props.view;
+  const page = useQuery(changesQuery(node.id, past)).data;
+  const oldest = page?.changes.at(-1);
+  if (page === undefined || page.older === null || oldest === undefined) return null;
+  const until = Date.parse(oldest.created_at) + (node.clock_skew_ms ?? 0);
+  const width = percentOf(until, props);
+  if (width === 0) return null;
+  const text = `Only the newest ${page.changes.length} changes have marks: since ${dateTime(until)}.`;
+  return (
+    <span className={`hatched ${styles.unlisted}`} style={{ width: `${width}%` }} title={text}>
+      <span className="visually-hidden">{text}</span>
+    </span>
+  );
+}
+
+function Experiments(props: PartProps) {
+  const { view } = props;
   const listed = useQuery(experimentsQuery({ node: view.node.id })).data?.experiments ?? [];
   const skewMs = view.node.clock_skew_ms ?? 0;
-  const share = (ms: number) => Math.min(100, Math.max(0, (100 * (ms - from)) / Math.max(1, to - from)));
   return listed.map(({ id, name, started_at, ended_at }) => {
     if (started_at === null) return null;
-    const left = share(Date.parse(started_at) + skewMs);
-    const right = ended_at === null ? 100 : share(Date.parse(ended_at) + skewMs);
+    const left = percentOf(Date.parse(started_at) + skewMs, props);
+    const right = ended_at === null ? 100 : percentOf(Date.parse(ended_at) + skewMs, props);
     if (right <= left) return null;
     const style = { left: `${left}%`, width: `${right - left}%` };
     return (

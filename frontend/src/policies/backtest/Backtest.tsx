@@ -68,7 +68,9 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           event.preventDefault();
           if (stored === null || at === null || wrong !== null) return;
           setStart(dateTime(at));
-          navigate({ from: at, to: Math.min(at + spanS * 1000, stored.to) });
+          const until = Math.min(at + spanS * 1000, stored.to);
+          if (at === from && until === to && backtest.isError) void backtest.refetch();
+          navigate({ from: at, to: until });
         }}
       >
         <div>

@@ -3,6 +3,10 @@ import { suggestedLabels } from "./labelSuggestions";
 
 const known = ["role=db", "rack=r2", "rack=r10"];
 
+test("a suggested value with a space is quoted", () => {
+  expect(suggestedLabels(["note=row 2"], "")).toEqual(['note="row 2"']);
+});
+
 test.each([
   ["", ["role=db", "rack=r2", "rack=r10"]],
   ["ra", ["role=db", "rack=r2", "rack=r10"]],

@@ -1,3 +1,5 @@
+import { labelsText } from "../../lib/labels";
+
 const MAX_SUGGESTED = 100;
 
 /** The lines that complete the last word of a line of labels; a name is not suggested twice. */
@@ -7,5 +9,5 @@ export function suggestedLabels(known: string[], line: string): string[] {
   return known
     .filter((label) => !given.has(label.split("=")[0]))
     .slice(0, MAX_SUGGESTED)
-    .map((label) => before + label);
+    .map((label) => before + labelsText(Object.fromEntries([label.split(/=(.*)/s)])));
 }

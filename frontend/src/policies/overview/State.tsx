@@ -22,30 +22,35 @@ type Watched =
   | { what: "enable"; before: ReadonlyMap<number, string | null> }
   | { what: "disable"; nodes: number; settings: number };
 
+type Verb = "enable" | "disable";
+
+const VERBS = { enable: "Enable", disable: "Disable" } as const;
+
 /** The policy's effect, its state, and how to enable or disable it: with numbers first, and progress after. */
 export function State({ policy, children }: { policy: Policy; children: ReactNode }) {
   const isOperator = useRefusal("", policy.body.selector.labels) === null;
-  const [asking, setAsking] = useState(false);
+  // Somebody else may enable or disable the policy while the dialog is open: it keeps to what was asked.
+  const [asking, setAsking] = useState<Verb | null>(null);
   const [watched, setWatched] = useState<Watched | null>(null);
   const [leavePages, setLeavePages] = useState("");
   const overview = useQuery(overviewQuery(policy.id, watched !== null)).data;
   const path = { policy_id: policy.id };
   const toggle = useMutation({
-    mutationFn: () =>
-      policy.enabled
+    mutationFn: (wanted: Verb) =>
+      wanted === "disable"
         ? unwrap(
             api.POST("/api/v1/policies/{policy_id}/disable", {
               params: { path, query: { leave_pages: leavePages === "true" } },
             }),
           )
         : unwrap(api.POST("/api/v1/policies/{policy_id}/enable", { params: { path } })),
-    onMutate: () => {
+    onMutate: (wanted) => {
       const nodes = overview?.nodes ?? [];
       const ending = endingOf({ nodes });
       setWatched(
         !writes(policy)
           ? null
-          : policy.enabled
+          : wanted === "disable"
             ? { what: "disable", nodes: ending.now + ending.later, settings: ending.settings }
             : { what: "enable", before: new Map(nodes.map(({ node_id, at }) => [node_id, at])) },
       );
@@ -56,12 +61,12 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
     },
     onSuccess: (outcome) => {
       if (isWaiting(outcome)) setWatched(null);
-      setAsking(false);
+      setAsking(null);
       return queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
     },
   });
   const schema = formSchemas().rollout.properties?.leave_pages;
-  const verb = policy.enabled ? "Disable" : "Enable";
+  const verb: Verb = policy.enabled ? "disable" : "enable";
   return (
     <>
       <section className={`card ${styles.state}`} aria-label="State">
@@ -76,9 +81,9 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
               variant={policy.enabled ? "default" : "filled"}
               {...(policy.enabled && writes(policy) && { className: styles.dangerous })}
               loading={toggle.isPending}
-              onClick={() => (writes(policy) ? setAsking(true) : toggle.mutate())}
+              onClick={() => (writes(policy) ? setAsking(verb) : toggle.mutate(verb))}
             >
-              {verb}
+              {VERBS[verb]}
             </Button>
           )}
         </div>
@@ -86,7 +91,7 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
           <p className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</p>
         )}
         {overview?.closed != null && <Closed {...overview.closed} />}
-        {toggle.isError && !asking && (
+        {toggle.isError && asking === null && (
           <p className="bad" role="alert">
             {errorMessage(toggle.error)}
           </p>
@@ -95,21 +100,21 @@ export function State({ policy, children }: { policy: Policy; children: ReactNod
       {overview !== undefined && (
         <Progress policy={policy} overview={overview} watched={watched} onHide={() => setWatched(null)} />
       )}
-      {asking && (
+      {asking !== null && (
         <ConfirmDialog
-          title={`${verb} ${policy.name}?`}
-          action={`${verb} on ${formatCount(concerned(policy, overview), "node")}`}
-          harmless={!policy.enabled}
+          title={`${VERBS[asking]} ${policy.name}?`}
+          action={`${VERBS[asking]} on ${formatCount(concerned(asking, policy, overview), "node")}`}
+          harmless={asking === "enable"}
           pending={toggle.isPending}
           error={toggle.error}
-          onConfirm={() => toggle.mutate()}
+          onConfirm={() => toggle.mutate(asking)}
           onClose={() => {
             toggle.reset();
-            setAsking(false);
+            setAsking(null);
           }}
         >
-          {policy.enabled ? <Disabling policy={policy} overview={overview} /> : <Enabling policy={policy} />}
-          {movesMemory(policy) && schema !== undefined && (
+          {asking === "disable" ? <Disabling policy={policy} overview={overview} /> : <Enabling policy={policy} />}
+          {asking === "disable" && movesMemory(policy) && schema !== undefined && (
             <SchemaInput schema={schema} value={leavePages} onChange={setLeavePages} />
           )}
         </ConfirmDialog>
@@ -134,8 +139,8 @@ function Closed({ nodes, opens_at }: NonNullable<Overview["closed"]>) {
   );
 }
 
-function concerned(policy: Policy, overview: Overview | undefined): number {
-  if (!policy.enabled || overview === undefined) return policy.nodes;
+function concerned(verb: Verb, policy: Policy, overview: Overview | undefined): number {
+  if (verb === "enable" || overview === undefined) return policy.nodes;
   const { now, later } = endingOf(overview);
   return now + later;
 }

@@ -3,7 +3,8 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, errorMessage, unwrap } from "../../api/client";
 import { handleSignedOut, queryClient } from "../../api/queries";
-import { useIsSomeOperator, useRefusal } from "../../auth/me";
+import { useRefusal } from "../../auth/me";
+import { ConfirmDialog } from "../../components/ConfirmDialog";
 import { FormError } from "../../components/FormError";
 import { fieldErrors } from "../../components/fieldErrors";
 import { Moment } from "../../components/Moment";
@@ -43,7 +44,7 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
   return (
     <div className={styles.halves}>
       {rollout !== null && rollout !== undefined ? (
-        <Progress rollout={rollout} />
+        <Progress rollout={rollout} labels={policy.body.selector.labels} />
       ) : (
         <section className="card">
           <h2>Rollout</h2>
@@ -62,11 +63,9 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
   );
 }
 
-function Progress({ rollout }: { rollout: Rollout }) {
-  const isOperator = useIsSomeOperator();
-  const rolling = isRolling(rollout);
-  const now = useSeconds(rolling);
-  const stop = useMutation({
+/** What stops a rollout, and rolls it back if told so. */
+function useStop(rollout: Rollout, onStopped: () => void = () => undefined) {
+  return useMutation({
     mutationFn: (rollBack: boolean) =>
       unwrap(
         api.POST("/api/v1/rollouts/{rollout_id}/stop", {
@@ -75,8 +74,44 @@ function Progress({ rollout }: { rollout: Rollout }) {
         }),
       ),
     onError: handleSignedOut,
-    onSuccess: refetch,
+    onSuccess: () => {
+      onStopped();
+      return refetch();
+    },
   });
+}
+
+/** What becomes of the nodes of a rollout that is rolled back. */
+const afterRollBack = ({ from_version }: Rollout): string =>
+  from_version === null
+    ? "they have no version, and the settings that it changed are restored."
+    : `they return to version ${from_version}.`;
+
+function RollBack({ rollout, onClose }: { rollout: Rollout; onClose: () => void }) {
+  const stop = useStop(rollout, onClose);
+  const updated = formatCount(rollout.stages.slice(0, rollout.stage + 1).flat().length, "node");
+  return (
+    <ConfirmDialog
+      title={`Roll back version ${rollout.to_version}?`}
+      action={`Roll back on ${updated}`}
+      pending={stop.isPending}
+      error={stop.error}
+      onConfirm={() => stop.mutate(true)}
+      onClose={onClose}
+    >
+      <p>
+        {updated} got version {rollout.to_version}; at once or on reconnect, {afterRollBack(rollout)}
+      </p>
+    </ConfirmDialog>
+  );
+}
+
+function Progress({ rollout, labels }: { rollout: Rollout; labels: Record<string, string> }) {
+  const refusal = useRefusal("Stopping a rollout", labels);
+  const rolling = isRolling(rollout);
+  const now = useSeconds(rolling);
+  const [isAsking, setAsking] = useState(false);
+  const stop = useStop(rollout);
   const stages = stagesOf(rollout);
   const all = rollout.stages.flat().length;
   const done = rollout.done_nodes.length;
@@ -112,31 +147,22 @@ function Progress({ rollout }: { rollout: Rollout }) {
             {rollout.guardrails.map(guardrailText).join(", ")}.
           </p>
         )}
-        {(rolling || rollout.state === "stopped") && isOperator && (
+        {(rolling || rollout.state === "stopped") && (
           <div className={styles.buttons}>
             {rolling && (
-              <Button
-                loading={stop.isPending && !stop.variables}
-                disabled={stop.isPending}
-                onClick={() => stop.mutate(false)}
-              >
+              <Button disabled={refusal !== null} loading={stop.isPending} onClick={() => stop.mutate(false)}>
                 Stop
               </Button>
             )}
-            <Button
-              loading={stop.isPending && stop.variables}
-              disabled={stop.isPending}
-              onClick={() => stop.mutate(true)}
-            >
+            <Button disabled={refusal !== null || stop.isPending} onClick={() => setAsking(true)}>
               {rolling ? "Stop and roll back" : "Roll back"}
             </Button>
             <span className="muted">
+              {refusal !== null && `${refusal} `}
               {rolling
                 ? "If stopped, nodes stay at their present version. If rolled back,"
                 : "Nodes stay at their present version, and no other rollout can start, until this one is rolled back; then"}{" "}
-              {rollout.from_version === null
-                ? "they have no version, and the settings that it changed are restored."
-                : `they return to version ${rollout.from_version}.`}
+              {afterRollBack(rollout)}
             </span>
           </div>
         )}
@@ -145,6 +171,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
             {errorMessage(stop.error)}
           </p>
         )}
+        {isAsking && <RollBack rollout={rollout} onClose={() => setAsking(false)} />}
       </div>
     </section>
   );
