@@ -762,5 +762,20 @@ def test_an_account_whose_processes_may_use_few_cpus_does_not_lower_the_limit_of
         assert [ask(worker, "enter gold") for worker in others] == ["go gold 6"] * 3
 
 
+def test_an_account_without_a_request_does_not_raise_the_limit_of_others(
+    server: GateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = [(1, ATTACKER), (2, HONEST)]
+    monkeypatch.setattr(gate_module, "peer_credentials", lambda _: peers.pop(0) if peers else (2, HONEST))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4 if pid == 1 else 1)))
+    server.set_policy(policy("gold", slots=0))
+    with connected(server.path) as idle, connected(server.path) as working, connected(server.path) as waiting:
+        assert ask(working, "enter gold") == "go gold 6"
+        waiting.send(b"enter gold")
+        figures_when(server, {"gold": (1, 1)})
+        assert ask(idle, "enter gold") == "go gold 6"
+        assert waiting.recv(256) == b"go gold 6"
+
+
 def test_mutated_messages_of_several_accounts_harm_nobody() -> None:
     assert fuzz_gate(4000, seed=8).wrong == []

@@ -1,6 +1,7 @@
 """Memory by NUMA node: numa_maps, meminfo and numastat of nodes, and moves of pages of a process of the test's own."""
 
 import contextlib
+import mmap
 import os
 import subprocess
 import sys
@@ -190,6 +191,14 @@ def test_present_pages_of_a_process_are_found_with_their_nodes(large: int) -> No
     assert len(pages) >= 32 * MIB // os.sysconf("SC_PAGE_SIZE")
     nodes = {node.id for node in read_topology(Path("/")).numa_nodes}
     assert {node for node in move_pages(large, pages[:100], None) if node >= 0} <= nodes
+
+
+def test_a_mapping_whose_name_has_a_carriage_return_is_one_mapping() -> None:
+    fd = os.memfd_create("a\rb")
+    os.ftruncate(fd, mmap.PAGESIZE)
+    with mmap.mmap(fd, mmap.PAGESIZE):
+        assert list(own_pages(Path("/"), os.getpid(), [])) == []
+    os.close(fd)
 
 
 def test_a_node_that_does_not_exist_is_refused_by_the_kernel(large: int) -> None:

@@ -2,8 +2,10 @@
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 
+import msgspec
 import psutil
 import pytest
 from msgspec.structs import replace
@@ -66,6 +68,21 @@ def test_a_workload_that_cannot_run_says_why(workload: Memory, part: str) -> Non
     assert part in str(load.failed)
     assert load.figures() == {}
     load.stop()
+
+
+def test_a_workload_keeps_to_the_memory_that_the_agents_cgroup_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exit_with_error(sentence: str) -> None:
+        raise ValueError(sentence)
+
+    config = memory.MemoryConfig(os.getppid(), SMALL)
+    monkeypatch.setattr(memory, "read_headroom", lambda _: 4 << 20)
+    monkeypatch.setattr(memory, "end_with_parent", lambda _: None)
+    monkeypatch.setattr(memory, "exit_with_error", exit_with_error)
+    monkeypatch.setattr(sys, "argv", ["memory", msgspec.json.encode(config).decode()])
+    with pytest.raises(ValueError, match="need 4 MiB, over half of the 4 MiB that are available"):
+        memory.main()
 
 
 def test_a_stopped_workload_leaves_no_process() -> None:

@@ -92,6 +92,13 @@ def test_the_role_needs_a_token_and_writes_it_exactly_while_there_is_no_key_of_t
     assert tasks["Wait until the node is enrolled"]["until"] == "coresteer_agent_enrolled | bool"
 
 
+def test_the_agent_is_not_restarted_between_its_start_and_its_enrolment() -> None:
+    names = [task["name"] for task in parsed(ROLE / "tasks/main.yml")]
+    start = names.index("Start the agent, now and at boot")
+    assert names[start + 1] == "Wait until the node is enrolled"
+    assert names[start - 1].startswith("Restart the agent")
+
+
 def test_the_example_sets_variables_of_the_role_and_names_the_package_of_this_version() -> None:
     ((role,),) = [play["roles"] for play in parsed(ANSIBLE / "enrol.yml")]
     assert role["role"] == ROLE.name

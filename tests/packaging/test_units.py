@@ -5,9 +5,11 @@ import shutil
 import subprocess
 
 import pytest
+import yaml
 
 from coresteer.config import REPOSITORY
 from coresteer_agent.linux.capabilities import NEEDED
+from coresteer_agent.linux.ethtool import WRITE_TIMEOUT_S
 
 UNITS = REPOSITORY / "packaging/systemd"
 
@@ -25,3 +27,31 @@ def test_the_agents_unit_has_the_capabilities_that_the_agent_keeps() -> None:
     unit = (UNITS / "coresteer-agent.service").read_text()
     (line,) = re.findall("^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
     assert line.split() == list(NEEDED)
+
+
+def test_whatever_stops_the_agent_gives_it_the_time_of_a_rollback() -> None:
+    container = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]["agent"]
+    found = [
+        re.findall(r"^TimeoutStopSec=(\d+)$", (UNITS / "coresteer-agent.service").read_text(), re.MULTILINE),
+        re.findall(r"^(\d+)s$", container["stop_grace_period"]),
+        re.findall(
+            r"terminationGracePeriodSeconds: (\d+)$",
+            (REPOSITORY / "packaging/helm/coresteer/templates/agent.yaml").read_text(),
+            re.MULTILINE,
+        ),
+    ]
+    assert found == [["120"]] * 3
+    assert 5 * WRITE_TIMEOUT_S < 120
+
+
+def test_the_container_of_the_agent_has_the_namespaces_that_it_observes() -> None:
+    container = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]["agent"]
+    assert (container["network_mode"], container["pid"], container["cgroup"]) == ("host", "host", "host")
+
+
+def test_a_load_that_exceeds_the_units_memory_ends_without_the_agent() -> None:
+    unit = (UNITS / "coresteer-agent.service").read_text()
+    assert re.findall("^(MemoryMax|OOMPolicy)=(.*)$", unit, re.MULTILINE) == [
+        ("MemoryMax", "2G"),
+        ("OOMPolicy", "continue"),
+    ]

@@ -58,7 +58,7 @@ class CpusetHandler(CgroupHandler[OfCpuset]):
         if value != INHERITED or self.read(root, setting) == INHERITED:
             return value
         events = str(Path(cgroup_file(root, setting)).with_name("cgroup.events"))
-        populated = "populated 1" in rooted.read_text(root, events).splitlines()
+        populated = "populated 1" in rooted.read_text(root, events).split("\n")
         return _of_parent(root, setting) if populated else value
 
     def refresh(self, root: Path, setting: OfCpuset, view: View) -> View:

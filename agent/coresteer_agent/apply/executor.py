@@ -4,6 +4,7 @@ Two writes do not pass it: collect.irq detects managed interrupts by a write tha
 value, and workloads of experiments write to objects that they created.
 """
 
+import logging
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
@@ -19,12 +20,16 @@ from coresteer_agent.apply.netdev_common import REJECTED_ERRNOS, UNSUPPORTED_ERR
 from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_agent.apply.task_common import own_and_ancestors
+from coresteer_agent.collect.netdev import netdev_names
 from coresteer_core.changes.guard import Refusal, combined_refusals, refusals
 from coresteer_core.changes.plan import Action, in_write_order
 from coresteer_core.changes.report import Outcome, Result
 from coresteer_core.node.view import View
 from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.settings import Setting, SettingError, parse_setting
+from coresteer_core.settings.netdev import NetdevSetting
+
+_log = logging.getLogger(__name__)
 
 _MAX_VALUE_CHARS = 80
 
@@ -189,7 +194,8 @@ class Executor:
 
         action.was: the value expected now; a different one is mentioned in the sentence; empty: none is expected.
         The value was in force before, even if the guard would refuse it (kernels boot with masks that name offline
-        CPUs). Works even if the journal does not. Never raises.
+        CPUs). A netdev that was renamed meanwhile has its setting restored. Works even if the journal does not. Never
+        raises.
         """
         return run_steps(self.undo_in_steps(action))
 
@@ -204,7 +210,10 @@ class Executor:
             with self._journal.locked():
                 value = self._exact_original(setting, value)
                 was = self._steered.pop(setting.key, action.was)
-                result = self._reassigned(setting) or (yield from self._restore(setting, value, was))
+                if (present := self._renamed(setting)) is not None:
+                    result = replace((yield from self._restore(present, value, was)), key=setting.key)
+                else:
+                    result = self._reassigned(setting) or (yield from self._restore(setting, value, was))
                 original = self._journal.originals().get(setting.key)
                 is_original = result.done and original is not None and setting.equal(original, value)
                 if is_original or result.outcome is Outcome.UNSUPPORTED:
@@ -384,6 +393,17 @@ class Executor:
         )
         return _result(setting, Outcome.UNSUPPORTED, sentence)
 
+    def _renamed(self, setting: Setting) -> Setting | None:
+        """Return the setting under its netdev's present name if the netdev was renamed since the write; else None."""
+        before = set(self._journal.owners(setting.key))
+        if not isinstance(setting, NetdevSetting) or not before or before & set(self._tunable(setting).owners()):
+            return None
+        others = (replace(setting, netdev=name) for name in netdev_names(self._root))
+        present = next((other for other in others if before & set(self._tunable(other).owners())), None)
+        if present is not None and (own := self._journal.own_values(setting.key)):
+            self._journal.record_own(present.key, own)
+        return present
+
     def _unsupported(self, setting: Setting) -> Result | None:
         try:
             if self._tunable(setting).exists():
@@ -407,8 +427,12 @@ class Executor:
         try:
             for _ in self._tunable(setting).write_in_steps(value):
                 yield
-        except (OSError, ReadOnlyModeError) as error:
-            outcome, why = self._tunable(setting).explain(error)
+        except Exception as error:
+            if isinstance(error, OSError | ReadOnlyModeError):
+                outcome, why = self._tunable(setting).explain(error)
+            else:
+                _log.exception("An error of the agent ended the write of %s.", setting.key)
+                outcome, why = Outcome.FAILED, f"The agent failed: {error!r}."
             after = self._read(setting)
             self._disown_replaced(setting, after)
             if isinstance(error, OSError) and error.errno in REJECTED_ERRNOS:

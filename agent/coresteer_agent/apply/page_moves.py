@@ -1,5 +1,6 @@
 """Moves a process's own pages between NUMA nodes in steps (/proc/PID/pagemap, move_pages(2))."""
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -104,6 +105,9 @@ def _most_missing(surplus: dict[int, int]) -> int | None:
 
 
 def _mappings(root: Path, pid: int) -> Iterator[tuple[int, int]]:
-    for line in (read_bytes(root, f"proc/{pid}/maps") or b"").splitlines():
+    for line in filter(None, (read_bytes(root, f"proc/{pid}/maps") or b"").split(b"\n")):
         begin, _, end = line.partition(b" ")[0].partition(b"-")
-        yield int(begin, 16), int(end, 16)
+        try:
+            yield int(begin, 16), int(end, 16)
+        except ValueError:
+            raise OSError(errno.EIO, f"/proc/{pid}/maps cannot be parsed") from None

@@ -48,7 +48,7 @@ class TaskHandler(Handler[P]):
         if not is_running_kernel(root):
             return False
         try:
-            lines = read_file(root, f"proc/{setting.pid}/status").splitlines()
+            lines = read_file(root, f"proc/{setting.pid}/status").split(b"\n")
         except OSError as error:
             if error.errno in _ENDED_ERRNOS:
                 return False

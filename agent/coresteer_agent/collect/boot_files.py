@@ -50,7 +50,7 @@ _Option: TypeAlias = tuple[str, str, str]
 def parse_options(text: str) -> list[tuple[str, str, str | None]]:
     """Parse (section, name, value) of each line of an INI file that is no comment; value: None without "="."""
     section, found = "", []
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, text.split("\n")):
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1]
         elif line and line[0] not in "#;":

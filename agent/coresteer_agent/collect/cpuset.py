@@ -11,12 +11,15 @@ _V2 = (("sys/fs/cgroup", "cpuset.cpus.effective"), ("sys/fs/cgroup/unified", "cp
 def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
     """Return the CPUs that a process's cpuset allows, None if unknown.
 
-    A cgroup without the cpuset controller has the CPUs of its parent.
+    A cgroup without the cpuset controller has the CPUs of its parent. One outside of the agent's cgroup namespace is
+    unknown.
     """
     places: list[tuple[str, str, str]] = []
-    for line in (read_bytes(root, f"proc/{pid}/cgroup") or b"").decode("utf-8", "replace").splitlines():
+    for line in (read_bytes(root, f"proc/{pid}/cgroup") or b"").decode("utf-8", "replace").split("\n"):
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
+        if ".." in group.split("/"):
+            continue
         if "cpuset" in controllers.split(","):
             places.insert(0, (*_V1, group))
         elif number == "0":
@@ -32,7 +35,7 @@ def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
 
 def read_mems_allowed(root: Path, pid: int) -> str:
     """Return the NUMA nodes from which a process may get memory, as a list; empty where unknown."""
-    for line in (read_bytes(root, f"proc/{pid}/status") or b"").splitlines():
+    for line in (read_bytes(root, f"proc/{pid}/status") or b"").split(b"\n"):
         if line.startswith(b"Mems_allowed_list:"):
             return line.partition(b":")[2].strip().decode("ascii", "replace")[:256]
     return ""

@@ -13,7 +13,8 @@ PATH = "proc/interrupts"
 
 _DIGITS = 10
 """Minimum length of numbers that no interrupt has; such rows are omitted, like labels."""
-_HWIRQ = re.compile(r"\d+(-\S+)?\Z|-\S+\Z", re.ASCII)
+_CHIP_AND_HWIRQ = re.compile(r"(\S+(?: \S+)*?)\s+(?:\d+(?:-\S+)?|-\S+)(?!\S)", re.ASCII)
+"""A chip's name may have spaces: SiFive PLIC, Hyper-V PCIe MSI."""
 
 
 class Description(Struct, frozen=True):
@@ -28,10 +29,11 @@ def parse_description(text: str) -> Description:
 
     The hardware's number and the trigger are dropped. Several names are separated by commas.
     """
-    parts = text.split()
-    chip, rest = (parts[0], parts[1:]) if parts else ("", [])
-    if rest and _HWIRQ.match(rest[0]):
-        rest = rest[1:]
+    text = text.strip()
+    if (found := _CHIP_AND_HWIRQ.match(text)) is not None:
+        chip, rest = found[1], text[found.end() :].split()
+    else:
+        chip, *rest = text.split() or [""]
     if rest and rest[0] in ("Level", "Edge"):
         rest = rest[1:]
     return Description(chip, " ".join(rest))

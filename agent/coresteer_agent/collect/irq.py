@@ -71,8 +71,11 @@ def read_movable(root: Path, irq: int) -> Movability:
     path = real_path(root, f"{IRQ_FOLDER}/{irq}/smp_affinity_list")
     if path is None:
         return Movability(None)
-    if not path.stat().st_mode & stat.S_IWUSR:
-        return Movability(False, _NO_WRITE_BIT)
+    try:
+        if not path.stat().st_mode & stat.S_IWUSR:
+            return Movability(False, _NO_WRITE_BIT)
+    except OSError:  # the interrupt has disappeared
+        return Movability(None)
     state = read_bytes(root, f"sys/kernel/debug/irq/irqs/{irq}") or b""
     if any(flag in state for flag in _FIXED):
         return Movability(False, _IS_FIXED)
@@ -84,7 +87,7 @@ def read_movable(root: Path, irq: int) -> Movability:
 def is_running_kernel(root: Path) -> bool:
     """Return whether the /proc below root is the running kernel's and not that of a captured tree."""
     return root == Path("/") and any(
-        line.split()[1:3] == [b"/proc", b"proc"] for line in (read_bytes(root, "proc/self/mounts") or b"").splitlines()
+        line.split()[1:3] == [b"/proc", b"proc"] for line in (read_bytes(root, "proc/self/mounts") or b"").split(b"\n")
     )
 
 

@@ -44,7 +44,8 @@ def _parse_totals(text: bytes, line: int) -> tuple[str, NetdevTotals]:
 
 def parse_default_routes(text: bytes) -> frozenset[str]:
     """Parse the netdevs of IPv4 default routes in /proc/net/route."""
-    return frozenset(parse_rows(ROUTE_PATH, text.splitlines()[1:], _parse_default_route, first=2))
+    lines, cut = split_lines(text)
+    return frozenset(parse_rows(ROUTE_PATH, lines[1:], _parse_default_route, first=2, cut=cut))
 
 
 def _parse_default_route(text: bytes, _: int) -> str | None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import DIGITS, list_numbered, read_bytes, read_non_negative
-from coresteer_agent.collect.rows import parse_rows, value_or_none
+from coresteer_agent.collect.rows import parse_rows, split_lines, value_or_none
 from coresteer_core.node.numa import NodeMemory
 
 _NODES = "sys/devices/system/node"
@@ -46,13 +46,14 @@ def parse_meminfo(text: bytes, path: str) -> dict[str, int]:
             raise ParseError(path, line, f"“{words[3][:40].decode('ascii', 'replace')}” is not a number.")
         return name, int(words[3]) * _KIB
 
-    return dict(parse_rows(path, text.splitlines(), parse))
+    lines, cut = split_lines(text)
+    return dict(parse_rows(path, lines, parse, cut=cut))
 
 
 def parse_numastat(text: bytes, path: str) -> Allocations:
     """Parse a node's numastat. Raises ParseError where local_node or other_node is absent."""
     values = {}
-    for line in text.splitlines():
+    for line in text.split(b"\n"):
         name, _, value = line.partition(b" ")
         if value.strip().isdigit() and len(value.strip()) <= DIGITS:
             values[name] = int(value)

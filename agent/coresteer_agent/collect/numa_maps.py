@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import parse_cpu_number
-from coresteer_agent.collect.rows import parse_rows
+from coresteer_agent.collect.rows import parse_rows, split_lines
 
 _DEFAULT = "default"
 _DOMINANT = 0.5
@@ -53,7 +53,8 @@ def parse_numa_maps(text: bytes, path: str) -> NumaMaps:
             raise ParseError(path, line, "The line does not begin with an address.")
         return _Mapping(int(fields[0], 16), fields[1], *_pages(fields[2:], path, line))
 
-    for start, mempolicy, pages, page_bytes, is_shared in parse_rows(path, text.splitlines(), parse):
+    lines, cut = split_lines(text)
+    for start, mempolicy, pages, page_bytes, is_shared in parse_rows(path, lines, parse, cut=cut):
         total = sum(pages.values()) * page_bytes
         if not total:
             continue

@@ -118,7 +118,7 @@ def parse_instance_data(content: bytes) -> dict[str, str]:
 
 def parse_pod_labels(text: str) -> dict[str, str]:
     """Return the labels in a file of Kubernetes' downward API, which has lines such as app="web"."""
-    matches = [match for line in text.splitlines() if (match := _POD_LABEL.fullmatch(line.strip()))]
+    matches = [match for line in text.split("\n") if (match := _POD_LABEL.fullmatch(line.strip()))]
     return {f"k8s.{match[1]}": match[2] for match in matches if match[1] not in _OF_A_REVISION}
 
 

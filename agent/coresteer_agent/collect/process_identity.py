@@ -42,7 +42,7 @@ class ProcessIdentity(Struct, frozen=True):
 def parse_cgroups(text: str) -> CgroupPaths:
     """Parse a process's cgroup paths and systemd unit from /proc/PID/cgroup."""
     unified = cpuset = cpu = systemd = None
-    for line in text.splitlines():
+    for line in text.split("\n"):
         number, _, rest = line.partition(":")
         named, colon, path = rest.partition(":")
         if not colon or not path.startswith("/"):
@@ -67,7 +67,7 @@ def _unit(path: str) -> str | None:
 
 def parse_user(status: bytes) -> int | None:
     """Parse a process's effective user id from /proc/PID/status; None without one."""
-    for line in status.splitlines():
+    for line in status.split(b"\n"):
         if line.startswith(b"Uid:"):
             fields = line.split()
             number = fields[2] if len(fields) > 2 else b""
@@ -87,7 +87,7 @@ def parse_command(cmdline: bytes) -> str | None:
 def parse_passwd(text: bytes) -> dict[int, str]:
     """Parse user names by user id from /etc/passwd; the first of several."""
     names: dict[int, str] = {}
-    for line in text.splitlines():
+    for line in text.split(b"\n"):
         fields = line.split(b":")
         if len(fields) > 2 and fields[2].isdigit() and len(fields[2]) <= _ID_DIGITS:
             names.setdefault(

@@ -96,7 +96,11 @@ class ReservedReader:
                 cgroup = path.removeprefix(f"{self._mount}/")
                 cpus = read_cpus(self._root, f"{path}/{_EFFECTIVE}") or frozenset()
                 found.append(ReservedCpus(format_cpu_list(cpus), f"cpuset partition {cgroup}"[:MAX_NAME], cgroup))
-        return [each for each in found if each.cpus]
+        found = [each for each in found if each.cpus]
+        if not found:  # as in a container with a cgroup namespace of its own, whose root is another cgroup
+            missing = format_cpu_list(online - of_root)
+            raise ParseError(self._files[1], 1, f"No cpuset partition has CPU {missing}, which it lacks.")
+        return found
 
     def _require_cpus(self, path: str) -> frozenset[int]:
         cpus = require_cpu_list(self._root, path)

@@ -6,7 +6,7 @@ Only a kernel with CONFIG_GENERIC_IRQ_DEBUGFS shows it, to root, where debugfs i
 from pathlib import Path
 
 from coresteer_agent.collect.files import parse_cpu_number, read_bytes
-from coresteer_agent.collect.rows import parse_rows, value_or_none
+from coresteer_agent.collect.rows import parse_rows, split_lines, value_or_none
 from coresteer_core.node.inventory import FreeVectors
 
 PATH = "sys/kernel/debug/irq/domains/VECTOR"
@@ -15,9 +15,9 @@ _HEADER = b" | CPU "
 
 def parse_free_vectors(text: bytes) -> list[FreeVectors]:
     """Parse the number of free vectors of the CPUs that are online. Empty without the table of CPUs."""
-    lines = text.splitlines()
+    lines, cut = split_lines(text)
     first = next((number for number, line in enumerate(lines, 1) if line.startswith(_HEADER)), len(lines))
-    return list(parse_rows(PATH, lines[first:], _parse_cpu, first=first + 1))
+    return list(parse_rows(PATH, lines[first:], _parse_cpu, first=first + 1, cut=cut))
 
 
 def _parse_cpu(text: bytes, line: int) -> FreeVectors | None:

@@ -10,13 +10,14 @@ from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, parse_attribut
 _GET_ADDRESSES = 22
 _HEADER = struct.Struct("=BBBBI")
 _ADDRESS, _LOCAL = 1, 2
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 LOOPBACK = "lo"
 
 
 def parse_address(message: memoryview) -> tuple[bytes, int] | None:
-    """Parse a local address (network order) and the ifindex of its netdev from a message; None without one."""
-    if len(message) < _HEADER.size:
-        return None
+    """Parse a local IP address (network order) and the ifindex of its netdev from a message; None without one."""
+    if len(message) < _HEADER.size or message[0] not in _FAMILIES:
+        return None  # a dump has the addresses of other families, such as MCTP, as well
     found = dict(parse_attributes(message, _HEADER.size))
     # of a point-to-point link IFA_ADDRESS is the other end's
     address = found.get(_LOCAL, found.get(_ADDRESS))

@@ -135,7 +135,7 @@ class BpfObjects:
         try:
             return self.open(Command.PROG_LOAD, attribute)
         except OSError:
-            messages = log.value.decode("ascii", "replace").strip().splitlines()
+            messages = log.value.decode("ascii", "replace").strip().split("\n")
             _log.debug("The eBPF verifier rejects a program: %s", "\n".join(messages))
             raise
 

@@ -143,8 +143,9 @@ class InventoryReader:
         if self._reserved.update():
             self._inventory = None
         if self._rescan or unknown or self._calls % _STRUCTURE_CALLS == 0:
-            self._rescan = False
+            self._rescan = True  # also after an error in the middle of it
             self._read_structure()
+            self._rescan = False
         else:
             for _ in range(-(-len(self._sweep) // _SWEEP_CALLS)):
                 if self._sweep[0]():

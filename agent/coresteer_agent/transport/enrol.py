@@ -1,8 +1,9 @@
 """Enrolment: exchanges an enrolment token for this node's key, and stores the key."""
 
 import random
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,21 @@ def enrol(backends: Sequence[str], token: str, name: str, path: Path) -> NodeKey
 
     The first backend that answers decides. Raises EnrolError.
     """
+    with _sigterm_blocked():
+        return _enrol(backends, token, name, path)
+
+
+@contextmanager
+def _sigterm_blocked() -> Iterator[None]:
+    """Let this thread handle SIGTERM afterwards: a backend issues a key once, so an answer must not be lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _enrol(backends: Sequence[str], token: str, name: str, path: Path) -> NodeKey:
     shuffled = random.sample(backends, len(backends))  # a fleet's nodes do not all ask the same one
     for number, backend in enumerate(shuffled, 1):
         try:

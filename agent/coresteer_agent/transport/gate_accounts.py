@@ -29,13 +29,17 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int]:
 
 
 class Account:
-    """Connections of one account by what they do. pid: of the process that opened the first one that is open."""
+    """Connections of one account by what they do.
 
-    __slots__ = ("_excluded_until_s", "_exclusions", "active", "idle", "pid", "uid", "waiting")
+    pid: of the process that opened the first one that is open. asked: whether one of them sent a request.
+    """
+
+    __slots__ = ("_excluded_until_s", "_exclusions", "active", "asked", "idle", "pid", "uid", "waiting")
 
     def __init__(self, uid: int, pid: int) -> None:
         self.uid = uid
         self.pid = pid
+        self.asked = False
         self.idle: dict[int, None] = {}
         """In the order of their last use."""
         self.waiting: dict[int, None] = {}
@@ -114,7 +118,7 @@ class Accounts:
         if account is None or account.forgettable(now_s):
             account = self._by_uid[uid] = Account(uid, pid)
         elif not len(account):
-            account.pid = pid
+            account.pid, account.asked = pid, False
         return account
 
     def to_make_room(self, account: Account) -> int | None:

@@ -71,7 +71,10 @@ class GateServer:
         self._by_cpus = False
         """The concurrency limit is the number of CPUs that the first workers may use."""
         self._first: set[int] = set()
-        """PIDs of the workers whose CPUs were counted, one of each account: none can lower the limit for the others."""
+        """PIDs of the workers whose CPUs were counted, one of each account that sent a request.
+
+        None can lower the limit for the others.
+        """
         self._classify: Classify = _no_class
         self._replies: dict[str, bytes] = {}
         self._class_by_message: dict[bytes, str] = {}
@@ -203,6 +206,9 @@ class GateServer:
     def _enter(self, worker: int, message: bytes) -> None:
         gate = self._gate
         state, now_s = self._workers[worker], time.monotonic()
+        if not state.account.asked:
+            state.account.asked = True
+            self._count_cpus()
         if gate is None or (worker in state.account.idle and not state.account.may_enter(now_s)):
             self._reply(worker, b"go")
             return
@@ -311,7 +317,6 @@ class GateServer:
         self._workers[connection.fileno()] = _Worker(connection, pid, account)
         self._epoll.register(connection, select.EPOLLIN)
         self._rest(connection.fileno())
-        self._count_cpus()
 
     def _drop(self, worker: int) -> None:
         state = self._workers[worker]
@@ -332,7 +337,7 @@ class GateServer:
                 self._admit(self._gate.set_slots(self._cpus(), time.monotonic()))
 
     def _first_pids(self) -> set[int]:
-        return {account.pid for account in self._accounts if len(account)}
+        return {account.pid for account in self._accounts if account.asked and len(account)}
 
     def _cpus(self) -> int:
         """Return the number of CPUs that the first worker of an account may use; all CPUs if that is unknown."""

@@ -64,11 +64,12 @@ def weighted_cgroups(names: Sequence[str]) -> Iterator[list[WeightedCgroup]]:
 
 def _find_base() -> tuple[Path, Path, str, int, bool]:
     paths = {}
-    for line in _CGROUP.read_text().splitlines():
+    for line in filter(None, os.fsdecode(_CGROUP.read_bytes()).split("\n")):
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             paths[controller] = path.lstrip("/")
-    mounts = [(line.split(" - ")[0].split(), line.split(" - ")[1].split()) for line in _MOUNTS.read_text().splitlines()]
+    lines = filter(None, os.fsdecode(_MOUNTS.read_bytes()).split("\n"))
+    mounts = [(line.split(" - ")[0].split(), line.split(" - ")[1].split()) for line in lines]
     for left, right in mounts:
         if right[0] == "cgroup" and "cpu" in right[2].split(",") and "cpu" in paths:
             home = Path(left[4]) / paths["cpu"]

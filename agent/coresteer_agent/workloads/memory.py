@@ -26,6 +26,7 @@ import msgspec
 import psutil
 from msgspec import Struct
 
+from coresteer_agent.collect.cgroup_memory import read_headroom
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import list_numbered, read_bytes
 from coresteer_agent.collect.numa_maps import parse_numa_maps
@@ -39,7 +40,7 @@ COPIED_BYTES_PER_S = 4 << 30
 READS_PER_S = 4_000_000
 """Work of a nominal second: about what a core of 3 GHz does alone with local memory."""
 _MOST_MEMORY = 0.5
-"""Share of the available memory that all processes together may use."""
+"""Share of the available memory, also of the agent's own cgroup, that all processes together may use."""
 _PRIME = (1 << 1279) - 1
 _LINE_WORDS, _LINE_BYTES = 8, 64
 _NODES = "sys/devices/system/node"
@@ -66,7 +67,8 @@ def main() -> None:
     config = msgspec.json.decode(sys.argv[1], type=MemoryConfig)
     end_with_parent(config.parent)
     workload = config.workload
-    needed, available = workload.memory_processes * workload.mib * _MIB, psutil.virtual_memory().available
+    needed = workload.memory_processes * workload.mib * _MIB
+    available = min(psutil.virtual_memory().available, read_headroom(Path("/")))
     if needed > _MOST_MEMORY * available:
         exit_with_error(
             f"The memory processes need {needed >> 20} MiB, over half of the {available >> 20} MiB that are available."

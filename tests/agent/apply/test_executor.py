@@ -136,6 +136,16 @@ def test_each_kernel_error_has_its_outcome_and_message(
     assert says in result.sentence
 
 
+def test_an_error_of_the_agent_in_a_write_is_logged_and_a_failed_result(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rooted, "write_text", lambda *_: int(""))
+    result = executor.apply(action("2"), change_id="c")
+    assert result.outcome is Outcome.FAILED
+    assert "IRQ 41 cannot be set to 2. The agent failed: ValueError(" in result.sentence
+    assert "Traceback" in caplog.text
+
+
 def test_a_refused_write_leaves_no_original_in_the_journal(executor: Executor, root: Path, journal: Journal) -> None:
     file = root / "proc/irq/41/smp_affinity_list"
     file.chmod(0o444)

@@ -403,6 +403,18 @@ def test_the_engine_keeps_a_rule_while_the_table_cannot_be_read(table: FlowRuleT
     assert prune_memory(view, [], memory).holdings.keys() == {KEY}
 
 
+def test_a_rule_of_a_nic_that_was_renamed_is_removed(
+    executor: Executor, root: Path, journal: Journal, nic: FakeNic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_rules, "ioctl", lambda _, command: nic.ioctl("eth0", command))
+    (root / "sys/class/net/eth0").mkdir(parents=True, exist_ok=True)
+    (root / "sys/class/net/eth0/ifindex").write_text("2\n")
+    assert insert(executor) is Outcome.APPLIED
+    (root / "sys/class/net/eth0").rename(root / "sys/class/net/wan0")
+    [result] = restore(journal.path, root) or []
+    assert (result.sentence, nic.rules) == ("flow rule 7 of wan0 was restored to none.", {})
+
+
 @pytest.mark.parametrize("present", [False, True])
 def test_the_undo_on_a_removed_nic_ends_and_on_one_that_restarts_is_repeated(
     executor: Executor, root: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch, present: bool

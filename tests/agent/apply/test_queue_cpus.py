@@ -108,6 +108,22 @@ def test_another_netdev_with_the_same_name_is_not_changed(executor: Executor, ro
     assert result.sentence == "RPS of eth0 rx-0 no longer exists: it belonged to interface 2, now to interface 7."
 
 
+@pytest.mark.parametrize("another", [False, True], ids=["no netdev has the name", "another netdev has the name"])
+def test_a_setting_of_a_netdev_that_was_renamed_is_restored(
+    executor: Executor, root: Path, journal: Journal, another: bool
+) -> None:
+    executor.apply(Action(RPS, "none", "1", "test"), change_id="c")
+    (root / "sys/class/net/eth0").rename(root / "sys/class/net/wan0")
+    if another:
+        (root / "sys/class/net/eth0").mkdir()
+        (root / "sys/class/net/eth0/ifindex").write_text("7\n")
+    [result] = restore(journal.path, root) or []
+    assert (result.key, result.outcome) == (RPS, Outcome.APPLIED)
+    assert result.sentence == "RPS of wan0 rx-0 was restored to none."
+    assert mask(root) == "0"
+    assert restore(journal.path, root) == []
+
+
 @pytest.mark.parametrize(
     ("code", "outcome", "says"),
     [

@@ -328,6 +328,7 @@ def test_a_cpuset_is_respected(executor: Executor, fenced: subprocess.Popen[str]
         ("3:cpu,cpuset:/a\n0::/", {"cpuset/a/cpuset.effective_cpus": "1"}, {1}),
         ("0::/x", {"unified/x/cpuset.cpus.effective": "5"}, {5}),
         ("", {"cpuset.cpus.effective": "0-7"}, None),
+        ("0::/../web.slice", {"cpuset.cpus.effective": "0-7"}, None),
     ],
 )
 def test_the_cpuset_is_that_of_the_nearest_cgroup_with_one(

@@ -1,12 +1,13 @@
 """Memory of cgroups by NUMA node, and when it is the memory of one process."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_agent.collect.cgroup_memory import parse_numa_stat, read_only_process_memory
+from coresteer_agent.collect.cgroup_memory import parse_numa_stat, read_headroom, read_only_process_memory
 from coresteer_agent.collect.errors import ParseError
 
 STAT = b"anon N0=1048576 N1=4096\nfile N0=0 N1=8192\nfile_mapped N0=0 N1=0\n"
@@ -59,3 +60,19 @@ def test_a_cgroup_counts_the_memory_of_a_process_only_if_both_agree(tmp_path: Pa
             file.write_text(text)
     assert read_only_process_memory(tmp_path, "/job", 812) == expected
     assert read_only_process_memory(tmp_path, "/", 812) is None
+
+
+def test_memory_is_left_within_the_limits_of_a_processs_own_cgroup_and_those_above_it(tmp_path: Path) -> None:
+    def write(path: str, text: str) -> None:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    write("proc/self/cgroup", "0::/a.slice/b.service\n")
+    write("sys/fs/cgroup/a.slice/b.service/memory.max", "max\n")
+    write("sys/fs/cgroup/a.slice/b.service/memory.current", "300\n")
+    assert read_headroom(tmp_path) == sys.maxsize
+    write("sys/fs/cgroup/a.slice/memory.max", "2000\n")
+    write("sys/fs/cgroup/a.slice/memory.current", "500\n")
+    assert read_headroom(tmp_path) == 1500
+    write("sys/fs/cgroup/a.slice/b.service/memory.max", "200\n")
+    assert read_headroom(tmp_path) == 0

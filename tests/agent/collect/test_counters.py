@@ -170,9 +170,13 @@ def test_a_cpu_that_goes_offline_takes_its_column_along() -> None:
         (" GICv3  27 Level     arch_timer", "GICv3", "arch_timer"),
         (" PCI-MSI-edge      eth0-TxRx-0", "PCI-MSI-edge", "eth0-TxRx-0"),
         (" IO-APIC   2-edge", "IO-APIC", ""),
+        (" Hyper-V PCIe MSI 4138200989697-edge      mana_q0@pci:7870:00:00.0", "Hyper-V PCIe MSI",
+         "mana_q0@pci:7870:00:00.0"),
+        (" SiFive PLIC  33 Edge      eth0", "SiFive PLIC", "eth0"),
+        (" PCI-MSI-edge      card 5", "PCI-MSI-edge", "card 5"),
         ("", "", ""),
     ],
-)
+)  # fmt: skip
 def test_a_description_is_chip_and_name(text: str, chip: str, name: str) -> None:
     assert parse_description(text) == Description(chip, name)
 

@@ -7,6 +7,7 @@ import pytest
 from tests.fixtures.large_tree import LargeTree
 
 from coresteer_agent.collect import irq as irq_module
+from coresteer_agent.collect import netdev as netdev_module
 from coresteer_agent.collect.irq import Movability, read_movable
 from coresteer_agent.collect.netdev import Device, netdev_names, read_device
 from coresteer_agent.observe.inventory import InventoryReader
@@ -142,6 +143,13 @@ def test_in_a_captured_tree_a_writable_file_says_nothing_and_is_not_written(tmp_
 
 
 def test_an_interrupt_without_the_file_is_not_known(tmp_path: Path) -> None:
+    assert read_movable(tmp_path, 36) == Movability(None)
+
+
+def test_an_interrupt_that_disappears_while_it_is_read_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(irq_module, "real_path", lambda root, path: tmp_path / path)
     assert read_movable(tmp_path, 36) == Movability(None)
 
 
@@ -292,6 +300,20 @@ def test_a_number_that_went_to_another_device_is_found_out_anew(tree: LargeTree)
     (tree.root / "proc/irq/60/smp_affinity_list").chmod(0o644)
     reader.rescan()
     assert (known(reader.read().irq(60)).name, known(reader.read().irq(60)).movable) == ("other", None)
+
+
+def test_an_inventory_that_an_error_ended_is_read_again_at_once(
+    tree: LargeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = InventoryReader(tree.root)
+    reader.read()
+    (tree.root / "sys/class/net/eth3").unlink()
+    reader.rescan()
+    with monkeypatch.context() as patch:
+        patch.setattr(netdev_module, "netdev_names", lambda _: [*Path("/nowhere").iterdir()])
+        with pytest.raises(FileNotFoundError):
+            reader.read()
+    assert [n.name for n in reader.read().netdevs] == ["eth0", "eth1", "eth2"]
 
 
 def test_a_netdev_that_is_unplugged_goes_with_its_queues(tree: LargeTree) -> None:

@@ -1,6 +1,8 @@
 """Addresses of backends, enrolment, and the key that it stores."""
 
+import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -8,6 +10,7 @@ from threading import Thread
 import pytest
 
 from coresteer_agent.config import Config, ConfigError, check_backend, check_backends, parse_labels
+from coresteer_agent.transport import enrol as enrol_module
 from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, load_key, load_or_request_key, store_key
 
 
@@ -58,6 +61,23 @@ def test_a_refused_enrolment_has_a_reason_and_says_whether_to_retry(
         enrol([answer(status, body)], "token", "n", tmp_path / "key.json")
     assert caught.value.transient is transient
     assert not (tmp_path / "key.json").exists()
+
+
+def test_an_enrolment_that_is_ended_stores_the_key_that_the_backend_issued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*_: object) -> tuple[list[enrol_module.EnrolledNode], str]:
+        signal.raise_signal(signal.SIGTERM)
+        return [enrol_module.EnrolledNode(7, "n", "secret")], ""
+
+    monkeypatch.setattr(enrol_module, "request_keys", answer)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with pytest.raises(SystemExit):
+        enrol(["http://127.0.0.1:1"], "token", "n", tmp_path / "key.json")
+    signal.signal(signal.SIGTERM, before)
+    key = load_key(tmp_path / "key.json")
+    assert key is not None
+    assert key.key == "secret"
 
 
 def test_a_server_that_does_not_speak_http_cannot_be_reached(tmp_path: Path) -> None:
