@@ -276,7 +276,7 @@ def _make_features(app: FastAPI, database: Database, config: Config, worker: int
         state_queries=BatchLoader(partial(change_reports.state_queries, database)),
     )
     app.state.forwarding.show = partial(show_forwarded, app.state.agents)
-    app.state.otlp = OtlpMetrics(app.state.fleet, interest, membership, VERSION)
+    app.state.otlp = OtlpMetrics(app.state.fleet, app.state.forwarding, membership, VERSION)
     app.state.gauges = Gauges(
         connections, ingest, membership, app.state.readiness, is_ready=lambda: bool(app.state.is_ready)
     )

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -17,13 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backend.conftest import Backend, Client
 from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, never_completes
-from tests.support.polling import PATIENCE_S
+from tests.support.polling import PATIENCE_S, poll_async
 from tests.support.prometheus import Answer, FakePrometheus, fake_prometheus, matrix, refusal, success, vector
 
+from coresteer.application_metrics import repository
 from coresteer.application_metrics.prometheus import PrometheusReader
 from coresteer.application_metrics.reading import DeclaredMetric, Missing, Reading, parse_answer
 from coresteer.experiments import applications
 from coresteer.guarded_http import MAX_BYTES, is_forbidden
+from coresteer_core.protocol import RunExperiment
 
 START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 END = START + timedelta(seconds=60)
@@ -279,6 +282,19 @@ async def test_a_declared_metric_is_audited_tried_and_deleted_and_its_name_stays
     assert found[1]["detail"] == {"url": prometheus.url, "query": P99, "floor": 0.001}
 
 
+async def test_of_two_declarations_of_a_name_at_the_same_time_one_is_refused(
+    backend: Backend, prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def neither_is_stored(*_: object) -> dict[str, object]:
+        return {}
+
+    monkeypatch.setattr(repository, "by_name", neither_is_stored)
+    admin = await backend.client("admin")
+    assert (await declare(admin, prometheus, name="twice")).status_code == 201
+    again = await declare(admin, prometheus, name="twice")
+    assert (again.status_code, again.json()["errors"][0]["field"]) == (422, "name")
+
+
 # In experiments
 
 
@@ -325,6 +341,29 @@ async def test_a_run_without_its_primary_application_metric_is_discarded_with_th
     assert done["runs"][0]["missing"] == {f"app.{name}": "Prometheus has no data for this node in the period."}
 
 
+async def test_a_server_that_does_not_answer_with_the_primary_metric_is_asked_again_for_a_while(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coresteer.application_metrics.prometheus._SILENT_S", 0.0)
+    monkeypatch.setattr("coresteer.experiments.step_actions.ASK_AGAIN_S", 0.0)
+    prometheus.answer = lambda path, params: (0, b"") if len(prometheus.requests) < 5 else vector("0.1")
+    started = await node.start(node.aa_spec(application_metrics=[name], primary=f"app.{name}"))
+    done = await node.ended(started["id"])
+    assert (done["state"], done["runs_discarded"]) == ("done", 0), done["sentence"]
+    assert len(prometheus.requests) == done["runs_planned"] + 4
+
+
+async def test_a_server_that_never_answers_costs_the_attempts_of_a_run(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str
+) -> None:
+    node.backend.app.state.runner.timeouts = replace(QUICK, answer_s=0.0)
+    prometheus.answer = lambda path, params: (0, b"")
+    started = await node.start(node.aa_spec(application_metrics=[name], primary=f"app.{name}"))
+    done = await node.ended(started["id"])
+    assert (done["state"], done["runs_discarded"]) == ("failed", 3)
+    assert "The primary metric is missing." in done["sentence"]
+
+
 async def test_another_metric_that_is_missing_is_absent_from_the_run_and_not_zero(
     node: ExperimentNode, prometheus: FakePrometheus, name: str
 ) -> None:
@@ -347,6 +386,31 @@ async def test_a_guardrail_on_an_application_metric_stops_the_experiment_and_res
     assert done["state"] == "stopped"
     assert f"app.{name} was 0.9, above its guardrail of 0.5, in 2 readings in a row." in done["sentence"]
     assert node.affinity == before
+    during = [params["query"] for _, params in prometheus.requests[-2:]]
+    assert all("[30s]" not in query for query in during), "the runs before it had other settings"
+
+
+async def test_a_guardrail_is_also_read_at_the_end_of_a_run(
+    node: ExperimentNode, prometheus: FakePrometheus, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applications, "POLL_S", 1.0)
+
+    def once_during_the_run(*_: object) -> Answer:
+        monkeypatch.setattr(applications, "POLL_S", 3600.0)
+        return vector("0.9")
+
+    prometheus.answer = once_during_the_run
+    node.answer = never_completes
+    started = await node.start(
+        node.spec(application_metrics=[name], guardrails=[{"metric": f"app.{name}", "max": 0.5}])
+    )
+    await poll_async(lambda: prometheus.requests)
+    run = next(each for each in node.requests if isinstance(each, RunExperiment))
+    for message in node.complete(run):
+        await node.say(message)
+    done = await node.ended(started["id"])
+    assert (done["state"], len(prometheus.requests)) == ("stopped", 2), done["sentence"]
+    assert "above its guardrail of 0.5, in 2 readings in a row." in done["sentence"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Metrics for Prometheus: of the backend and of all nodes, in its text format and by its naming rules."""
 
 import asyncio
+import json
 import re
 import subprocess
 from collections import Counter
@@ -9,9 +10,10 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.backend.conftest import Backend, running_backend
+from tests.backend.conftest import Backend, Pair, running_backend
 from tests.backend.fake_agent import enrolled, rates
 from tests.backend.test_fleet import fleet
+from tests.support.polling import poll_async
 from tests.support.prometheus import program
 
 from coresteer.exporter.nodes import NodeCollector, exported, label_name
@@ -106,3 +108,20 @@ async def test_the_text_follows_the_rules_of_prometheus(backend: Backend) -> Non
     for text in ((await viewer.get("/metrics")).text, exposition(fleet())):
         done = await asyncio.to_thread(subprocess.run, check, input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", ["/metrics/nodes", "/api/v1/nodes"])
+async def test_the_first_scrape_has_the_figures_of_nodes_of_another_backend(nats_pair: Pair, path: str) -> None:
+    first, second = nats_pair.first.app.state, nats_pair.second.app.state
+    name = "elsewhere" + path.replace("/", "-")
+    first.interest._fleet_until = 0.0  # 15 s after another scrape
+    await poll_async(lambda: not any(need.fleet for need, _ in second.forwarding._leases.values()))
+    async with await enrolled(second.database, nats_pair.second.url, name, interval_s=60.0) as agent:
+        await agent.send_rates([rates(1)])
+        await poll_async(lambda: second.registry.get(agent.node_id).latest_figures() is not None)
+        await poll_async(lambda: first.registry.is_connected(agent.node_id))
+        text = (await (await nats_pair.first.client("viewer")).get(path)).text
+    if path == "/metrics/nodes":
+        assert ("coresteer_node_interrupts_per_second", name) in series(text)
+    else:
+        assert [node["figures"] is not None for node in json.loads(text) if node["name"] == name] == [True]

@@ -16,11 +16,11 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, tell
 from tests.backend.telemetry_data import machine
 from tests.support.polling import PATIENCE_S
 
-from coresteer.telemetry import partitions, repository
+from coresteer.telemetry import chunks, partitions, repository
 from coresteer.telemetry.history import TelemetrySource, TimeRange, read_samples
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.partitions import HOUR_MS
-from coresteer.telemetry.repository import from_unix_ms, to_unix_ms
+from coresteer.telemetry.repository import EncodedChunk, from_unix_ms, to_unix_ms
 from coresteer.telemetry.rollup import minute_rollups
 from coresteer_core.metrics import COUNTER_SOURCES, HISTORY_METRICS
 from coresteer_core.node.inventory import Inventory, Netdev
@@ -123,6 +123,35 @@ async def test_longer_ranges_are_read_from_minutes_and_hours(past: Past, viewer:
         header, cells = await _heatmap(viewer, path)
         assert header[2] == resolution
         assert (np.where(cells == 255, 0, cells).max(axis=1) == softirq.max(axis=0)).all()
+
+
+async def test_a_short_range_that_begins_before_the_oldest_samples_is_read_from_minutes(
+    past: Past, slow: Backend, viewer: Client
+) -> None:
+    expired = await enrolled(slow.database, slow.url, "expired")
+    hour = now_ms() // HOUR_MS * HOUR_MS - 72 * HOUR_MS
+    minutes = minute_rollups(machine(120, cpus=2, irqs=2, start_ms=hour + 2000))
+
+    async def known(path: str) -> tuple[str, int, int]:
+        """The resolution of a series, and how many steps of it have a value."""
+        series = (await viewer.get(path.format("series?metric=interrupts_per_s&points=120&"))).json()
+        header, _ = await _heatmap(viewer, path.format("heatmap?share=busy&columns=120&"))
+        assert header[1:3] == (len(series["times_ms"]), {"sample": 0, "minute": 1}[series["resolution"]])
+        values = series["values"]["interrupts_per_s"]
+        return series["resolution"], len(values), sum(value is not None for value in values)
+
+    path = f"/api/v1/nodes/{expired.node_id}/{{}}from_time={_time(hour)}&to_time={_time(hour + HOUR_MS)}"
+    async with slow.database.pool.connection() as connection:
+        parts = {partitions.partition_of(table, hour) for table in ("telemetry_chunk", "telemetry_minute")}
+        await partitions.create_partitions(connection, parts)
+        await repository.copy_minutes(connection, [(expired.node_id, minute) for minute in minutes])
+    assert await known(path) == ("minute", 60, len(minutes))
+    oldest = machine(10, cpus=2, irqs=2, start_ms=minutes[-1].end_ms)  # that are not deleted yet
+    async with slow.database.pool.connection() as connection:
+        await repository.copy_chunks(connection, [EncodedChunk(expired.node_id, "s", chunks.encode(oldest), [])])
+    assert await known(path) == ("minute", 60, len(minutes))
+    resolution, steps, _ = await known(past.path("{}", start=past.start - HOUR_MS))
+    assert (resolution, steps) == ("sample", 120), "the node was not there before"
 
 
 async def test_a_range_without_data_is_all_unknown(past: Past, viewer: Client) -> None:

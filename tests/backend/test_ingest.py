@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import psycopg
 import pytest
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates, stored_seqs
 from tests.support.polling import PATIENCE_S
 
@@ -64,6 +67,10 @@ async def _world(
     agent = await enrolled(database, "", name)
     connections.register(agent.node_id, peer)
     return World(ingest, peer, agent)
+
+
+def _rejected() -> float:
+    return REGISTRY.get_sample_value("coresteer_samples_rejected_total") or 0.0
 
 
 async def test_nothing_is_acknowledged_before_it_is_stored_and_all_is_at_the_stop(database: Database) -> None:
@@ -180,6 +187,30 @@ async def test_samples_that_cannot_be_written_are_rejected_and_cost_no_other_nod
     assert w.peer.said == [Rejected(1, 1, "The database cannot store these samples.")]
 
 
+async def test_samples_that_the_database_refuses_are_counted_once_however_often_they_are_written(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = await _world(database, "counted-once")
+    set_positions, failures = repository.set_positions, [psycopg.OperationalError("the database has gone away")]
+
+    async def refuses(_: repository.Connection, __: Sequence[repository.EncodedChunk]) -> None:
+        raise OverflowError("int too big to convert")
+
+    async def fails_once(*arguments: Any) -> None:  # noqa: ANN401 - those of set_positions
+        if failures:
+            raise failures.pop()
+        await set_positions(*arguments)
+
+    monkeypatch.setattr(repository, "copy_chunks", refuses)
+    monkeypatch.setattr(repository, "set_positions", fails_once)
+    before = _rejected()
+    w.ingest.add(w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0)), rates(1), 100)
+    for _ in "12":
+        await w.ingest.stop()
+    assert w.peer.said == [Rejected(1, 1, "The database cannot store these samples.")]
+    assert _rejected() - before == 1
+
+
 async def test_samples_that_cannot_be_encoded_are_rejected_and_cost_no_other_node_its_samples(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,7 +267,9 @@ async def test_samples_above_the_nodes_quota_are_rejected_and_not_acknowledged(d
     buffer = w.ingest.open_buffer(w.agent.node_id, "s1", StreamPosition(None, 0))
     for seq in range(1, 5):  # a chunk and a roll-up each: two rows
         w.ingest.add(buffer, rates(seq, time_ms=now_ms() - (10 - seq) * minute_ms), 100)
+    before = _rejected()
     await w.ingest.stop()
+    assert _rejected() - before == 2
     assert await stored_seqs(database.url, w.agent.node_id) == [1, 2]
     rejected = [(message.first_seq, message.last_seq) for message in w.peer.said if isinstance(message, Rejected)]
     assert rejected == [(3, 3), (4, 4)]

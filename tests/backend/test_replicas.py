@@ -5,16 +5,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from psycopg_pool import PoolTimeout
 from sqlalchemy import text
 from tests.backend.fake_agent import enrolled
 from tests.backend.test_ingest import Peer
-from tests.support.polling import PATIENCE_S
+from tests.support.polling import PATIENCE_S, poll_async
 
 from coresteer.background import cancel
 from coresteer.bus import Bus, Event, NodeEvent
 from coresteer.db import Database
 from coresteer.errors import DeposedError
+from coresteer.presence import repository
 from coresteer.presence.connections import Connections
 from coresteer.presence.locations import Announcement, Locations
 from coresteer.presence.registry import NodeRegistry
@@ -222,6 +224,38 @@ async def test_only_a_connection_that_lacks_its_peer_at_two_checks_has_ended(dat
         assert presence.check_peers() == set()
         connections.register(slow, Peer(epoch=epochs[slow]))
         assert presence.check_peers() == {(lost, epochs[lost])}
+
+
+@pytest.mark.parametrize("writes", ["that connections ended", "that connections are stale"])
+async def test_rows_of_connections_are_locked_in_the_order_of_their_nodes(database: Database, writes: str) -> None:
+    nodes = sorted([(await enrolled(database, "", f"locked-{n}-{writes}"[:30])).node_id for n in "12"])
+    epochs = {}
+    for node_id in reversed(nodes):  # the order in which a scan finds the rows
+        hello = Announcement(node_id, "s1", "", 1.0, obeys_stops=True)
+        async with database.pool.connection() as connection:
+            (stored,) = await repository.announce(connection, 1, [hello])
+        epochs[node_id] = stored.epoch
+
+    async def write() -> None:
+        async with database.pool.connection() as connection:
+            if writes == "that connections ended":
+                await repository.end(connection, epochs)
+            else:
+                await repository.set_stale(connection, dict.fromkeys(epochs.items(), True))
+
+    async def waits() -> bool:
+        async with database.pool.connection() as connection:
+            return (await connection.execute("SELECT FROM pg_locks WHERE NOT granted")).rowcount > 0
+
+    lock = "SELECT FROM node_presence WHERE node_id = %s FOR UPDATE NOWAIT"
+    async with asyncio.timeout(PATIENCE_S):
+        async with database.pool.connection() as holder:
+            await holder.execute(lock, (nodes[0],))
+            writing = asyncio.create_task(write())
+            await poll_async(waits)
+            async with database.pool.connection() as other:
+                await other.execute(lock, (nodes[1],))
+        await writing
 
 
 async def test_a_leader_that_ends_while_it_stops_its_features_stops_all_of_them(database: Database) -> None:

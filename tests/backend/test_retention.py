@@ -1,6 +1,9 @@
 import os
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,14 +11,17 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from sqlalchemy import select
 from tests.backend.fake_agent import enrolled
+from tests.backend.telemetry_data import machine
 
 from coresteer.audit.tables import AuditRow
 from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.telemetry import evidence, partitions
+from coresteer.telemetry import evidence, partitions, repository
 from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.maintenance import Maintenance
 from coresteer.telemetry.partitions import HOUR_MS, PARTITION_WIDTH_MS, Partition, surplus_partitions
+from coresteer.telemetry.repository import from_unix_ms
+from coresteer.telemetry.rollup import Rollup, minute_rollups
 
 NOW = 1_800_000_000_000
 DAY_MS = 24 * HOUR_MS
@@ -192,3 +198,86 @@ async def test_an_hour_that_cannot_be_made_does_not_stop_retention(
         await Maintenance(database, Config.model_validate({}), hourly).maintain(NOW)
     async with database.pool.connection() as connection:
         assert old not in await partitions.partition_sizes(connection)
+
+
+async def test_a_full_disk_does_not_stop_retention(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = partitions.partition_of("telemetry_chunk", NOW - 30 * DAY_MS)
+    async with database.pool.connection() as connection:
+        await partitions.create_partitions(connection, {old})
+
+    async def fails(_: repository.Connection, __: Iterable[Partition]) -> None:
+        raise psycopg.errors.DiskFull
+
+    monkeypatch.setattr(partitions, "create_partitions", fails)
+    with pytest.raises(psycopg.errors.DiskFull):
+        await Maintenance(database, Config.model_validate({}), HourlyRollups(database)).maintain(NOW)
+    async with database.pool.connection() as connection:
+        assert old not in await partitions.partition_sizes(connection)
+
+
+async def test_a_table_that_is_read_for_long_does_not_stop_the_retention_of_the_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_LOCK_TIMEOUT", "10ms")
+    read = {partitions.partition_of("telemetry_chunk", NOW - days * DAY_MS) for days in (30, 31)}
+    other = partitions.partition_of("telemetry_flows", NOW - 30 * DAY_MS)
+    async with database.pool.connection() as connection:
+        await partitions.create_partitions(connection, {*read, other})
+
+    async def drop() -> set[Partition]:
+        return await partitions.drop_surplus(database, NOW, retain_ms=KEEP, most_bytes=1 << 40)
+
+    async with database.pool.connection() as reader:
+        await reader.execute("LOCK TABLE telemetry_chunk IN ACCESS SHARE MODE")
+        assert await drop() == {other}
+    assert await drop() == read
+
+
+async def test_a_partition_of_a_table_that_is_read_for_long_is_made_later_and_blocks_nobody(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_LOCK_TIMEOUT", "10ms")
+    wanted = {partitions.partition_of("telemetry_chunk", NOW + 2 * DAY_MS)}
+    async with database.pool.connection() as reader:
+        await reader.execute("LOCK TABLE telemetry_chunk IN ACCESS SHARE MODE")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            async with database.pool.connection() as connection:
+                await partitions.create_partitions(connection, wanted)
+    async with database.pool.connection() as connection:
+        await partitions.create_partitions(connection, wanted)
+        assert wanted <= (await partitions.partition_sizes(connection)).keys()
+
+
+async def test_an_hour_is_made_again_only_of_the_nodes_that_have_stored_more_minutes(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hour = NOW // HOUR_MS * HOUR_MS - 3 * HOUR_MS
+    punctual, late = [(await enrolled(database, "", name)).node_id for name in ("punctual", "late")]
+    minutes = minute_rollups(machine(150, cpus=2, irqs=2, start_ms=hour + 2000))
+    hourly, made = HourlyRollups(database), []
+
+    async def store(stored: Sequence[tuple[int, int]]) -> None:
+        async with database.pool.connection() as connection:
+            await partitions.create_partitions(connection, {partitions.partition_of("telemetry_minute", hour)})
+            await repository.copy_minutes(connection, [(node_id, minutes[at]) for node_id, at in stored])
+            await hourly.mark_due(connection, [hour], NOW)
+
+    read_rollups = repository.read_rollups
+
+    async def noted(*arguments: Any) -> list[Rollup]:  # noqa: ANN401 - those of read_rollups
+        made.append(arguments[2])
+        return await read_rollups(*arguments)
+
+    monkeypatch.setattr(repository, "read_rollups", noted)
+    await store([(punctual, 0), (punctual, 1), (late, 0)])
+    await hourly.roll_up(NOW)
+    await store([(late, 1)])
+    await hourly.roll_up(NOW)
+    assert made == [punctual, late, late]
+    async with database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT node_id, samples FROM telemetry_hour WHERE t0 >= %s AND t0 < %s ORDER BY node_id",
+            (from_unix_ms(hour), from_unix_ms(hour + HOUR_MS)),
+        )
+        samples = minutes[0].samples + minutes[1].samples
+        assert await cursor.fetchall() == [(punctual, samples), (late, samples)]

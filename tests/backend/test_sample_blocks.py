@@ -467,3 +467,20 @@ def test_live_samples_complete_the_history_until_a_block_brings_them() -> None:
     assert ingest.unstored(7) == STREAM[:6]
     ingest.add(buffer, second := _received(STREAM[4:10]), second.size)
     assert ingest.unstored(7) == STREAM[:10]
+
+
+def test_no_live_sample_stays_in_memory_once_a_block_has_brought_it_or_the_connection_has_ended() -> None:
+    ingest, buffer = _node()
+    for rates_ in STREAM[:6]:
+        ingest.add_live(buffer, rates_, 100)
+    ingest.add(buffer, first := _received(STREAM[:4]), first.size)
+    assert list(buffer.live) == STREAM[4:6]
+    ingest.close_buffer(buffer)  # the agent may send the next block to another backend
+    assert ingest.unstored(7) == STREAM[:4]
+
+
+def test_live_samples_complete_the_history_for_as_long_as_a_block_lasts_at_any_interval() -> None:
+    ingest, buffer = _node()
+    for seq in range(1, 301):  # every 0.1 s for 30 s
+        ingest.add_live(buffer, replace(STREAM[0], seq=seq), 100)
+    assert [rates_.seq for rates_ in ingest.unstored(7)] == list(range(1, 301))

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.application_metrics import repository
@@ -28,14 +29,17 @@ async def list_metrics(session: AsyncSession) -> list[ApplicationMetric]:
 
 async def create(session: AsyncSession, body: ApplicationMetricCreate, *, actor: str) -> ApplicationMetric:
     """Declare a metric. Raises Invalid for a name that is or was in use, Conflict above the maximum number."""
+    sentence = f"The name {body.name} is in use, or was: evidence refers to it. Choose another one."
     if await repository.by_name(session, [body.name]):
-        sentence = f"The name {body.name} is in use, or was: evidence refers to it. Choose another one."
         raise Invalid(sentence, field="name")
     if len(await repository.list_metrics(session)) >= MAX_METRICS:
         raise Conflict(f"There are {MAX_METRICS} application metrics; delete one first.")
     row = ApplicationMetricRow(**body.model_dump(), created_at=datetime.now(UTC), created_by=actor)
     session.add(row)
-    await session.flush()
+    try:
+        await session.flush()
+    except IntegrityError:  # two requests at the same time
+        raise Invalid(sentence, field="name") from None
     detail = {"url": body.url, "query": body.query, "floor": body.floor}
     record(session, actor=actor, action="application-metric.create", target=body.name, detail=detail)
     return ApplicationMetric.model_validate(row, from_attributes=True)

@@ -30,7 +30,7 @@ async def get_node_metrics(request: Request, _: Viewer) -> Response:
 
     Every backend answers for the whole fleet, so only one of them is to be asked.
     """
-    request.app.state.interest.need_fleet()
+    await request.app.state.forwarding.need_fleet()
     directory: FleetDirectory = request.app.state.fleet
     registry = CollectorRegistry()
     registry.register(NodeCollector(await directory.present()))

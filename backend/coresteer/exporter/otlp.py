@@ -16,7 +16,7 @@ from coresteer.background import cancel, repeat
 from coresteer.exporter.nodes import NodeCollector
 from coresteer.extras import OTLP
 from coresteer.fleet.directory import FleetDirectory
-from coresteer.presence.interest import Interest
+from coresteer.presence.forwarding import Forwarding
 from coresteer.replicas.membership import Membership
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def trace_requests(app: "FastAPI", version: str) -> None:
 class OtlpMetrics:
     """Pushes what this backend counts and, on the leader, the figures of all nodes."""
 
-    def __init__(self, directory: FleetDirectory, interest: Interest, membership: Membership, version: str) -> None:
+    def __init__(self, directory: FleetDirectory, forwarding: Forwarding, membership: Membership, version: str) -> None:
         """Raise MissingExtraError if the environment wants metrics and the extra is not installed."""
         self._directory = directory
-        self._interest = interest
+        self._forwarding = forwarding
         self._membership = membership
         self._version = version
         self._tasks: list[asyncio.Task[None]] = []
@@ -97,7 +97,7 @@ class OtlpMetrics:
 
         collectors = [REGISTRY.collect()]
         if self._membership.token is not None:
-            self._interest.need_fleet()
+            await self._forwarding.need_fleet()
             collectors.append(NodeCollector(await self._directory.present()).collect())
 
         def send() -> None:

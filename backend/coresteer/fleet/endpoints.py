@@ -98,6 +98,8 @@ async def list_nodes(
     request: Request, session: Session, _: Viewer, name: Annotated[str | None, Query(max_length=MAX_NAME)] = None
 ) -> list[NodeSummary]:
     """List all nodes, or the one of this name, ordered by name. For scripts; GET /api/v1/fleet answers in pages."""
+    if name is None:
+        await request.app.state.forwarding.need_fleet()
     return await service.node_summaries(session, request.app.state.registry, name=name)
 
 

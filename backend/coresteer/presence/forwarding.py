@@ -36,6 +36,8 @@ log = logging.getLogger("coresteer.presence")
 
 _TICK_S = 1.0
 _RENEW_S = 5.0
+_ARRIVE_S = 2.0
+"""A replica that is asked for summaries sends all within 1 s."""
 _NODES_A_MESSAGE = 1000
 """Maximum number of summaries in a message: a third of the message size that NATS permits by default, 1 MiB."""
 
@@ -210,6 +212,16 @@ class Forwarding:
         self._interest.need_summaries(node_id)
         self._followed_until[node_id] = time.monotonic() + INTEREST_S
         self._wake.set()
+
+    async def need_fleet(self) -> None:
+        """Express interest in the summaries of all nodes for the next 15 s, and wait up to 2 s until they are here.
+
+        Returns at once when they were needed before, and where no other replica can send any.
+        """
+        self._interest.need_fleet()
+        if self._membership.others and self._broker.is_connected:
+            self._wake.set()
+            await asyncio.sleep(self._interest.fleet_since + _ARRIVE_S - time.monotonic())
 
     async def _tick(self) -> None:
         with suppress(TimeoutError):

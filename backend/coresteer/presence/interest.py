@@ -31,6 +31,8 @@ class Interest:
         self.on_need: Callable[[], None] = lambda: None
         """Called when interest begins in the samples of a node that is not connected to this backend."""
         self._until: dict[Detail, dict[int, float]] = {Detail.SUMMARIES: {}, Detail.SAMPLES: {}}
+        self.fleet_since = 0.0
+        """Since when the summaries of all nodes are needed without a break, or were: monotonic s."""
         self._fleet_until = self._fleet_until_elsewhere = 0.0
         self._includes_fleet = False
         self._fleet_changed = asyncio.Event()
@@ -64,7 +66,10 @@ class Interest:
 
     def need_fleet(self) -> None:
         """Express interest in the summaries of all nodes for the next 15 s."""
-        self._fleet_until = time.monotonic() + INTEREST_S
+        now = time.monotonic()
+        if now >= self._fleet_until:
+            self.fleet_since = now
+        self._fleet_until = now + INTEREST_S
         self._include_fleet(included=True)
 
     def need_fleet_elsewhere(self) -> None:

@@ -1,4 +1,7 @@
-"""SQL of node_presence. An epoch never becomes smaller, and only its own connection changes a row of it."""
+"""SQL of node_presence. An epoch never becomes smaller, and only its own connection changes a row of it.
+
+Rows are locked in the order of node_id, so that no two transactions wait for each other.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -42,8 +45,11 @@ async def end(connection: psycopg.AsyncConnection, epochs: Mapping[int, int]) ->
     """Store that the connections with these epochs, by node, have ended; a later connection of the node stays."""
     await connection.execute(
         """
-        UPDATE node_presence p SET replica_id = NULL, changed_in = pg_current_xact_id()
-        FROM unnest(%s::int[], %s::bigint[]) AS old (node_id, epoch)
+        WITH old AS (
+            SELECT old.* FROM unnest(%s::int[], %s::bigint[]) AS old (node_id, epoch)
+            JOIN node_presence p USING (node_id) ORDER BY node_id FOR NO KEY UPDATE OF p
+        )
+        UPDATE node_presence p SET replica_id = NULL, changed_in = pg_current_xact_id() FROM old
         WHERE p.node_id = old.node_id AND p.epoch = old.epoch AND p.replica_id IS NOT NULL
         """,
         (list(epochs), list(epochs.values())),
@@ -54,8 +60,11 @@ async def set_stale(connection: psycopg.AsyncConnection, connections: Mapping[tu
     """Store by node and epoch whether the connection sends no samples."""
     await connection.execute(
         """
-        UPDATE node_presence p SET stale = new.stale, changed_in = pg_current_xact_id()
-        FROM unnest(%s::int[], %s::bigint[], %s::bool[]) AS new (node_id, epoch, stale)
+        WITH new AS (
+            SELECT new.* FROM unnest(%s::int[], %s::bigint[], %s::bool[]) AS new (node_id, epoch, stale)
+            JOIN node_presence p USING (node_id) ORDER BY node_id FOR NO KEY UPDATE OF p
+        )
+        UPDATE node_presence p SET stale = new.stale, changed_in = pg_current_xact_id() FROM new
         WHERE p.node_id = new.node_id AND p.epoch = new.epoch
         """,
         ([key[0] for key in connections], [key[1] for key in connections], list(connections.values())),

@@ -6,7 +6,7 @@ import numpy as np
 
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64, U8
-from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_shares
+from coresteer.telemetry.history import TelemetrySource, TimeRange, by_minutes, read_chunks, read_shares
 from coresteer.telemetry.repository import to_unix_ms
 from coresteer.telemetry.rollup import unpack_shares
 from coresteer.telemetry.schemas import Resolution
@@ -21,9 +21,10 @@ async def read_heatmap(source: TelemetrySource, share: str, span: TimeRange, col
 
     A header of 32 bytes precedes the maximum of each CPU and column.
     """
-    if span.resolution is Resolution.SAMPLE:
-        starts, ends, values = await _share_of_samples(source, share, span)
-    else:
+    read = _share_of_samples if span.resolution is Resolution.SAMPLE else _share_of_rollups
+    starts, ends, values = await read(source, share, span)
+    if (minutes := await by_minutes(source, span, starts.tolist())) is not None:
+        span = minutes
         starts, ends, values = await _share_of_rollups(source, share, span)
     count = span.steps(columns, source.interval_s)
     width = (span.end - span.start) / count

@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import LiteralString, TypeAlias, TypeVar
 
 from psycopg.rows import TupleRow
@@ -54,10 +55,11 @@ def checked_ms(time: datetime, field: str) -> float:
 
 @dataclass(frozen=True)
 class TimeRange:
-    """A time range, both ends in Unix milliseconds."""
+    """A time range, both ends in Unix milliseconds. has_samples: False if a part of it has only roll-ups."""
 
     start: float
     end: float
+    has_samples: bool = True
 
     @classmethod
     def validated(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "TimeRange":
@@ -75,7 +77,7 @@ class TimeRange:
     def resolution(self) -> Resolution:
         """Return the range's resolution: samples up to two hours, minutes up to three days, hours beyond."""
         seconds = (self.end - self.start) / 1000
-        if seconds <= MAX_SPAN_OF_SAMPLES_S:
+        if seconds <= MAX_SPAN_OF_SAMPLES_S and self.has_samples:
             return Resolution.SAMPLE
         return Resolution.MINUTE if seconds <= MAX_SPAN_OF_MINUTES_S else Resolution.HOUR
 
@@ -100,6 +102,19 @@ async def _consistent(source: TelemetrySource, read: Callable[[], Awaitable[T]])
         else:
             await asyncio.sleep(_COMMIT_POLL_S)
     return await read(), []  # it commits continuously, so few samples are buffered
+
+
+async def by_minutes(source: TelemetrySource, span: TimeRange, starts: Sequence[float]) -> TimeRange | None:
+    """Return the range to be read from minutes if only these have its beginning: retention deletes samples first.
+
+    None if it is to be left as it is. starts: of what was read, in Unix ms.
+    """
+    if span.resolution is not Resolution.SAMPLE or min(starts, default=inf) < span.start + rollup.MINUTE_MS:
+        return None
+    start, end = from_unix_ms(span.start), from_unix_ms(span.end)
+    async with source.database.reading() as connection:
+        has_older = await repository.has_older_minutes(connection, source.node_id, start, end)
+    return replace(span, has_samples=False) if has_older else None
 
 
 async def read_chunks(

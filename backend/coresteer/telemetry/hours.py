@@ -26,7 +26,7 @@ _NODES_A_TRANSACTION = 100
 
 
 class HourlyRollups:
-    """Makes hourly roll-ups, again for hours that received more minutes."""
+    """Makes hourly roll-ups, again of nodes that stored more minutes of an hour."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class HourlyRollups:
     async def _make(self, hour: int) -> None:
         start, end = from_unix_ms(hour), from_unix_ms(hour + HOUR_MS)
         async with self._database.connection() as connection:
-            node_ids = await repository.nodes_with_minutes(connection, start)
+            node_ids = await repository.nodes_to_roll_up(connection, start)
             if node_ids:
                 await partitions.create_partitions(connection, [partitions.partition_of("telemetry_hour", hour)])
         for first in range(0, len(node_ids), _NODES_A_TRANSACTION):

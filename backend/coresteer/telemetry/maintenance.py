@@ -54,13 +54,13 @@ class Maintenance:
 
     async def maintain(self, at_ms: int) -> None:
         """Create partitions, apply retention and make hourly roll-ups as of at_ms (Unix time)."""
-        async with self._database.connection() as connection:
-            await partitions.create_partitions(connection, partitions.present_and_next(at_ms) - self._partitions)
-        self._partitions |= partitions.present_and_next(at_ms)
         try:
+            async with self._database.connection() as connection:
+                await partitions.create_partitions(connection, partitions.present_and_next(at_ms) - self._partitions)
+            self._partitions |= partitions.present_and_next(at_ms)
             await self._hourly.roll_up(at_ms)
         finally:
-            await self._retain(at_ms)  # else the disk fills up while an hour cannot be made
+            await self._retain(at_ms)  # else the disk fills up, or stays full
 
     async def _retain(self, at_ms: int) -> None:
         retain_ms = dict.fromkeys(partitions.PARTITION_WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)

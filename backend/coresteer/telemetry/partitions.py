@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+import psycopg
+from sqlalchemy.exc import OperationalError
+
 from coresteer.audit.service import record
 from coresteer.db import Database
 from coresteer.telemetry.repository import Connection, from_unix_ms
@@ -22,7 +25,7 @@ PARTITION_WIDTH_MS = {
     "telemetry_minute": 24 * HOUR_MS,
     "telemetry_hour": 30 * 24 * HOUR_MS,
 }
-_LOCK_TIMEOUT = "2s"  # a long query postpones the drop instead of blocking every reader
+_LOCK_TIMEOUT = "2s"  # a long query, such as a dump, postpones this instead of blocking everybody behind it
 _BYTES_ON_WORKERS = """
     SELECT relname, sum(size)::bigint FROM citus_shard_sizes() JOIN pg_dist_shard ON shardid = shard_id
     JOIN pg_class ON pg_class.oid = logicalrelid GROUP BY relname
@@ -58,10 +61,11 @@ def present_and_next(now_ms: int) -> set[Partition]:
 
 
 async def create_partitions(connection: Connection, partitions: Iterable[Partition]) -> None:
-    """Create the partitions that do not exist yet. Raises psycopg.Error.
+    """Create the partitions that do not exist yet. Raises psycopg.Error, LockNotAvailable during a long query.
 
     Rows are for the next transaction: in one, Citus takes nothing from the backend's role after the owner's function.
     """
+    await connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
     for partition in partitions:
         await connection.execute(
             "SELECT create_partition(%s, %s, %s, %s)",
@@ -133,22 +137,31 @@ async def drop_surplus(
 ) -> set[Partition]:
     """Apply retention: drop surplus partitions, each with an entry in the audit log, and return them.
 
-    Raises psycopg.Error.
+    Those of a table that a long query reads stay for now. Raises psycopg.Error.
     """
     async with database.pool.connection() as connection:
         present = await partition_sizes(connection)
-    dropped = surplus_partitions(present, now_ms, retain_ms=retain_ms, most_bytes=most_bytes)
-    for partition, why in dropped.items():
-        async with database.session() as session:
-            connected = await session.connection()
-            await connected.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-            await connected.exec_driver_sql("SELECT drop_partition(%s)", (partition.name,))
-            record(
-                session,
-                actor="coresteer",
-                action="retention.drop",
-                target=partition.name,
-                detail={"why": why, "bytes": present[partition]},
-            )
-        log.info("Dropped %s (%s, %d bytes).", partition.name, why, present[partition])
-    return set(dropped)
+    surplus = surplus_partitions(present, now_ms, retain_ms=retain_ms, most_bytes=most_bytes)
+    dropped: set[Partition] = set()
+    busy: set[str] = set()
+    for partition, why in surplus.items():
+        if partition.table in busy:
+            continue
+        try:
+            await _drop(database, partition, {"why": why, "bytes": present[partition]})
+        except OperationalError as error:
+            if not isinstance(error.orig, psycopg.errors.LockNotAvailable):
+                raise
+            busy.add(partition.table)
+        else:
+            dropped.add(partition)
+    return dropped
+
+
+async def _drop(database: Database, partition: Partition, detail: dict[str, str | int]) -> None:
+    async with database.session() as session:
+        connected = await session.connection()
+        await connected.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        await connected.exec_driver_sql("SELECT drop_partition(%s)", (partition.name,))
+        record(session, actor="coresteer", action="retention.drop", target=partition.name, detail=detail)
+    log.info("Dropped %s (%s, %d bytes).", partition.name, detail["why"], detail["bytes"])

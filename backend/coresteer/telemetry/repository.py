@@ -256,11 +256,19 @@ async def delete_due_hours(connection: Connection, ids: Sequence[UUID]) -> None:
     await connection.execute("DELETE FROM telemetry_hour_due WHERE id = ANY(%s)", (list(ids),))
 
 
-async def nodes_with_minutes(connection: Connection, start: datetime) -> list[int]:
-    """Return the ids of nodes with roll-ups of minutes in the hour that begins at start."""
+async def nodes_to_roll_up(connection: Connection, start: datetime) -> list[int]:
+    """Return the ids of nodes whose roll-up of the hour that begins at start lacks samples that their minutes have."""
     cursor = await connection.execute(
-        "SELECT DISTINCT node_id FROM telemetry_minute WHERE t0 >= %s AND t0 < %s ORDER BY node_id",
-        (start, start + timedelta(hours=1)),
+        """
+        SELECT node_id FROM (
+            SELECT node_id, sum(samples) AS samples FROM telemetry_minute
+            WHERE t0 >= %(start)s AND t0 < %(end)s GROUP BY node_id
+        ) AS minutes LEFT JOIN (
+            SELECT node_id, samples FROM telemetry_hour WHERE t0 >= %(start)s AND t0 < %(end)s
+        ) AS hours USING (node_id)
+        WHERE hours.samples IS DISTINCT FROM minutes.samples ORDER BY node_id
+        """,
+        {"start": start, "end": start + timedelta(hours=1)},
     )
     return [node_id for (node_id,) in await cursor.fetchall()]
 
@@ -332,6 +340,22 @@ async def _read_together(
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(statement, parameters)
         return [row for arrays in await cursor.fetchall() for row in zip(*arrays, strict=True)]
+
+
+async def has_older_minutes(connection: Connection, node_id: int, start: datetime, end: datetime) -> bool:
+    """Return whether a node has roll-ups of minutes in a range from before its oldest samples of the range."""
+    cursor = await connection.execute(
+        """
+        SELECT EXISTS (
+            SELECT FROM telemetry_minute
+            WHERE node_id = %(node)s AND t0 >= %(minutes)s AND t0 < %(end)s AND t1 <= coalesce((
+                SELECT min(t0) FROM telemetry_chunk WHERE node_id = %(node)s AND t0 >= %(chunks)s AND t0 < %(end)s
+            ), 'infinity')
+        )
+        """,
+        {"node": node_id, "minutes": start - timedelta(minutes=1), "chunks": start - 2 * _REACH, "end": end},
+    )
+    return await cursor.fetchone() == (True,)
 
 
 async def stored_span(connection: Connection, node_id: int) -> tuple[datetime, datetime] | None:

@@ -29,7 +29,6 @@ _MAX_BYTES = 2 * 1024**2
 """Of a batch before compression, which is then stored early: 512 CPUs and 2,000 interrupts have as much in a minute."""
 _BLOCK_BYTES = 400
 """Of a block in memory besides its compressed columns."""
-_MAX_LIVE_SAMPLES = 64
 _MAX_LIVE_BYTES = 8 * 1024**2
 """Of the samples of one node that a block is still to bring: those of 8,192 CPUs have 0.8 MB each."""
 
@@ -242,7 +241,7 @@ class SampleBuffer:
     waiting: deque[Batch] = field(default_factory=deque)
     generation: int = 0
     rejecting: bool = False
-    live: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MAX_LIVE_SAMPLES))
+    live: deque[Rates] = field(default_factory=lambda: deque(maxlen=MAX_BLOCK_SAMPLES))
 
     def seal(self) -> None:
         """Move the open batch to those that wait to be stored."""
@@ -256,10 +255,14 @@ class SampleBuffer:
         while len(self.live) > 1 and len(self.live) * size > _MAX_LIVE_BYTES:
             self.live.popleft()
 
-    def unstored(self) -> list[Rates]:
-        """Return all samples of the node that are not committed yet, oldest first."""
+    def drop_live(self) -> None:
+        """Forget the live samples that blocks have brought."""
         while self.live and self.live[0].seq <= self.last_seq:
             self.live.popleft()
+
+    def unstored(self) -> list[Rates]:
+        """Return all samples of the node that are not committed yet, oldest first."""
+        self.drop_live()
         return [rates for batch in (*self.waiting, self.open) for rates in batch.rates()] + list(self.live)
 
     @property

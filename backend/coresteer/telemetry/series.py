@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from coresteer.telemetry import chunks
 from coresteer.telemetry.byte_columns import F64
-from coresteer.telemetry.history import TelemetrySource, TimeRange, read_chunks, read_rollups
+from coresteer.telemetry.history import TelemetrySource, TimeRange, by_minutes, read_chunks, read_rollups
 from coresteer.telemetry.schemas import Resolution, Series
 from coresteer_core.metrics import HISTORY_METRICS
 from coresteer_core.metrics import Source as MetricSource
@@ -30,17 +30,15 @@ async def read_series(
     Traffic is netdev's, or the sum of the physical ones (all but lo where those are unknown). Rates are averages over
     the step, levels such as round-trip times its maximum.
     """
-    count = span.steps(points, source.interval_s)
-    width = (span.end - span.start) / count
     counted = netdevs_counted(physical if netdev is None else frozenset({netdev}))
     sources = {name: read_from for name in metrics if (read_from := HISTORY_METRICS[name].source) is not None}
-    if span.resolution is Resolution.SAMPLE:
-        times, seconds, table = await _lines_of_samples(source, sources, span, counted)
-    else:
-        found = await read_rollups(source, span)
-        times = np.array([(r.start_ms + r.end_ms) / 2 for r in found], np.float64)
-        seconds = np.array([r.duration_s for r in found], np.float64)
-        table = {name: _floats([r.amount(metric, counted) for r in found]) for name, metric in sources.items()}
+    read = _lines_of_samples if span.resolution is Resolution.SAMPLE else _lines_of_rollups
+    times, seconds, table = await read(source, sources, span, counted)
+    if (minutes := await by_minutes(source, span, times.tolist())) is not None:
+        span = minutes
+        times, seconds, table = await _lines_of_rollups(source, sources, span, counted)
+    count = span.steps(points, source.interval_s)
+    width = (span.end - span.start) / count
     step = np.floor((times - span.start) / width).astype(np.int64)
     inside = (step >= 0) & (step < count)
     return Series(
@@ -67,6 +65,16 @@ def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, 
         duration = np.bincount(step, seconds, minlength=count)
         line = np.bincount(step, amounts, minlength=count) / np.where(duration > 0, duration, 1)
     return [value if there else None for value, there in zip(line.tolist(), filled.tolist(), strict=True)]
+
+
+async def _lines_of_rollups(
+    source: TelemetrySource, metrics: dict[str, MetricSource], span: TimeRange, counted: Counted
+) -> tuple[F64, F64, dict[str, F64]]:
+    """Return middles, durations and, for each metric, the amount of every roll-up; NaN where unknown."""
+    found = await read_rollups(source, span)
+    times = np.array([(r.start_ms + r.end_ms) / 2 for r in found], np.float64)
+    seconds = np.array([r.duration_s for r in found], np.float64)
+    return times, seconds, {name: _floats([r.amount(one, counted) for r in found]) for name, one in metrics.items()}
 
 
 async def _lines_of_samples(

@@ -43,6 +43,8 @@ _ENCODE_AT_ONCE_S = 0.003
 """What else the event loop does waits that long, and a request waits as often as it asks the database."""
 _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
+_TEMPORARY = (TimeoutError, psycopg.errors.LockNotAvailable)
+"""Of a transaction, and of a partition that is to be made while a long query reads its table."""
 _STOP_TIMEOUT_S = 8.0
 _LONGEST_PAUSE_S = 3.0  # less than the timeout of the agents' keepalive
 _LATE_S = 15.0
@@ -160,6 +162,7 @@ class Ingest:
             buffer.seal()
         buffer.open.add(part, size)
         buffer.last_seq = last
+        buffer.drop_live()
         self._count(size)
         if isinstance(part, SampleBlock) and buffer.open.is_complete(part, span_ms):
             if columns is not None and not self._is_away and buffer.open.unpacked <= _ENCODE_IN_THREAD_BYTES:
@@ -199,6 +202,7 @@ class Ingest:
     def close_buffer(self, buffer: SampleBuffer) -> None:
         """Make the samples of a closed connection due to be stored."""
         buffer.seal()
+        buffer.live.clear()  # the agent may send the block that has them to another replica
 
     def commit_generation(self, node_id: int) -> int:
         """Return a number that is odd during a commit of the node's samples and greater after it."""
@@ -220,7 +224,7 @@ class Ingest:
                 self._reopen_rejecting()
             except Exception as error:
                 self._database.note_failure(error)
-                if not (is_database_unavailable(error) or isinstance(error, TimeoutError)):
+                if not (is_database_unavailable(error) or isinstance(error, _TEMPORARY)):
                     log.exception("Storing samples failed; retrying.")
                 elif not self._is_away:
                     log.warning("The database is unavailable; samples are buffered here and by the agents.")
@@ -364,6 +368,8 @@ class Ingest:
         if fresh:
             self.hourly.note_marked(due)
         SAMPLES_STORED.inc(sum(item.chunk.samples for item in fresh))
+        refused = (item for item in encoded if item.node_id in new and item.refusal is not None)
+        SAMPLES_REJECTED.inc(sum(item.chunk.samples for item in refused))
         return positions | new
 
     async def _write_alone(
@@ -379,7 +385,6 @@ class Ingest:
             if not is_about_rows(again):
                 raise
             log.error("The database refused a chunk of node %d; it is rejected: %r", item.node_id, again)
-            SAMPLES_REJECTED.inc(item.chunk.samples)
             item = replace(item, refusal="The database cannot store these samples.")
             return item, await self._write([item])
 
